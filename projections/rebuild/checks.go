@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
-	"github.com/seed-4a2410e3/scrip/projections/projector"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/load"
@@ -90,15 +89,12 @@ func applicationName(what string) string {
 // sameVersion refuses tables of another version than this program's.
 func sameVersion(ctx context.Context, db rower) error {
 	version, err := schema.Applied(ctx, db)
-	switch mine := schema.Version(); {
+	switch {
 	case err != nil:
 		return err
 	case version == 0:
 		return refuse("there are no read tables in this database; `scrip serve` or `scrip rebuild` creates them")
-	case version < mine:
-		return refuse("the read tables have migration %d, this program needs migration %d, and migrating them here would stop the projector of their version; "+
-			"use the scrip that the server runs, or upgrade the server, which migrates them when it starts", version, mine)
-	case version > mine:
+	case version > schema.Version():
 		return newer(version)
 	}
 	return nil
@@ -108,23 +104,12 @@ func newer(version int64) error {
 	return refuse("the read tables have migration %d, this program knows migrations up to %d; use the scrip that made them", version, schema.Version())
 }
 
-// replaceable returns the migration of the live tables, or an error if they must not be replaced. Older ones may be
-// replaced while no projector is running: a projector of their version would stop permanently on tables of this
-// version.
+// replaceable returns the migration of the live tables, or an error if they must not be replaced: a projector of a newer
+// version would stop permanently on tables of this one.
 func replaceable(ctx context.Context, db rower) (version int64, err error) {
 	version, err = schema.Applied(ctx, db)
-	switch {
-	case err != nil:
-		return 0, err
-	case version > schema.Version():
-		return 0, newer(version)
-	case version == schema.Version() || version == 0:
-		return version, nil
-	}
-	who, found, err := holder(ctx, db, projector.Lock)
-	if err == nil && found {
-		err = refuse("the read tables have migration %d, the rebuilt ones would have migration %d, and a projector of the former version is running (%s); "+
-			"use the scrip that the server runs, or upgrade the server first", version, schema.Version(), who)
+	if err == nil && version > schema.Version() {
+		err = newer(version)
 	}
 	return version, err
 }

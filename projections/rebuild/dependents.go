@@ -89,27 +89,27 @@ func identified(o *object, own *regexp.Regexp) string {
 	return o.Type + " " + own.ReplaceAllLiteralString(o.Identity, schema.Name)
 }
 
-// withReference runs f in a transaction in which schema referenceSchema has what the migrations up to a version create,
-// and rolls it back.
-func (s *Session) withReference(ctx context.Context, version int64, f func(tx pgx.Tx) error) error {
+// withReference runs f in a transaction in which schema referenceSchema has what the migrations create, and rolls it
+// back.
+func (s *Session) withReference(ctx context.Context, f func(tx pgx.Tx) error) error {
 	tx, err := s.pool.Begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	if err := schema.CreateVersion(ctx, tx, referenceSchema, version); err != nil {
+	if err := schema.Create(ctx, tx, referenceSchema); err != nil {
 		return err
 	}
 	return f(tx)
 }
 
-// reference lists what the migrations up to a version create, as identified.
-func (s *Session) reference(ctx context.Context, version int64) (map[string]bool, error) {
-	if known := s.known[version]; known != nil {
-		return known, nil
+// reference lists what the migrations create, as identified.
+func (s *Session) reference(ctx context.Context) (map[string]bool, error) {
+	if s.known != nil {
+		return s.known, nil
 	}
 	var list []object
-	err := s.withReference(ctx, version, func(tx pgx.Tx) (err error) {
+	err := s.withReference(ctx, func(tx pgx.Tx) (err error) {
 		list, err = objects(ctx, tx, referenceSchema)
 		return err
 	})
@@ -120,7 +120,7 @@ func (s *Session) reference(ctx context.Context, version int64) (map[string]bool
 	for i := range list {
 		known[identified(&list[i], own)] = true
 	}
-	s.known[version] = known
+	s.known = known
 	return known, nil
 }
 
@@ -137,9 +137,9 @@ type dependents struct {
 
 type extraIndex struct{ Table, Name, Definition string }
 
-// dependents compares what is in a schema, and depends on it, with what the migrations up to a version create.
-func (s *Session) dependents(ctx context.Context, tx pgx.Tx, name string, version int64) (*dependents, error) {
-	known, err := s.reference(ctx, version)
+// dependents compares what is in a schema, and depends on it, with what the migrations create.
+func (s *Session) dependents(ctx context.Context, tx pgx.Tx, name string) (*dependents, error) {
+	known, err := s.reference(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -266,14 +266,11 @@ func (s *Session) checkDependents(g *dependents) error {
 // checkPrevious returns an error while dependents of others remain on the previous tables: they would be dropped with
 // them.
 func (s *Session) checkPrevious(ctx context.Context, tx pgx.Tx) error {
-	version, found, err := previousMigration(ctx, tx)
+	_, found, err := previousMigration(ctx, tx)
 	if err != nil || !found || s.opts.DropDependents {
 		return err
 	}
-	if version < 1 || version > schema.Version() {
-		version = schema.Version()
-	}
-	g, err := s.dependents(ctx, tx, PreviousSchema, version)
+	g, err := s.dependents(ctx, tx, PreviousSchema)
 	if err != nil {
 		return err
 	}

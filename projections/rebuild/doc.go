@@ -18,7 +18,7 @@
 // It uses the projector's code from an empty start: only tables.Apply changes rows, in transactions that also move a
 // checkpoint. Indexes are created later, when a query needs them, because they make loading slow.
 //
-// The live projector detects an exchange by the generation in its checkpoint (see schema, migration 6): a transaction
+// The live projector detects an exchange by the generation in its checkpoint (see the migrations of schema): a transaction
 // that it began on the old tables cannot commit on the new ones, and it then continues at the new checkpoint. No event
 // is applied twice or missed.
 //

@@ -56,9 +56,8 @@ func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 		if _, err := schema.Migrate(ctx, s.pool, s.opts.Logger); err != nil {
 			return r, err
 		}
-		version = schema.Version()
 	}
-	extra, err := s.precheck(ctx, version, s.checkPrevious)
+	extra, err := s.precheck(ctx, s.checkPrevious)
 	if err != nil {
 		return r, err
 	}
@@ -97,9 +96,9 @@ func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 
 // precheck makes the checks of an exchange in advance; the exchange repeats them, because a view can be created while
 // tables are filled. It returns the indexes that others created.
-func (s *Session) precheck(ctx context.Context, version int64, also func(context.Context, pgx.Tx) error) (extra []extraIndex, err error) {
+func (s *Session) precheck(ctx context.Context, also func(context.Context, pgx.Tx) error) (extra []extraIndex, err error) {
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		g, err := s.dependents(ctx, tx, schema.Name, version)
+		g, err := s.dependents(ctx, tx, schema.Name)
 		if err != nil {
 			return err
 		}
@@ -191,11 +190,6 @@ func (sh *shadow) compare(ctx context.Context) (list []Table, why string, err er
 	}
 	if !slices.Contains(there, checkpointTable) {
 		return nil, "the tables in use are incomplete", nil
-	}
-	if version, err := schema.Applied(ctx, tx); err != nil {
-		return nil, "", err
-	} else if version != schema.Version() {
-		return nil, fmt.Sprintf("the tables in use had migration %d, the new ones have migration %d", version, schema.Version()), nil
 	}
 	at, err := s.positions(ctx, tx, schema.Name)
 	if err != nil {
@@ -313,7 +307,7 @@ func (s *Session) exchange(ctx context.Context, from string, prepare func(ctx co
 			return err
 		}
 		ctx = context.WithoutCancel(ctx)
-		g, err := s.dependents(ctx, tx, schema.Name, version)
+		g, err := s.dependents(ctx, tx, schema.Name)
 		if err != nil {
 			return err
 		}
@@ -321,7 +315,7 @@ func (s *Session) exchange(ctx context.Context, from string, prepare func(ctx co
 			return err
 		}
 		left = g.left
-		if there && version == schema.Version() {
+		if there {
 			if _, err := tx.Exec(ctx, fmt.Sprintf(carrySQL, from, schema.Name), fill.Projection); err != nil {
 				return err
 			}

@@ -43,7 +43,7 @@ type Session struct {
 
 	owner string // of the live tables: the role to work as
 	super bool   // whether the role that connected is a superuser
-	known map[int64]map[string]bool
+	known map[string]bool
 
 	mu   sync.Mutex // one query at a time on conn
 	conn *pgx.Conn  // holds the lock; exchanges use it, so they cannot happen without the lock
@@ -69,7 +69,7 @@ func Open(ctx context.Context, postgres string, js jetstream.JetStream, log topo
 	for _, limit := range []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"} {
 		config.ConnConfig.RuntimeParams[limit] = "0" // limits of the role or database: loading and indexing may take hours
 	}
-	s := &Session{js: js, log: log, opts: opts, known: map[int64]map[string]bool{}, report: &reporter{report: opts.Progress}}
+	s := &Session{js: js, log: log, opts: opts, report: &reporter{report: opts.Progress}}
 	s.throttle = load.Throttle{Level: s.report.level, Times: 1, Longest: longestPause}
 	if s.conn, err = pgx.ConnectConfig(ctx, config.ConnConfig.Copy()); err != nil {
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)

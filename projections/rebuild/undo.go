@@ -35,7 +35,7 @@ func (s *Session) Undo(ctx context.Context) (left []string, err error) {
 	if err := sameVersion(ctx, s.pool); err != nil {
 		return nil, err
 	}
-	extra, err := s.precheck(ctx, schema.Version(), previousVersion)
+	extra, err := s.precheck(ctx, previousVersion)
 	if err != nil {
 		return nil, err
 	}

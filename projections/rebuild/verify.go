@@ -257,7 +257,7 @@ func (c *check) definitions(ctx context.Context, live pgx.Tx, there []string) er
 		return err
 	}
 	var expected []definition
-	if err := c.s.withReference(ctx, schema.Version(), func(tx pgx.Tx) error {
+	if err := c.s.withReference(ctx, func(tx pgx.Tx) error {
 		expected, err = definitionsOf(ctx, tx, referenceSchema)
 		return err
 	}); err != nil {

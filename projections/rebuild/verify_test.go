@@ -255,27 +255,6 @@ func TestRepairOfTablesThatAdvanced(t *testing.T) {
 	}
 }
 
-// Opening and verifying leave tables of another version as they are.
-func TestTablesOfAnotherVersion(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	stop := r.project()
-	r.Work()
-	r.synced()
-	stop()
-	r.exec("DROP FUNCTION scrip.due_next_hour(), scrip.backlog()")
-	r.exec("DELETE FROM scrip_meta.migration WHERE version_id >= 8")
-	before := r.digest()
-	s := r.open(Options{})
-	defer s.Close()
-	if _, err := s.Verify(t.Context(), VerifyOptions{Repair: true}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "have migration 7, this program needs") {
-		t.Errorf("verify: %v", err)
-	}
-	if version := r.text("SELECT max(version_id)::text FROM scrip_meta.migration"); version != "7" || r.digest() != before {
-		t.Errorf("the tables have migration %s now:\n%swere\n%s", version, r.digest(), before)
-	}
-}
-
 // An event that meets a damaged row while a repair is at work is parked by the live projector; the repair puts that right,
 // too, for all campaigns and for one.
 func TestRepairRenewsDeadLetters(t *testing.T) {

@@ -389,11 +389,6 @@ var named = regexp.MustCompile(`\bscrip\b`)
 // not exist. The name needs no quotes. It runs the migrations with the other name in them, so the tables equal those of
 // Migrate; a migration therefore names no other schema. The state of migrations does not change.
 func Create(ctx context.Context, tx pgx.Tx, name string) error {
-	return CreateVersion(ctx, tx, name, Version())
-}
-
-// CreateVersion is Create with the tables as they were after an older migration.
-func CreateVersion(ctx context.Context, tx pgx.Tx, name string, version int64) error {
 	if _, err := tx.Exec(ctx, "CREATE SCHEMA "+name); err != nil {
 		return fmt.Errorf("creating schema %s: %w", name, allowed(err))
 	}
@@ -401,7 +396,7 @@ func CreateVersion(ctx context.Context, tx pgx.Tx, name string, version int64) e
 	if err != nil {
 		return err
 	}
-	for _, file := range files[:min(max(version, 0), int64(len(files)))] {
+	for _, file := range files {
 		text, err := fs.ReadFile(migrations, file)
 		if err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 )
@@ -105,7 +106,7 @@ func TestDroppedTablesAreCreatedAgain(t *testing.T) {
 func TestUnusableDatabases(t *testing.T) {
 	for name, c := range map[string]struct{ spoil, want string }{
 		"one table dropped": {"DROP TABLE scrip.redemption", "redemption is missing from schema scrip; run `scrip rebuild`, or `DROP SCHEMA scrip CASCADE`"},
-		"newer scrip":       {"INSERT INTO scrip_meta.migration (version_id, is_applied) VALUES (99, true)", "created by a newer scrip (migration 99"},
+		"newer scrip":       {"INSERT INTO scrip_meta.migration (version_id, is_applied) VALUES (2, true)", "created by a newer scrip (migration 2, this program knows 1): use that one, or `DROP SCHEMA scrip CASCADE`"},
 		"not ours":          {"DROP SCHEMA scrip_meta CASCADE", "has tables that scrip did not create (campaign"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,6 +121,32 @@ func TestUnusableDatabases(t *testing.T) {
 			exec(t, p, "DROP SCHEMA scrip CASCADE")
 			migrate(t, p)
 		})
+	}
+}
+
+// A crash of PostgreSQL can set the sequence of the state's ids back, see passSQL; RESTART is that crash. A migration is
+// recorded all the same, by up, as after a crash before the first one, and by Stamp.
+func TestIDsThatACrashSetBack(t *testing.T) {
+	p := pool(t)
+	db := stdlib.OpenDBFromPool(p)
+	defer db.Close()
+	for what, record := range map[string]func() error{
+		"up": func() error { return up(t.Context(), db, quiet) },
+		"Stamp": func() error {
+			return pgx.BeginFunc(t.Context(), p, func(tx pgx.Tx) error { return Stamp(t.Context(), tx) })
+		},
+	} {
+		migrate(t, p)
+		if what == "up" {
+			exec(t, p, "DROP SCHEMA scrip CASCADE; CREATE SCHEMA scrip")
+		}
+		exec(t, p, "DELETE FROM scrip_meta.migration WHERE version_id > 0; ALTER SEQUENCE scrip_meta.migration_id_seq RESTART")
+		if err := record(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if version, err := Applied(t.Context(), p); version != Version() || err != nil {
+			t.Errorf("after %s: migration %d (%v), want %d", what, version, err, Version())
+		}
 	}
 }
 

@@ -66,5 +66,5 @@ func (l *Line) payload() string {
 // positionLines is above the maximum of lines in a message: 512 KiB have far fewer.
 const positionLines = 1 << 20
 
-// position packs the event's position in its lane into one number; see migration 7.
+// position packs the event's position in its lane into one number; see migrations in projections/schema.
 func (l *Line) position() int64 { return int64(l.Sequence)*positionLines + int64(l.Number) }

@@ -1,0 +1,349 @@
+-- The read tables of CONTRACT.md, and what they are computed from.
+--
+-- Text that is compared is COLLATE "C": equal bytes are equal, order does not depend on the operating system.
+-- No foreign keys: rows are only ever written by the projector, in the order of the log, and a check per row would cost
+-- more than it finds. What must hold is stated as named CHECK constraints; a valid log cannot violate one.
+--
+-- A place is sequence * 1048576 + line of an event in its campaign's lane: one number, so that ten million coupons carry
+-- eight bytes each, and later in the lane is greater. A message has fewer lines than that by far.
+
+-- +goose Up
+
+-- Campaigns, coupons and redemptions.
+
+CREATE TABLE scrip.campaign (
+    campaign        text COLLATE "C" NOT NULL,
+    status          text COLLATE "C" NOT NULL,
+    category        text COLLATE "C",
+    codes           bigint NOT NULL GENERATED ALWAYS AS (generated_codes + imported_codes) STORED,
+    claimed         bigint NOT NULL,
+    redeemed        bigint NOT NULL,
+    expired         bigint NOT NULL,
+    voided          bigint NOT NULL,
+    opens_at        timestamptz NOT NULL, -- created_at if the campaign names no opening
+    closes_at       timestamptz,          -- expires_at if the campaign names no closing
+    expires_at      timestamptz,
+    created_at      timestamptz NOT NULL,
+
+    lane            bigint NOT NULL,
+    number          bigint NOT NULL,
+    per_customer    bigint NOT NULL,
+    max_redemptions bigint NOT NULL,
+    valid_for_us    bigint,
+    prefix          text,
+    priority        text,
+    benefit         text, -- JSON as given; text because jsonb refuses \u0000
+    sold_out_at     timestamptz,
+    expired_through timestamptz, -- watermark: coupons that expire up to it have fallen
+    named_opens_at  timestamptz, -- as the campaign names it: what reminders of kind opens hang on
+    generated_codes bigint NOT NULL,
+    imported_codes  bigint NOT NULL,
+    -- Coupons without an expiry of their own: when the campaign's end moves, these counts move with it.
+    inheriting_live     bigint NOT NULL,
+    inheriting_redeemed bigint NOT NULL,
+    stats_day timestamptz, -- of the newest total in campaign_stats: that row is known to be there
+
+    CONSTRAINT campaign_key PRIMARY KEY (campaign),
+    CONSTRAINT campaign_status_is_known CHECK (status IN ('active', 'paused', 'ended')),
+    CONSTRAINT campaign_redeems_at_least_once CHECK (max_redemptions >= 1),
+    CONSTRAINT campaign_counts_are_not_negative CHECK (claimed >= 0 AND redeemed >= 0 AND expired >= 0 AND voided >= 0
+        AND inheriting_live >= 0 AND inheriting_redeemed >= 0),
+    CONSTRAINT campaign_counts_are_of_claimed CHECK (redeemed + expired + voided <= claimed)
+) WITH (fillfactor = 50); -- updated with every batch: room for HOT updates
+
+-- One row per claimed coupon. Its status is not stored: see view coupon.
+CREATE TABLE scrip.coupon_row (
+    n              bigint NOT NULL,
+    claimed_at     timestamptz NOT NULL,
+    redeemed_count bigint NOT NULL,
+    expires_at     timestamptz, -- its own; NULL = the campaign's
+    redeemed_at    timestamptz,
+    voided_at      timestamptz,
+    campaign       text COLLATE "C" NOT NULL,
+    code           text COLLATE "C" NOT NULL,
+    customer_id    text COLLATE "C" NOT NULL,
+    attributes     text, -- JSON as given
+    void_reason    text,
+    claimed_place  bigint NOT NULL,
+
+    CONSTRAINT coupon_row_key PRIMARY KEY (campaign, n),
+    CONSTRAINT coupon_row_counts_from_one CHECK (n >= 1),
+    CONSTRAINT coupon_row_redeemed_has_time CHECK ((redeemed_count > 0) = (redeemed_at IS NOT NULL))
+) WITH (fillfactor = 85);
+
+-- Hash indexes: half the cost of a btree on random text, and no limit on its length.
+CREATE INDEX coupon_row_code ON scrip.coupon_row USING hash (code);
+CREATE INDEX coupon_row_customer ON scrip.coupon_row USING hash (customer_id);
+
+-- The status of a coupon follows from its row and its campaign. Ten million coupons expire by one update of
+-- campaign.expired_through.
+CREATE VIEW scrip.coupon AS
+SELECT r.campaign, r.n, r.code, r.customer_id,
+       CASE WHEN r.voided_at IS NOT NULL THEN 'voided'
+            WHEN r.redeemed_count >= c.max_redemptions THEN 'redeemed'
+            WHEN coalesce(r.expires_at, c.expires_at) <= c.expired_through THEN 'expired'
+            ELSE 'claimed' END AS status,
+       r.claimed_at,
+       coalesce(r.expires_at, c.expires_at) AS expires_at,
+       r.redeemed_count, r.redeemed_at, r.voided_at, r.void_reason, r.attributes
+FROM scrip.coupon_row r
+JOIN scrip.campaign c ON c.campaign = r.campaign;
+
+-- One row per redemption, named by its place in the log: one order may redeem, be rolled back and redeem again.
+CREATE TABLE scrip.redemption (
+    n              bigint NOT NULL,
+    redeemed_at    timestamptz NOT NULL,
+    rolled_back_at timestamptz,
+    sequence       bigint NOT NULL, -- of the event message
+    line           bigint NOT NULL, -- of the event in it, from 1
+    campaign       text COLLATE "C" NOT NULL,
+    code           text COLLATE "C" NOT NULL,
+    customer_id    text COLLATE "C" NOT NULL,
+    order_id       text COLLATE "C" NOT NULL,
+
+    CONSTRAINT redemption_key PRIMARY KEY (campaign, n, sequence, line)
+);
+
+-- A hash index, as those of coupon_row: half the cost of a btree on random text, and no limit on its length. Its collation
+-- differs from the column's, so only queries that name it use the index: for a rollback, which has the coupon's key as well,
+-- it would read all redemptions of that order, and a producer may use one order for all.
+CREATE INDEX redemption_order ON scrip.redemption USING hash (order_id COLLATE "POSIX");
+
+-- One row per event that happened to a coupon besides its claim and its redemptions.
+CREATE TABLE scrip.coupon_event (
+    n          bigint NOT NULL,
+    place      bigint NOT NULL,
+    at         timestamptz NOT NULL,
+    expires_at timestamptz,          -- extended: until when
+    own_before timestamptz,          -- extended: the expiry of its own the coupon had before; NULL = the campaign's
+    campaign   text COLLATE "C" NOT NULL,
+    what       text COLLATE "C" NOT NULL,
+    order_id   text COLLATE "C",     -- rolled back
+    reason     text,                 -- voided
+
+    CONSTRAINT coupon_event_key PRIMARY KEY (campaign, n, place),
+    CONSTRAINT coupon_event_is_known CHECK (what IN ('rolled_back', 'voided', 'extended')),
+    CONSTRAINT coupon_event_rollback_has_order CHECK ((what = 'rolled_back') = (order_id IS NOT NULL)),
+    CONSTRAINT coupon_event_extension_has_expiry CHECK ((what = 'extended') = (expires_at IS NOT NULL))
+);
+
+-- What falls due: expiries and reminders.
+
+-- One row per campaign and instant at which coupons of it fall. Every claimed coupon that expires at due_at and is not
+-- void counts in exactly one of two stored numbers: live or redeemed. Whether live ones show as pending or as expired
+-- follows from the state alone, so that announcing an expiry touches one row here, however many coupons fall.
+-- A row in which nothing counts any more is removed.
+CREATE TABLE scrip.expiry_task (
+    due_at       timestamptz NOT NULL,
+    live         bigint NOT NULL,
+    pending      bigint NOT NULL GENERATED ALWAYS AS (CASE WHEN state = 'pending' THEN live ELSE 0 END) STORED,
+    redeemed     bigint NOT NULL,
+    expired      bigint NOT NULL GENERATED ALWAYS AS (CASE WHEN state = 'processed' THEN live ELSE 0 END) STORED,
+    lane         bigint NOT NULL,
+    processed_at timestamptz, -- when the log announced it
+    campaign     text COLLATE "C" NOT NULL,
+    state        text COLLATE "C" NOT NULL,
+
+    CONSTRAINT expiry_task_key PRIMARY KEY (campaign, due_at),
+    CONSTRAINT expiry_task_state_is_known CHECK (state IN ('pending', 'processed')),
+    CONSTRAINT expiry_task_processed_has_time CHECK ((state = 'processed') = (processed_at IS NOT NULL)),
+    CONSTRAINT expiry_task_counts_are_not_negative CHECK (live >= 0 AND redeemed >= 0)
+) WITH (fillfactor = 70);
+
+CREATE INDEX expiry_task_pending ON scrip.expiry_task (due_at) WHERE state = 'pending';
+CREATE INDEX expiry_task_state ON scrip.expiry_task (state, due_at);
+
+-- One row per announcement that coupons of a campaign fell, however many. A coupon fell with the first that reaches its
+-- expiry; one without an expiry of its own, with one that has the campaign's end.
+CREATE TABLE scrip.expiry_event (
+    through      timestamptz NOT NULL,
+    at           timestamptz NOT NULL,
+    place        bigint NOT NULL,
+    campaign_end timestamptz, -- the campaign's end as it was then, if it lies between the announcement before and this
+    campaign     text COLLATE "C" NOT NULL,
+
+    CONSTRAINT expiry_event_key PRIMARY KEY (campaign, through)
+);
+
+CREATE INDEX expiry_event_end ON scrip.expiry_event (campaign) WHERE campaign_end IS NOT NULL;
+
+-- One row per subscription.
+CREATE TABLE scrip.reminder (
+    r              bigint NOT NULL, -- number of the subscription, rising within the campaign
+    n              bigint,          -- coupon, for kind expires
+    before_us      bigint NOT NULL,
+    due_at         timestamptz,     -- NULL: the campaign names no opening or end to remind of, for now
+    own_expires_at timestamptz,     -- expiry of the coupon's own, NULL if it falls with its campaign
+    set_at         timestamptz NOT NULL,
+    settled_at     timestamptz,     -- when it fired, was cancelled or dropped
+    campaign       text COLLATE "C" NOT NULL,
+    customer_id    text COLLATE "C" NOT NULL,
+    kind           text COLLATE "C" NOT NULL,
+    state          text COLLATE "C" NOT NULL,
+    set_place      bigint NOT NULL,
+    settled_place  bigint,
+
+    CONSTRAINT reminder_key PRIMARY KEY (campaign, r),
+    CONSTRAINT reminder_state_is_known CHECK (state IN ('pending', 'fired', 'cancelled', 'dropped')),
+    CONSTRAINT reminder_settled_has_time CHECK ((state = 'pending') = (settled_at IS NULL))
+) WITH (fillfactor = 45); -- all of a campaign may fire at once: room for a HOT update of each row
+
+-- None depends on state, so that a reminder that fires or is cancelled changes no index.
+CREATE INDEX reminder_due ON scrip.reminder (campaign, kind, due_at, r);
+CREATE INDEX reminder_coupon ON scrip.reminder (campaign, n) WHERE n IS NOT NULL;
+CREATE INDEX reminder_customer ON scrip.reminder USING hash (customer_id);
+
+-- Counts by UTC day, by the time of the log.
+
+-- attribute '' is the campaign's total; every other attribute is one that claims carried.
+CREATE TABLE scrip.campaign_stats (
+    day         timestamptz NOT NULL, -- 00:00 UTC
+    claimed     bigint NOT NULL,
+    redeemed    bigint NOT NULL,
+    rolled_back bigint NOT NULL,
+    voided      bigint NOT NULL,
+    campaign    text COLLATE "C" NOT NULL,
+    attribute   text COLLATE "C" NOT NULL,
+    value       text COLLATE "C" NOT NULL,
+
+    CONSTRAINT campaign_stats_key PRIMARY KEY (campaign, day, attribute, value)
+) WITH (fillfactor = 70);
+
+-- Commands answered "no", by reason. campaign is '' where the command named none. The lane is part of the key because
+-- a command may name a campaign that lives elsewhere, and lanes are projected in parallel.
+CREATE TABLE scrip.refusal_stats (
+    day      timestamptz NOT NULL, -- 00:00 UTC
+    refused  bigint NOT NULL,
+    lane     bigint NOT NULL,
+    campaign text COLLATE "C" NOT NULL,
+    reason   text COLLATE "C" NOT NULL,
+
+    CONSTRAINT refusal_stats_key PRIMARY KEY (lane, campaign, day, reason)
+) WITH (fillfactor = 70);
+
+CREATE INDEX refusal_stats_campaign ON scrip.refusal_stats (campaign, day);
+
+-- How far the tables are, and what could not be applied.
+
+-- The tables equal the fold of the log up to here, lane by lane. A place in the log is (log, sequence, digest): the
+-- number alone would not tell a log that lost its tail and was written on from the one that was read.
+CREATE TABLE scrip.checkpoint (
+    projection text COLLATE "C" NOT NULL,
+    lane       bigint NOT NULL,
+    sequence   bigint NOT NULL, -- last event message applied, 0 = none
+    updated_at timestamptz NOT NULL,
+    log        text COLLATE "C" NOT NULL,
+    digest     text COLLATE "C" NOT NULL, -- of that message
+    log_time   timestamptz,               -- the lane's clock at that message
+    -- When the tables were last exchanged or mended by scrip (rebuild, undo, repair), in microseconds since 1970; 0 = never.
+    -- A projector that loaded its state under another generation moves no checkpoint any more, and begins again.
+    generation bigint NOT NULL DEFAULT 0,
+
+    CONSTRAINT checkpoint_key PRIMARY KEY (projection, lane),
+    CONSTRAINT checkpoint_is_not_negative CHECK (sequence >= 0)
+) WITH (fillfactor = 10); -- one hot row per lane: a page each, all updates HOT
+
+-- What was parked. stream, sequence and line say where it stands; event_sequence and event_line which event (or
+-- unreadable line) of the lane put it here. A command stream that was rebased may use its numbers again, so the key is
+-- the event.
+CREATE TABLE scrip.dead_letter (
+    lane           bigint NOT NULL,
+    sequence       bigint NOT NULL,
+    line           bigint NOT NULL, -- from 1; 0 = the whole message
+    event_sequence bigint NOT NULL,
+    event_line     bigint NOT NULL,
+    at             timestamptz NOT NULL,
+    stream         text COLLATE "C" NOT NULL,
+    reason         text NOT NULL,
+    payload        text NOT NULL, -- capped
+
+    CONSTRAINT dead_letter_key PRIMARY KEY (lane, event_sequence, event_line)
+);
+
+CREATE INDEX dead_letter_at ON scrip.dead_letter (at);
+
+-- What is in the tables, as one line per table, regardless of the order of rows on disk.
+-- +goose StatementBegin
+CREATE FUNCTION scrip.digest() RETURNS TABLE (relation text, row_count bigint, digest text)
+LANGUAGE plpgsql STABLE
+-- Rows are digested as text, which must not depend on who asks.
+SET timezone = 'UTC' SET datestyle = 'ISO, YMD' SET search_path = pg_catalog
+AS $$
+DECLARE
+    t record;
+BEGIN
+    -- checkpoint carries the time of writing. Processed expiry tasks are removed after a while.
+    FOR t IN SELECT c.relname::text AS name FROM pg_class c
+             WHERE c.relnamespace = 'scrip'::regnamespace AND c.relkind IN ('r', 'p') AND c.relname <> 'checkpoint'
+             ORDER BY c.relname COLLATE "C"
+    LOOP
+        relation := t.name;
+        -- Two seeds make 128 bits; sums do not depend on order and notice a row that is there twice.
+        EXECUTE format('SELECT count(*), to_hex(mod(coalesce(sum(hashtextextended(x::text, 0)::numeric), 0), 9223372036854775807)::bigint)'
+            || ' || to_hex(mod(coalesce(sum(hashtextextended(x::text, 1)::numeric), 0), 9223372036854775807)::bigint)'
+            || ' FROM scrip.%I x%s', t.name, CASE t.name WHEN 'expiry_task' THEN ' WHERE state <> ''processed''' ELSE '' END)
+            INTO row_count, digest;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+-- +goose StatementEnd
+
+-- What is due and not done, and what will be, for whoever has a database client and no Prometheus.
+--
+-- Both say what the tables know. While the projector is behind, something that was done shows as due. They are functions
+-- and not views, so that nothing depends on the tables: an operator may drop any one of them.
+
+-- due is coupons or reminders; oldest_due_seconds is the number to alert on. Reminders are looked for among those that
+-- fell due in the last day: what fires or is dropped stays in the table, and the grace is minutes.
+-- +goose StatementBegin
+CREATE FUNCTION scrip.backlog() RETURNS TABLE (lane bigint, priority text, kind text, due bigint, oldest_due_at timestamptz,
+    oldest_due_seconds double precision)
+LANGUAGE sql STABLE
+AS $$
+SELECT d.lane, d.priority, d.kind, sum(d.due)::bigint AS due, min(d.due_at) AS oldest_due_at,
+       extract(epoch FROM now() - min(d.due_at))::double precision AS oldest_due_seconds
+FROM (
+    SELECT c.lane, coalesce(c.priority, 'normal') AS priority, 'expiry' AS kind, t.live AS due, t.due_at
+    FROM scrip.expiry_task t JOIN scrip.campaign c ON c.campaign = t.campaign
+    WHERE t.state = 'pending' AND t.live > 0 AND t.due_at <= now()
+    UNION ALL
+    SELECT c.lane, coalesce(c.priority, 'normal'), 'reminder', r.due, r.due_at
+    FROM scrip.campaign c CROSS JOIN (VALUES ('opens'), ('expires')) k (kind) CROSS JOIN LATERAL (
+        SELECT count(*) AS due, min(x.due_at) AS due_at FROM scrip.reminder x
+        WHERE x.campaign = c.campaign AND x.kind = k.kind AND x.due_at > now() - interval '1 day' AND x.due_at <= now()
+          AND x.state = 'pending') r
+    WHERE r.due > 0
+) d
+GROUP BY d.lane, d.priority, d.kind
+$$;
+-- +goose StatementEnd
+
+-- What falls due in each second of the next hour; seconds in which nothing does are left out.
+-- +goose StatementBegin
+CREATE FUNCTION scrip.due_next_hour() RETURNS TABLE (second timestamptz, priority text, kind text, due bigint)
+LANGUAGE sql STABLE
+AS $$
+SELECT d.due_at AS second, d.priority, d.kind, sum(d.due)::bigint AS due
+FROM (
+    SELECT date_trunc('second', t.due_at) AS due_at, coalesce(c.priority, 'normal') AS priority, 'expiry' AS kind, t.live AS due
+    FROM scrip.expiry_task t JOIN scrip.campaign c ON c.campaign = t.campaign
+    WHERE t.state = 'pending' AND t.live > 0 AND t.due_at > now() AND t.due_at <= now() + interval '1 hour'
+    UNION ALL
+    SELECT r.due_at, coalesce(c.priority, 'normal'), 'reminder', r.due
+    FROM scrip.campaign c CROSS JOIN (VALUES ('opens'), ('expires')) k (kind) CROSS JOIN LATERAL (
+        SELECT date_trunc('second', x.due_at) AS due_at, count(*) AS due FROM scrip.reminder x
+        WHERE x.campaign = c.campaign AND x.kind = k.kind AND x.due_at > now() AND x.due_at <= now() + interval '1 hour'
+          AND x.state = 'pending'
+        GROUP BY 1) r
+) d
+GROUP BY d.due_at, d.priority, d.kind
+$$;
+-- +goose StatementEnd
+
+-- +goose Down
+DROP FUNCTION scrip.due_next_hour(), scrip.backlog(), scrip.digest();
+DROP TABLE scrip.dead_letter, scrip.checkpoint, scrip.refusal_stats, scrip.campaign_stats, scrip.reminder, scrip.expiry_event,
+    scrip.expiry_task, scrip.coupon_event;
+DROP VIEW scrip.coupon;
+DROP TABLE scrip.redemption, scrip.coupon_row, scrip.campaign;
