@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -91,7 +90,7 @@ func makeRole(ctx context.Context, conn *pgx.Conn, function bool, schema string)
 	// The same statements with the caller's rights: a function that exists in this transaction only.
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "CREATE OR REPLACE FUNCTION pg_temp.scrip_projection(wanted text, secret text) RETURNS text LANGUAGE plpgsql "+
-			"SET search_path = pg_catalog, pg_temp AS $confine$"+bodySQL()+"$confine$")
+			"SET search_path = pg_catalog, pg_temp AS $confine$"+body+"$confine$")
 		if err != nil {
 			return err
 		}
@@ -105,10 +104,7 @@ func makeRole(ctx context.Context, conn *pgx.Conn, function bool, schema string)
 }
 
 // body is PL/pgSQL with the parameters wanted (schema) and secret (password); it returns the role. It runs with the
-// rights of the function's owner, so it checks the rights of session_user, the caller, before it changes an owner.
-//
-// Schemas that a replay of a version without such roles created get their role as owner. Schemas of others keep their
-// owner.
+// rights of the function's owner, so it checks the rights of session_user, the caller. A schema that exists keeps its owner.
 const body = `
 DECLARE
   me name := session_user;
@@ -137,9 +133,6 @@ BEGIN
   END IF;
   IF schema_oid IS NULL THEN
     EXECUTE format('CREATE SCHEMA %I AUTHORIZATION %I', wanted, wanted_role);
-  ELSIF schema_owner <> role_oid AND to_regclass(quote_ident(wanted) || '.scrip_checkpoint') IS NOT NULL THEN
-    EXECUTE format('ALTER SCHEMA %I OWNER TO %I', wanted, wanted_role);
-    {{objects}}
   END IF;
   IF tables IS NOT NULL AND (has_schema_privilege(me, tables, 'USAGE WITH GRANT OPTION') OR pg_has_role(me, (SELECT nspowner FROM pg_namespace WHERE oid = tables), 'USAGE')) THEN
     EXECUTE format('GRANT USAGE ON SCHEMA scrip TO %I', wanted_role);
@@ -148,9 +141,8 @@ BEGIN
   RETURN wanted_role;
 END`
 
-// eachObject is PL/pgSQL that runs a statement for each object in schema schema_oid: tables first, because sequences
-// and types that belong to a table follow it. Objects of an extension are left out. thing.kind and thing.identity are
-// arguments for ALTER and DROP.
+// eachObject is PL/pgSQL that drops each object in schema schema_oid: tables first, because sequences and types that belong
+// to a table follow it. Objects of an extension are left out.
 const eachObject = `
     DECLARE
       thing record;
@@ -158,29 +150,21 @@ const eachObject = `
       FOR thing IN
         SELECT replace(replace(upper(i.type), 'COMPOSITE TYPE', 'TYPE'), 'STATISTICS OBJECT', 'STATISTICS') AS kind, i.identity, d.classid, d.objid
         FROM pg_depend d, pg_identify_object(d.classid, d.objid, 0) i
-        WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = schema_oid AND d.deptype = 'n' AND {{which}}
+        WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = schema_oid AND d.deptype = 'n'
           AND NOT EXISTS (SELECT FROM pg_depend e WHERE e.classid = d.classid AND e.objid = d.objid AND e.deptype = 'e')
           AND i.type IN ('table', 'view', 'materialized view', 'foreign table', 'sequence', 'composite type', 'type', 'domain', 'function', 'procedure',
             'aggregate', 'operator', 'operator class', 'operator family', 'collation', 'conversion', 'statistics object', 'text search configuration', 'text search dictionary')
         ORDER BY i.type <> 'table', d.objid
       LOOP
         CONTINUE WHEN EXISTS (SELECT FROM pg_depend o WHERE o.classid = thing.classid AND o.objid = thing.objid AND (o.deptype = 'i' AND thing.kind <> 'TABLE' OR o.deptype = 'a' AND thing.kind = 'SEQUENCE'));
-        {{action}};
+        EXECUTE format('DROP %s IF EXISTS %s CASCADE', thing.kind, thing.identity);
       END LOOP;
     END;`
-
-func eachDo(which, action string) string {
-	return strings.TrimSpace(strings.NewReplacer("{{which}}", which, "{{action}}", action).Replace(eachObject))
-}
-
-const handToRole = "EXECUTE format('ALTER %s %s OWNER TO %I', thing.kind, thing.identity, wanted_role)"
-
-func bodySQL() string { return strings.Replace(body, "{{objects}}", eachDo("true", handToRole), 1) }
 
 // Empty returns a statement that drops everything in a schema, but not the schema itself; for its owner.
 func Empty(schema string) string {
 	return "DO $empty$ DECLARE schema_oid oid := to_regnamespace($name$" + pgx.Identifier{schema}.Sanitize() + "$name$); BEGIN " +
-		eachDo("true", "EXECUTE format('DROP %s IF EXISTS %s CASCADE', thing.kind, thing.identity)") + " END $empty$"
+		eachObject + " END $empty$"
 }
 
 // Schema has the function of Install.
@@ -193,30 +177,10 @@ func Install(owner string) []string {
 	return []string{
 		"CREATE SCHEMA IF NOT EXISTS " + Schema,
 		"CREATE OR REPLACE FUNCTION " + Schema + ".projection(wanted text, secret text) RETURNS text LANGUAGE plpgsql SECURITY DEFINER " +
-			"SET search_path = pg_catalog, pg_temp AS $confine$" + bodySQL() + "$confine$",
+			"SET search_path = pg_catalog, pg_temp AS $confine$" + body + "$confine$",
 		"REVOKE ALL ON SCHEMA " + Schema + " FROM PUBLIC",
 		"REVOKE ALL ON FUNCTION " + installed + " FROM PUBLIC",
 		"GRANT USAGE ON SCHEMA " + Schema + " TO " + owner,
 		"GRANT EXECUTE ON FUNCTION " + installed + " TO " + owner,
 	}
-}
-
-// HandOver returns a statement for the superuser that makes role owner the owner of all that the superuser owns in the
-// current database, except PostgreSQL's own objects: schemas and what is in them. It is idempotent.
-//
-// What the bootstrap superuser owns has no entry in pg_shdepend; what others own has one.
-func HandOver(owner string) string {
-	return `DO $handover$
-DECLARE
-  wanted_role name := '` + owner + `';
-  schema_oid oid;
-BEGIN
-  FOR schema_oid IN SELECT oid FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname NOT IN ('information_schema', '` + Schema + `')
-  LOOP
-    IF (SELECT nspowner FROM pg_namespace WHERE oid = schema_oid) = 10 THEN
-      EXECUTE format('ALTER SCHEMA %s OWNER TO %I', schema_oid::regnamespace, wanted_role);
-    END IF;
-    ` + eachDo("NOT EXISTS (SELECT FROM pg_shdepend s WHERE s.dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND s.classid = d.classid AND s.objid = d.objid AND s.deptype = 'o')", handToRole) + `
-  END LOOP;
-END $handover$`
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // leave starts a cluster in another process and kills that one (-9). It returns the postmaster that goes on running.
@@ -16,15 +18,8 @@ func leave(t *testing.T, opts Options) (postmaster int, url string) {
 	opts.Tied = false
 	o := startOwner(t, opts)
 	url = urlOf(t, opts.DataDir)
-	client := connect(t, url)
-	if _, err := client.Exec(t.Context(), "CREATE TABLE kept (n int); INSERT INTO kept VALUES (7)"); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	o.kill(t)
-	if !serves(o.postmaster, place(filepath.Join(opts.DataDir, "postgres"))) {
+	if !serves(o.postmaster, ownPlace(opts.DataDir)) {
 		t.Fatal("the postmaster ended with its owner, there is none to adopt")
 	}
 	return o.postmaster, url
@@ -49,12 +44,10 @@ func TestAdoptedClusterGoesOn(t *testing.T) {
 	if _, err := client.Exec(t.Context(), "COMMIT"); err != nil {
 		t.Errorf("a transaction of a client: %v", err)
 	}
-	if got := queryText(t, url, "SELECT string_agg(n::text, ',') FROM kept"); got != "7,8" {
-		t.Errorf("kept %q, want 7,8", got)
-	}
+	keeps(t, url, "7,8")
 	// It is watched and stopped like one that this process started.
-	superviseIt(t, c)
-	comesBack(t, c, killPostmaster(t, c))
+	supervise(t, c)
+	comesBack(t, c)
 	h := c.home
 	stop(t, c)
 	if pm := h.running(); pm != nil {
@@ -62,75 +55,65 @@ func TestAdoptedClusterGoesOn(t *testing.T) {
 	}
 }
 
-// A cluster that is not what a start would make is not adopted but started again.
+// What a start would make otherwise is not adopted.
 func TestAdoptedOnlyIfCurrent(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct {
-		name   string
-		change func(t *testing.T, dir string, opts *Options)
-	}{
-		{"other settings", func(_ *testing.T, _ string, opts *Options) {
-			opts.Settings = map[string]string{"fsync": "off", "shared_buffers": "17MB"}
-		}},
-		{"another minor version", func(t *testing.T, _ string, opts *Options) {
-			var err error
-			if opts.Binaries, err = Find(); err != nil {
-				t.Fatal(err)
-			}
-			opts.Binaries.Version += " (newer)"
-		}},
-		{"other rules of access", func(t *testing.T, dir string, _ *Options) {
-			write(t, filepath.Join(dir, "pg_hba.conf"), "local all all trust\n")
-		}},
-		{"password lost", func(t *testing.T, dir string, _ *Options) { remove(t, filepath.Join(dir, "password")) }},
-		{"moved", func(t *testing.T, _ string, opts *Options) {
-			rename(t, opts.DataDir, opts.DataDir+".old")
-			opts.DataDir += ".old"
-		}},
-		{"moved, and a link in its place", func(t *testing.T, _ string, opts *Options) {
-			rename(t, opts.DataDir, opts.DataDir+".old")
-			if err := os.Symlink(opts.DataDir+".old", opts.DataDir); err != nil {
-				t.Fatal(err)
-			}
-		}},
-		{"password of the superuser lost", func(t *testing.T, dir string, _ *Options) { remove(t, filepath.Join(dir, "admin.password")) }},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			opts := testOptions(madeDir(t))
-			pid, _ := leave(t, opts)
-			tc.change(t, filepath.Join(opts.DataDir, "postgres"), &opts)
-			var logged records
-			opts.Logger = logged.logger()
-			c := Open(opts)
-			url := start(t, c)
-			if got := queryText(t, url, "SELECT string_agg(n::text, ',') FROM kept"); got != "7" {
-				t.Errorf("kept %q, want 7", got)
-			}
-			if c.PID() == pid || logged.count("left running") != 1 {
-				t.Errorf("process %d, was %d; logged %d times that it is stopped", c.PID(), pid, logged.count("left running"))
-			}
-			if admin := c.AdminURL(); admin != "" && queryText(t, admin, "SELECT 'alive'") != "alive" { // "" where the path of a socket is too long
-				t.Error("the superuser has no answer")
-			}
-		})
+	p, bin, settings := place(t.TempDir()), Binaries{Dir: t.TempDir(), Major: 15, Version: "postgres (PostgreSQL) 15.1"}, map[string]string{"fsync": "off"}
+	mkdir(t, p.data())
+	files := map[string]string{
+		filepath.Join(p.data(), "PG_VERSION"): "15\n", p.password(): "secret\n", p.admin(): "secret\n",
+		p.hba(): hbaText, p.conf(): configText(p, bin, settings),
+	}
+	for path, text := range files {
+		write(t, path, text)
+	}
+	h := &home{place: p}
+	if !h.current([]Binaries{bin}, settings) {
+		t.Fatal("it is not current at first")
+	}
+	for path, text := range files {
+		write(t, path, "")
+		if h.current([]Binaries{bin}, settings) {
+			t.Errorf("current with an empty %s", path)
+		}
+		write(t, path, text)
+	}
+	newer := bin
+	newer.Version = "postgres (PostgreSQL) 15.2"
+	if h.current([]Binaries{newer}, settings) || h.current([]Binaries{bin}, nil) || h.current([]Binaries{{Major: 16}}, settings) {
+		t.Error("current with another minor version, other settings, or no version that reads it")
 	}
 }
 
-// Somebody had it stop once its clients leave, and one stays: it is stopped without waiting, and started again.
-func TestAdoptedWhileItStops(t *testing.T) {
+// A postmaster that is not adopted is stopped, and the cluster is started again.
+func TestLeftPostmasterIsReplaced(t *testing.T) {
 	t.Parallel()
-	opts := testOptions(madeDir(t))
-	pid, url := leave(t, opts)
-	connect(t, url)
-	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil { // a smart shutdown
-		t.Fatal(err)
-	}
-	h := &home{place: place(filepath.Join(opts.DataDir, "postgres"))}
-	until(t, "it is stopping", func() bool { pm := h.running(); return pm != nil && pm.status == "stopping" })
-	c := Open(opts)
-	if got := queryText(t, start(t, c), "SELECT string_agg(n::text, ',') FROM kept"); got != "7" || c.PID() == pid {
-		t.Errorf("kept %q, process %d, was %d", got, c.PID(), pid)
+	for name, change := range map[string]func(t *testing.T, opts *Options, pid int, url string){
+		"moved, and a link in its place": func(t *testing.T, opts *Options, _ int, _ string) {
+			rename(t, opts.DataDir, opts.DataDir+".old")
+			symlink(t, opts.DataDir+".old", opts.DataDir)
+		},
+		// Somebody had it stop once its clients leave, and one stays.
+		"while it stops": func(t *testing.T, opts *Options, pid int, url string) {
+			connect(t, url)
+			if err := syscall.Kill(pid, syscall.SIGTERM); err != nil { // a smart shutdown
+				t.Fatal(err)
+			}
+			h := &home{place: ownPlace(opts.DataDir)}
+			streamtest.Eventually(t, "it is stopping", func() bool { pm := h.running(); return pm != nil && pm.status == "stopping" })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			opts := testOptions(madeDir(t))
+			pid, url := leave(t, opts)
+			change(t, &opts, pid, url)
+			c := Open(opts)
+			keeps(t, start(t, c), "7")
+			if c.PID() == pid {
+				t.Errorf("process %d was adopted", pid)
+			}
+		})
 	}
 }
 
@@ -138,11 +121,15 @@ func TestTiedClusterEndsWithItsOwner(t *testing.T) {
 	t.Parallel()
 	opts := testOptions(madeDir(t))
 	o := startOwner(t, opts)
-	run(t, urlOf(t, opts.DataDir), "CREATE TABLE kept (n int)")
+	client := connect(t, urlOf(t, opts.DataDir))
 	o.kill(t)
-	until(t, "the postmaster ends by itself", func() bool { return !serves(o.postmaster, place(filepath.Join(opts.DataDir, "postgres"))) })
-	if got := queryText(t, start(t, Open(opts)), "SELECT to_regclass('kept')::text"); got != "kept" {
-		t.Errorf("kept %q", got)
+	if _, err := client.WaitForNotification(t.Context()); err == nil || t.Context().Err() != nil {
+		t.Errorf("the connection of a client did not end: %v", err)
+	}
+	c := Open(opts)
+	keeps(t, start(t, c), "7")
+	if c.PID() == o.postmaster {
+		t.Error("the postmaster did not end by itself")
 	}
 }
 
@@ -174,69 +161,51 @@ func TestTiedLeavesAStrangerAlone(t *testing.T) {
 // postmaster.pid outlives a machine that is switched off; the number in it may be anybody's afterwards.
 func TestStrangerWithThePostmastersNumberSurvives(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct {
-		name string
-		args []string // what the stranger shows; DATA is the cluster's directory
-		lost bool     // the password is lost, too
-	}{
-		{"another program", []string{"sleep", "600"}, false},
-		{"another program, and no password", []string{"sleep", "600"}, true},
-		{"another program that names the directory", []string{"sleep", "600", "-D", "DATA"}, false},
-		{"a backend of another cluster", []string{"postgres: walwriter", "600"}, false},
-		{"a postmaster of another directory", []string{"postgres", "600", "-D", "/nowhere"}, false},
+	opts := testOptions(madeDir(t))
+	p := ownPlace(opts.DataDir)
+	uid, gid, err := ownerOf(p.data())
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := named(uid, gid, asRoot())
+	for _, args := range [][]string{ // what the stranger shows; the last one stays for the start
+		{"sleep", "600"},
+		{"postgres: walwriter", "600"},
+		{"postgres", "600", "-D", "/nowhere"},
+		{"sleep", "600", "-D", p.data()},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			opts := testOptions(madeDir(t))
-			c := Open(opts)
-			run(t, start(t, c), "CREATE TABLE kept (n int)")
-			p, data := place(c.Dir()), filepath.Join(c.Dir(), "data")
-			c.mu.Lock()
-			user := c.home.user
-			c.mu.Unlock()
-			raw, err := os.ReadFile(p.pidfile())
-			if err != nil {
-				t.Fatal(err)
-			}
-			stop(t, c)
-			if tc.lost {
-				remove(t, p.password())
-			}
-
-			// The stranger runs as the user of the cluster: PostgreSQL itself would let it block the start.
-			stranger := exec.CommandContext(t.Context(), "sh")
-			stranger.Args = []string{tc.args[0], "-c", "read line"}
-			for _, arg := range tc.args[1:] {
-				stranger.Args = append(stranger.Args, strings.ReplaceAll(arg, "DATA", data))
-			}
-			stranger.SysProcAttr = user.attr()
-			in, err := stranger.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := stranger.Start(); err != nil {
-				t.Fatal(err)
-			}
-			_, rest, _ := strings.Cut(string(raw), "\n")
-			write(t, p.pidfile(), fmt.Sprint(stranger.Process.Pid, "\n", rest))
-			if err := user.give(p.pidfile()); err != nil {
-				t.Fatal(err)
-			}
-
-			if got := queryText(t, start(t, Open(opts)), "SELECT to_regclass('kept')::text"); got != "kept" {
-				t.Errorf("kept %q", got)
-			}
-			if err := stranger.Process.Signal(syscall.Signal(0)); err != nil {
-				t.Errorf("the stranger is gone: %v", err)
-			}
-			if err := in.Close(); err != nil { // its read ends, with 1 for the end of input
-				t.Fatal(err)
-			}
-			_ = stranger.Wait()
-			if ws, ok := stranger.ProcessState.Sys().(syscall.WaitStatus); !ok || ws.Signaled() {
-				t.Errorf("the stranger was stopped: %v", stranger.ProcessState)
-			}
-		})
+		// The stranger runs as the user of the cluster: PostgreSQL itself would let it block the start.
+		stranger := exec.CommandContext(t.Context(), "sh")
+		stranger.Args = append([]string{args[0], "-c", "read line"}, args[1:]...)
+		stranger.SysProcAttr = user.attr()
+		in, err := stranger.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stranger.Start(); err != nil {
+			t.Fatal(err)
+		}
+		write(t, p.pidfile(), fmt.Sprint(stranger.Process.Pid, "\n", p.data(), "\n1700000000\n5432\n\n127.0.0.1\n        1    1\nready   \n"))
+		if err := user.give(p.pidfile()); err != nil {
+			t.Fatal(err)
+		}
+		if pm := (&home{place: p}).running(); pm != nil {
+			t.Errorf("%q is taken for a postmaster", args)
+		}
+		if args[len(args)-1] == p.data() {
+			remove(t, p.password()) // so that it is also started in single-user mode
+			keeps(t, start(t, Open(opts)), "7")
+		}
+		if err := stranger.Process.Signal(syscall.Signal(0)); err != nil {
+			t.Errorf("%q is gone: %v", args, err)
+		}
+		if err := in.Close(); err != nil { // its read ends, with 1 for the end of input
+			t.Fatal(err)
+		}
+		_ = stranger.Wait()
+		if ws, ok := stranger.ProcessState.Sys().(syscall.WaitStatus); !ok || ws.Signaled() {
+			t.Errorf("%q was stopped: %v", args, stranger.ProcessState)
+		}
 	}
 }
 
@@ -260,35 +229,6 @@ func TestIsPostmaster(t *testing.T) {
 		}
 		if got, want := isPostmaster(command, ""), want || strings.HasPrefix(command, "postgres -D"); got != want {
 			t.Errorf("%q: got %v for any directory, want %v", command, got, want)
-		}
-	}
-}
-
-func TestServesIsOfTheLiving(t *testing.T) {
-	t.Parallel()
-	c := Open(testOptions(madeDir(t)))
-	start(t, c)
-	p, pid := place(c.Dir()), c.PID()
-	if !serves(pid, p) || !isPostmaster(commandByPS(pid), p.data()) {
-		t.Error("the running postmaster is not recognised")
-	}
-	if serves(os.Getpid(), p) || isPostmaster(commandByPS(os.Getpid()), p.data()) {
-		t.Error("the test takes itself for a postmaster")
-	}
-	if serves(pid, p+"2") {
-		t.Error("the postmaster is taken for one of another directory")
-	}
-	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(string(p), link); err != nil {
-		t.Fatal(err)
-	}
-	if !serves(pid, place(link)) {
-		t.Error("the postmaster is not recognised by another path of its directory")
-	}
-	stop(t, c)
-	for _, gone := range []int{pid, 0, -1} {
-		if serves(gone, p) || isPostmaster(commandByPS(gone), p.data()) {
-			t.Errorf("process %d is taken for a postmaster", gone)
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 )
 
 // defaultStopTimeout leaves a fast shutdown time for its checkpoint within the seconds that a stop may take.
@@ -53,6 +55,16 @@ type Cluster struct {
 	giveUp context.CancelFunc
 	// port is the last port used. It is tried first, so that a URL stays valid over a restart.
 	port int
+
+	signals signals
+}
+
+// signals are what tests wait for.
+type signals struct {
+	gone      testsignal.Signal[int]      // Run saw that the postmaster, this process, has ended
+	launching testsignal.Signal[struct{}] // pg_ctl has begun
+	failed    testsignal.Signal[error]    // one attempt to bring a postmaster up has failed
+	up        testsignal.Signal[int]      // Run has brought another postmaster up, this process
 }
 
 // Open returns a cluster. It changes nothing on disk; Start does.

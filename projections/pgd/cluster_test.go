@@ -9,18 +9,42 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 )
 
+// A cluster is made once a failed initdb, as on a full disk, has been reported with its output, and is what it should be.
 func TestFreshClusterKeepsWhatItIsTold(t *testing.T) {
 	t.Parallel()
+	bin, err := Find()
+	if err != nil {
+		t.Fatal(err)
+	}
 	opts := testOptions(openDir(t))
 	opts.Settings = nil // the real ones
+	opts.Binaries = Binaries{Dir: filepath.Join(filepath.Dir(opts.DataDir), "bin"), Major: bin.Major, Version: bin.Version}
+	mkdir(t, opts.Binaries.Dir)
+	for name, text := range map[string]string{
+		opts.Binaries.initdb():   "echo 'initdb: error: could not write file: No space left on device' >&2; exit 1\n",
+		opts.Binaries.postgres(): "echo '" + bin.Version + "'\n",
+	} {
+		if err := os.WriteFile(name, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = Open(opts).Start(t.Context())
+	for _, part := range []string{"could not write file", "free some space", filepath.Join(opts.DataDir, "postgres")} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("error lacks %q: %v", part, err)
+		}
+	}
+
+	opts.Binaries = bin
 	c := Open(opts)
 	url := start(t, c)
-
+	noneHalfMade(t, c)
 	for sql, want := range map[string]string{
 		"SELECT current_user || ' ' || pg_get_userbyid(datdba) FROM pg_database WHERE datname = current_database()": "scrip scrip",
 		"SELECT current_database()":       "scrip",
@@ -31,6 +55,7 @@ func TestFreshClusterKeepsWhatItIsTold(t *testing.T) {
 		"SHOW listen_addresses":           "127.0.0.1",
 		"SHOW max_wal_size":               "2GB",
 		"SHOW timezone":                   "UTC",
+		"SHOW data_directory":             filepath.Join(c.Dir(), "data"),
 		"SELECT host(inet_server_addr())": "127.0.0.1",
 		"SELECT string_agg(rolname || rolsuper || rolcreaterole || rolcreatedb, ' ' ORDER BY oid) FROM pg_roles WHERE rolname !~ '^pg_'": "postgrestruetruetrue scripfalsefalsetrue",
 	} {
@@ -41,81 +66,130 @@ func TestFreshClusterKeepsWhatItIsTold(t *testing.T) {
 	if got, want := queryText(t, c.AdminURL(), "SHOW hba_file"), filepath.Join(c.Dir(), "pg_hba.conf"); got != want {
 		t.Errorf("hba_file is %q, want %q", got, want)
 	}
-	info, err := os.Stat(filepath.Join(c.Dir(), "password"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info.Mode().Perm() != 0o600 {
-		t.Errorf("password file has mode %v, want 0600", info.Mode().Perm())
-	}
-	noneHalfMade(t, c)
-
-	run(t, url, "CREATE TABLE kept (n int); INSERT INTO kept VALUES (7)")
-	stop(t, c)
-	if c.PID() != 0 || c.URL() != "" {
-		t.Errorf("after Stop: pid %d, URL set %v", c.PID(), c.URL() != "")
-	}
-	again := start(t, Open(opts))
-	if got := queryText(t, again, "SELECT n::text FROM kept"); got != "7" {
-		t.Errorf("a restart on the same directory kept %q, want 7", got)
-	}
 }
 
-func TestOnlyThePasswordOpens(t *testing.T) {
-	t.Parallel()
-	c := Open(testOptions(madeDir(t)))
-	complete, err := url.Parse(start(t, c))
-	if err != nil {
-		t.Fatal(err)
-	}
-	password, _ := complete.User.Password()
-	for _, tc := range []struct {
-		name, host, password string
-		opens                bool
-	}{
-		{"TCP with it", "127.0.0.1", password, true},
-		{"TCP without", "127.0.0.1", "guess", false},
-		{"socket with it", filepath.Join(c.Dir(), "run"), password, true},
-		{"socket without", filepath.Join(c.Dir(), "run"), "guess", false},
-	} {
-		dsn := fmt.Sprintf("host=%s port=%s user=scrip dbname=scrip password=%s sslmode=disable", tc.host, complete.Port(), tc.password)
-		conn, err := pgx.Connect(t.Context(), dsn)
-		if err == nil {
-			_ = conn.Close(t.Context())
-		}
-		if (err == nil) != tc.opens {
-			t.Errorf("%s: opened %v, want %v (%v)", tc.name, err == nil, tc.opens, err)
-		}
-	}
-}
-
-func TestStartTwiceIsOneCluster(t *testing.T) {
-	t.Parallel()
-	c := Open(testOptions(madeDir(t)))
-	first := start(t, c)
-	pid := c.PID()
-	second, err := c.Start(t.Context())
-	if err != nil || second != first || c.PID() != pid {
-		t.Errorf("second Start: same URL %v, same postmaster %v, err %v", second == first, c.PID() == pid, err)
-	}
-}
-
-func TestSecondOwnerIsRefusedAndTheFirstGoesOn(t *testing.T) {
+// One cluster that runs, from its start to its end: who gets in, who may own it, and what ends it.
+func TestClusterThatRuns(t *testing.T) {
 	t.Parallel()
 	opts := testOptions(madeDir(t))
-	url := start(t, Open(opts))
-	_, err := Open(opts).Start(t.Context())
-	if err == nil {
-		t.Fatal("two owners of one cluster")
-	}
-	for _, part := range []string{fmt.Sprint("process ", os.Getpid()), "--data"} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("error lacks %q: %v", part, err)
+	c := Open(opts)
+	first := start(t, c)
+	pid, p := c.PID(), ownPlace(opts.DataDir)
+
+	t.Run("the door", func(t *testing.T) {
+		holdsTheDoor(t, c)
+		run(t, first, "CREATE SCHEMA mine; CREATE TABLE mine.t (n int)") // what the role is for
+		run(t, first, "CREATE DATABASE another")
+	})
+	t.Run("only the password opens", func(t *testing.T) {
+		complete, err := url.Parse(first)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if got := queryText(t, url, "SELECT 'alive'"); got != "alive" {
-		t.Errorf("the first cluster answers %q", got)
-	}
+		password, _ := complete.User.Password()
+		for host, word := range map[string]string{"127.0.0.1": password, p.run(): password, "127.0.0.1 ": "guess", p.run() + " ": "guess"} {
+			dsn := fmt.Sprintf("host=%s port=%s user=scrip dbname=scrip password=%s sslmode=disable", strings.TrimSpace(host), complete.Port(), word)
+			conn, err := pgx.Connect(t.Context(), dsn)
+			if err == nil {
+				_ = conn.Close(t.Context())
+			}
+			if (err == nil) != (word == password) {
+				t.Errorf("%s, right password %v: %v", host, word == password, err)
+			}
+		}
+	})
+	t.Run("a second start", func(t *testing.T) {
+		second, err := c.Start(t.Context())
+		if err != nil || second != first || c.PID() != pid {
+			t.Errorf("same URL %v, same postmaster %v, err %v", second == first, c.PID() == pid, err)
+		}
+	})
+	t.Run("a second owner", func(t *testing.T) {
+		link := opts
+		link.DataDir += "-link"
+		symlink(t, opts.DataDir, link.DataDir)
+		for _, o := range []Options{opts, link} {
+			_, err := Open(o).Start(t.Context())
+			for _, part := range []string{"runs the PostgreSQL cluster", fmt.Sprint("process ", os.Getpid()), "--data"} {
+				if err == nil || !strings.Contains(err.Error(), part) {
+					t.Errorf("%s: error lacks %q: %v", o.DataDir, part, err)
+				}
+			}
+		}
+	})
+	t.Run("its process is known", func(t *testing.T) {
+		link := filepath.Join(t.TempDir(), "link")
+		symlink(t, string(p), link)
+		if !serves(pid, p) || !serves(pid, place(link)) || !isPostmaster(commandByPS(pid), p.data()) {
+			t.Error("the running postmaster is not recognised, by one path or the other")
+		}
+		if serves(os.Getpid(), p) || isPostmaster(commandByPS(os.Getpid()), p.data()) || serves(pid, p+"2") {
+			t.Error("another process is taken for the postmaster, or it for that of another directory")
+		}
+	})
+	// A postmaster may come up between the check for one and a start. Its lock file stays as it is.
+	t.Run("a launch beside it", func(t *testing.T) {
+		before, err := os.ReadFile(p.pidfile())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pm, err := c.home.launch(t.Context(), c.port, 0); pm != nil || !errors.Is(err, errStillUsed) {
+			t.Errorf("launched %v, %v; want that the cluster is still used", pm, err)
+		}
+		if after, err := os.ReadFile(p.pidfile()); err != nil || string(after) != string(before) {
+			t.Errorf("postmaster.pid was %q, is %q, %v", before, after, err)
+		}
+	})
+	t.Run("the end of Run", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := c.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	keeps(t, first, "7")
+
+	t.Run("a stop without patience", func(t *testing.T) {
+		run(t, first, "INSERT INTO kept VALUES (8)")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := c.Stop(ctx); err != nil || c.PID() != 0 || c.URL() != "" {
+			t.Errorf("%v; pid %d, URL set %v", err, c.PID(), c.URL() != "")
+		}
+		for _, gone := range []int{pid, 0, -1} {
+			if serves(gone, p) || isPostmaster(commandByPS(gone), p.data()) {
+				t.Errorf("process %d is taken for a postmaster", gone)
+			}
+		}
+	})
+	t.Run("a start without patience", func(t *testing.T) {
+		why := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(why)
+		if _, err := c.Start(ctx); !errors.Is(err, why) && !errors.Is(err, context.Canceled) || c.PID() != 0 {
+			t.Errorf("got %v, want the reason of the context; postmaster %d", err, c.PID())
+		}
+	})
+	// The port is one that was free a moment ago, and the programs are replaced by an upgrade before the stop.
+	t.Run("a start on a port of others, and a stop without programs", func(t *testing.T) {
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		c.port = l.Addr().(*net.TCPAddr).Port
+		url, err := c.Start(t.Context())
+		if err != nil || strings.HasSuffix(l.Addr().String(), fmt.Sprint(":", c.port)) {
+			t.Errorf("%v; it has the port of another process", err)
+		}
+		keeps(t, url, "7,8")
+		c.home.bin.Dir = filepath.Join(opts.DataDir, "none")
+		h := c.home
+		if clean, err := h.halt(t.Context(), limit); !clean || err != nil {
+			t.Errorf("the shutdown was not clean: %v", err)
+		}
+		stop(t, c)
+	})
 }
 
 // A full disk speaks through PostgreSQL's own messages; what is made of them is tried without filling a disk.
@@ -134,105 +208,68 @@ func TestFullDiskIsNamed(t *testing.T) {
 	}
 }
 
-// An initdb that fails, as on a full disk, is reported with its output, and is retried at the next start.
-func TestFailedInitdbIsShown(t *testing.T) {
-	t.Parallel()
-	bin, err := Find()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := openDir(t)
-	broken := Binaries{Dir: filepath.Join(filepath.Dir(dir), "bin"), Major: bin.Major, Version: bin.Version}
-	mkdir(t, broken.Dir)
-	for name, text := range map[string]string{
-		broken.initdb():   "echo 'initdb: error: could not write file: No space left on device' >&2; exit 1\n",
-		broken.postgres(): "echo '" + bin.Version + "'\n",
-	} {
-		if err := os.WriteFile(name, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	opts := testOptions(dir)
-	opts.Binaries = broken
-	_, err = Open(opts).Start(t.Context())
-	for _, part := range []string{"could not write file", "free some space", filepath.Join(dir, "postgres")} {
-		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("error lacks %q: %v", part, err)
-		}
-	}
-	opts.Binaries = bin
-	c := Open(opts)
-	start(t, c)
-	noneHalfMade(t, c)
-}
-
-func TestPortTakenByAnotherIsLeftToIt(t *testing.T) {
-	t.Parallel()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	addr, ok := l.Addr().(*net.TCPAddr)
-	if !ok {
-		t.Fatal(l.Addr())
-	}
-	c := Open(testOptions(madeDir(t)))
-	c.port = addr.Port // as if it had been free a moment ago
-	url := start(t, c)
-	if strings.Contains(url, fmt.Sprint(":", addr.Port, "/")) {
-		t.Error("the URL names the port of another process")
-	}
-	if got := queryText(t, url, "SELECT 'alive'"); got != "alive" {
-		t.Errorf("got %q", got)
-	}
-}
-
 func TestLongDataDirectoryGoesWithoutSocket(t *testing.T) {
 	t.Parallel()
 	opts := testOptions(filepath.Join(openDir(t), strings.Repeat("long", 20), "it's a 'data\\dir', really"))
+	copyPlace(t, ownPlace(opts.DataDir))
 	c := Open(opts)
-	start(t, c)
+	keeps(t, start(t, c), "7")
 	if sockets, err := filepath.Glob(filepath.Join(c.Dir(), "run", ".s.*")); err != nil || len(sockets) > 0 || c.AdminURL() != "" {
 		t.Errorf("sockets %q, whose path is too long (%v)", sockets, err)
 	}
 }
 
-func TestStartGivesUpWithItsContext(t *testing.T) {
+// Single-user mode, left by a scrip that was killed while it set the roles, is shut down like a postmaster.
+func TestHaltEndsSingleUserMode(t *testing.T) {
 	t.Parallel()
 	opts := testOptions(madeDir(t))
-	c := Open(opts)
-	start(t, c)
-	stop(t, c)
-	why := errors.New("enough")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(why)
-	_, err := c.Start(ctx)
-	if !errors.Is(err, why) && !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want the reason of the context", err)
+	bin, err := Find()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if c.PID() != 0 {
-		t.Errorf("postmaster %d is left running", c.PID())
+	got, err := Open(opts).choose(t.Context(), opts.DataDir, bin)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got := queryText(t, start(t, c), "SELECT 'alive'"); got != "alive" {
-		t.Errorf("the next start: %q", got)
+	h := &home{place: got.place, user: got.user, bin: bin}
+	cmd := h.user.command(t.Context(), string(h.place), h.bin.postgres(), "--single", "-D", h.place.data(), "-j",
+		"-c", "exit_on_error=on", "-c", "fsync=off", "template1")
+	cmd.Stdin = strings.NewReader("DO $$ BEGIN RAISE WARNING 'begun'; PERFORM pg_sleep(600); END $$;\n\n")
+	begun := make(chan struct{})
+	cmd.Stderr = seen{text: "begun", then: begun}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }() // also takes the process off the table, where it would count as alive
+	<-begun
+	clean, err := h.halt(t.Context(), limit)
+	if !clean || err != nil {
+		t.Errorf("clean %v, %v", clean, err)
+	}
+	if err := <-ended; err == nil {
+		t.Error("the statement was not cancelled")
+	}
+	if _, err := os.Lstat(h.place.pidfile()); !errors.Is(err, syscall.ENOENT) {
+		t.Errorf("it left its lock file: %v", err)
 	}
 }
 
-func TestStopWithoutPatienceLosesNothingCommitted(t *testing.T) {
-	t.Parallel()
-	opts := testOptions(madeDir(t))
-	c := Open(opts)
-	url := start(t, c)
-	run(t, url, "CREATE TABLE kept (n int); INSERT INTO kept VALUES (7)")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := c.Stop(ctx); err != nil {
-		t.Fatal(err)
+// seen closes a channel when a text is written to it.
+type seen struct {
+	text string
+	then chan struct{}
+}
+
+func (s seen) Write(b []byte) (int, error) {
+	if strings.Contains(string(b), s.text) {
+		select {
+		case <-s.then:
+		default:
+			close(s.then)
+		}
 	}
-	if got := queryText(t, start(t, Open(opts)), "SELECT n::text FROM kept"); got != "7" {
-		t.Errorf("got %q, want 7", got)
-	}
+	return len(b), nil
 }
 
 func TestNoDataDirectory(t *testing.T) {
@@ -248,33 +285,5 @@ func noneHalfMade(t *testing.T, c *Cluster) {
 	left, err := filepath.Glob(filepath.Join(c.Dir(), makingPrefix+"*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left %q, %v", left, err)
-	}
-}
-
-func mkdir(t *testing.T, dir string) {
-	t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func remove(t *testing.T, path string) {
-	t.Helper()
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func rename(t *testing.T, from, to string) {
-	t.Helper()
-	if err := os.Rename(from, to); err != nil {
-		t.Fatal(err)
 	}
 }

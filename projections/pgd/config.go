@@ -14,7 +14,7 @@ import (
 // hbaText admits by password only, and only over loopback and the socket; the superuser by the socket alone.
 const hbaText = `# Written by scrip at each start.
 local all all scram-sha-256
-host  all ` + superuserName + "," + spareName + ` all reject
+host  all ` + superuserName + ` all reject
 host  all all 127.0.0.1/32 scram-sha-256
 host  all all ::1/128 scram-sha-256
 `

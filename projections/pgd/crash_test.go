@@ -1,115 +1,106 @@
 package pgd
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// A crash while the cluster was being made, at each place, must not keep the next start from making one.
+// What crashes while a cluster was being made have left does not keep the next start from making one, and is removed.
 func TestCrashWhileTheClusterIsMade(t *testing.T) {
 	t.Parallel()
-	whole := func(t *testing.T, opts Options) string {
-		t.Helper()
+	opts := testOptions(openDir(t))
+	p := ownPlace(opts.DataDir)
+	// In initdb, then after initdb and before the rename, then before the password was whole.
+	mkdir(t, p.path("new-1/data/global"))
+	write(t, p.path("new-1/data/PG_VERSION"), "15\n")
+	write(t, p.path("new-1/password"), "half")
+	copyPlace(t, place(p.path("new-2")))
+	write(t, p.password(), "")
+	c := Open(opts)
+	if got := queryText(t, start(t, c), "SELECT (to_regclass('kept') IS NULL)::text"); got != "true" {
+		t.Error("a table of before is there")
+	}
+	noneHalfMade(t, c)
+}
+
+// What may be missing or cut off in a cluster that was whole, and must not keep it from starting: a step damages the cluster
+// while it runs, or its place afterwards.
+func TestStartMends(t *testing.T) {
+	t.Parallel()
+	opts := testOptions(madeDir(t))
+	var logged records
+	opts.Logger = logged.logger()
+	p := ownPlace(opts.DataDir)
+	victim := filepath.Join(filepath.Dir(opts.DataDir), "victim")
+	write(t, victim, "untouched")
+	for _, step := range []struct {
+		name   string
+		damage func(c *Cluster, url string)
+		after  func()
+	}{
+		{"postgres closed; a crash had left what initdb made", func(c *Cluster, _ string) {
+			run(t, c.AdminURL(), "REVOKE CONNECT ON DATABASE postgres FROM PUBLIC")
+		}, func() {
+			mkdir(t, p.path("new-2"))
+			write(t, p.path("new-2/password"), "left")
+		}},
+		{"postgres dropped; password lost; postmaster.pid empty after power loss", func(c *Cluster, _ string) {
+			run(t, c.AdminURL(), "DROP DATABASE postgres")
+		}, func() {
+			remove(t, p.password())
+			write(t, p.pidfile(), "")
+		}},
+		{"configuration of another program; postmaster.pid of no living process; no log, a link in its place", nil, func() {
+			write(t, p.conf(), "nonsense\n")
+			write(t, p.hba(), "nonsense\n")
+			write(t, p.pidfile(), "4194303\n"+p.data()+"\n1700000000\n5432\n\n127.0.0.1\n        1    1\nready   \n")
+			remove(t, p.log())
+			symlink(t, victim, p.log())
+		}},
+		{"a directory in the place of the log", nil, func() {
+			remove(t, p.log())
+			mkdir(t, p.log())
+		}},
+	} {
 		c := Open(opts)
 		url := start(t, c)
-		run(t, url, "CREATE TABLE kept (n int)")
-		dir := c.Dir()
+		if step.damage != nil {
+			step.damage(c, url)
+		}
 		stop(t, c)
-		return dir
+		step.after()
+		keeps(t, start(t, c), "7")
+		noneHalfMade(t, c)
+		stop(t, c)
+		if t.Failed() {
+			t.Fatal(step.name)
+		}
 	}
-	for _, tc := range []struct {
-		name  string
-		crash func(t *testing.T, opts Options)
-		keeps bool // the cluster was whole at the crash
-	}{
-		{"in initdb", func(t *testing.T, opts Options) {
-			dir := filepath.Join(opts.DataDir, "postgres", "new-1", "data")
-			mkdir(t, filepath.Join(dir, "global"))
-			write(t, filepath.Join(dir, "PG_VERSION"), "15\n")
-			write(t, filepath.Join(filepath.Dir(dir), "password"), "half")
-		}, false},
-		{"after initdb, before the rename", func(t *testing.T, opts Options) {
-			dir := whole(t, opts)
-			mkdir(t, filepath.Join(dir, "new-2"))
-			rename(t, filepath.Join(dir, "data"), filepath.Join(dir, "new-2", "data"))
-		}, false},
-		{"after the rename, before clearing up", func(t *testing.T, opts Options) {
-			dir := whole(t, opts)
-			mkdir(t, filepath.Join(dir, "new-2"))
-			write(t, filepath.Join(dir, "new-2", "password"), "left")
-		}, true},
-		{"before the password was whole", func(t *testing.T, opts Options) {
-			mkdir(t, filepath.Join(opts.DataDir, "postgres"))
-			write(t, filepath.Join(opts.DataDir, "postgres", "password"), "")
-		}, false},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			opts := testOptions(openDir(t))
-			tc.crash(t, opts)
-			c := Open(opts)
-			url := start(t, c)
-			want := fmt.Sprint(tc.keeps)
-			if got := queryText(t, url, "SELECT (to_regclass('kept') IS NOT NULL)::text"); got != want {
-				t.Errorf("table of before is there: %s, want %s", got, want)
-			}
-			noneHalfMade(t, c)
-		})
+	if raw, err := os.ReadFile(victim); err != nil || string(raw) != "untouched" {
+		t.Errorf("the file behind the link contains %q, %v", raw, err)
+	}
+	if logged.count("without its log") == 0 || logged.count(p.log()) == 0 {
+		t.Errorf("no warning names %s", p.log())
 	}
 }
 
-// What may be missing or cut off in a cluster that was whole, and must not keep it from starting.
-func TestStartMends(t *testing.T) {
+// A database that is not made yet, as after a crash before the end of the first start.
+func TestStartMakesTheDatabase(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct {
-		name   string
-		damage func(t *testing.T, c *Cluster, url string) // the cluster runs
-		after  func(t *testing.T, dir string)             // it is stopped
-	}{
-		{"database not made yet", func(t *testing.T, c *Cluster, url string) {
-			other := strings.Replace(url, "/scrip?", "/postgres?", 1)
-			run(t, other, "DROP DATABASE scrip WITH (FORCE)")
-		}, nil},
-		{"postgres closed", func(t *testing.T, c *Cluster, _ string) {
-			run(t, c.AdminURL(), "REVOKE CONNECT ON DATABASE postgres FROM PUBLIC")
-		}, nil},
-		{"postgres dropped", func(t *testing.T, c *Cluster, _ string) {
-			run(t, c.AdminURL(), "DROP DATABASE postgres")
-		}, nil},
-		{"password lost", nil, func(t *testing.T, dir string) {
-			remove(t, filepath.Join(dir, "password"))
-		}},
-		{"postmaster.pid empty after power loss", nil, func(t *testing.T, dir string) {
-			write(t, filepath.Join(dir, "data", "postmaster.pid"), "")
-		}},
-		{"postmaster.pid names no living process", nil, func(t *testing.T, dir string) {
-			write(t, filepath.Join(dir, "data", "postmaster.pid"), "4194303\n"+dir+"/data\n1700000000\n5432\n\n127.0.0.1\n        1    1\nready   \n")
-		}},
-		{"configuration of another program", nil, func(t *testing.T, dir string) {
-			write(t, filepath.Join(dir, "postgresql.conf"), "nonsense\n")
-			write(t, filepath.Join(dir, "pg_hba.conf"), "nonsense\n")
-		}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			opts := testOptions(madeDir(t))
-			c := Open(opts)
-			url := start(t, c)
-			if tc.damage != nil {
-				tc.damage(t, c, url)
-			}
-			dir := c.Dir()
-			stop(t, c)
-			if tc.after != nil {
-				tc.after(t, dir)
-			}
-			if got := queryText(t, start(t, Open(opts)), "SELECT current_database()"); got != "scrip" {
-				t.Errorf("database is %q, want scrip", got)
-			}
-		})
+	c := Open(testOptions(madeDir(t)))
+	url := start(t, c)
+	run(t, strings.Replace(url, "/scrip?", "/postgres?", 1), "DROP DATABASE scrip WITH (FORCE)")
+	if err := c.home.awaitReady(t.Context(), c.pm); err != nil {
+		t.Fatal(err)
+	}
+	if got := queryText(t, url, "SELECT current_database()"); got != "scrip" {
+		t.Errorf("database is %q", got)
 	}
 }
 
@@ -137,13 +128,9 @@ func TestStartExplains(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			opts := testOptions(madeDir(t))
+			p := ownPlace(opts.DataDir)
+			tc.damage(t, string(p))
 			c := Open(opts)
-			start(t, c)
-			dir := c.Dir()
-			stop(t, c)
-			tc.damage(t, dir)
-
-			c = Open(opts)
 			_, err := c.Start(t.Context())
 			if err == nil {
 				stop(t, c)
@@ -154,10 +141,10 @@ func TestStartExplains(t *testing.T) {
 					t.Errorf("error lacks %q: %v", part, err)
 				}
 			}
-			if c.PID() != 0 {
-				t.Errorf("postmaster %d is left running", c.PID())
+			if pm := (&home{place: p}).running(); pm != nil || c.PID() != 0 {
+				t.Errorf("postmaster %+v is left running", pm)
 			}
-			lock, err := lockPlace(place(dir))
+			lock, err := lockPlace(p)
 			if err != nil {
 				t.Fatalf("the place stays locked: %v", err)
 			}
@@ -168,35 +155,32 @@ func TestStartExplains(t *testing.T) {
 	}
 }
 
-// TestClusterOfAnotherMajorVersion: a cluster that no installed version can read is set aside, each time under another name,
-// and a new one is made.
+// A cluster that no installed version can read is set aside, each time under another name; one that can be read stays.
 func TestClusterOfAnotherMajorVersion(t *testing.T) {
 	t.Parallel()
-	opts := testOptions(madeDir(t))
-	c := Open(opts)
-	url := start(t, c)
-	for n := range 2 {
-		if made := queryText(t, url, "SELECT count(*)::text FROM pg_namespace WHERE nspname = 'of_others'"); made != "0" {
-			t.Fatalf("round %d: the cluster is the old one", n)
+	p := place(t.TempDir())
+	c := &Cluster{log: slog.New(slog.DiscardHandler)}
+	installed := []Binaries{{Major: 15}}
+	for n, aside := range []string{"data.postgresql-11", "data.postgresql-11.2", "data.postgresql-11.3"} {
+		mkdir(t, p.data())
+		write(t, p.path("data/PG_VERSION"), "11\n")
+		write(t, p.path("data/mark"), fmt.Sprint(n))
+		if err := c.setAsideOther(t.Context(), p, installed); err != nil {
+			t.Fatal(err)
 		}
-		run(t, url, "CREATE SCHEMA of_others")
-		dir := c.Dir()
-		stop(t, c)
-		data := filepath.Join(dir, "data")
-		write(t, filepath.Join(data, "PG_VERSION"), "11\n")
-		mark := fmt.Sprintf("mark-%d", n)
-		write(t, filepath.Join(data, mark), "")
-		c = Open(opts)
-		url = start(t, c)
-		aside := filepath.Join(dir, []string{"data.postgresql-11", "data.postgresql-11.2"}[n])
-		for _, name := range []string{"PG_VERSION", mark, filepath.Join("global", "pg_control")} {
-			if _, err := os.Stat(filepath.Join(aside, name)); err != nil {
-				t.Errorf("round %d: the old cluster is not whole: %v", n, err)
-			}
+		if raw, err := os.ReadFile(p.path(aside + "/mark")); err != nil || string(raw) != fmt.Sprint(n) {
+			t.Errorf("cluster %d is not in %s: %q, %v", n, aside, raw, err)
+		}
+		if _, err := os.Lstat(p.data()); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the cluster is left: %v", err)
+		}
+		if err := c.setAsideOther(t.Context(), p, installed); err != nil { // there is none
+			t.Error(err)
 		}
 	}
-	stop(t, c)
-	if got := queryText(t, start(t, Open(opts)), "SELECT current_user::text"); got != "scrip" {
-		t.Errorf("the new cluster was not kept: %q", got)
+	mkdir(t, p.data())
+	write(t, p.path("data/PG_VERSION"), "15\n")
+	if err := c.setAsideOther(t.Context(), p, installed); err != nil || !p.made() {
+		t.Errorf("one that can be read is gone, %v", err)
 	}
 }

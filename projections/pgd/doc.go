@@ -21,7 +21,7 @@
 //
 // Role scrip owns database scrip and may make others, but it is no superuser: a reader of scrip.json, or an author of SQL
 // for it, cannot run programs or read files as the user that PostgreSQL runs as. Role postgres can, and is admitted by the
-// socket only; an administrator finds its password in the place. Clusters of earlier versions are changed at their start.
+// socket only; an administrator finds its password in the place.
 //
 // The tables in the cluster are a fold of the log and can be rebuilt from it. So a cluster that belongs to another data
 // directory or is not readable may be set aside, and is never repaired by hand.
@@ -32,11 +32,11 @@
 // What a crash does:
 //
 //   - scrip dies in initdb: <place>/new-<random> is left; the next start removes it and starts again in another one.
-//   - scrip dies while it changes the roles of a cluster of an earlier version: the next start repeats the change.
+//   - scrip dies while it sets lost passwords: the next start sets them again.
 //   - scrip dies (kill -9): PostgreSQL goes on. The next start finds it by postmaster.pid, checks that it is a postgres of this
 //     very directory, by whatever path, and adopts it: connections stay. If its configuration, which has that path, or its
-//     version is not what that start would give it, or a password is lost, it is stopped and started again. If there is no next start, pg_ctl stops it; or remove the
-//     data directory, and it ends by itself within a minute.
+//     version is not what that start would give it, or a password is lost, it is stopped and started again. If there is no
+//     next start, pg_ctl stops it; or remove the data directory, and it ends by itself within a minute.
 //   - scrip dies in a start or stop of PostgreSQL: the next start waits for the end of either.
 //   - a postmaster.pid is left whose process id now belongs to another program: that program is not touched and does not
 //     keep the cluster from starting.

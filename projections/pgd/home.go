@@ -35,6 +35,7 @@ type home struct {
 	lock     *os.File
 	untie    func()
 	log      *slog.Logger
+	signals  *signals
 }
 
 // prepare finds the place, takes its lock, and makes the cluster if there is none. A postmaster that runs there was left by an
@@ -48,7 +49,7 @@ func (c *Cluster) prepare(ctx context.Context) (_ *home, err error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &home{place: got.place, user: got.user, bin: all[0], untie: func() {}, log: c.log}
+	h := &home{place: got.place, user: got.user, bin: all[0], untie: func() {}, log: c.log, signals: &c.signals}
 	if h.lock, err = lockPlace(h.place); err != nil {
 		return nil, err
 	}
@@ -150,13 +151,14 @@ func (c *Cluster) bringUp(ctx context.Context, h *home) (*postmaster, error) {
 		if err == nil {
 			return pm, nil
 		}
+		c.signals.failed.Send(err)
 		if _, halted := h.halt(ctx, c.opts.StopTimeout); halted != nil {
 			return nil, errors.Join(err, halted)
 		}
 		if errors.Is(err, errPortTaken) {
 			port = 0
 		} else if !errors.Is(err, errStillUsed) {
-			return nil, err
+			return nil, errors.Join(context.Cause(ctx), err)
 		}
 		if time.Since(begun) > tryLimit || topology.Pause(ctx, tryPause) != nil {
 			return nil, errors.Join(context.Cause(ctx), err)

@@ -63,7 +63,7 @@ func (c *Cluster) create(ctx context.Context, p place, user account, bin Binarie
 	if err != nil {
 		return fmt.Errorf("initdb in %s: %w%s; its last lines:\n%s", string(p), err, spaceHint(string(out)), lastLines(out))
 	}
-	if err := c.ensureRoles(ctx, p, filepath.Join(making, "data"), user, bin, password, true); err != nil {
+	if err := c.ensureRoles(ctx, p, filepath.Join(making, "data"), user, bin, password); err != nil {
 		return err
 	}
 	if err := atomicfile.Rename(filepath.Join(making, "data"), p.data()); err != nil {

@@ -90,28 +90,54 @@ var template struct {
 	err  error
 }
 
-// madeDir is an openDir with a cluster in it.
-func madeDir(t *testing.T) string {
+func makeTemplate() error {
+	var err error
+	if template.dir, err = os.MkdirTemp("", "scrip-pgd-"); err != nil {
+		return err
+	}
+	if err := os.Chmod(template.dir, 0o755); err != nil {
+		return err
+	}
+	c := Open(testOptions(filepath.Join(template.dir, "data")))
+	url, err := c.Start(context.Background())
+	if err == nil {
+		err = execute(url, "CREATE TABLE kept (n int); INSERT INTO kept VALUES (7)")
+	}
+	return errors.Join(err, c.Stop(context.Background()))
+}
+
+// copyPlace puts a cluster in a place that is not there yet. Its table kept has one row, 7.
+func copyPlace(t *testing.T, to place) {
 	t.Helper()
-	template.once.Do(func() {
-		if template.dir, template.err = os.MkdirTemp("", "scrip-pgd-"); template.err != nil {
-			return
-		}
-		c := Open(testOptions(filepath.Join(template.dir, "data")))
-		if template.err = os.Chmod(template.dir, 0o755); template.err != nil {
-			return
-		}
-		_, err := c.Start(context.Background())
-		template.err = errors.Join(err, c.Stop(context.Background()))
-	})
+	template.once.Do(func() { template.err = makeTemplate() })
 	if template.err != nil {
 		t.Fatal(template.err)
 	}
-	dir := openDir(t)
-	if out, err := exec.CommandContext(t.Context(), "cp", "-Rp", filepath.Join(template.dir, "data"), dir).CombinedOutput(); err != nil {
+	mkdir(t, filepath.Dir(string(to)))
+	if out, err := exec.CommandContext(t.Context(), "cp", "-Rp", filepath.Join(template.dir, "data", "postgres"), string(to)).CombinedOutput(); err != nil {
 		t.Fatalf("copying a cluster: %v\n%s", err, out)
 	}
+}
+
+// madeDir is an openDir with a cluster in it.
+func madeDir(t *testing.T) string {
+	t.Helper()
+	dir := openDir(t)
+	copyPlace(t, ownPlace(dir))
 	return dir
+}
+
+// ownPlace is the place of a data directory that PostgreSQL's user can reach.
+func ownPlace(dataDir string) place { return place(filepath.Join(dataDir, "postgres")) }
+
+const keptSQL = "SELECT string_agg(n::text, ',' ORDER BY n) FROM kept"
+
+// keeps checks the rows of the template's table.
+func keeps(t *testing.T, url, want string) {
+	t.Helper()
+	if got := queryText(t, url, keptSQL); got != want {
+		t.Errorf("kept %q, want %q", got, want)
+	}
 }
 
 // start starts c, stops it after the test, and returns the URL.
@@ -144,10 +170,18 @@ func stop(t *testing.T, c *Cluster) {
 // run runs SQL in the database behind url, connected for this alone.
 func run(t *testing.T, url, sql string) {
 	t.Helper()
-	conn := connect(t, url)
-	if _, err := conn.Exec(t.Context(), sql); err != nil {
+	if err := execute(url, sql); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
+}
+
+func execute(url, sql string) error {
+	conn, err := pgx.Connect(context.Background(), url)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(context.Background(), sql)
+	return errors.Join(err, conn.Close(context.Background()))
 }
 
 // queryText returns the one text that SQL gives.
@@ -168,22 +202,6 @@ func connect(t *testing.T, url string) *pgx.Conn {
 	}
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
-}
-
-// until waits for a fact.
-func until(t *testing.T, what string, fact func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !fact() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("waited %v in vain: %s", limit, what)
-		case <-tick.C:
-		}
-	}
 }
 
 // owner is another process that owns a cluster.
@@ -267,4 +285,39 @@ func (r *records) count(text string) int {
 		}
 	}
 	return n
+}
+
+func mkdir(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func rename(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func symlink(t *testing.T, to, link string) {
+	t.Helper()
+	if err := os.Symlink(to, link); err != nil {
+		t.Fatal(err)
+	}
 }

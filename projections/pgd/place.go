@@ -44,6 +44,7 @@ func (p place) lock() string     { return p.path("lock") }
 func (p place) log() string      { return p.path("postgres.log") }
 func (p place) conf() string     { return p.path("postgresql.conf") }
 func (p place) hba() string      { return p.path("pg_hba.conf") }
+func (p place) pidfile() string  { return p.path("data/postmaster.pid") }
 
 // made reports whether the place has a cluster. data is only ever created by a rename of a complete cluster.
 func (p place) made() bool {

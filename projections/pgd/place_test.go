@@ -1,6 +1,7 @@
 package pgd
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,70 +61,57 @@ func TestDataDirectoryThatOnlyTheUserCanReach(t *testing.T) {
 		t.Errorf("an unused directory is left: %v", err)
 	}
 
-	run(t, url, "CREATE TABLE kept (n int)")
+	run(t, url, "CREATE TABLE kept (n int); INSERT INTO kept VALUES (7)")
 	stop(t, c)
 	// Found again, and also once the directory could be reached.
 	if err := os.Chmod(filepath.Dir(opts.DataDir), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	c = Open(opts)
-	if got := queryText(t, start(t, c), "SELECT to_regclass('kept')::text"); got != "kept" || c.Dir() != want {
-		t.Errorf("the next start is in %s and kept %q", c.Dir(), got)
+	if keeps(t, start(t, c), "7"); c.Dir() != want {
+		t.Errorf("the next start is in %s", c.Dir())
 	}
 }
 
-// The data directory was removed and made again: a cluster kept outside of it belongs to the log that is gone.
+// The data directory was removed and made again: a cluster kept outside of it belongs to the log that is gone, and its
+// postmaster, which was left running, is stopped. One that was set aside before is removed. An ordinary user's cluster goes
+// with its data directory.
 func TestNewDataDirectoryOfTheSameNameBeginsAnew(t *testing.T) {
 	t.Parallel()
 	opts := unreachable(t)
-	for round := range 3 {
-		c := Open(opts)
-		url := start(t, c)
-		if got := queryText(t, url, "SELECT (to_regclass('kept') IS NULL)::text"); got != "true" {
-			t.Errorf("round %d: tables of an earlier log are there", round)
-		}
-		run(t, url, "CREATE TABLE kept (n int)")
-		stop(t, c)
-		if err := os.RemoveAll(opts.DataDir); err != nil {
+	opts.Tied = false
+	left, keep, clusters := ownPlace(opts.DataDir), "7", 1
+	if asRoot() {
+		left, keep, clusters = place(filepath.Join(opts.FallbackBase, hashOf(opts.DataDir))), "", 2
+		mkdir(t, opts.DataDir)
+		if err := remember(opts.DataDir, left); err != nil {
 			t.Fatal(err)
 		}
 	}
-	left, err := filepath.Glob(filepath.Join(opts.FallbackBase, "*", "data*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := 0
+	copyPlace(t, left)
 	if asRoot() {
-		want = 2 // the last one, and the one set aside before: not one for each time
+		mkdir(t, left.former())
 	}
-	if len(left) != want {
-		t.Errorf("left %q, want %d", left, want)
-	}
-}
-
-// The postmaster of a data directory that is gone holds the cluster's place: it is stopped before a new cluster is made.
-func TestRemovedDataDirectoryLeftAPostmaster(t *testing.T) {
-	t.Parallel()
-	opts := unreachable(t)
-	opts.Tied = false
 	o := startOwner(t, opts)
 	o.kill(t)
-	left := place(filepath.Join(opts.DataDir, "postgres"))
-	if asRoot() { // an ordinary user's cluster goes with its data directory
-		left = place(filepath.Join(opts.FallbackBase, hashOf(opts.DataDir)))
-		if err := os.RemoveAll(opts.DataDir); err != nil {
-			t.Fatal(err)
-		}
-	}
 	if !serves(o.postmaster, left) {
 		t.Fatal("there is no postmaster to test with")
 	}
-	c := Open(opts)
-	if got := queryText(t, start(t, c), "SELECT 'alive'"); got != "alive" {
-		t.Errorf("got %q", got)
+	if asRoot() {
+		if err := os.RemoveAll(opts.DataDir); err != nil {
+			t.Fatal(err)
+		}
 	}
+	c := Open(opts)
+	url := start(t, c)
 	if adopted := c.PID() == o.postmaster; adopted == asRoot() {
 		t.Errorf("adopted: %v", adopted)
+	}
+	if got := queryText(t, url, "SELECT (to_regclass('kept') IS NULL)::text"); got != fmt.Sprint(keep == "") {
+		t.Errorf("tables of an earlier log are gone: %s", got)
+	}
+	if got, err := filepath.Glob(left.path("data*")); err != nil || len(got) != clusters {
+		t.Errorf("left %q, want %d, %v", got, clusters, err)
 	}
 }
 
@@ -150,20 +138,6 @@ func TestPointerLeadsNowhereElse(t *testing.T) {
 	}
 	if got, err := Open(opts).pointed(opts.DataDir); got != want || err != nil {
 		t.Errorf("remembered %q, got %q, %v", want, got, err)
-	}
-}
-
-func TestOneDirectoryUnderTwoNamesIsOneCluster(t *testing.T) {
-	t.Parallel()
-	opts := testOptions(madeDir(t))
-	start(t, Open(opts))
-	link := opts.DataDir + "-link"
-	if err := os.Symlink(opts.DataDir, link); err != nil {
-		t.Fatal(err)
-	}
-	opts.DataDir = link
-	if _, err := Open(opts).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "runs the PostgreSQL cluster") {
-		t.Errorf("a second owner through a link: %v", err)
 	}
 }
 

@@ -37,8 +37,6 @@ type postmaster struct {
 	logged int64
 }
 
-func (p place) pidfile() string { return filepath.Join(p.data(), "postmaster.pid") }
-
 // running returns the postmaster of the cluster, nil when there is none.
 func (h *home) running() *postmaster {
 	raw, err := os.ReadFile(h.place.pidfile())
@@ -134,6 +132,7 @@ func (h *home) pgctl(ctx context.Context, nice int, options string) error {
 		return fmt.Errorf("running %s as user %s: %w", h.bin.control(), h.user.name, err)
 	}
 	yield(cmd.Process.Pid, nice)
+	h.signals.launching.Send(struct{}{})
 	return cmd.Wait()
 }
 

@@ -28,7 +28,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 }
 
 // ordinaryTests are those where it matters who runs them.
-const ordinaryTests = "^Test(FreshCluster|OnlyThePassword|SecondOwner|Adopt|Tied|Stranger|KilledPostmaster|DataDirectory)"
+const ordinaryTests = "^Test(ClusterThatRuns|AdoptedClusterGoesOn|Tied|Stranger|DataDirectory)"
 
 // A cluster goes on under the user who has it, whatever user starts scrip; where that is impossible, an error reports it.
 func TestClusterOfAnotherUser(t *testing.T) {
@@ -50,17 +50,11 @@ func TestClusterOfAnotherUser(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			opts := testOptions(madeDir(t))
-			c := Open(opts)
-			run(t, start(t, c), "CREATE TABLE kept (n int)")
-			data := filepath.Join(c.Dir(), "data")
-			stop(t, c)
+			data := ownPlace(opts.DataDir).data()
 			if err := giveTree(data, account{uid: tc.owner, gid: tc.owner}); err != nil {
 				t.Fatal(err)
 			}
-			c = Open(opts)
-			if got := queryText(t, start(t, c), "SELECT to_regclass('kept')::text"); got != "kept" {
-				t.Errorf("kept %q", got)
-			}
+			keeps(t, start(t, Open(opts)), "7")
 			if uid, _, err := ownerOf(filepath.Join(data, "PG_VERSION")); err != nil || uid != tc.got {
 				t.Errorf("files belong to uid %d, want %d (%v)", uid, tc.got, err)
 			}
@@ -106,9 +100,7 @@ func TestPlantedLinkIsNotFollowed(t *testing.T) {
 				owner++
 			}
 			if name != "postgres of another" {
-				if err := os.Symlink(victim, link); err != nil {
-					t.Fatal(err)
-				}
+				symlink(t, victim, link)
 			}
 			own(data, mallory)
 			own(link, owner)
@@ -130,12 +122,10 @@ func TestPlantedLinkIsNotFollowed(t *testing.T) {
 		t.Parallel()
 		data := openDir(t)
 		mkdir(t, data)
-		elsewhere := filepath.Join(filepath.Dir(data), "elsewhere")
-		mkdir(t, elsewhere)
-		if err := os.Symlink(elsewhere, filepath.Join(data, "postgres")); err != nil {
-			t.Fatal(err)
-		}
-		start(t, Open(testOptions(data)))
+		elsewhere := place(filepath.Join(filepath.Dir(data), "elsewhere"))
+		copyPlace(t, elsewhere)
+		symlink(t, string(elsewhere), filepath.Join(data, "postgres"))
+		keeps(t, start(t, Open(testOptions(data))), "7")
 	})
 }
 
@@ -143,13 +133,10 @@ func TestPlantedLinkIsNotFollowed(t *testing.T) {
 func TestClusterOfRootMeetsAnOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	opts := testOptions(madeDir(t))
-	c := Open(opts)
-	start(t, c)
-	owner, _, err := ownerOf(filepath.Join(c.Dir(), "data"))
+	owner, _, err := ownerOf(ownPlace(opts.DataDir).data())
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop(t, c)
 	if !asRoot() {
 		if owner != os.Getuid() {
 			t.Errorf("an ordinary user's cluster belongs to uid %d", owner)

@@ -31,6 +31,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 			continue
 		}
 		c.log.ErrorContext(ctx, "PostgreSQL stopped unexpectedly; restarting it", "err", h.exitError(dead.logged, nil))
+		c.signals.gone.Send(dead.pid)
 		since, logged := time.Now(), false
 		if since.Sub(dead.begun) > steady {
 			pauses.Reset()
@@ -44,6 +45,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 				if pm.port != dead.port && c.opts.URLChanged != nil {
 					c.opts.URLChanged(databaseURL(h.password, pm.port, roleName))
 				}
+				c.signals.up.Send(pm.pid)
 			case err != nil && !logged && c.missing(dead) && ctx.Err() == nil:
 				logged = true
 				c.log.ErrorContext(ctx, "PostgreSQL does not start; retrying until it does", "err", err)

@@ -253,35 +253,6 @@ DROP TABLE scratch;
 	}
 }
 
-// A schema that was made before there were roles of its own is handed to one, with all that is in it.
-func TestOldSchemaGetsItsRoleAsOwner(t *testing.T) {
-	r := newRig(t)
-	r.work()
-	db := projtest.URL(t)
-	f := parse(t, "older.sql", "-- scrip: create\nCREATE TYPE mood AS ENUM ('good');\nCREATE TABLE mine (id serial, m mood);\nCREATE VIEW seen AS SELECT * FROM mine;\n"+
-		"CREATE FUNCTION f() RETURNS mood LANGUAGE sql AS $$ SELECT 'good'::older.mood $$;\n-- scrip: fold\nINSERT INTO mine (m) SELECT f() FROM events;\n")
-	r.run(Postgres(db, f.Definition(), false), Options{})
-	owners := "SELECT string_agg(DISTINCT pg_get_userbyid(relowner)::text, ' ') FROM pg_class WHERE relnamespace = 'older'::regnamespace"
-	own, me := query(t, db, owners), query(t, db, "SELECT quote_ident(current_user)")
-	if !strings.HasPrefix(own, "scrip_older_") || own == me {
-		t.Fatalf("the tables belong to %s", own)
-	}
-	for _, thing := range []string{"SCHEMA older", "TABLE older.mine", "VIEW older.seen", "FUNCTION older.f()", "TYPE older.mood", "TABLE older.scrip_checkpoint", "TABLE older.scrip_replay"} {
-		if thing != "SCHEMA older" {
-			execute(t, db, "GRANT CREATE ON SCHEMA older TO "+me)
-		}
-		execute(t, db, "ALTER "+thing+" OWNER TO "+me)
-	}
-	r.claim(campaigns[0], "later")
-	r.run(Postgres(db, f.Definition(), false), Options{})
-	if got := query(t, db, owners); got != own {
-		t.Errorf("the tables belong to %s, want %s", got, own)
-	}
-	if got, want := query(t, db, "SELECT count(*)::text FROM older.seen"), fmt.Sprint(len(r.expectedRows(Filter{}))); got != want {
-		t.Errorf("%s rows, want %s", got, want)
-	}
-}
-
 func TestSplit(t *testing.T) {
 	text := "SELECT 'a;''b', \"c;\"\"d\", E'\\';', $1, $$;$$, $t$;$$;$t$ -- ;\n;;\n/* ; /* ; */ ; */\nSELECT é;\n\n  SELECT a$b$c;SELECT 3"
 	var got []string
