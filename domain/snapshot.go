@@ -24,12 +24,12 @@ import (
 // A crash while writing leaves bytes that ReadLane rejects; an older snapshot or the log itself is used instead.
 const (
 	snapshotMagic  = "scripsnp"
-	SnapshotFormat = 3
+	SnapshotFormat = 1
 )
 
 // ErrNewerSnapshot means that a snapshot was written by a newer scrip. It is not damaged: fold the log instead, or start
 // the newer version again.
-var ErrNewerSnapshot = errors.New("the snapshot has a newer format than this version reads; start the newer version, or let the log be replayed")
+var ErrNewerSnapshot = errors.New("start the newer version, or let the log be replayed")
 
 // Frozen is a lane as it was when Freeze was called. It may be used by any one goroutine.
 type Frozen struct {

@@ -40,11 +40,10 @@ func (l *Lane) readSnapshot(r *snapshotReader) error {
 	case r.err != nil:
 		return r.err
 	case format > SnapshotFormat:
-		return ErrNewerSnapshot
-	case format < OldestSnapshotFormat:
-		return fmt.Errorf("it has format %d, which this version reads no more; let the log be replayed", format)
+		return fmt.Errorf("it has format %d, this version reads format %d: %w", format, SnapshotFormat, ErrNewerSnapshot)
+	case format < SnapshotFormat:
+		return fmt.Errorf("it is damaged: format %d", format)
 	}
-	r.format = format
 	lane, lanes := r.u32(), r.u32()
 	check := r.take(len(l.keyCheck))
 	switch {
@@ -85,12 +84,7 @@ type snapshotReader struct {
 	at   int
 	end  int
 	err  error
-
-	format uint32
 }
-
-// OldestSnapshotFormat is the oldest format that is read. 2 lacks late_after and what redemptions cancelled.
-const OldestSnapshotFormat = 2
 
 // readBuffer is the size of the buffer in bytes: more than is ever taken at once.
 const readBuffer = 128 << 10
@@ -101,13 +95,9 @@ func (r *snapshotReader) campaign(l *Lane) *campaign {
 	c := &campaign{name: r.text(wire.MaxCampaignName), number: r.u32(), created: r.instant(), state: campaignState(r.u8()), scanLimit: l.scanLimit}
 	s := wire.Settings{
 		Codes: r.u32(), PerCustomer: r.u32(), OpensAt: r.instant(), ClosesAt: r.instant(), ExpiresAt: r.instant(),
-		ValidFor: time.Duration(r.u64()),
+		ValidFor: time.Duration(r.u64()), LateAfter: time.Duration(r.u64()), MaxRedemptions: r.u32(), Prefix: r.pooled(p, code.MaxPrefixLen),
+		Category: r.pooled(p, wire.MaxCategory), Priority: r.pooled(p, 16),
 	}
-	if r.format > 2 {
-		s.LateAfter = time.Duration(r.u64())
-	}
-	s.MaxRedemptions, s.Prefix = r.u32(), r.pooled(p, code.MaxPrefixLen)
-	s.Category, s.Priority = r.pooled(p, wire.MaxCategory), r.pooled(p, 16)
 	if benefit := r.pooled(p, wire.MaxBenefit); benefit != "" {
 		s.Benefit = []byte(benefit)
 	}
@@ -133,9 +123,7 @@ func (r *snapshotReader) campaign(l *Lane) *campaign {
 		r.fail("campaign %s: a command id is remembered twice", c.name)
 	}
 	r.reminders(c, func() *reminder.Subscriptions { return &c.ensureSparse().reminders })
-	if r.format > 2 {
-		r.reminders(c, func() *reminder.Subscriptions { return &c.ensureSparse().parked })
-	}
+	r.reminders(c, func() *reminder.Subscriptions { return &c.ensureSparse().parked })
 	if r.err != nil {
 		return nil
 	}

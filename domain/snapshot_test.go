@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"testing"
 
@@ -200,7 +199,6 @@ func TestReadLaneRefuses(t *testing.T) {
 		{"nothing", LaneOptions{Lanes: 1, Key: testKey}, nil, "ends too early"},
 		{"something else", LaneOptions{Lanes: 1, Key: testKey}, []byte("PK\x03\x04zzzzzzzz"), "no snapshot"},
 		{"format 0", LaneOptions{Lanes: 1, Key: testKey}, patched(8, 0), "format 0"},
-		{"the format before", LaneOptions{Lanes: 1, Key: testKey}, patched(8, 1), "format 1, which this version reads no more; let the log be replayed"},
 		{"something after it", LaneOptions{Lanes: 1, Key: testKey}, append(bytes.Clone(raw), 0), "follows its end"},
 		{"a bit of its sum", LaneOptions{Lanes: 1, Key: testKey}, patched(len(raw)-1, raw[len(raw)-1]^1), "check sum"},
 		{"a count of claims beyond all bounds", LaneOptions{Lanes: 1, Key: testKey}, hugeCount(t), "ends too early"},
@@ -215,46 +213,9 @@ func TestReadLaneRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := ReadLane(LaneOptions{Lanes: 1, Key: testKey}, bytes.NewReader(patched(8, SnapshotFormat+1))); !errors.Is(err, ErrNewerSnapshot) {
-		t.Fatalf("got %v, want ErrNewerSnapshot", err)
-	}
-}
-
-// TestReadLaneReadsTheFormatBefore reads a snapshot that a version with format 2 wrote, beside the events that it covers.
-func TestReadLaneReadsTheFormatBefore(t *testing.T) {
-	raw, err := os.ReadFile("testdata/snapshot-2.bin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	events, err := os.ReadFile("testdata/snapshot-2.ndjson")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for seed := range uint64(20) {
-		read, err := ReadLane(LaneOptions{Lanes: 1, Key: testKey}, bytes.NewReader(raw))
-		if err != nil {
-			t.Fatal(err)
-		}
-		folded := testLane()
-		if _, err := folded.Fold(events); err != nil {
-			t.Fatal(err)
-		}
-		compareDerived(t, folded, read)
-		folded.Advance(read.Clock())
-		if seed == 0 && (read.reminders < 3 || read.reminders != folded.reminders) {
-			t.Fatalf("%d reminders read, %d folded", read.reminders, folded.reminders)
-		}
-		w := newWorld(randomChooser(seed))
-		w.now = max(read.Clock(), folded.Clock())
-		w.serial = 150 // campaigns and ids of the events
-		for line := range bytes.Lines(events) {
-			var ev wire.Event
-			if err := wire.ParseEvent(bytes.TrimSpace(line), &ev); err != nil {
-				t.Fatal(err)
-			}
-			w.learn([]wire.Event{ev})
-		}
-		bothDecide(t, w, folded, read, 300)
+	_, err := ReadLane(LaneOptions{Lanes: 1, Key: testKey}, bytes.NewReader(patched(8, 2)))
+	if want := "it has format 2, this version reads format 1: start the newer version"; !errors.Is(err, ErrNewerSnapshot) || !strings.Contains(err.Error(), want) {
+		t.Fatalf("got %v, want %q", err, want)
 	}
 }
 

@@ -118,7 +118,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused, 4 differences found.`,
 var version, commit string
 
 // contract is the version of domain/CONTRACT.md.
-const contract = "1.1"
+const contract = "1.0"
 
 // formats are what this program writes, by what it is called on the changelog's page. Each has its own number.
 var formats = []struct {

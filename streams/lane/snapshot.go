@@ -121,8 +121,8 @@ func (o *owner) restore(ctx context.Context) error {
 	}
 	var state *domain.Lane
 	accept := func(meta snapstore.Meta) error {
-		if meta.Format < domain.OldestSnapshotFormat || meta.Format > domain.SnapshotFormat {
-			return fmt.Errorf("snapshot format %d, this program reads %d to %d", meta.Format, domain.OldestSnapshotFormat, domain.SnapshotFormat)
+		if meta.Format != domain.SnapshotFormat {
+			return fmt.Errorf("snapshot format %d, this program reads %d", meta.Format, domain.SnapshotFormat)
 		}
 		return meta.Check(ctx, o.stream, o.opt.Log.UUID)
 	}
