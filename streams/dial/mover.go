@@ -5,8 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/nats-io/nats.go"
 )
 
 const (
@@ -19,6 +17,15 @@ const (
 	stayFor = 15 * time.Second
 )
 
+// Conn is what a Mover needs of a connection; *nats.Conn is one.
+type Conn interface {
+	IsConnected() bool
+	// Servers returns the URLs of all nodes that are known.
+	Servers() []string
+	// ForceReconnect leaves the node for the next one.
+	ForceReconnect() error
+}
+
 // Mover moves a connection to another node when no request is answered through this one. A node that is cut off from the
 // other nodes still answers its clients' pings; requests through it find no responders, or are lost: on routes that are not
 // closed yet, and at streams that this node still believes to lead, which it does for 10 s.
@@ -26,7 +33,7 @@ const (
 // Several users of one connection share one mover, so that an answer to one of them keeps the connection where it is. Any
 // number of goroutines may use it. With one node, and on a nil Mover, it does nothing.
 type Mover struct {
-	nc *nats.Conn
+	nc Conn
 
 	searching atomic.Bool // the last request was not answered; Answered reads only this in the usual case
 
@@ -36,7 +43,7 @@ type Mover struct {
 }
 
 // NewMover makes a mover for a connection.
-func NewMover(nc *nats.Conn) *Mover { return &Mover{nc: nc} }
+func NewMover(nc Conn) *Mover { return &Mover{nc: nc} }
 
 // Answered records an answer from something that a cut-off node does not reach: a stream or a service.
 func (m *Mover) Answered() {

@@ -1,93 +1,73 @@
 package dial_test
 
 import (
-	"errors"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/seed-4a2410e3/scrip/streams/dial"
-	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-// TestAConnectionLeavesANodeThatReachesNobody: the node answers pings, the responder is at another node.
-func TestAConnectionLeavesANodeThatReachesNobody(t *testing.T) {
-	t.Parallel()
-	alone, other := streamtest.Start(t), streamtest.Start(t)
-	_, err := other.Conn(t).Subscribe("question", func(m *nats.Msg) { _ = m.Respond(nil) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	nc, err := nats.Connect(alone.ClientURL()+","+other.ClientURL(), append(dial.Options("test"), nats.DontRandomize())...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	if nc.ConnectedUrl() != alone.ClientURL() {
-		t.Fatalf("connected to %s, expected the first node %s", nc.ConnectedUrl(), alone.ClientURL())
-	}
-	mover := dial.NewMover(nc)
-	streamtest.Eventually(t, "the request is answered", func() bool {
-		_, err := nc.Request("question", nil, time.Second)
-		if errors.Is(err, nats.ErrNoResponders) {
-			mover.Unanswered()
-		}
-		return err == nil
-	})
-	mover.Answered()
+// conn is a connection that is at one of several nodes.
+type conn struct {
+	mu    sync.Mutex
+	nodes int
+	moved []time.Duration // when it moved
+	began time.Time
+	away  bool
 }
 
-// TestAConnectionTriesEveryNode: requests through a node that takes them and answers nothing count as well, as on a node that
-// believes to lead a stream; and a move to a node that is no better is followed by another.
-func TestAConnectionTriesEveryNode(t *testing.T) {
-	t.Parallel()
-	first, second, third := streamtest.Start(t), streamtest.Start(t), streamtest.Start(t)
-	for _, silent := range []*streamtest.Server{first, second} {
-		if _, err := silent.Conn(t).Subscribe("question", func(*nats.Msg) {}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := third.Conn(t).Subscribe("question", func(m *nats.Msg) { _ = m.Respond(nil) }); err != nil {
-		t.Fatal(err)
-	}
-	urls := first.ClientURL() + "," + second.ClientURL() + "," + third.ClientURL()
-	nc, err := nats.Connect(urls, append(dial.Options("test"), nats.DontRandomize())...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	mover := dial.NewMover(nc)
-	streamtest.Eventually(t, "the request is answered", func() bool {
-		if _, err := nc.Request("question", nil, 100*time.Millisecond); err != nil {
-			mover.Unanswered()
-			return false
-		}
-		return true
-	})
-	mover.Answered()
-	if nc.ConnectedUrl() != third.ClientURL() {
-		t.Errorf("connected to %s, expected the third node %s", nc.ConnectedUrl(), third.ClientURL())
-	}
+func (c *conn) IsConnected() bool { return !c.away }
+func (c *conn) Servers() []string { return make([]string, c.nodes) }
+
+func (c *conn) ForceReconnect() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.moved = append(c.moved, time.Since(c.began))
+	return nil
 }
 
-// TestAnAnswerKeepsTheConnection: one of two users is answered, so that the node is not what the other waits for.
-func TestAnAnswerKeepsTheConnection(t *testing.T) {
-	t.Parallel()
-	one, other := streamtest.Start(t), streamtest.Start(t)
-	nc, err := nats.Connect(one.ClientURL()+","+other.ClientURL(), append(dial.Options("test"), nats.DontRandomize())...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	mover := dial.NewMover(nc)
-	began := time.Now()
-	streamtest.Eventually(t, "the longest patience is over twice", func() bool {
-		mover.Unanswered()
-		mover.Answered()
-		return time.Since(began) > 8*time.Second
-	})
-	if moves := nc.Stats().Reconnects; moves != 0 {
-		t.Errorf("the connection moved %d times", moves)
+// TestMover: when a connection whose requests are not answered moves. Requests fail every 100 ms.
+func TestMover(t *testing.T) {
+	// Patience is 2 to 4 s. A node that is left is given as long again; when all were tried the connection stays for 15 s.
+	type span struct{ from, to time.Duration }
+	for name, test := range map[string]struct {
+		nodes    int
+		answered func(now time.Duration) bool // beside the requests that fail
+		away     bool
+		moves    []span
+	}{
+		"nothing is answered":      {nodes: 3, moves: []span{{2, 4}, {4, 8}, {6, 12}, {21, 28}, {23, 32}, {25, 36}}},
+		"there is one node":        {nodes: 1},
+		"it is between two nodes":  {nodes: 3, away: true},
+		"another user is answered": {nodes: 3, answered: func(now time.Duration) bool { return now%(2*time.Second) == 0 }},
+		"the second node answers":  {nodes: 2, answered: func(now time.Duration) bool { return now >= 4500*time.Millisecond }, moves: []span{{2, 4}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := &conn{nodes: test.nodes, began: time.Now(), away: test.away}
+				m := dial.NewMover(c)
+				for now := time.Duration(0); now < 36500*time.Millisecond; now += 100 * time.Millisecond {
+					m.Unanswered()
+					if test.answered != nil && test.answered(now) {
+						m.Answered()
+					}
+					<-time.After(100 * time.Millisecond)
+				}
+				synctest.Wait()
+				if len(test.moves) == 0 && len(c.moved) > 0 || len(c.moved) < len(test.moves) {
+					t.Fatalf("it moved after %s, expected %d moves", c.moved, len(test.moves))
+				}
+				for i, s := range test.moves {
+					if at := c.moved[i]; at < s.from*time.Second || at > s.to*time.Second+100*time.Millisecond*time.Duration(i+1) {
+						t.Errorf("move %d was after %s, expected %d to %d s", i+1, at, s.from, s.to)
+					}
+				}
+				if test.answered != nil && len(c.moved) != len(test.moves) {
+					t.Errorf("it moved %d times after an answer: %s", len(c.moved)-len(test.moves), c.moved)
+				}
+			})
+		})
 	}
 }

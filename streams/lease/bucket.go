@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -23,9 +22,6 @@ const (
 	// every 8 s at most, holders of locks every 3 s; the rest allows for clocks that differ.
 	abandoned = time.Minute
 )
-
-// now is set by tests.
-var now = time.Now
 
 // record is the value of a lease and of an announcement.
 type record struct {
@@ -62,7 +58,11 @@ type Status struct {
 // Inspect reads which servers are alive and what they hold. It may lag a little. A key that was not written for a minute does
 // not count.
 func Inspect(ctx context.Context, js jetstream.JetStream, group string, keys int) (Status, error) {
-	w, err := watch(ctx, js, group)
+	return inspect(ctx, natsStore{js: js}, group, keys)
+}
+
+func inspect(ctx context.Context, bucket store, group string, keys int) (Status, error) {
+	w, err := bucket.watch(ctx, group)
 	if err != nil {
 		return Status{}, fmt.Errorf("reading leases: %w", err)
 	}
@@ -75,7 +75,7 @@ func Inspect(ctx context.Context, js jetstream.JetStream, group string, keys int
 		case err := <-w.trouble:
 			return Status{}, fmt.Errorf("reading leases: %w", err)
 		case u := <-w.updates:
-			if u.key != "" && now().Sub(u.stored) > abandoned {
+			if u.key != "" && time.Since(u.stored) > abandoned {
 				u.gone = true
 			}
 			view.apply(group, u, time.Now())
@@ -145,21 +145,4 @@ func (v *view) alive() []string {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// JetStream error codes of a write with an expected revision.
-const (
-	codeWrongRevision jetstream.ErrorCode = 10071 // with the actual one
-	// 10164, on replicated buckets: another write is in flight; no result, retry later
-)
-
-// wrongRevision reports whether a write was rejected because the key has another revision, and which, 0 = no such key.
-func wrongRevision(err error) (actual uint64, ok bool) {
-	var api *jetstream.APIError
-	if !errors.As(err, &api) || api.ErrorCode != codeWrongRevision {
-		return 0, false
-	}
-	_, number, _ := strings.Cut(api.Description, ": ")
-	actual, err = strconv.ParseUint(number, 10, 64)
-	return actual, err == nil
 }

@@ -10,8 +10,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 const (
@@ -55,7 +53,7 @@ type Note struct {
 
 // Lock is a lock that this process has. It is used by one goroutine at a time.
 type Lock struct {
-	js       jetstream.JetStream
+	bucket   store
 	name     string
 	note     Note
 	revision uint64
@@ -66,11 +64,20 @@ type Lock struct {
 // LockTTL. by describes this holder for people. Errors: *LockedError, and NATS not answering. Call Run and, in the end,
 // Release.
 func TakeLock(ctx context.Context, js jetstream.JetStream, name, by string, patience time.Duration) (*Lock, error) {
-	l := &Lock{js: js, name: name, note: Note{By: by, Since: time.Now().UTC().Truncate(time.Second), Nonce: uuid.NewString()}}
+	return takeLock(ctx, lockStore(js), name, by, patience)
+}
+
+// lockStore is the bucket for locks; a write without responders is tried again.
+func lockStore(js jetstream.JetStream) store {
+	return natsStore{js: js, retries: jetstream.DefaultPubRetryAttempts}
+}
+
+func takeLock(ctx context.Context, bucket store, name, by string, patience time.Duration) (*Lock, error) {
+	l := &Lock{bucket: bucket, name: name, note: Note{By: by, Since: time.Now().UTC().Truncate(time.Second), Nonce: uuid.NewString()}}
 	tick := time.NewTicker(lockPoll)
 	defer tick.Stop()
 	for deadline := time.Now().Add(patience); ; {
-		note, revision, held, err := readLock(ctx, js, name)
+		note, revision, held, err := readLock(ctx, bucket, name)
 		if err != nil {
 			return nil, fmt.Errorf("taking lock %q: %w", name, err)
 		}
@@ -116,7 +123,7 @@ func (l *Lock) renew(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	note, revision, held, readErr := readLock(ctx, l.js, l.name)
+	note, revision, held, readErr := readLock(ctx, l.bucket, l.name)
 	switch {
 	case readErr == nil && held && note.Nonce == l.note.Nonce:
 		l.revision = revision // this holder's renewal, whose answer was lost
@@ -129,7 +136,7 @@ func (l *Lock) renew(ctx context.Context) error {
 	return nil
 }
 
-// write writes the key with an expected revision and a TTL. (KeyValue.Update would drop the TTL.)
+// write writes the key with an expected revision and a TTL.
 func (l *Lock) write(ctx context.Context, revision uint64) error {
 	value, err := json.Marshal(l.note)
 	if err != nil {
@@ -138,12 +145,11 @@ func (l *Lock) write(ctx context.Context, revision uint64) error {
 	sent := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, lockAttempt)
 	defer cancel()
-	ack, err := l.js.Publish(ctx, bucketSubject+lockPrefix+l.name, value,
-		jetstream.WithExpectLastSequencePerSubject(revision), jetstream.WithMsgTTL(LockTTL))
+	revision, err = l.bucket.put(ctx, lockPrefix+l.name, value, LockTTL, revision)
 	if err != nil {
 		return err
 	}
-	l.revision, l.renewed = ack.Sequence, sent
+	l.revision, l.renewed = revision, sent
 	return nil
 }
 
@@ -151,11 +157,7 @@ func (l *Lock) write(ctx context.Context, revision uint64) error {
 func (l *Lock) Release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lockAttempt)
 	defer cancel()
-	kv, err := l.js.KeyValue(ctx, topology.LeaseBucket)
-	if err == nil {
-		err = kv.Purge(ctx, lockPrefix+l.name, jetstream.LastRevision(l.revision), jetstream.PurgeTTL(markerTTL))
-	}
-	if err != nil {
+	if err := l.bucket.remove(ctx, lockPrefix+l.name, l.revision); err != nil {
 		return fmt.Errorf("releasing lock %q, it expires in %s: %w", l.name, LockTTL, err)
 	}
 	return nil
@@ -164,20 +166,20 @@ func (l *Lock) Release(ctx context.Context) error {
 // Locked returns the holder of a lock as the bucket's leader knows it: every call of Locked that begins after a TakeLock has
 // returned sees its lock. Without a bucket no lock is held.
 func Locked(ctx context.Context, js jetstream.JetStream, name string) (Note, bool, error) {
-	note, _, held, err := readLock(ctx, js, name)
+	note, _, held, err := readLock(ctx, lockStore(js), name)
 	if err != nil {
 		err = fmt.Errorf("reading lock %q: %w", name, err)
 	}
 	return note, held, err
 }
 
-// readLock reads from the leader: a direct get, which KeyValue.Get does, may be answered by a replica that lags. revision is
-// that of the marker if there is one. A key older than abandoned counts as expired: see there. If clocks differ by more than
-// that, purges and a second holder continue beside a living holder, which finds out as after any lost lock.
-func readLock(ctx context.Context, js jetstream.JetStream, name string) (note Note, revision uint64, held bool, err error) {
+// readLock reads from the leader. revision is that of the marker if there is one. A key older than abandoned counts as
+// expired: see there. If clocks differ by more than that, purges and a second holder continue beside a living holder, which
+// finds out as after any lost lock.
+func readLock(ctx context.Context, bucket store, name string) (note Note, revision uint64, held bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lockAttempt)
 	defer cancel()
-	msg, found, err := topology.LastMessage(ctx, js, bucketStream, bucketSubject+lockPrefix+name)
+	u, found, err := bucket.last(ctx, lockPrefix+name)
 	var api *jetstream.APIError
 	if errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamNotFound {
 		return Note{}, 0, false, nil
@@ -185,12 +187,8 @@ func readLock(ctx context.Context, js jetstream.JetStream, name string) (note No
 	if err != nil || !found {
 		return Note{}, 0, false, err
 	}
-	// Released by its holder; or a marker that the server left when the TTL expired.
-	if msg.Header.Get("KV-Operation") != "" || msg.Header.Get(jetstream.MarkerReasonHeader) != "" {
-		return Note{}, msg.Sequence, false, nil
+	if u.gone || json.Unmarshal(u.value, &note) != nil { // the latter: not a lock of this package
+		return Note{}, u.revision, false, nil
 	}
-	if err := json.Unmarshal(msg.Data, &note); err != nil {
-		return Note{}, msg.Sequence, false, nil // not a lock of this package
-	}
-	return note, msg.Sequence, now().Sub(msg.Time) < abandoned, nil
+	return note, u.revision, time.Since(u.stored) < abandoned, nil
 }

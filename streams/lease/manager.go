@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/dial"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 )
 
 const (
@@ -45,7 +45,7 @@ type Options struct {
 
 // Manager competes for the leases of one group on behalf of one server.
 type Manager struct {
-	js      jetstream.JetStream
+	bucket  store
 	mover   *dial.Mover
 	group   string
 	server  string
@@ -69,6 +69,7 @@ type Manager struct {
 	announcing  bool
 	announced   uint64    // revision of the newest own announcement
 	acked       time.Time // when it was acknowledged
+	back        time.Time // when that began again after the bucket was silent so long that announcements expire
 	live        time.Time // since when announcements have been acknowledged without a gap; zero = they are not
 	ticks       int
 	rewatch     bool
@@ -76,6 +77,10 @@ type Manager struct {
 	stopping    bool
 	failed      error // why it stops, where that is not ctx
 	unreachable bool  // while stopping: NATS does not answer, do not wait for it once per lease
+
+	signals struct {
+		announced testsignal.Signal[time.Time] // when an announcement was sent that was acknowledged
+	}
 }
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
@@ -87,6 +92,14 @@ var ErrTwin = errors.New("another running server has the same name")
 // takes over its own dead predecessor's leases at once), and different from every other server's. Letters, digits, _
 // and -.
 func New(js jetstream.JetStream, group string, keys int, server string, opts Options) (*Manager, error) {
+	m, err := newManager(natsStore{js: js}, group, keys, server, opts)
+	if err == nil && m.mover == nil {
+		m.mover = dial.NewMover(js.Conn())
+	}
+	return m, err
+}
+
+func newManager(bucket store, group string, keys int, server string, opts Options) (*Manager, error) {
 	if opts.TTL == 0 {
 		opts.TTL = DefaultTTL
 	}
@@ -103,11 +116,8 @@ func New(js jetstream.JetStream, group string, keys int, server string, opts Opt
 	case opts.TTL < time.Second:
 		return nil, fmt.Errorf("lease TTL is %s, expected at least 1s", opts.TTL)
 	}
-	if opts.Mover == nil {
-		opts.Mover = dial.NewMover(js.Conn())
-	}
 	return &Manager{
-		js: js, mover: opts.Mover, group: group, server: server, nonce: uuid.NewString(), started: time.Now().UTC(), opts: opts,
+		bucket: bucket, mover: opts.Mover, group: group, server: server, nonce: uuid.NewString(), started: time.Now().UTC(), opts: opts,
 		log:  opts.Logger.With("group", group, "server", server),
 		view: newView(keys),
 		held: map[int]*term{}, acquiring: map[int]bool{},
@@ -186,7 +196,7 @@ func (m *Manager) ensureWatcher() {
 	ctx, cancel := m.attempt()
 	defer cancel()
 	var err error
-	if m.watcher, err = watch(ctx, m.js, m.group); err != nil {
+	if m.watcher, err = m.bucket.watch(ctx, m.group); err != nil {
 		m.watcher = nil
 		m.log.Debug("leases not read", "err", err)
 		return
@@ -233,8 +243,11 @@ func (m *Manager) current(now time.Time) bool {
 // silent reports whether a sign of life last seen at that time is too old.
 func (m *Manager) silent(seen, now time.Time) bool {
 	silence := now.Sub(seen)
-	// On a machine too busy to be current, a late takeover is better than none.
-	return silence >= m.opts.TTL && m.current(now) || silence >= announcementsStay*m.opts.TTL && now.Sub(m.acked) < m.opts.TTL
+	if silence >= m.opts.TTL && m.current(now) {
+		return true
+	}
+	// On a machine too busy to be current, a late takeover is better than none. After an outage the others need a moment too.
+	return silence >= announcementsStay*m.opts.TTL && now.Sub(m.acked) < m.opts.TTL && now.Sub(m.back) >= m.opts.TTL
 }
 
 // alive returns the servers that count when the work is spread.
@@ -308,12 +321,12 @@ func (m *Manager) Confirm(ctx context.Context, key int) error {
 
 // look reads a lease from the bucket's leader; rec is zero if it has no holder.
 func (m *Manager) look(ctx context.Context, key int) (rec record, revision uint64, err error) {
-	msg, _, err := topology.LastMessage(ctx, m.js, bucketStream, bucketSubject+leaseKey(m.group, key))
+	u, _, err := m.bucket.last(ctx, leaseKey(m.group, key))
 	if err != nil {
 		return rec, 0, err
 	}
-	if json.Unmarshal(msg.Data, &rec) != nil { // a marker has no data
+	if json.Unmarshal(u.value, &rec) != nil { // a marker has no data
 		rec = record{}
 	}
-	return rec, msg.Sequence, nil
+	return rec, u.revision, nil
 }

@@ -1,25 +1,20 @@
-package lease_test
+package lease
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/seed-4a2410e3/scrip/streams/lease"
+	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 func TestMain(m *testing.M) {
@@ -27,175 +22,18 @@ func TestMain(m *testing.M) {
 	streamtest.VerifyTestMain(m)
 }
 
-const (
-	keys = 4
-	ttl  = time.Second
-	// patient is the TTL where no living server may lose a lease, however busy the machine.
-	patient = 2 * ttl
-)
-
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// office watches who works on what, over all servers of a test.
-type office struct {
-	t     *testing.T
-	ttl   time.Duration // of the leases; 0 = ttl
-	mu    sync.Mutex
-	works [keys][]string // servers at work on a key now
-	twice bool           // two servers were at work on one key
-}
-
-func (o *office) enter(key int, server string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.works[key] = append(o.works[key], server)
-	o.twice = o.twice || len(o.works[key]) > 1
-}
-
-func (o *office) exit(key int, server string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.works[key] = slices.DeleteFunc(o.works[key], func(s string) bool { return s == server })
-}
-
-// spread waits until each of the servers, and no other, has its even share.
-func (o *office) spread(servers ...string) {
-	o.t.Helper()
-	streamtest.Eventually(o.t, "the work is spread over "+strings.Join(servers, " "), func() bool {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		load := map[string]int{}
-		for _, at := range o.works {
-			if len(at) != 1 || !slices.Contains(servers, at[0]) {
-				return false
-			}
-			load[at[0]]++
-		}
-		for _, s := range servers {
-			if load[s] < keys/len(servers) || load[s] > (keys+len(servers)-1)/len(servers) {
-				return false
-			}
-		}
-		return true
-	})
-}
-
-// exclusive checks that never two servers worked on the same key.
-func (o *office) exclusive() {
-	o.t.Helper()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.twice {
-		o.t.Error("two servers worked on the same key although none had failed")
-	}
-}
-
-// server is one manager and its connection.
-type server struct {
-	nc     *nats.Conn
-	cancel context.CancelFunc
-	ended  chan error
-}
-
-// start runs a manager whose work waits to be cancelled.
-func (o *office) start(name string, nc *nats.Conn) *server {
-	o.t.Helper()
-	return o.startWork(name, nc, func(ctx context.Context, key int) error {
-		o.enter(key, name)
-		defer o.exit(key, name)
-		<-ctx.Done()
-		return ctx.Err()
-	})
-}
-
-func (o *office) startWork(name string, nc *nats.Conn, work func(context.Context, int) error) *server {
-	o.t.Helper()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	return o.startOn(name, js, lease.Options{TTL: cmp.Or(o.ttl, ttl), Logger: quiet}, work)
-}
-
-func (o *office) startOn(name string, js jetstream.JetStream, opts lease.Options, work func(context.Context, int) error) *server {
-	o.t.Helper()
-	m, err := lease.New(js, "lane", keys, name, opts)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	s := &server{nc: js.Conn(), cancel: cancel, ended: make(chan error, 1)}
-	go func() { s.ended <- m.Run(ctx, work) }()
-	o.t.Cleanup(func() { s.stop(o.t) })
-	return s
-}
-
-// stop stops cleanly and waits.
-func (s *server) stop(t *testing.T) {
-	t.Helper()
-	s.cancel()
-	if s.ended == nil {
-		return
-	}
-	if err := <-s.ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("Run ended with %v", err)
-	}
-	s.ended = nil
-}
-
-func ensure(t *testing.T, js jetstream.JetStream, replicas int) {
-	t.Helper()
-	_, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: 1, Replicas: replicas, KeyFingerprint: "k", CmdMaxBytes: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// inspect waits for an answer: a node of a cluster reports "no responders" until it has the routes to the others.
-func inspect(t *testing.T, js jetstream.JetStream) lease.Status {
-	t.Helper()
-	var s lease.Status
-	streamtest.Eventually(t, "the leases can be read", func() (read bool) {
-		var err error
-		s, err = lease.Inspect(t.Context(), js, "lane", keys)
-		return err == nil
-	})
-	return s
-}
-
-// connects is what a single server and a cluster have in common.
-type connects interface {
-	Conn(testing.TB, ...nats.Option) *nats.Conn
-	JetStream(testing.TB, ...nats.Option) jetstream.JetStream
-}
-
-// onBoth runs a test on one server and on a cluster: compare-and-set answers differently there.
-func onBoth(t *testing.T, test func(*testing.T, connects)) {
-	t.Run("R1", func(t *testing.T) {
-		s := streamtest.Start(t)
-		ensure(t, s.JetStream(t), 1)
-		test(t, s)
-	})
-	t.Run("R3", func(t *testing.T) {
-		c := streamtest.StartCluster(t)
-		ensure(t, c.JetStream(t), 3)
-		test(t, c)
-	})
-}
-
+// Servers that join and leave cleanly cost no time: nothing here waits.
 func TestServersJoinAndLeave(t *testing.T) {
-	t.Parallel() // it waits for TTLs
-	onBoth(t, func(t *testing.T, to connects) {
-		o := &office{t: t, ttl: patient}
-		a := o.start("a", to.Conn(t))
+	inBubble(t, keys, func(t *testing.T, o *office) {
+		a := o.start("a")
 		o.spread("a")
-		b := o.start("b", to.Conn(t))
+		b := o.start("b")
 		o.spread("a", "b")
-		c := o.start("c", to.Conn(t))
+		c := o.start("c")
 		o.spread("a", "b", "c")
-
-		js := to.JetStream(t)
-		status := inspect(t, js)
+		status := o.inspect()
 		if !slices.Equal(status.Servers, []string{"a", "b", "c"}) {
 			t.Errorf("servers %q", status.Servers)
 		}
@@ -204,180 +42,304 @@ func TestServersJoinAndLeave(t *testing.T) {
 				t.Errorf("holder %+v", h)
 			}
 		}
-		a.stop(t)
+		a.stop()
 		o.spread("b", "c")
-		b.stop(t)
+		b.stop()
 		o.spread("c")
-		o.exclusive() // a lease goes to the next only when the work of the last has returned
-		c.stop(t)
-		// A replica may show what was a moment ago.
-		streamtest.Eventually(t, "no server is there and nothing is held", func() bool {
-			status := inspect(t, js)
-			return len(status.Servers) == 0 && !slices.ContainsFunc(status.Holders, func(h lease.Holder) bool { return h.Server != "" })
-		})
+		if o.twice {
+			t.Error("a lease went to the next server before the work of the last had returned")
+		}
+		c.stop()
+		if status := o.inspect(); len(status.Servers) > 0 || slices.ContainsFunc(status.Holders, func(h Holder) bool { return h.Server != "" }) {
+			t.Errorf("after the last: %+v", status)
+		}
 	})
 }
 
-// A server that is silent, dead or cut off, loses its leases to the others. Cut off, it goes on until it can see that.
+// A server that is silent, dead or cut off, loses its leases to the others after 3 to 5 seconds. Cut off, it goes on until it
+// can see that.
 func TestTakeoverOfTheSilent(t *testing.T) {
-	onBoth(t, func(t *testing.T, to connects) {
-		o := &office{t: t}
-		lost := make(chan error, keys)
-		var reach atomic.Pointer[net.Dialer]
-		reach.Store(&net.Dialer{})
-		silent := to.Conn(t, nats.SetCustomDialer(dialer(func(network, address string) (net.Conn, error) {
-			if d := reach.Load(); d != nil {
-				return d.Dial(network, address)
+	inBubble(t, keys, func(t *testing.T, o *office) {
+		silent := o.start("silent")
+		o.start("next")
+		pass(time.Minute)
+		o.spread("silent", "next")
+		o.causes = map[string][]error{} // what one gave to the other
+		silent.cut(true)
+		pass(2900 * time.Millisecond)
+		o.spread("silent", "next")
+		pass(2200 * time.Millisecond)
+		for key := range keys {
+			if at := o.at(key); !slices.Contains(at, "next") {
+				t.Errorf("after 5.1 s key %d is worked on by %s", key, at)
 			}
-			return nil, errors.New("cut off")
-		})))
-		o.startWork("silent", silent, func(ctx context.Context, key int) error {
-			o.enter(key, "silent")
-			<-ctx.Done()
-			o.exit(key, "silent")
-			select {
-			case lost <- context.Cause(ctx):
-			default: // more ends than are examined: leases that came back may be given away again
-			}
-			return ctx.Err()
-		})
-		o.spread("silent")
-		reach.Store(nil)
-		if err := silent.ForceReconnect(); err != nil {
-			t.Fatal(err)
 		}
-		o.start("next", to.Conn(t))
-		streamtest.Eventually(t, "the next has taken all", func() bool {
-			o.mu.Lock()
-			defer o.mu.Unlock()
-			for _, at := range o.works {
-				if !slices.Contains(at, "next") {
-					return false
-				}
-			}
-			return true
-		})
-		if len(lost) > 0 {
+		if n := len(o.causes["silent"]); n > 0 {
 			t.Error("work was cancelled although no other owner was seen")
 		}
-		reach.Store(&net.Dialer{})
+		silent.cut(false)
+		pass(DefaultTTL)
 		o.spread("next", "silent")
-		for range keys / 2 { // what the other kept; the rest it may have given back before it was seen
-			// Released, where it saw that the other lives before it saw what that one has.
-			if err := <-lost; !errors.Is(err, lease.ErrLost) && !errors.Is(err, lease.ErrReleased) {
-				t.Errorf("work was cancelled for: %v", err)
+		for _, cause := range o.causes["silent"] {
+			if !errors.Is(cause, ErrLost) && !errors.Is(cause, ErrReleased) {
+				t.Errorf("work was cancelled for: %v", cause)
 			}
 		}
 	})
 }
-
-type dialer func(network, address string) (net.Conn, error)
-
-func (d dialer) Dial(network, address string) (net.Conn, error) { return d(network, address) }
 
 // Started again under its old name, a server does not wait for its dead predecessor's leases to run out.
 func TestRestartTakesOverAtOnce(t *testing.T) {
-	s := streamtest.Start(t)
-	ensure(t, s.JetStream(t), 1)
-	js := s.JetStream(t)
-	for key := range keys { // left by a predecessor killed just now; without a TTL, so that waiting would not help
-		kv, err := js.KeyValue(t.Context(), topology.LeaseBucket)
-		if err != nil {
-			t.Fatal(err)
+	inBubble(t, keys, func(t *testing.T, o *office) {
+		for key := range keys {
+			o.by(leaseKey("lane", key), "a", "dead")
 		}
-		if _, err := kv.PutString(t.Context(), "lease.lane."+string(rune('0'+key)), `{"server":"a","nonce":"dead"}`); err != nil {
-			t.Fatal(err)
-		}
-	}
-	o := &office{t: t}
-	o.start("a", s.Conn(t))
-	o.spread("a")
+		o.start("a")
+		o.spread("a")
+	})
 }
 
-// A lease is not taken from a living server of another name, not even without an announcement of that one.
+// A lease is not taken from a server of another name, not even without an announcement of that one, until it was silent for a
+// TTL. One that another server has taken by force is let go.
 func TestHeldLeaseIsRespected(t *testing.T) {
-	s := streamtest.Start(t)
-	ensure(t, s.JetStream(t), 1)
-	kv, err := s.JetStream(t).KeyValue(t.Context(), topology.LeaseBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := kv.PutString(t.Context(), "lease.lane.2", `{"server":"other","nonce":"x"}`); err != nil {
-		t.Fatal(err)
-	}
-	o := &office{t: t}
-	o.start("a", s.Conn(t))
-	at := func(key int) bool {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		return len(o.works[key]) == 1
-	}
-	streamtest.Eventually(t, "the free keys are taken", func() bool { return at(0) && at(1) && at(3) })
-	if at(2) {
-		t.Error("took another server's lease")
-	}
-	if err := kv.Delete(t.Context(), "lease.lane.2"); err != nil {
-		t.Fatal(err)
-	}
-	o.spread("a")
-	// And one that is taken from it, by force, is let go.
-	if _, err := kv.PutString(t.Context(), "lease.lane.2", `{"server":"other","nonce":"x"}`); err != nil {
-		t.Fatal(err)
-	}
-	streamtest.Eventually(t, "the lost key is let go", func() bool { return !at(2) })
-	if status := inspect(t, s.JetStream(t)); status.Holders[2].Server != "other" {
-		t.Errorf("holder %+v", status.Holders[2])
-	}
+	inBubble(t, keys, func(t *testing.T, o *office) {
+		o.by(leaseKey("lane", 2), "other", "x")
+		o.start("a")
+		pass(3 * time.Second)
+		if got := o.String(); got != "[[a] [a] [] [a]]" {
+			t.Fatalf("work is at %s", got)
+		}
+		o.gone(leaseKey("lane", 2))
+		synctest.Wait()
+		o.spread("a")
+		o.by(leaseKey("lane", 2), "other", "x")
+		synctest.Wait()
+		if got := o.String(); got != "[[a] [a] [] [a]]" || o.inspect().Holders[2].Server != "other" {
+			t.Errorf("after it was taken: %s, %+v", got, o.inspect())
+		}
+		pass(DefaultTTL + time.Second)
+		o.spread("a")
+	})
 }
 
-// Leases outlive a server that restarts: renewals fail for a while, work continues or restarts, and nothing hangs.
-func TestManagersSurviveARestartOfTheServer(t *testing.T) {
-	for name, hit := range map[string]func(*streamtest.Server, testing.TB){
-		"clean": (*streamtest.Server).Restart,
-		"kill":  (*streamtest.Server).Kill,
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := streamtest.Start(t)
-			ensure(t, s.JetStream(t), 1)
-			o := &office{t: t}
-			a := o.start("a", s.Conn(t))
-			o.start("b", s.Conn(t))
-			o.spread("a", "b")
-			hit(s, t)
-			o.spread("a", "b")
-			a.stop(t)
-			o.spread("b")
-		})
-	}
+// The keys of a dead server that nats-server never removes, as after a crash at the wrong moment, keep no lease from the
+// living, and are not reported for ever.
+func TestKeysWhoseTTLWasForgotten(t *testing.T) {
+	inBubble(t, keys, func(t *testing.T, o *office) {
+		o.bucket.forgets = true
+		o.by(serverKey("lane", "dead"), "dead", "dead")
+		for key := range keys {
+			o.by(leaseKey("lane", key), "dead", "dead")
+		}
+		if s := o.inspect(); len(s.Servers) != 1 || s.Holders[0].Server != "dead" {
+			t.Fatalf("a server is not seen: %+v", s)
+		}
+		pass(abandoned + time.Second)
+		if s := o.inspect(); len(s.Servers) != 0 || s.Holders[0].Server != "" {
+			t.Errorf("seen although no owner has written for long: %+v", s)
+		}
+		o.start("living")
+		pass(DefaultTTL + time.Second)
+		o.spread("living")
+	})
 }
 
-// Work that ends by itself is started again under the same lease.
+// Work that ends by itself is started again, after pauses that double up to 15 s and start over after a minute of work. The
+// server keeps the lease: what stops a lane would stop it anywhere.
 func TestEndedWorkIsStartedAgain(t *testing.T) {
-	s := streamtest.Start(t)
-	ensure(t, s.JetStream(t), 1)
-	o := &office{t: t}
-	runs := make(chan int, 100)
-	fail := errors.New("lane stopped")
-	o.startWork("a", s.Conn(t), func(_ context.Context, key int) error { runs <- key; return fail })
-	seen := map[int]int{}
-	for len(seen) < keys || seen[0] < 2 || seen[1] < 2 || seen[2] < 2 || seen[3] < 2 {
-		seen[<-runs]++
-	}
-	for _, h := range inspect(t, s.JetStream(t)).Holders {
-		if h.Server != "a" {
-			t.Errorf("failing work lost its lease: %+v", h)
+	inBubble(t, 1, func(t *testing.T, o *office) {
+		var runs []time.Duration
+		began := time.Now()
+		s := o.startOn(o.bucket.site(), "a", Options{}, func(ctx context.Context, _ int) error {
+			runs = append(runs, time.Since(began).Round(time.Millisecond))
+			if len(runs) == 10 {
+				select {
+				case <-time.After(backoffReset):
+				case <-ctx.Done():
+				}
+			}
+			return errors.New("lane stopped")
+		})
+		o.start("b")
+		pass(150 * time.Second)
+		s.stop()
+		if got := fmt.Sprint(runs); got != "[0s 200ms 600ms 1.4s 3s 6.2s 12.6s 25.4s 40.4s 55.4s 1m55.6s 1m56s 1m56.8s 1m58.4s 2m1.6s 2m8s 2m20.8s]" {
+			t.Errorf("it ran at %s", got)
+		}
+	})
+}
+
+// Run ends although nothing can be released.
+func TestAStopWithoutABucket(t *testing.T) {
+	inBubble(t, keys, func(t *testing.T, o *office) {
+		a := o.start("a")
+		o.spread("a")
+		a.cut(true)
+		began := time.Now()
+		a.stop()
+		if took := time.Since(began); took > DefaultTTL {
+			t.Errorf("the stop took %s", took)
+		}
+	})
+}
+
+// While the bucket does not answer, as in an election there, no server gives up or takes a lease, also if that lasts until all
+// keys have expired.
+func TestASilentBucketMovesNothing(t *testing.T) {
+	for _, long := range []time.Duration{9 * time.Second, 20 * time.Second, time.Minute} {
+		for begin := time.Minute; begin < 84*time.Second; begin += 3 * time.Second { // the bucket is read again every 24 s
+			t.Run(fmt.Sprint(long, " after ", begin), func(t *testing.T) {
+				inBubble(t, keys, func(t *testing.T, o *office) {
+					a, b := o.start("a"), o.start("b")
+					o.spread("a", "b")
+					o.causes = map[string][]error{} // what a gave to b
+					pass(begin)
+					a.cut(true)
+					b.cut(true)
+					pass(long)
+					a.cut(false)
+					pass(500 * time.Millisecond) // one server is back before the other
+					b.cut(false)
+					pass(time.Minute)
+					o.spread("a", "b")
+					o.undisturbed()
+				})
+			})
 		}
 	}
 }
 
-func TestStopWithoutAServer(t *testing.T) {
-	s := streamtest.Start(t)
-	ensure(t, s.JetStream(t), 1)
-	o := &office{t: t}
-	a := o.start("a", s.Conn(t))
-	o.spread("a")
-	s.Shutdown()
-	a.stop(t) // ends although nothing can be released
+// All leases of a server with 64 lanes vanish at once, from a bucket whose writes take 20 ms. Its work goes on throughout, and
+// all leases are soon written again.
+func TestManyLeasesVanishAtOnce(t *testing.T) {
+	inBubble(t, 64, func(t *testing.T, o *office) {
+		one := o.start("one")
+		one.slow.Store(int64(20 * time.Millisecond))
+		pass(time.Minute)
+		o.spread("one")
+		for key := range o.keys {
+			o.gone(leaseKey("lane", key))
+		}
+		pass(200 * time.Millisecond)
+		for _, h := range o.inspect().Holders {
+			if h.Server != "one" {
+				t.Errorf("holder %+v", h)
+			}
+		}
+		o.undisturbed()
+	})
+}
+
+// Answers of the bucket are lost: renewals that were stored are recognized, and a lease that was acquired without an answer
+// is worked on or given back.
+func TestLostAnswers(t *testing.T) {
+	inBubble(t, keys, func(t *testing.T, o *office) {
+		a := o.start("a")
+		a.deaf.Store(true)
+		pass(time.Minute)
+		a.deaf.Store(false)
+		pass(time.Minute)
+		o.spread("a")
+		o.undisturbed()
+		b := o.bucket.site()
+		b.deaf.Store(true)
+		o.startOn(b, "b", Options{}, o.work("b"))
+		pass(time.Minute)
+		b.deaf.Store(false)
+		pass(time.Minute)
+		load := map[string]int{}
+		for _, h := range o.inspect().Holders {
+			load[h.Server]++
+		}
+		if load["a"] != keys/2 || load["b"] != keys/2 {
+			t.Errorf("holders %v", load)
+		}
+	})
+}
+
+// Confirm decides by the bucket and not by the view.
+func TestConfirm(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, o *office) {
+		work := make(chan context.Context, 1)
+		at := o.bucket.site()
+		s := o.startOn(at, "a", Options{}, func(ctx context.Context, key int) error {
+			work <- ctx
+			<-ctx.Done()
+			return nil
+		})
+		ctx := context.WithoutCancel(<-work)
+		if err := s.Confirm(ctx, 0); err != nil {
+			t.Errorf("of its own lease: %v", err)
+		}
+		o.by(leaseKey("lane", 0), "b", "other")
+		if err := s.Confirm(ctx, 0); !errors.Is(err, ErrLost) {
+			t.Errorf("of another's lease: %v", err)
+		}
+		o.gone(leaseKey("lane", 0))
+		if err := s.Confirm(ctx, 0); !errors.Is(err, ErrLost) {
+			t.Errorf("of nobody's lease: %v", err)
+		}
+		at.cut(true)
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if err := s.Confirm(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("without an answer: %v", err)
+		}
+	})
+}
+
+// Two servers with the same name, the later one from a copy of the other's data directory: that one gives up, saying why.
+func TestTheLaterOfTwinsGivesUp(t *testing.T) {
+	inBubble(t, keys, func(t *testing.T, o *office) {
+		first := o.start("same")
+		first.slow.Store(int64(time.Millisecond)) // they take each other's leases until then
+		pass(time.Minute)
+		second := o.start("same")
+		second.slow.Store(int64(time.Millisecond))
+		pass(DefaultTTL)
+		select {
+		case err := <-second.ended:
+			if !errors.Is(err, ErrTwin) {
+				t.Errorf("the later twin ended with %v", err)
+			}
+			second.cancel = nil
+		default:
+			t.Error("the later twin goes on")
+		}
+		select {
+		case err := <-first.ended:
+			t.Errorf("the earlier twin ended with %v", err)
+		default:
+		}
+	})
+}
+
+// node is a connection that leads to the bucket after it has moved.
+type node struct {
+	at    *site
+	moves atomic.Int32
+}
+
+func (n *node) IsConnected() bool { return true }
+func (n *node) Servers() []string { return []string{"cut off", "other"} }
+
+func (n *node) ForceReconnect() error {
+	n.moves.Add(1)
+	n.at.cut(false)
+	return nil
+}
+
+// A manager leaves a node that answers pings and reaches no stream, as one that is cut off from the other nodes.
+func TestAManagerLeavesANodeWithoutTheBucket(t *testing.T) {
+	inBubble(t, keys, func(t *testing.T, o *office) {
+		n := &node{at: o.bucket.site()}
+		n.at.cut(true)
+		o.startOn(n.at, "a", Options{Mover: dial.NewMover(n)}, o.work("a"))
+		pass(time.Minute)
+		if h := o.inspect().Holders[0]; h.Server != "a" || n.moves.Load() != 1 {
+			t.Errorf("holder %+v after %d moves", h, n.moves.Load())
+		}
+	})
 }
 
 func TestNewRefuses(t *testing.T) {
@@ -391,7 +353,7 @@ func TestNewRefuses(t *testing.T) {
 		{"a.b", 1, "s", 0, "group"}, {"", 1, "s", 0, "group"}, {"g", 0, "s", 0, "keys"},
 		{"g", 1, "a b", 0, "server name"}, {"g", 1, "*", 0, "server name"}, {"g", 1, "s", time.Millisecond, "TTL"},
 	} {
-		if _, err := lease.New(nil, tc.group, tc.keys, tc.server, lease.Options{TTL: tc.ttl}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := New(nil, tc.group, tc.keys, tc.server, Options{TTL: tc.ttl}); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%+v: %v", tc, err)
 		}
 	}

@@ -6,9 +6,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -29,35 +26,22 @@ func (m *Manager) attempt() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), m.opts.TTL/renewals)
 }
 
-// put writes a key with a TTL. kv.Update would drop the TTL, and the key would never expire.
-func (m *Manager) put(key string, since time.Time, stay int, opts ...jetstream.PublishOpt) (uint64, error) {
+// put writes a key that stays for so many TTLs.
+func (m *Manager) put(key string, since time.Time, stay int, behind uint64) (uint64, error) {
 	value, err := json.Marshal(record{Server: m.server, Nonce: m.nonce, Since: since, Started: m.started})
 	if err != nil {
 		return 0, err
 	}
 	ctx, cancel := m.attempt()
 	defer cancel()
-	opts = append(opts, jetstream.WithMsgTTL(time.Duration(stay)*m.opts.TTL), jetstream.WithRetryAttempts(0))
-	ack, err := m.js.Publish(ctx, bucketSubject+key, value, opts...)
-	if err != nil {
-		return 0, err
-	}
-	return ack.Sequence, nil
+	return m.bucket.put(ctx, key, value, time.Duration(stay)*m.opts.TTL, behind)
 }
 
-// purge deletes a key, with an expected revision if that is not 0. The marker notifies the watchers.
-func (m *Manager) purge(key string, revision uint64) error {
-	msg := nats.NewMsg(bucketSubject + key)
-	msg.Header.Set("KV-Operation", "PURGE")
-	msg.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
-	opts := []jetstream.PublishOpt{jetstream.WithMsgTTL(markerTTL), jetstream.WithRetryAttempts(0)}
-	if revision != 0 {
-		opts = append(opts, jetstream.WithExpectLastSequencePerSubject(revision))
-	}
+// remove deletes a key, which notifies the watchers.
+func (m *Manager) remove(key string, behind uint64) error {
 	ctx, cancel := m.attempt()
 	defer cancel()
-	_, err := m.js.PublishMsg(ctx, msg, opts...)
-	return err
+	return m.bucket.remove(ctx, key, behind)
 }
 
 // renew announces the server and, less often, renews what it holds.
@@ -89,8 +73,9 @@ func (m *Manager) renew() {
 	if !m.announcing {
 		m.announcing = true
 		m.beside(func() func() {
-			revision, err := m.put(serverKey(m.group, m.server), time.Now().UTC(), announcementsStay)
-			return func() { m.announcedAt(revision, err) }
+			sent := time.Now()
+			revision, err := m.put(serverKey(m.group, m.server), sent.UTC(), announcementsStay, whatever)
+			return func() { m.announcedAt(sent, revision, err) }
 		})
 	}
 	for _, t := range m.held {
@@ -100,7 +85,7 @@ func (m *Manager) renew() {
 	}
 }
 
-func (m *Manager) announcedAt(revision uint64, err error) {
+func (m *Manager) announcedAt(sent time.Time, revision uint64, err error) {
 	m.announcing = false
 	if err != nil {
 		if topology.Transient(err) {
@@ -114,7 +99,11 @@ func (m *Manager) announcedAt(revision uint64, err error) {
 	if m.live.IsZero() || now.Sub(m.acked) > m.opts.TTL/2 {
 		m.live = now
 	}
+	if now.Sub(m.acked) >= announcementsStay*m.opts.TTL {
+		m.back = now
+	}
 	m.announced, m.acked = revision, now
+	m.signals.announced.Send(sent)
 }
 
 // renewLease writes a held lease again, with an expected revision, once per tick.
@@ -124,21 +113,21 @@ func (m *Manager) renewLease(t *term, behind uint64) {
 	}
 	t.writing, t.tried = true, time.Now()
 	m.beside(func() func() {
-		revision, err := m.put(leaseKey(m.group, t.key), t.since, leasesStay, jetstream.WithExpectLastSequencePerSubject(behind))
+		revision, err := m.put(leaseKey(m.group, t.key), t.since, leasesStay, behind)
 		if err == nil {
 			return func() {
 				t.revision, t.written = revision, time.Now()
 				m.renewed(t)
 			}
 		}
-		actual, refused := wrongRevision(err)
-		if !refused {
+		var conflict *conflictError
+		if !errors.As(err, &conflict) {
 			return func() {
 				m.log.Debug("lease not renewed", "key", t.key, "err", err) // and kept: see doc.go
 				m.renewed(t)
 			}
 		}
-		var rec record
+		rec, actual := record{}, conflict.actual
 		if actual != 0 { // either an own renewal whose answer was lost, or it expired, or another server has it
 			ctx, cancel := m.attempt()
 			defer cancel()
@@ -166,7 +155,7 @@ func (m *Manager) acquire(key int, work func(context.Context, int) error) {
 	behind := m.view.leases[key].revision
 	m.beside(func() func() {
 		now := time.Now().UTC()
-		revision, err := m.put(leaseKey(m.group, key), now, leasesStay, jetstream.WithExpectLastSequencePerSubject(behind))
+		revision, err := m.put(leaseKey(m.group, key), now, leasesStay, behind)
 		return func() {
 			delete(m.acquiring, key)
 			if err == nil {
@@ -174,8 +163,9 @@ func (m *Manager) acquire(key int, work func(context.Context, int) error) {
 				return
 			}
 			// Another server was faster, or the view lags: the key has another revision, and the watcher will show its holder.
-			if actual, refused := wrongRevision(err); refused && m.view.leases[key].revision <= behind {
-				m.view.leases[key] = entry{revision: actual, unknown: actual != 0, seen: time.Now()}
+			var conflict *conflictError
+			if refused := errors.As(err, &conflict); refused && m.view.leases[key].revision <= behind {
+				m.view.leases[key] = entry{revision: conflict.actual, unknown: conflict.actual != 0, seen: time.Now()}
 			} else if !refused {
 				m.log.Debug("lease not acquired", "key", key, "err", err)
 				m.acquiring[key], m.failing = true, append(m.failing, key)
@@ -225,7 +215,7 @@ func (m *Manager) release(key int, revision uint64) {
 	}
 	m.acquiring[key] = true // the view shows it as this server's until this is done
 	m.beside(func() func() {
-		err := m.purge(leaseKey(m.group, key), revision)
+		err := m.remove(leaseKey(m.group, key), revision)
 		return func() {
 			if err == nil {
 				delete(m.acquiring, key)
@@ -251,7 +241,7 @@ func (m *Manager) renewed(t *term) {
 func (m *Manager) beginStop() {
 	m.stopping = true
 	m.beside(func() func() {
-		err := m.purge(serverKey(m.group, m.server), 0)
+		err := m.remove(serverKey(m.group, m.server), whatever)
 		return func() {
 			if err != nil {
 				m.log.Debug("announcement not withdrawn; it expires", "err", err)
