@@ -3,8 +3,6 @@ package crash
 import (
 	"context"
 	"encoding/json"
-	"flag"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,31 +15,26 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-// keyRounds of kill -9; each ends at a random number of answered changes.
-var keyRounds = flag.Int("crash.keyrounds", 6, "how often TestKeyChangesUnderKillNine kills")
-
 // TestKeyChangesUnderKillNine kills scrip serve at random moments while keys are made, replaced and revoked. Each answered change
 // is there after the restart, in force and recorded; no other is half there: no key has ended without the one that replaces it.
 func TestKeyChangesUnderKillNine(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 1))
+	r := newRuns(t, 2)
 	s := e2e.NewServer(t, "--nats-listen", streamtest.Address(t), "--lanes", "1", "--roles", "lanes,api")
 	s.Up()
 	book := e2e.NewKeyBook()
-	for round := range *keyRounds {
+	for r.next() {
 		var answers atomic.Int64
 		running, stop := context.WithCancel(t.Context())
 		enough := make(chan struct{})
-		after := 1 + rng.Int64N(60)
+		after := 1 + r.Int64N(60)
 		var workers sync.WaitGroup
 		for w := range 4 {
 			nc, err := nats.Connect(s.Desc.NATSURL, nats.NoReconnect())
 			if err != nil {
 				t.Fatal(err)
 			}
-			rng := rand.New(rand.NewPCG(seed, uint64(round*4+w)+2))
+			rng := r.stream(r.n*4 + w)
 			workers.Go(func() {
 				defer nc.Close()
 				for up := true; up; {
@@ -57,7 +50,7 @@ func TestKeyChangesUnderKillNine(t *testing.T) {
 		case <-enough:
 		case <-time.After(3 * time.Minute):
 			stop()
-			t.Fatalf("round %d: the changes stand still", round)
+			t.Fatalf("round %d: the changes stand still", r.n)
 		}
 		s.Kill() // the other changes are anywhere between two steps
 		stop()
@@ -65,7 +58,8 @@ func TestKeyChangesUnderKillNine(t *testing.T) {
 		s.Up()
 		book.Judge(t, s.Desc.NATSURL)
 	}
-	t.Logf("%d rounds of kill -9: %d answered changes", *keyRounds, book.Changes())
+	t.Logf("soak: %d kills while keys change", r.n)
+	t.Logf("%d answered changes", book.Changes())
 	if code := s.Stop(); code != 0 {
 		t.Errorf("the clean stop ended with exit code %d", code)
 	}

@@ -3,8 +3,8 @@ package crash
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -12,12 +12,10 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
-
-// rounds of kill -9; each ends at a random number of answers.
-var rounds = flag.Int("crash.rounds", 12, "how often TestKillNine kills")
 
 // load claims and redeems until ctx ends, from several goroutines, with a pause before each claim, and keeps what was
 // answered. A claim is repeated by the same customer now and then; it must bring the same code, before and after any crash.
@@ -46,10 +44,8 @@ func load(ctx context.Context, c *client.Client, campaigns []string, l *e2e.Ledg
 // redemption is missing, no lane is stuck, and the tables equal the log.
 func TestKillNine(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 1))
-	s := e2e.NewServer(t, "--nats-listen", streamtest.Address(t))
+	r := newRuns(t, 1)
+	s := e2e.NewServer(t, "--nats-listen", streamtest.Address(t), "--postgres", projtest.URL(t))
 	s.Up()
 	c := s.Client()
 	ctx := t.Context()
@@ -71,23 +67,22 @@ func TestKillNine(t *testing.T) {
 	running, stop := context.WithCancel(ctx)
 	var workers sync.WaitGroup
 	for w := range 32 {
-		wr := rand.New(rand.NewPCG(seed, uint64(w)+2))
-		workers.Go(func() { load(running, c, campaigns, l, w, wr, 0) })
+		workers.Go(func() { load(running, c, campaigns, l, w, r.stream(w), 0) })
 	}
-	for round := range *rounds {
+	answers := func(n int) {
+		t.Helper()
 		select {
-		case <-l.After(1 + rng.IntN(1500)):
+		case <-l.After(n):
 		case <-time.After(3 * time.Minute):
-			t.Fatalf("round %d: the load stands still", round)
+			t.Fatalf("round %d: the load stands still", r.n)
 		}
+	}
+	for r.next() {
+		answers(int(math.Exp(r.Float64() * math.Log(1500)))) // few as likely as many
 		s.Kill()
 		s.Up()
 	}
-	select {
-	case <-l.After(1000):
-	case <-time.After(3 * time.Minute):
-		t.Fatal("after the last round the load stands still")
-	}
+	answers(300)
 	stop()
 	workers.Wait()
 	// No lane is stuck: each campaign, and so each lane, answers.
@@ -102,7 +97,8 @@ func TestKillNine(t *testing.T) {
 		coupons += len(campaign.Coupons)
 	}
 	claims, redeemed := l.Answers()
-	t.Logf("%d rounds of kill -9: %d answered claims, %d answered redemptions, %d missing, %d coupons in the log", *rounds, len(claims), len(redeemed), missing, coupons)
+	t.Logf("soak: %d kills", r.n)
+	t.Logf("%d answered claims, %d answered redemptions, %d missing, %d coupons in the log", len(claims), len(redeemed), missing, coupons)
 	if code := s.Stop(); code != 0 {
 		t.Errorf("the clean stop ended with exit code %d", code)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -15,7 +16,7 @@ import (
 // times sold_out, nothing else.
 func TestTwentyThousandClaimersOnTenThousandCodes(t *testing.T) {
 	const codes, claimers = 10_000, 20_000
-	s := e2e.NewServer(t, "--nats-listen", streamtest.Address(t))
+	s := e2e.NewServer(t, "--nats-listen", streamtest.Address(t), "--postgres", projtest.URL(t))
 	s.Up()
 	c := s.Client()
 	ctx := t.Context()
