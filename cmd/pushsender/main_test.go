@@ -78,7 +78,7 @@ func newLog(t *testing.T) *log {
 	t.Helper()
 	server := streamtest.Start(t)
 	l := &log{url: server.ClientURL(), js: server.JetStream(t)}
-	if _, err := topology.Ensure(t.Context(), l.js, topology.Spec{Lanes: 1, KeyFingerprint: "test", Format: topology.FormatUnsealed}); err != nil {
+	if _, err := topology.Ensure(t.Context(), l.js, topology.Spec{Lanes: 1, KeyFingerprint: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	return l
@@ -93,7 +93,7 @@ func (l *log) fire(t *testing.T, customers ...string) {
 	}
 	l.n++
 	h := eventlog.Header{Owner: "test", Source: eventlog.Source{Sequence: l.n, Line: 1, LastR: 1}, SourceDigest: strings.Repeat("0", 32)}
-	if _, err := l.js.PublishMsg(t.Context(), &nats.Msg{Subject: topology.Rmd(0), Header: h.Encode(), Data: lines}); err != nil {
+	if _, err := l.js.PublishMsg(t.Context(), &nats.Msg{Subject: topology.Rmd(0), Header: streamtest.Sealed(h.Encode()), Data: lines}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -401,8 +401,8 @@ func TestForgedReminders(t *testing.T) {
 		t.Fatal(err)
 	}
 	code := [32]byte{1}
-	l.sealed(t, of.WithKey([32]byte{2}), 1, 0, "mallory")
-	l.sealed(t, of.WithKey(code), 2, 0, "alice")
+	l.sealed(t, of.WithKey([32]byte{2}), 1, "mallory")
+	l.sealed(t, of.WithKey(code), 2, "alice")
 
 	key := filepath.Join(t.TempDir(), "seal.key")
 	if err := os.WriteFile(key, []byte(seal.Text(code, of.UUID)+"\n"), 0o600); err != nil {
@@ -430,13 +430,13 @@ func TestForgedReminders(t *testing.T) {
 	}
 }
 
-// sealed fires a reminder with the seal of a key; sealing began at from, 0 = with it.
-func (l *log) sealed(t *testing.T, of topology.Log, sequence, from uint64, customer string) {
+// sealed fires a reminder with the seal of a key.
+func (l *log) sealed(t *testing.T, of topology.Log, sequence uint64, customer string) {
 	t.Helper()
 	e := wire.Event{Type: wire.ReminderDue, Campaign: "summer", At: 1_000_000, Kind: "opens", DueAt: 1_000_000, CustomerID: customer}
 	line := append(e.AppendJSON(nil), '\n')
 	h := eventlog.Header{Owner: "test", Source: eventlog.Source{Sequence: sequence, Line: 1, LastR: 1}, SourceDigest: strings.Repeat("0", 32)}
-	header := eventlog.Reminders(l.js, 0).In(of).Sealer().Encode(h, from, sequence, line)
+	header := eventlog.Reminders(l.js, 0).In(of).Sealer().Encode(h, sequence, line)
 	if _, err := l.js.PublishMsg(t.Context(), &nats.Msg{Subject: topology.Rmd(0), Header: header, Data: line}); err != nil {
 		t.Fatal(err)
 	}

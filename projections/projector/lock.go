@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 const (
@@ -59,7 +60,7 @@ func (p *Projector) acquire(ctx context.Context) (*lock, error) {
 			p.opts.Logger.InfoContext(ctx, "another projector is running on this database, this one is on standby")
 			p.each(func(l *lane) { l.progress.state(Standby, nil) })
 		}
-		p.pause(ctx, lockEvery)
+		_ = topology.Pause(ctx, lockEvery)
 		if ctx.Err() != nil {
 			l.close()
 			return nil, ctx.Err()
@@ -72,7 +73,7 @@ const generationSQL = `SELECT max(generation) FROM scrip.checkpoint WHERE projec
 
 // watch returns an error when the lock may be lost, or the tables were dropped or exchanged. A lane detects the latter
 // itself when it commits; an idle or stopped lane does not.
-func (p *Projector) watch(ctx context.Context, l *lock) error {
+func (l *lock) watch(ctx context.Context) error {
 	var before *int64
 	for {
 		limited, done := context.WithTimeout(ctx, watchFor)
@@ -92,7 +93,7 @@ func (p *Projector) watch(ctx context.Context, l *lock) error {
 		if now != nil {
 			before = now
 		}
-		p.pause(ctx, watchEvery)
+		_ = topology.Pause(ctx, watchEvery)
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 // Lanes is how many lanes the log has.
 const Lanes = 2
 
-// Rig is a log on a server of its own, unsealed. Write, Publish and Step may be called by many goroutines; fields are for a test
-// that calls none of them at the same time, or holds Mu.
+// Rig is a log on a server of its own, whose readers have no key. Write, Publish and Step may be called by many goroutines;
+// fields are for a test that calls none of them at the same time, or holds Mu.
 type Rig struct {
 	T      testing.TB
 	Server *streamtest.Server
@@ -40,7 +40,7 @@ func New(t testing.TB) *Rig {
 	t.Helper()
 	server := streamtest.Start(t)
 	js := server.JetStream(t)
-	log, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: Lanes, KeyFingerprint: "test", Format: topology.FormatUnsealed})
+	log, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: Lanes, KeyFingerprint: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func (r *Rig) Step(lane int, payload func(at wire.Instant) []byte) uint64 {
 // Header is that of a lane's next step, at the present lane time.
 func (r *Rig) Header(lane int) nats.Header {
 	n := r.Covered[lane] + 1
-	return eventlog.Header{Commands: [2]uint64{n, n}, CommandTime: r.Clock, LaneTime: r.Clock, Owner: "rig"}.Encode()
+	return streamtest.Sealed(eventlog.Header{Commands: [2]uint64{n, n}, CommandTime: r.Clock, LaneTime: r.Clock, Owner: "rig"}.Encode())
 }
 
 // Publish writes a message with the given headers, unchanged.

@@ -58,7 +58,7 @@ func (r *rig) fire(customers ...string) {
 	}
 	r.n++
 	h := eventlog.Header{Owner: "test", Source: eventlog.Source{Sequence: r.n, Line: 1, LastR: 1}, SourceDigest: strings.Repeat("0", 32)}
-	if _, err := r.JS.PublishMsg(r.t.Context(), &nats.Msg{Subject: topology.Rmd(0), Header: h.Encode(), Data: lines}); err != nil {
+	if _, err := r.JS.PublishMsg(r.t.Context(), &nats.Msg{Subject: topology.Rmd(0), Header: streamtest.Sealed(h.Encode()), Data: lines}); err != nil {
 		r.t.Fatal(err)
 	}
 }

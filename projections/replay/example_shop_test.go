@@ -34,7 +34,7 @@ func channelOf(attributes []byte) string {
 func shop() (js jetstream.JetStream, postgresURL string, stop func()) {
 	t := &stage{}
 	js = streamtest.Start(t).JetStream(t)
-	log, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: 1, KeyFingerprint: "test", Format: topology.FormatUnsealed})
+	log, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: 1, KeyFingerprint: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func shop() (js jetstream.JetStream, postgresURL string, stop func()) {
 	step.Add(domain.Message{Sequence: 1, Scope: wire.ScopeTrusted, Payload: []byte(commands)}, wire.At(at), nil)
 	step.Close()
 	header := eventlog.Header{Commands: [2]uint64{1, 1}, CommandTime: at, LaneTime: at, Owner: "example"}
-	if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: topology.Evt(0), Header: header.Encode(), Data: step.Events}); err != nil {
+	if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: topology.Evt(0), Header: streamtest.Sealed(header.Encode()), Data: step.Events}); err != nil {
 		t.Fatal(err)
 	}
 	return js, projtest.URL(t), t.strike

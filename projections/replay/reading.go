@@ -77,10 +77,6 @@ func (r *run) start(ctx context.Context, lane int, at eventlog.Position) (*readi
 // lastBefore returns the last message whose events are all earlier than at. It is a binary search: lane time never runs
 // backwards.
 func lastBefore(ctx context.Context, stream eventlog.Stream, bounds eventlog.Bounds, at wire.Instant) (uint64, error) {
-	stream, err := stream.Settled(ctx)
-	if err != nil {
-		return 0, err
-	}
 	reads, err := stream.Judge(ctx)
 	if err != nil {
 		return 0, err
@@ -109,7 +105,7 @@ func clockFrom(ctx context.Context, stream eventlog.Stream, reads *eventlog.Judg
 		if err != nil {
 			return 0, 0, err
 		}
-		m, err := reads.Single(&raw)
+		m, err := reads.Read(&raw)
 		switch {
 		case err == nil:
 			return seq, wire.At(m.LaneTime), nil

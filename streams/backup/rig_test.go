@@ -82,7 +82,7 @@ func (r *rig) work(change func(*lane.Options)) {
 		w := &worker{Lane: lane.New(o), cancel: cancel}
 		w.done.Go(func() { _ = w.Run(ctx) })
 		w.done.Go(func() {
-			_ = scheduler.New(r.js, r.log.UUID, n, scheduler.Options{Seal: r.log.WithKey(testKey).Seal, Format: r.log.Format, Snapshots: snapshots, Metrics: scheduler.NewMetrics(nil), Logger: streamtest.Logger(r.t)}).Run(ctx)
+			_ = scheduler.New(r.js, r.log.UUID, n, scheduler.Options{Seal: r.log.WithKey(testKey).Seal, Snapshots: snapshots, Metrics: scheduler.NewMetrics(nil), Logger: streamtest.Logger(r.t)}).Run(ctx)
 		})
 		r.run = append(r.run, w)
 	}

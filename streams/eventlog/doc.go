@@ -6,15 +6,10 @@
 //
 // Owner: an Appender belongs to the one goroutine that owns the lane; a Reader and a Feed to the goroutine that reads.
 //
-// A Judge decides, for every reader in the same way, which messages count: those with a valid seal (package seal), and on a
-// log from before there were seals those that follow each other, up to the first sealed one. Others are foreign: ignored and
-// reported. A sealed message that this program does not understand stops the reader, until an operator adds it to the skip
-// list (scrip serve --skip-message; SkipKey).
-//
-//	format 1, unsealed ── 1 ── 2 ── 3 ── 4 ──┐ the first owner of a version with seals
-//	format 2, sealed                         └── 5 (no lines, Scrip-Sealed-From: 5) ── 6 (Scrip-Sealed-From: 5) ── …
-//
-// A new log begins with format 2. A reader without the code key accepts everything that has the form of a seal.
+// A Judge decides, for every reader in the same way, which messages count: those with a valid seal (package seal). Others are
+// foreign: ignored and reported. A sealed message that this program does not understand stops the reader, until an operator
+// adds it to the skip list (scrip serve --skip-message; SkipKey). A reader without the code key accepts everything that has
+// the form of a seal.
 //
 // A position in the log is (log UUID, sequence, digest of that message), never the sequence alone: after a restore, or a tail
 // lost to a power cut, old sequences get other messages. A reader verifies a recorded position before it continues from it,

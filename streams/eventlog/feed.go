@@ -68,7 +68,6 @@ func (e *GapError) Error() string {
 // partition NATS can take half a minute to catch a replica up. Successors that lag are replaced as well, with back-off.
 type Feed struct {
 	stream Stream
-	bare   bool // without payloads
 	log    *slog.Logger
 	ready  chan struct{} // holds one token while TryBatch would return something
 	cancel context.CancelFunc
@@ -91,15 +90,10 @@ type Feed struct {
 // OpenFeed starts reading after message after (0 = from the first). It fails if the stream ends before it: ErrLostTail.
 // The caller closes the feed. A nil logger is slog.Default.
 func (s Stream) OpenFeed(ctx context.Context, after uint64, log *slog.Logger) (*Feed, error) {
-	return s.openFeed(ctx, after, log, false)
-}
-
-// openFeed is OpenFeed; with bare the messages come without their payloads.
-func (s Stream) openFeed(ctx context.Context, after uint64, log *slog.Logger, bare bool) (*Feed, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	f := &Feed{stream: s, bare: bare, log: log, ready: make(chan struct{}, 1), ended: make(chan struct{}), last: after}
+	f := &Feed{stream: s, log: log, ready: make(chan struct{}, 1), ended: make(chan struct{}), last: after}
 	f.space = sync.NewCond(&f.mu)
 	if err := f.checkLast(ctx); err != nil {
 		return nil, fmt.Errorf("reading stream %s after %d: %w", s.name, after, err)
@@ -331,9 +325,6 @@ func (f *Feed) takeStatuses(ctx context.Context) {
 		if err != nil {
 			return // it is not there, or the consumer finds out
 		}
-		if f.bare {
-			raw.Data = nil
-		}
 		if len(raw.Data) > 0 || raw.Header.Get("Status") == "" {
 			return
 		}
@@ -388,7 +379,6 @@ func (f *Feed) place(ctx context.Context) (jetstream.Consumer, error) {
 			DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
 			OptStartSeq:       f.last + 1,
 			AckPolicy:         jetstream.AckNonePolicy,
-			HeadersOnly:       f.bare,
 			MaxDeliver:        1,
 			MemoryStorage:     true,
 			Replicas:          1,

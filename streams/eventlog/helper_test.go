@@ -40,7 +40,7 @@ func step(owner string, n uint64, payload string) (h eventlog.Header, data []byt
 
 func attempt(owner string, n uint64, payload string) eventlog.Attempt {
 	h, data := step(owner, n, payload)
-	return eventlog.Attempt{Expected: n - 1, Header: h.Encode(), Payload: data}
+	return eventlog.Attempt{Expected: n - 1, Header: streamtest.Sealed(h.Encode()), Payload: data}
 }
 
 // write writes steps first..last.

@@ -14,13 +14,11 @@ import (
 )
 
 // Judge decides which messages of an event or reminder stream count. Every reader of the log uses it, so that all of them
-// see the same log. It reads in the order of the stream, without gaps, and is used by one goroutine.
+// see the same log.
 //
-//	in the skip list, with this hash            ErrSkipped, whatever it is
-//	valid seal                                  ours: read, or ErrNewerFormat, or ErrUnreadable
-//	no valid seal, sealing has begun            ErrForeign, whatever its headers are
-//	no valid seal, sealing has not begun yet    format 1 with valid headers that continue where the one before ended: ours
-//	                                            anything else: ErrForeign, a higher format included
+//	in the skip list, with this hash    ErrSkipped, whatever it is
+//	valid seal                          ours: read, or ErrNewerFormat, or ErrUnreadable
+//	no valid seal                       ErrForeign, whatever its headers are
 //
 // A reader without the key accepts everything that has the form of a seal.
 type Judge struct {
@@ -28,92 +26,50 @@ type Judge struct {
 	stream string
 	parse  parser
 	skips  Skips
-	from   uint64 // where sealing began; 0 = it has not, as far as was read
-	next   uint64 // the first command of the next event message; 0 = not known
 }
 
-// Judge returns a Judge for reading from the first message. It reads the skip list.
+// Judge returns a Judge with the skip list, which it reads.
 func (s Stream) Judge(ctx context.Context) (*Judge, error) {
 	skips, err := s.skips(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return s.judge(skips), nil
+	return s.JudgeWith(skips), nil
 }
 
 // JudgeEvents returns a Judge of a lane's events without a skip list or a connection, for messages from another source.
-func JudgeEvents(log topology.Log, lane int) *Judge { return Events(nil, lane).In(log).judge(nil) }
+func JudgeEvents(log topology.Log, lane int) *Judge { return Events(nil, lane).In(log).JudgeWith(nil) }
 
-// JudgeFrom returns a Judge of a stream that this process cannot read: where sealing began, 0 = it has not, and the skip
-// list are known from another one.
-func (s Stream) JudgeFrom(sealedFrom uint64, skips Skips) *Judge {
-	s.sealedFrom = max(s.sealedFrom, sealedFrom)
-	return s.judge(skips)
+// JudgeWith returns a Judge with a skip list that is known, for a process that cannot read it.
+func (s Stream) JudgeWith(skips Skips) *Judge {
+	return &Judge{key: s.key, stream: s.name, parse: s.parse, skips: skips}
 }
-
-func (s Stream) judge(skips Skips) *Judge {
-	return &Judge{key: s.key, stream: s.name, parse: s.parse, skips: skips, from: s.sealedFrom, next: 1}
-}
-
-// Behind makes the judge continue after a message that was read before, at any position.
-func (j *Judge) Behind(raw *Raw) {
-	from := j.from
-	if _, err := j.Read(raw); err != nil {
-		j.from, j.next = from, 0
-	}
-}
-
-// Single judges one message, out of order. The stream should be Settled; otherwise it knows only what was read.
-func (j *Judge) Single(raw *Raw) (Message, error) {
-	from := j.from
-	j.next = 0
-	m, err := j.Read(raw)
-	j.from, j.next = from, 0
-	return m, err
-}
-
-// SealedFrom returns the sequence of the first sealed message, as far as was read. 0 = there is none.
-func (j *Judge) SealedFrom() uint64 { return j.from }
 
 // Read judges a message.
 func (j *Judge) Read(raw *Raw) (Message, error) {
-	if j.skipped(raw) {
+	switch {
+	case j.skipped(raw):
 		return Message{}, fmt.Errorf("%w: message %d", ErrSkipped, raw.Sequence)
+	case !j.sealed(raw):
+		return Message{}, fmt.Errorf("%w: message %d has no valid seal", ErrForeign, raw.Sequence)
 	}
 	m, err := j.parse(raw.Header, raw.Data, raw.Sequence, raw.Time)
 	switch {
-	case sealedBy(j.key, j.stream, raw):
-		return j.ours(raw, m, err)
-	case j.from != 0 && raw.Sequence >= j.from:
-		return Message{}, fmt.Errorf("%w: message %d has no valid seal, and sealing began with message %d", ErrForeign, raw.Sequence, j.from)
-	case errors.Is(err, ErrForeign):
+	case errors.Is(err, ErrNewerFormat):
+		return Message{}, j.stop(raw, err)
+	case err != nil && j.key != nil:
+		return Message{}, j.stop(raw, fmt.Errorf("%w: message %d: %s", ErrUnreadable, raw.Sequence, strings.TrimPrefix(err.Error(), ErrForeign.Error()+": ")))
+	case err != nil: // anybody can write what has the form of a seal
 		return Message{}, err
-	case err != nil, m.SealedFrom != 0:
-		return Message{}, fmt.Errorf("%w: message %d has format %s, in which all messages are sealed, and no valid seal", ErrForeign, raw.Sequence, raw.Header.Get(topology.HeaderFormat))
-	case j.next != 0 && m.Commands[0] != 0 && m.Rebase == 0 && m.Commands[0] != j.next:
-		// The fence rejects a publish after a message that its owner does not know, so no owner wrote this one.
-		return Message{}, fmt.Errorf("%w: message %d covers commands from %d, the ones before it up to %d", ErrForeign, raw.Sequence, m.Commands[0], j.next-1)
 	}
-	j.next = m.Next()
 	return m, nil
 }
 
-// ours handles a message that is sealed, or looks so to a reader without the key. m and err are the result of parsing it.
-func (j *Judge) ours(raw *Raw, m Message, err error) (Message, error) {
-	switch {
-	case errors.Is(err, ErrNewerFormat):
-		return Message{}, j.stop(raw, err)
-	case err == nil && m.SealedFrom == 0:
-		err = fmt.Errorf("%w: message %d is sealed and of format 1, which has no seals", ErrForeign, raw.Sequence)
+func (j *Judge) sealed(raw *Raw) bool {
+	if j.key == nil {
+		return seal.WellFormed(raw.Header)
 	}
-	if err != nil && j.key != nil {
-		return Message{}, j.stop(raw, fmt.Errorf("%w: message %d: %s", ErrUnreadable, raw.Sequence, strings.TrimPrefix(err.Error(), ErrForeign.Error()+": ")))
-	}
-	if err != nil {
-		return Message{}, err
-	}
-	j.from, j.next = m.SealedFrom, m.Next()
-	return m, nil
+	return raw.Header.Get(topology.HeaderSeal) != "" && j.key.Valid(j.stream, raw.Sequence, raw.Header, raw.Data)
 }
 
 func (j *Judge) stop(raw *Raw, why error) error {
@@ -131,7 +87,7 @@ func (j *Judge) skipped(raw *Raw) bool {
 	return len(hashes) > 0 && slices.Contains(hashes, Hash(raw.Header, raw.Data))
 }
 
-// Lookup is Get for a message that counts, out of order: a foreign or skipped one is an error.
+// Lookup is Get for a message that counts: a foreign or skipped one is an error.
 func (s Stream) Lookup(ctx context.Context, sequence uint64) (Raw, error) {
 	raw, err := s.Get(ctx, sequence)
 	if err != nil {
@@ -141,24 +97,13 @@ func (s Stream) Lookup(ctx context.Context, sequence uint64) (Raw, error) {
 	if err != nil {
 		return Raw{}, err
 	}
-	if _, err := j.Single(&raw); err != nil {
+	if _, err := j.Read(&raw); err != nil {
 		return Raw{}, err
 	}
 	return raw, nil
 }
 
-// sealed reports whether a message of the stream carries a valid seal.
-func (s Stream) sealed(raw *Raw) bool { return sealedBy(s.key, s.name, raw) }
-
-func sealedBy(key *seal.Key, stream string, raw *Raw) bool {
-	if key == nil {
-		format, _ := parseNumber(raw.Header.Get(topology.HeaderFormat))
-		return seal.WellFormed(raw.Header) && format > topology.FormatUnsealed
-	}
-	return raw.Header.Get(topology.HeaderSeal) != "" && key.Valid(stream, raw.Sequence, raw.Header, raw.Data)
-}
-
-// Sealer writes the headers of one stream's messages. The zero Sealer writes unsealed ones.
+// Sealer writes the headers of one stream's messages. It needs the log's key.
 type Sealer struct {
 	key    *seal.Key
 	stream string
@@ -172,17 +117,8 @@ func EventSealer(log topology.Log, lane int) Sealer {
 	return Sealer{log.Seal, topology.EvtStream(lane)}
 }
 
-// Seals reports whether it has a key.
-func (s Sealer) Seals() bool { return s.key != nil }
-
-// Encode writes the headers of a message for a sequence. Sealing began at from; 0 = it begins with this one.
-func (s Sealer) Encode(h Header, from, sequence uint64, payload []byte) nats.Header {
-	if s.key == nil {
-		return h.Encode()
-	}
-	if h.SealedFrom = from; from == 0 {
-		h.SealedFrom = sequence
-	}
+// Encode writes the headers of a message for a sequence, with its seal.
+func (s Sealer) Encode(h Header, sequence uint64, payload []byte) nats.Header {
 	out := h.Encode()
 	out.Set(topology.HeaderSeal, s.key.Message(s.stream, sequence, out, payload))
 	return out

@@ -3,7 +3,6 @@ package eventlog_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-var logOf = topology.Log{UUID: "01234567-89ab-7cde-8f01-23456789abcd", Lanes: 2, Format: topology.FormatUnsealed}
+var logOf = topology.Log{UUID: "01234567-89ab-7cde-8f01-23456789abcd", Lanes: 2, Format: topology.Format}
 
 // builder makes messages of a lane.
 type builder struct {
@@ -28,16 +27,11 @@ func (b *builder) raw(h nats.Header, payload string) *eventlog.Raw {
 	return &eventlog.Raw{Header: h, Data: []byte(payload), Sequence: b.seq}
 }
 
-func (b *builder) plain(n uint64) *eventlog.Raw {
-	h, data := step("o", n, "x")
-	return b.raw(h.Encode(), string(data))
-}
-
-// sealed is step n; sealing began at from, 0 = with it. change is done before it is sealed.
-func (b *builder) sealed(n, from uint64, change ...string) *eventlog.Raw {
+// sealed is step n; change is done before it is sealed.
+func (b *builder) sealed(n uint64, change ...string) *eventlog.Raw {
 	h, data := step("o", n, "x")
 	log := b.log.WithKey([32]byte{1})
-	out := eventlog.EventSealer(log, lane).Encode(h, from, b.seq+1, data)
+	out := eventlog.EventSealer(log, lane).Encode(h, b.seq+1, data)
 	for i := 0; i < len(change); i += 2 {
 		out.Set(change[i], change[i+1])
 	}
@@ -45,24 +39,42 @@ func (b *builder) sealed(n, from uint64, change ...string) *eventlog.Raw {
 	return b.raw(out, string(data))
 }
 
-// forged looks like a message of ours to who does not have the key.
-func (b *builder) forged(n, from uint64, change ...string) *eventlog.Raw {
-	raw := b.sealed(n, from, change...)
-	raw.Header.Set(topology.HeaderSeal, strings.Repeat("A", 43))
+// unsealed is step n without a seal, forged with one that only who has no key believes.
+func (b *builder) unsealed(n uint64, change ...string) *eventlog.Raw {
+	raw := b.sealed(n, change...)
+	raw.Header.Del(topology.HeaderSeal)
 	return raw
 }
 
-type verdict struct {
-	what    string
-	raw     *eventlog.Raw
-	keyed   error // nil = it counts
-	keyless error
+func (b *builder) forged(n uint64, change ...string) *eventlog.Raw {
+	raw := b.sealed(n, change...)
+	raw.Header = streamtest.Sealed(raw.Header)
+	return raw
 }
 
-func judge(t *testing.T, log topology.Log, messages []verdict) {
-	t.Helper()
-	keyed, keyless := eventlog.JudgeEvents(log.WithKey([32]byte{1}), lane), eventlog.JudgeEvents(log, lane)
-	for _, m := range messages {
+func TestWhatCounts(t *testing.T) {
+	foreign, newer := eventlog.ErrForeign, eventlog.ErrNewerFormat
+	b := builder{log: logOf}
+	replayed := func(raw *eventlog.Raw) *eventlog.Raw { return b.raw(raw.Header, string(raw.Data)) }
+	keyed, keyless := eventlog.JudgeEvents(logOf.WithKey([32]byte{1}), lane), eventlog.JudgeEvents(logOf, lane)
+	for _, m := range []struct {
+		what    string
+		raw     *eventlog.Raw
+		keyed   error // nil = it counts
+		keyless error
+	}{
+		{"an unsealed step before the first", b.unsealed(1), foreign, foreign},
+		{"the first step", b.sealed(1), nil, nil},
+		{"no headers", b.raw(nil, ""), foreign, foreign},
+		{"what would be the next step, unsealed", b.unsealed(2), foreign, foreign},
+		{"the next step", b.sealed(2), nil, nil},
+		{"a sealed one in another place", replayed(b.sealed(2)), foreign, nil},
+		{"a forged one", b.forged(3), foreign, nil},
+		{"a higher format with a forged seal", b.forged(3, topology.HeaderFormat, "2"), foreign, newer},
+		{"a higher format without a seal", b.unsealed(3, topology.HeaderFormat, "2"), foreign, foreign},
+		{"a higher format of ours", b.sealed(3, topology.HeaderFormat, "2"), newer, newer},
+		{"sealed and not understood", b.sealed(3, topology.HeaderCommands, "five"), eventlog.ErrUnreadable, foreign},
+	} {
 		if _, err := keyed.Read(m.raw); !errors.Is(err, m.keyed) {
 			t.Errorf("message %d, %s: with the key %v, want %v", m.raw.Sequence, m.what, err, m.keyed)
 		}
@@ -70,47 +82,6 @@ func judge(t *testing.T, log topology.Log, messages []verdict) {
 			t.Errorf("message %d, %s: without the key %v, want %v", m.raw.Sequence, m.what, err, m.keyless)
 		}
 	}
-}
-
-func TestWhatCountsOnALogFromBeforeSeals(t *testing.T) {
-	foreign, newer := eventlog.ErrForeign, eventlog.ErrNewerFormat
-	b := builder{log: logOf}
-	headers := func(pairs ...string) nats.Header {
-		h := nats.Header{}
-		for i := 0; i < len(pairs); i += 2 {
-			h.Set(pairs[i], pairs[i+1])
-		}
-		return h
-	}
-	replayed := func(raw *eventlog.Raw) *eventlog.Raw { return b.raw(raw.Header, string(raw.Data)) }
-	first := b.plain(1)
-	judge(t, logOf, []verdict{
-		{"an ordinary step", first, nil, nil},
-		{"a higher format without a seal", b.raw(headers(topology.HeaderFormat, "9", topology.HeaderOwner, "x"), ""), foreign, foreign},
-		{"a step that does not follow", b.plain(5), foreign, foreign},
-		{"the same step again", b.plain(1), foreign, foreign},
-		{"no headers", b.raw(nil, ""), foreign, foreign},
-		{"the next step", b.plain(2), nil, nil},
-		{"the first sealed step", b.sealed(3, 0), nil, nil},
-		{"what would be the next step, unsealed", b.plain(4), foreign, foreign},
-		{"a sealed step", b.sealed(4, 7), nil, nil},
-		{"one replayed from before", replayed(first), foreign, foreign},
-		{"a sealed one in another place", replayed(b.sealed(4, 7)), foreign, nil},
-		{"a higher format with a forged seal", b.forged(5, 7, topology.HeaderFormat, "3"), foreign, newer},
-		{"a higher format without a seal", b.raw(headers(topology.HeaderFormat, "3", topology.HeaderOwner, "x"), ""), foreign, foreign},
-		{"a higher format of ours", b.sealed(5, 7, topology.HeaderFormat, "3"), newer, newer},
-		{"sealed and not understood", b.sealed(5, 7, topology.HeaderCommands, "five"), eventlog.ErrUnreadable, foreign},
-	})
-}
-
-func TestANewLogIsSealedFromItsFirstMessage(t *testing.T) {
-	log := logOf
-	log.Format = topology.Format
-	b := builder{log: log}
-	judge(t, log, []verdict{
-		{"an unsealed step", b.plain(1), eventlog.ErrForeign, eventlog.ErrForeign},
-		{"a sealed step", b.sealed(1, 1), nil, nil},
-	})
 }
 
 // TestEveryReaderPassesOverWhatIsSkipped, and nothing else; a message is named by its place and its content.
@@ -125,10 +96,10 @@ func TestEveryReaderPassesOverWhatIsSkipped(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	publish(b.sealed(1, 1))
-	publish(b.sealed(2, 1, topology.HeaderFormat, "3"))
-	publish(b.sealed(2, 1))
-	publish(b.sealed(3, 1, topology.HeaderFormat, "3"))
+	publish(b.sealed(1))
+	publish(b.sealed(2, topology.HeaderFormat, "2"))
+	publish(b.sealed(2))
+	publish(b.sealed(3, topology.HeaderFormat, "2"))
 	newer := func() (n int) {
 		r, err := events.Open(t.Context(), log.UUID, eventlog.Position{Log: log.UUID, Lane: lane}, eventlog.ReaderOptions{Logger: quiet})
 		if err != nil {
@@ -184,7 +155,7 @@ func TestEveryReaderPassesOverWhatIsSkipped(t *testing.T) {
 	if got, again := untilStopped(r); len(got) != 0 || !errors.Is(again, eventlog.ErrNewerFormat) {
 		t.Errorf("with the old list: read %v, then %v", got, again)
 	}
-	publish(b.sealed(3, 1))
+	publish(b.sealed(3))
 	if err := store.Skip(t.Context(), events.Name(), 4, stop.Hash, "ann"); err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +167,7 @@ func TestEveryReaderPassesOverWhatIsSkipped(t *testing.T) {
 	if m, err := r.Next(t.Context()); err != nil || m.Sequence != 5 {
 		t.Errorf("then message %d %v", m.Sequence, err)
 	}
-	publish(b.sealed(4, 1, topology.HeaderFormat, "3"))
+	publish(b.sealed(4, topology.HeaderFormat, "2"))
 	if _, err := events.Tail(t.Context()); !errors.Is(err, eventlog.ErrNewerFormat) {
 		t.Errorf("tail: %v", err)
 	}

@@ -62,12 +62,8 @@ type Header struct {
 	Source Source
 	// SourceDigest, on reminder messages only, is the digest of the event message Source points into.
 	SourceDigest string
-	// Priority, on reminder messages only, is the highest of the campaigns in it: "high", "low", or "" for normal and for
-	// messages of versions without it.
+	// Priority, on reminder messages only, is the highest of the campaigns in it: "high", "low", or "" for normal.
 	Priority string
-	// SealedFrom is the sequence of the stream's first sealed message, which may be this one. 0 = this message is not
-	// sealed. Stream.Seal sets it.
-	SealedFrom uint64
 }
 
 // Source is the position in the event stream that a reminder message comes from.
@@ -129,12 +125,7 @@ func Hash(h nats.Header, payload []byte) string {
 // Sealer.Encode. Times are cut to the microsecond.
 func (h Header) Encode() nats.Header {
 	out := nats.Header{}
-	if h.SealedFrom != 0 {
-		out.Set(topology.HeaderFormat, strconv.Itoa(topology.Format))
-		out.Set(topology.HeaderSealedFrom, strconv.FormatUint(h.SealedFrom, 10))
-	} else {
-		out.Set(topology.HeaderFormat, strconv.Itoa(topology.FormatUnsealed))
-	}
+	out.Set(topology.HeaderFormat, strconv.Itoa(topology.Format))
 	out.Set(topology.HeaderOwner, h.Owner)
 	if h.Source != (Source{}) {
 		out.Set(topology.HeaderSource, fmt.Sprintf("%d:%d:%d", h.Source.Sequence, h.Source.Line, h.Source.LastR))
@@ -175,8 +166,7 @@ func Parse(h nats.Header, payload []byte, sequence uint64, stored time.Time) (Me
 		p.require(topology.HeaderRebase, m.Rebase > 0 && m.Rebase == m.Commands[0], "the first of "+topology.HeaderCommands)
 	}
 	covers := m.Commands[1] >= m.Commands[0]
-	// A rebase may cover nothing, and so may the step that begins sealing.
-	none := (m.Rebase != 0 || m.SealedFrom == sequence) && m.Next() == m.Commands[0]
+	none := m.Rebase != 0 && m.Next() == m.Commands[0] // a rebase may cover nothing
 	p.require(topology.HeaderCommands, m.Commands[0] > 0 && (covers || none), "<first>-<last> with first ≤ last")
 	if covers || h.Get(topology.HeaderCommandTime) != "" {
 		m.CommandTime = p.time(topology.HeaderCommandTime)
@@ -210,10 +200,6 @@ func parseCommon(h nats.Header, payload []byte, sequence uint64, stored time.Tim
 	p.require(topology.HeaderFormat, format > 0, "a number from 1")
 	m := Message{Header: Header{Owner: h.Get(topology.HeaderOwner)}, Sequence: sequence, Time: stored, Payload: payload, raw: h}
 	p.require(topology.HeaderOwner, m.Owner != "", "the writer's nonce")
-	if format > topology.FormatUnsealed {
-		m.SealedFrom = p.number(topology.HeaderSealedFrom)
-		p.require(topology.HeaderSealedFrom, m.SealedFrom > 0 && m.SealedFrom <= sequence, "a sequence not above the message's own")
-	}
 	return m, p.err
 }
 

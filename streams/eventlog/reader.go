@@ -42,16 +42,12 @@ func (s Stream) Open(ctx context.Context, log string, after Position, opts Reade
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	raw, err := s.verify(ctx, log, after)
-	if err != nil {
+	if err := s.Verify(ctx, log, after); err != nil {
 		return nil, err
 	}
 	judge, err := s.Judge(ctx)
 	if err != nil {
 		return nil, err
-	}
-	if after.Sequence != 0 {
-		judge.Behind(&raw)
 	}
 	feed, err := s.OpenFeed(ctx, after.Sequence, opts.Logger)
 	if err != nil {
@@ -205,9 +201,6 @@ func (r *Reader) Foreign() uint64 { return r.foreign.Load() }
 
 // Alarms returns how many of them this reader reported.
 func (r *Reader) Alarms() uint64 { return r.alarms }
-
-// SealedFrom returns the sequence of the first sealed message, as far as was read. 0 = there is none.
-func (r *Reader) SealedFrom() uint64 { return r.judge.SealedFrom() }
 
 // Behind is described at Feed.Behind.
 func (r *Reader) Behind() uint64 { return r.feed.Behind() }

@@ -3,7 +3,6 @@ package eventlog_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -96,12 +95,11 @@ func TestReaderPassesForeignAndStopsAtNewerFormat(t *testing.T) {
 	}
 	defer a.Close()
 	h, data := step("o", 3, "{\"n\":3}\n")
-	if _, err := a.Publish(t.Context(), eventlog.Attempt{Expected: 3, Header: h.Encode(), Payload: data}); err != nil {
+	if _, err := a.Publish(t.Context(), eventlog.Attempt{Expected: 3, Header: streamtest.Sealed(h.Encode()), Payload: data}); err != nil {
 		t.Fatal(err)
 	}
-	newer := h.Encode()
-	newer.Set(topology.HeaderFormat, "3")
-	newer.Set(topology.HeaderSeal, strings.Repeat("A", 43))
+	newer := streamtest.Sealed(h.Encode())
+	newer.Set(topology.HeaderFormat, "2")
 	if _, err := a.Publish(t.Context(), eventlog.Attempt{Expected: 4, Header: newer}); err != nil {
 		t.Fatal(err)
 	}

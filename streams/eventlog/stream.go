@@ -37,11 +37,7 @@ type Stream struct {
 	sparse  bool      // messages may be missing
 	log     string    // UUID, if known
 	key     *seal.Key // nil = this reader cannot check seals
-	// sealedFrom is where sealing began, as far as it is known before anything was read; 0 = it may not have begun, or, if
-	// settled, it has not.
-	sealedFrom uint64
-	settled    bool
-	narrow     bool // feeds read little ahead
+	narrow  bool      // feeds read little ahead
 }
 
 // parser is Parse or ParseReminder.
@@ -72,13 +68,9 @@ func Bucket(js jetstream.JetStream, stream string) Stream {
 	return Stream{js: js, name: stream, sparse: true}
 }
 
-// In returns the stream as part of a log: with the key to its seals, if the log has one, and with what is known of where
-// sealing began. Without In a reader knows nothing but the messages.
+// In returns the stream as part of a log: with the key to its seals, if the log has one.
 func (s Stream) In(log topology.Log) Stream {
 	s.log, s.key = log.UUID, log.Seal
-	if log.Format > topology.FormatUnsealed {
-		s.sealedFrom, s.settled = 1, true
-	}
 	return s
 }
 
@@ -186,24 +178,18 @@ func (s Stream) get(ctx context.Context, sequence uint64) (Raw, error) {
 // Verify checks that a recorded position is still valid in this log. Sequence zero always is, in its own log. Errors:
 // ErrLostTail, ErrDiverged, ErrTrimmed, ErrHole: what was recorded with the position is of no use then.
 func (s Stream) Verify(ctx context.Context, log string, pos Position) error {
-	_, err := s.verify(ctx, log, pos)
-	return err
-}
-
-// verify is Verify, and returns the message at the position.
-func (s Stream) verify(ctx context.Context, log string, pos Position) (Raw, error) {
 	if pos.Log != log {
-		return Raw{}, fmt.Errorf("position %d of log %s, this is log %s: %w", pos.Sequence, pos.Log, log, ErrDiverged)
+		return fmt.Errorf("position %d of log %s, this is log %s: %w", pos.Sequence, pos.Log, log, ErrDiverged)
 	}
 	if pos.Sequence == 0 {
-		return Raw{}, nil
+		return nil
 	}
 	raw, err := s.Get(ctx, pos.Sequence)
 	if err != nil {
-		return Raw{}, err
+		return err
 	}
 	if digest := Digest(raw.Header, raw.Data); digest != pos.Digest {
-		return Raw{}, fmt.Errorf("message %d of stream %s has digest %s, recorded was %s: %w", pos.Sequence, s.name, digest, pos.Digest, ErrDiverged)
+		return fmt.Errorf("message %d of stream %s has digest %s, recorded was %s: %w", pos.Sequence, s.name, digest, pos.Digest, ErrDiverged)
 	}
-	return raw, nil
+	return nil
 }

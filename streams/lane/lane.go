@@ -176,9 +176,6 @@ func (l *Lane) take(ctx context.Context) error {
 	if err := o.continues(ctx); err != nil {
 		return err
 	}
-	if err := o.beginSealing(ctx); err != nil {
-		return err
-	}
 	if o.feed, err = eventlog.Commands(l.opt.JetStream, l.opt.Lane).OpenFeed(ctx, o.Covered(), l.opt.Logger); err != nil {
 		return o.feedBroke(ctx, err)
 	}

@@ -316,7 +316,7 @@ func (r *rig) plant(h eventlog.Header, format string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	header := eventlog.EventSealer(log, 0).Encode(h, 1, bounds.Last+1, nil)
+	header := eventlog.EventSealer(log, 0).Encode(h, bounds.Last+1, nil)
 	if format != "" {
 		header.Set(topology.HeaderFormat, format)
 		header.Set(topology.HeaderSeal, log.Seal.Message(topology.EvtStream(0), bounds.Last+1, header, nil))
@@ -333,7 +333,7 @@ func TestALogThatContradictsItselfStopsTheLane(t *testing.T) {
 		want   string
 	}{
 		{"a newer format", func(r *rig) {
-			r.plant(eventlog.Header{Owner: "someone"}, "3")
+			r.plant(eventlog.Header{Owner: "someone"}, "2")
 		}, "newer"},
 		{"a command stream that lost its tail", func(r *rig) {
 			h := eventlog.Header{Commands: [2]uint64{3, 1000}, CommandTime: time.Now(), LaneTime: time.Now(), Owner: "someone"}

@@ -25,19 +25,6 @@ func (o *owner) load(ctx context.Context) error {
 	return err
 }
 
-// beginSealing starts the seals on a log without them. Until that is durable nothing is decided and nothing answered.
-func (o *owner) beginSealing(ctx context.Context) error {
-	w := o.BeginSealing()
-	if w == nil {
-		return nil
-	}
-	if err := o.writeAlone(ctx, w); err != nil {
-		return err
-	}
-	o.opt.Logger.InfoContext(ctx, "event messages are sealed from now on; servers of older versions stop at this lane", "sequence", o.Sequence())
-	return nil
-}
-
 // writeAlone writes a step before the loop runs.
 func (o *owner) writeAlone(ctx context.Context, w *protocol.Write) error {
 	sequence, err := o.appender.Publish(ctx, w.Attempt)
@@ -74,7 +61,7 @@ func (o *owner) replay(ctx context.Context) error {
 	if foreign := reader.Alarms(); foreign > 0 {
 		o.opt.Metrics.foreign.WithLabelValues(o.lane.label).Add(float64(foreign))
 	}
-	o.Folded(last, reader.Sequence(), reader.SealedFrom())
+	o.Folded(last, reader.Sequence())
 	o.durable.Store(o.Covered())
 	return nil
 }

@@ -31,15 +31,12 @@ type rig struct {
 
 var testKey = [32]byte{1, 2, 3}
 
-func newRig(t *testing.T) *rig { return newRigOf(t, topology.Format) }
-
-// newRigOf is newRig with a log of that format.
-func newRigOf(t *testing.T, format int) *rig {
+func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{t: t, srv: streamtest.Start(t, streamtest.Lanes(1))}
 	r.connect()
 	var err error
-	if r.log, err = topology.Ensure(t.Context(), r.js, topology.Spec{Lanes: 1, KeyFingerprint: "test", Format: format}); err != nil {
+	if r.log, err = topology.Ensure(t.Context(), r.js, topology.Spec{Lanes: 1, KeyFingerprint: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	return r

@@ -12,7 +12,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
-	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -30,8 +29,8 @@ func (r *rig) forgeries() map[string]*nats.Msg {
 	covered := r.covered()
 	all := map[string]*nats.Msg{
 		"a higher format":         {Header: nats.Header{topology.HeaderFormat: {"99"}, topology.HeaderOwner: {"x"}}},
-		"this format, no seal":    {Header: header(covered+1, covered+1, topology.HeaderFormat, "2", topology.HeaderSealedFrom, "1")},
-		"a seal of nothing":       {Header: header(covered+1, covered+1, topology.HeaderFormat, "3", topology.HeaderSealedFrom, "1", topology.HeaderSeal, strings.Repeat("A", 43))},
+		"this format, no seal":    {Header: header(covered+1, covered+1)},
+		"a seal of nothing":       {Header: streamtest.Sealed(header(covered+1, covered+1, topology.HeaderFormat, "2"))},
 		"a range far ahead":       {Header: header(covered+900, covered+1000)},
 		"the next step":           {Header: header(covered+1, covered+1), Data: []byte("{\"type\":\"nonsense\"}\n")},
 		"a rebase":                {Header: header(1, 5, topology.HeaderRebase, "1")},
@@ -76,65 +75,29 @@ func (r *rig) publish(msg *nats.Msg) {
 // TestAForgedMessageStopsNothing: whatever is published on the event stream by who does not have the key, the lane goes on,
 // while it runs and when it is loaded.
 func TestAForgedMessageStopsNothing(t *testing.T) {
-	for _, format := range []int{topology.Format, topology.FormatUnsealed} {
-		r := newRigOf(t, format)
-		run := r.up(r.start(r.options()))
-		r.one(create("c", 100, ""))
-		first := r.one(claim("c", "alice"))
-		n := uint32(1)
-		for name, forged := range r.forgeries() {
-			r.publish(forged)
-			n++
-			if out := r.one(claim("c", name)); out.Status != wire.StatusClaimed || out.N != n {
-				t.Fatalf("format %d, claim behind %s: %+v", format, name, out)
-			}
-			r.publish(forged)
-			if err := run.stop(); err != nil {
-				t.Fatal(err)
-			}
-			run = r.up(r.start(r.options()))
-			if again := r.one(claim("c", "alice")); again.Code != first.Code || !again.Repeat {
-				t.Fatalf("format %d, repeat after %s and a restart: %+v", format, name, again)
-			}
+	r := newRig(t)
+	run := r.up(r.start(r.options()))
+	r.one(create("c", 100, ""))
+	first := r.one(claim("c", "alice"))
+	n := uint32(1)
+	for name, forged := range r.forgeries() {
+		r.publish(forged)
+		n++
+		if out := r.one(claim("c", name)); out.Status != wire.StatusClaimed || out.N != n {
+			t.Fatalf("claim behind %s: %+v", name, out)
+		}
+		r.publish(forged)
+		if err := run.stop(); err != nil {
+			t.Fatal(err)
+		}
+		run = r.up(r.start(r.options()))
+		if again := r.one(claim("c", "alice")); again.Code != first.Code || !again.Repeat {
+			t.Fatalf("repeat after %s and a restart: %+v", name, again)
 		}
 	}
 }
 
-// TestSealingBeginsWithAStepOfItsOwn: on a log of an older version the first owner writes a step without lines, and all
-// that follow have its sequence. A log that is new needs none.
-func TestSealingBeginsWithAStepOfItsOwn(t *testing.T) {
-	r := newRigOf(t, topology.FormatUnsealed)
-	h := eventlog.Header{Commands: [2]uint64{1, 1}, LaneTime: time.Now(), Owner: "of 0417b2b"}
-	ack, err := r.js.Publish(t.Context(), topology.LaneCmd(0), []byte(create("c", 10, "")+"\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := eventlog.Commands(r.js, 0).Get(t.Context(), ack.Sequence)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.CommandTime = raw.Time
-	r.publish(&nats.Msg{Header: h.Encode()})
-	// What an older version would stop at, and what no owner wrote.
-	r.publish(&nats.Msg{Header: nats.Header{topology.HeaderFormat: {"2"}, topology.HeaderOwner: {"x"}}})
-	r.publish(&nats.Msg{Header: eventlog.Header{Commands: [2]uint64{7, 8}, CommandTime: time.Now(), LaneTime: time.Now(), Owner: "x"}.Encode()})
-	r.up(r.start(r.options()))
-	r.one(create("d", 10, ""))
-	messages, _ := r.events()
-	if len(messages) < 3 {
-		t.Fatalf("%d messages", len(messages))
-	}
-	start := messages[1]
-	if start.Sequence != 4 || start.SealedFrom != 4 || len(start.Payload) != 0 || start.Commands != [2]uint64{2, 1} || !start.CommandTime.Equal(raw.Time.Truncate(time.Microsecond)) {
-		t.Errorf("sealing begins with %+v", start.Header)
-	}
-	if next := messages[2]; next.SealedFrom != 4 || next.Commands[0] != 2 {
-		t.Errorf("it goes on with %+v", next.Header)
-	}
-}
-
-// TestAForgedSnapshotIsNotUsed: a snapshot is read only if a holder of the code key sealed it, once the log is sealed
-// where it was taken.
+// TestAForgedSnapshotIsNotUsed: a snapshot is read only if a holder of the code key sealed it.
 func TestAForgedSnapshotIsNotUsed(t *testing.T) {
 	r := newRig(t)
 	o := r.withSnapshots()
@@ -170,42 +133,6 @@ func TestAForgedSnapshotIsNotUsed(t *testing.T) {
 	}
 }
 
-// TestASnapshotFromBeforeSealsIsUsed, and not where the log is sealed.
-func TestASnapshotFromBeforeSealsIsUsed(t *testing.T) {
-	r := newRigOf(t, topology.FormatUnsealed)
-	r.publish(&nats.Msg{Header: eventlog.Header{Commands: [2]uint64{1, 1}, CommandTime: time.Now(), LaneTime: time.Now(), Owner: "old"}.Encode()})
-	events := eventlog.Events(r.js, 0).In(r.log.WithKey(testKey))
-	position := func(sequence uint64) eventlog.Position {
-		raw, err := events.Get(t.Context(), sequence)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return eventlog.Position{Log: r.log.UUID, Sequence: sequence, Digest: eventlog.Digest(raw.Header, raw.Data)}
-	}
-	before := snapstore.Meta{Position: position(1)}
-	if err := before.Check(t.Context(), events, r.log.UUID); err != nil {
-		t.Errorf("before the log is sealed: %v", err)
-	}
-	sealer := eventlog.EventSealer(r.log.WithKey(testKey), 0)
-	h := eventlog.Header{Commands: [2]uint64{2, 2}, CommandTime: time.Now(), LaneTime: time.Now(), Owner: "new"}
-	r.publish(&nats.Msg{Header: sealer.Encode(h, 0, 2, nil)})
-	for range 70 { // more than are looked at one by one
-		r.publish(&nats.Msg{Header: h.Encode()})
-	}
-	if err := before.Check(t.Context(), events, r.log.UUID); err != nil {
-		t.Errorf("from before the log was sealed: %v", err)
-	}
-	for _, sequence := range []uint64{2, 40} {
-		meta := snapstore.Meta{Position: position(sequence)}
-		if err := meta.Check(t.Context(), events, r.log.UUID); !errors.Is(err, snapstore.ErrUnsealed) {
-			t.Errorf("unsealed at %d: %v", sequence, err)
-		}
-		if meta.Sealed = true; meta.Check(t.Context(), events, r.log.UUID) != nil {
-			t.Errorf("sealed at %d: refused", sequence)
-		}
-	}
-}
-
 // TestASkippedMessageIsPassedOver: what stops a lane is ignored once it is in the skip list, and only that.
 func TestASkippedMessageIsPassedOver(t *testing.T) {
 	r := newRig(t)
@@ -220,7 +147,7 @@ func TestASkippedMessageIsPassedOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.plant(eventlog.Header{Owner: "a newer scrip"}, "3")
+	r.plant(eventlog.Header{Owner: "a newer scrip"}, "2")
 	if err := r.start(r.options()).wait(); !errors.Is(err, lane.ErrStopped) || !strings.Contains(err.Error(), "--skip-message 0=") {
 		t.Fatalf("a newer format: %v", err)
 	}

@@ -124,7 +124,7 @@ func (o *owner) restore(ctx context.Context) error {
 		if meta.Format != domain.SnapshotFormat {
 			return fmt.Errorf("snapshot format %d, this program reads %d", meta.Format, domain.SnapshotFormat)
 		}
-		return meta.Check(ctx, o.stream, o.opt.Log.UUID)
+		return o.stream.Verify(ctx, o.opt.Log.UUID, meta.Position)
 	}
 	read := func(r io.Reader) (err error) {
 		state, err = domain.ReadLane(o.opt.domainOptions(), r)

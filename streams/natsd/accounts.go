@@ -13,7 +13,7 @@ const globalAccount = server.DEFAULT_GLOBAL_ACCOUNT
 // addAccounts adds Options.Accounts to nats-server's options.
 //
 // Here the servers' account, which is the one that answers log-ins, is the global one, which a configuration file cannot name:
-// JetStream's paths contain the account, so stores of all versions stay where they are, and an older version starts on them.
+// JetStream's paths contain the account, so a store stays where it is when accounts are switched on or off.
 // nats-server's own `mappings` block makes an account of this name in its options, too, and NewServer then applies it to the
 // global account.
 func (o Options) addAccounts(so *server.Options) error {

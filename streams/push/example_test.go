@@ -112,7 +112,8 @@ func serveReminders(customers ...string) (url string, stop func(), err error) {
 		return "", nil, err
 	}
 	ctx := context.Background()
-	if _, err := topology.Ensure(ctx, js, topology.Spec{Lanes: 1, KeyFingerprint: "example", Format: topology.FormatUnsealed}); err != nil {
+	made, err := topology.Ensure(ctx, js, topology.Spec{Lanes: 1, KeyFingerprint: "example"})
+	if err != nil {
 		return "", nil, err
 	}
 	var lines []byte
@@ -121,6 +122,7 @@ func serveReminders(customers ...string) (url string, stop func(), err error) {
 		lines = append(e.AppendJSON(lines), '\n')
 	}
 	h := eventlog.Header{Owner: "example", Source: eventlog.Source{Sequence: 1, Line: 1, LastR: 3}, SourceDigest: "00000000000000000000000000000000"}
-	_, err = js.PublishMsg(ctx, &nats.Msg{Subject: topology.Rmd(0), Header: h.Encode(), Data: lines})
+	header := eventlog.Reminders(js, 0).In(made.WithKey([32]byte{1})).Sealer().Encode(h, 1, lines)
+	_, err = js.PublishMsg(ctx, &nats.Msg{Subject: topology.Rmd(0), Header: header, Data: lines})
 	return server.ClientURL(), func() { server.Shutdown(); _ = os.RemoveAll(dir) }, err
 }

@@ -331,8 +331,8 @@ func TestForeign(t *testing.T) {
 	r := newRig(t, 1)
 	r.publish(t, 0, nil, due("evil")+"\n")
 	h := eventlog.Header{Owner: "test", Source: eventlog.Source{Sequence: 1, Line: 1, LastR: 1}, SourceDigest: strings.Repeat("0", 32)}
-	r.publish(t, 0, h.Encode(), "not JSON\n\n"+due("ann")+"\n"+`{"type":"campaign.paused","campaign":"x","at":"2026-01-01T00:00:00Z"}`+"\n")
-	r.publish(t, 0, h.Encode(), "")
+	r.publish(t, 0, streamtest.Sealed(h.Encode()), "not JSON\n\n"+due("ann")+"\n"+`{"type":"campaign.paused","campaign":"x","at":"2026-01-01T00:00:00Z"}`+"\n")
+	r.publish(t, 0, streamtest.Sealed(h.Encode()), "")
 	r.fire(t, 0, "bob")
 	var logged streamtest.Buffer
 	b := newBook()

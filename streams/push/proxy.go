@@ -145,7 +145,7 @@ func (x *Proxy) open(ctx context.Context, r *request) (Answer, error) {
 	}
 	for lane := range lanes {
 		judge := p.judges[lane].judge
-		o.Lanes[lane] = openedLane{Begun: time.Unix(0, p.begun[lane].Load()).UTC(), SealedFrom: judge.SealedFrom(), Skips: judge.Skips()}
+		o.Lanes[lane] = openedLane{Begun: time.Unix(0, p.begun[lane].Load()).UTC(), Skips: judge.Skips()}
 	}
 	return value(o, nil)
 }

@@ -156,7 +156,7 @@ func (pc *proxyClient) prepare(ctx context.Context, p *Pusher) (lanes, waiting [
 	n := len(o.Lanes)
 	p.judges, p.counts, p.begun = make([]laneJudge, n), make([]laneCounts, n), make([]atomic.Int64, n)
 	for lane, l := range o.Lanes {
-		p.judges[lane].judge = p.source.stream(nil, lane).In(p.log).JudgeFrom(l.SealedFrom, l.Skips)
+		p.judges[lane].judge = p.source.stream(nil, lane).In(p.log).JudgeWith(l.Skips)
 		p.begun[lane].Store(l.Begun.UnixNano())
 		lanes = append(lanes, pc.lanePuller(lane))
 	}

@@ -277,7 +277,7 @@ func (p *Pusher) lookup(w *work) (eventlog.Message, error) {
 	if raw.Time.UnixNano() != w.id.Stored {
 		return eventlog.Message{}, fmt.Errorf("message %d is another one: %w", w.sequence, eventlog.ErrLostTail)
 	}
-	return p.judges[w.lane].single(&raw)
+	return p.judges[w.lane].read(&raw)
 }
 
 // get reads a message of the log.

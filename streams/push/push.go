@@ -216,11 +216,8 @@ func (p *Pusher) prepare(ctx context.Context) (lanes, waiting []puller, err erro
 	for lane := range lanes {
 		g.Go(func() (err error) {
 			// Checked before anything is taken from the stream: each message taken and returned counts as a delivery.
-			stream, err := p.source.stream(p.js, lane).In(log).Settled(gctx)
-			if err == nil {
-				_, err = stream.Tail(gctx)
-			}
-			if err == nil {
+			stream := p.source.stream(p.js, lane).In(log)
+			if _, err = stream.Tail(gctx); err == nil {
 				p.judges[lane].judge, err = stream.Judge(gctx)
 			}
 			if err != nil {

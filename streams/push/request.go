@@ -102,7 +102,6 @@ type opened struct {
 }
 
 type openedLane struct {
-	Begun      time.Time      `json:"begun"`
-	SealedFrom uint64         `json:"sealed_from,omitempty"`
-	Skips      eventlog.Skips `json:"skips,omitempty"`
+	Begun time.Time      `json:"begun"`
+	Skips eventlog.Skips `json:"skips,omitempty"`
 }

@@ -127,10 +127,7 @@ func (p *Pusher) RetryEvents(ctx context.Context, push func(ctx context.Context,
 
 // letterItems reads the lines of a dead letter from the log.
 func (p *Pusher) letterItems(ctx context.Context, letter *DeadLetter) ([]item, error) {
-	stream, err := p.source.stream(p.js, letter.Lane).In(p.log).Settled(ctx)
-	if err != nil {
-		return nil, err
-	}
+	stream := p.source.stream(p.js, letter.Lane).In(p.log)
 	raw, err := stream.Get(ctx, letter.Sequence)
 	if err != nil {
 		return nil, err
@@ -139,7 +136,7 @@ func (p *Pusher) letterItems(ctx context.Context, letter *DeadLetter) ([]item, e
 	if err != nil {
 		return nil, err
 	}
-	m, err := judge.Single(&raw)
+	m, err := judge.Read(&raw)
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func TestThePackageIsLight(t *testing.T) {
 	if len(deps) < 10 {
 		t.Fatalf("go list -deps names only %d packages", len(deps))
 	}
-	ours := []string{"streams/push", "streams/topology", "streams/eventlog", "streams/seal", "streams/wall", "domain", "domain/code", "domain/siphash",
+	ours := []string{"streams/push", "streams/topology", "streams/eventlog", "streams/seal", "domain", "domain/code", "domain/siphash",
 		"domain/reminder", "domain/table", "domain/wire"}
 	for _, dep := range deps {
 		if rest, mine := strings.CutPrefix(dep, "github.com/seed-4a2410e3/scrip/"); mine && !slices.Contains(ours, rest) {
@@ -79,7 +79,7 @@ func newRigOn(t *testing.T, server natsServer, lanes int) *rig {
 	r := &rig{server: server}
 	r.js = r.server.JetStream(t)
 	var err error
-	if r.log, err = topology.Ensure(within(t), r.js, topology.Spec{Lanes: lanes, KeyFingerprint: "test", Format: topology.FormatUnsealed}); err != nil {
+	if r.log, err = topology.Ensure(within(t), r.js, topology.Spec{Lanes: lanes, KeyFingerprint: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -122,7 +122,7 @@ func (r *rig) fireLines(t *testing.T, lane int, priority string, lines ...string
 	h := eventlog.Header{
 		Owner: "test", Source: eventlog.Source{Sequence: r.source, Line: 1, LastR: uint64(len(lines))}, SourceDigest: strings.Repeat("0", 32), Priority: priority,
 	}
-	return r.publish(t, lane, h.Encode(), strings.Join(lines, "\n")+"\n")
+	return r.publish(t, lane, streamtest.Sealed(h.Encode()), strings.Join(lines, "\n")+"\n")
 }
 
 func (r *rig) publish(t *testing.T, lane int, h nats.Header, payload string) uint64 {

@@ -2,7 +2,6 @@ package push
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -104,23 +103,10 @@ type laneJudge struct {
 	judge *eventlog.Judge
 }
 
-// read judges a message in the order of deliveries. Where that differs from the order of the stream, the message is judged
-// by itself.
 func (j *laneJudge) read(raw *eventlog.Raw) (eventlog.Message, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	m, err := j.judge.Read(raw)
-	if errors.Is(err, eventlog.ErrForeign) && !errors.Is(err, eventlog.ErrSkipped) {
-		return j.judge.Single(raw)
-	}
-	return m, err
-}
-
-// single judges a message that was judged before.
-func (j *laneJudge) single(raw *eventlog.Raw) (eventlog.Message, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.judge.Single(raw)
+	return j.judge.Read(raw)
 }
 
 func (j *laneJudge) passOver(skips eventlog.Skips) {

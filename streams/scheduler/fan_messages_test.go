@@ -13,6 +13,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // mixed makes an event log with firings of many campaigns, several in each of its event messages, some of one customer and
@@ -197,7 +198,7 @@ func TestSourceDoesNotFit(t *testing.T) {
 			fired(r, 3)
 			f := r.newFan(0)
 			h := eventlog.Header{Owner: "before", Source: c.source, SourceDigest: strings.Repeat("ab", 16)}
-			if _, err := f.Appender.Publish(t.Context(), eventlog.Attempt{Header: h.Encode(), Payload: []byte("{}\n")}); err != nil {
+			if _, err := f.Appender.Publish(t.Context(), eventlog.Attempt{Header: f.Sealer.Encode(h, 1, []byte("{}\n")), Payload: []byte("{}\n")}); err != nil {
 				t.Fatal(err)
 			}
 			err := r.run(r.scheduler()).fails()
@@ -228,7 +229,12 @@ func TestStrangersOnTheReminderStream(t *testing.T) {
 	eachOnce(t, r.waitPublished(700), 700)
 	run.stop()
 
-	newer := &nats.Msg{Subject: "scrip.rmd.0", Header: nats.Header{"Scrip-Format": {"3"}, "Scrip-Owner": {"x"}, "Scrip-Seal": {strings.Repeat("A", 43)}}}
+	bounds, err := f.Stream.Bounds(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := &nats.Msg{Subject: "scrip.rmd.0", Header: nats.Header{"Scrip-Format": {"2"}, "Scrip-Owner": {"x"}}}
+	newer.Header.Set(topology.HeaderSeal, r.sealed().Seal.Message(topology.RmdStream(0), bounds.Last+1, newer.Header, nil))
 	if _, err := r.js.PublishMsg(t.Context(), newer); err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func eachOnce(t *testing.T, published []wire.Event, n int) {
 // newFan is a fan-out as Run makes one, to be crashed by hand.
 func (r *rig) newFan(ackWait time.Duration) *fanout.Fan {
 	r.t.Helper()
-	stream := eventlog.Reminders(r.js, 0)
+	stream := eventlog.Reminders(r.js, 0).In(r.sealed())
 	a, err := stream.NewAppender(ackWait)
 	if err != nil {
 		r.t.Fatal(err)
@@ -58,7 +58,7 @@ func (r *rig) newFan(ackWait time.Duration) *fanout.Fan {
 		r.t.Fatal(err)
 	}
 	f := &fanout.Fan{
-		Queue:  fanout.Queue{Owner: fmt.Sprintf("fan-%p", a), Last: tail.Last, Chained: true},
+		Queue:  fanout.Queue{Sealer: stream.Sealer(), Owner: fmt.Sprintf("fan-%p", a), Last: tail.Last, Chained: true},
 		Stream: stream, Appender: a, Pace: fanout.NewPace(nil), Now: time.Now, Timer: func(d time.Duration) (<-chan time.Time, func()) { return time.After(d), func() {} },
 		Published: prometheus.NewCounter(prometheus.CounterOpts{Name: "published"}), Total: new(atomic.Uint64), Log: streamtest.Logger(r.t),
 	}
@@ -303,7 +303,7 @@ func TestRunLosesItsStream(t *testing.T) {
 	other := r.newFan(0)
 	m := r.reminderMessages()[0]
 	h := eventlog.Header{Owner: "other", Source: m.Source, SourceDigest: m.SourceDigest}
-	if _, err := other.Appender.Publish(t.Context(), eventlog.Attempt{Expected: 1, Header: h.Encode()}); err != nil {
+	if _, err := other.Appender.Publish(t.Context(), eventlog.Attempt{Expected: 1, Header: other.Sealer.Encode(h, 2, nil)}); err != nil {
 		t.Fatal(err)
 	}
 	r.remind("a", 11, 12, "20s")

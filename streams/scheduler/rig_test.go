@@ -98,6 +98,9 @@ type rig struct {
 	metrics    *Metrics
 }
 
+// sealed is the log with its seal key.
+func (r *rig) sealed() topology.Log { return topology.Log{UUID: r.log}.WithKey([32]byte{1}) }
+
 const start = wire.Instant(1_800_000_000_000_000) // 2027-01-15T08:00:00Z
 
 func newRig(t *testing.T) *rig {
@@ -170,7 +173,7 @@ func (r *rig) write(events []wire.Event) {
 	h := eventlog.Header{
 		Commands: [2]uint64{r.covered + 1, r.covered + 1}, CommandTime: r.clock.Now(), LaneTime: r.clock.Now(), Owner: "rig",
 	}
-	seq, err := r.appender.Publish(context.Background(), eventlog.Attempt{Expected: r.last, Header: h.Encode(), Payload: payload})
+	seq, err := r.appender.Publish(context.Background(), eventlog.Attempt{Expected: r.last, Header: eventlog.EventSealer(r.sealed(), 0).Encode(h, r.last+1, payload), Payload: payload})
 	if err != nil {
 		r.t.Errorf("writing a step: %v", err)
 		return
@@ -226,7 +229,8 @@ func (r *rig) requested() []wire.Command {
 // scheduler makes one on the rig's clock.
 func (r *rig) scheduler(change ...func(*Options)) *Scheduler {
 	o := Options{
-		Now: r.clock.Now, Timer: r.clock.Timer, Metrics: r.metrics, Logger: streamtest.Logger(r.t),
+		Seal: r.sealed().Seal,
+		Now:  r.clock.Now, Timer: r.clock.Timer, Metrics: r.metrics, Logger: streamtest.Logger(r.t),
 	}
 	for _, c := range change {
 		c(&o)

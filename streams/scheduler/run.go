@@ -114,15 +114,11 @@ func (r *run) ended(ctx context.Context, err error) error {
 func (r *run) begin(ctx context.Context) error {
 	events := r.events()
 	// The source of the last message decides what is not published any more.
-	var err error
-	if r.fan.Stream, err = r.fan.Stream.Settled(ctx); err != nil {
-		return err
-	}
 	tail, err := r.fan.Stream.Tail(ctx)
 	if err != nil {
 		return err
 	}
-	r.fan.Sealer, r.fan.Sealed = r.fan.Stream.Sealer(), r.fan.Stream.SealedFrom()
+	r.fan.Sealer = r.fan.Stream.Sealer()
 	if len(tail.Foreign) > 0 {
 		r.log.ErrorContext(ctx, "messages on the reminder stream that scrip did not write; find out who may publish there",
 			"stream", r.fan.Stream.Name(), "sequences", tail.Foreign)

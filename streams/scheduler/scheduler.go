@@ -35,10 +35,8 @@ type Options struct {
 	// SnapshotEvery is how long after a change a snapshot is written at the latest, longer while the timers are many.
 	// Defaults to 60 s.
 	SnapshotEvery time.Duration
-	// Seal makes the seals of reminder messages and checks those of events, Format is the log's: see topology.Log. Without
-	// a key nothing is sealed.
-	Seal   *seal.Key
-	Format int
+	// Seal makes the seals of reminder messages and checks those of events: see topology.Log. Required.
+	Seal *seal.Key
 	// Dir is where temporary files of each lane hold the customers of pending reminders: at most twice as many bytes as their
 	// ids have, and 64 MiB, and while a snapshot is written what was filled before. They have no name, and are gone with the process. Defaults to os.TempDir.
 	Dir string
@@ -82,7 +80,7 @@ func (s *Scheduler) reminders() eventlog.Stream {
 }
 
 func (s *Scheduler) topology() topology.Log {
-	return topology.Log{UUID: s.log, Format: s.opts.Format, Seal: s.opts.Seal}
+	return topology.Log{UUID: s.log, Seal: s.opts.Seal}
 }
 
 // New makes the scheduler of a lane of the log with that UUID. It starts nothing.

@@ -63,7 +63,7 @@ func (s *simScheduler) start() bool {
 	s.r = &run{Scheduler: sched, log: sched.opts.Logger, restoreFrom: &w.snapshots, pace: fanout.NewPace(nil)}
 	s.r.meter()
 	s.r.fan = &fanout.Fan{
-		Queue: fanout.Queue{Owner: fmt.Sprint(s.name, s.life), Last: uint64(len(w.rmd)), Chained: w.bug.gallops || w.rng.IntN(2) == 0},
+		Queue: fanout.Queue{Sealer: simSealer, Owner: fmt.Sprint(s.name, s.life), Last: uint64(len(w.rmd)), Chained: w.bug.gallops || w.rng.IntN(2) == 0},
 		Pace:  s.r.pace, Now: sched.opts.Now, Log: s.r.log,
 	}
 	if n := len(w.rmd); n > 0 {

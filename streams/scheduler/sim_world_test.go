@@ -14,9 +14,12 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 const simLog = "01234567-89ab-7cde-8f01-23456789abcd"
+
+var simSealer = eventlog.Reminders(nil, 0).In(topology.Log{UUID: simLog}.WithKey([32]byte{1})).Sealer()
 
 // simMust are things that come about by themselves, and must.
 var simMust = []string{"reminders fired", "reminders dropped", "coupons expired", "request repeated", "reminder stream refused a write",

@@ -97,7 +97,7 @@ func (r *run) acceptable(ctx context.Context, meta snapstore.Meta) error {
 		// The snapshot lacks the customers of those reminders. They are published again from an older one, or a replay.
 		return fmt.Errorf("the snapshot was taken when the reminder stream came to %v, it ends at %v: the reminder stream lost its tail", reached, r.fan.Reached)
 	}
-	return meta.Check(ctx, r.events(), r.Scheduler.log)
+	return r.events().Verify(ctx, r.Scheduler.log, meta.Position)
 }
 
 // retryEvery is how often a snapshot that is due is tried while other lanes write theirs.

@@ -277,7 +277,7 @@ func TestSnapshotThatDisagrees(t *testing.T) {
 // With the real store: a scheduler stops, and the next one goes on from the snapshot.
 func TestSnapshotInTheObjectStore(t *testing.T) {
 	r := newRig(t)
-	store, err := snapstore.New(t.Context(), r.js, snapstore.Options{Pause: -1, Logger: streamtest.Logger(t)})
+	store, err := snapstore.New(t.Context(), r.js, snapstore.Options{Seal: r.sealed().Seal, Pause: -1, Logger: streamtest.Logger(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

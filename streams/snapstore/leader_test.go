@@ -108,7 +108,7 @@ func TestAFollowersCountIsNotBelieved(t *testing.T) {
 		}
 		return instead
 	})
-	store, err := snapstore.New(t.Context(), y.JetStream, snapstore.Options{Logger: slog.New(slog.NewTextHandler(r.logged, nil))})
+	store, err := snapstore.New(t.Context(), y.JetStream, snapstore.Options{Seal: key, Logger: slog.New(slog.NewTextHandler(r.logged, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestAnObjectThatIsMissingAtFirst(t *testing.T) {
 				}
 				return nil
 			})
-			store, err := snapstore.New(t.Context(), y.JetStream, snapstore.Options{Logger: slog.New(slog.NewTextHandler(r.logged, nil))})
+			store, err := snapstore.New(t.Context(), y.JetStream, snapstore.Options{Seal: key, Logger: slog.New(slog.NewTextHandler(r.logged, nil))})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -27,7 +27,7 @@ const (
 	missingPause = 250 * time.Millisecond
 )
 
-// Load reads the newest snapshot of a name that is complete and accepted. ok is false if there is none: fold the log
+// Load reads the newest snapshot of a name that is sealed, complete and accepted. ok is false if there is none: fold the log
 // from its beginning.
 //
 // accept checks the meta first: it returns an error for an unknown format, and for a position that is no longer valid in the
@@ -86,6 +86,9 @@ func (s *Store) newest(ctx context.Context, name string, again bool, accept func
 }
 
 func (s *Store) load(ctx context.Context, name string, r ref, accept func(Meta) error, read func(io.Reader) error) (Meta, error) {
+	if !s.opts.Seal.ValidSnapshot(name, r.SHA256, r.Seal) {
+		return Meta{}, errUnsealed
+	}
 	table, err := s.get(ctx, r.manifest(), -1, r.SHA256)
 	if err != nil {
 		return Meta{}, fmt.Errorf("manifest: %w", err)
@@ -95,9 +98,8 @@ func (s *Store) load(ctx context.Context, name string, r ref, accept func(Meta) 
 		return Meta{}, fmt.Errorf("manifest: %w: %w", errDamaged, err)
 	}
 	if m.Version != formatVersion {
-		return Meta{}, fmt.Errorf("manifest has version %d, this program knows %d", m.Version, formatVersion)
+		return Meta{}, fmt.Errorf("the manifest has format %d, this program knows %d; use the newer scrip that wrote it", m.Version, formatVersion)
 	}
-	m.Meta.Sealed = s.opts.Seal != nil && s.opts.Seal.ValidSnapshot(name, r.SHA256, r.Seal)
 	if err := accept(m.Meta); err != nil {
 		return Meta{}, err
 	}

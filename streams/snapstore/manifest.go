@@ -1,7 +1,6 @@
 package snapstore
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,29 +19,10 @@ type Meta struct {
 	Position eventlog.Position `json:"position"`
 	// Note is further data of the caller, as JSON.
 	Note json.RawMessage `json:"note,omitempty"`
-	// Sealed is true, in a load, if the snapshot carries a valid seal of the log's code key.
-	Sealed bool `json:"-"`
 }
 
-// ErrUnsealed is the kind of a snapshot without a valid seal where the log is sealed. Its hashes prove that it is complete,
-// not who wrote it.
-var ErrUnsealed = errors.New("the snapshot carries no valid seal, and the log is sealed where it was taken")
-
-// Check is for accept of Load: the position must be valid in the stream that the state was folded from, and a snapshot
-// without a seal must be from before the stream was sealed.
-func (m Meta) Check(ctx context.Context, stream eventlog.Stream, log string) error {
-	if err := stream.Verify(ctx, log, m.Position); err != nil || m.Sealed {
-		return err
-	}
-	stream, err := stream.Settled(ctx)
-	if err != nil {
-		return err
-	}
-	if from := stream.SealedFrom(); from != 0 && m.Position.Sequence >= from {
-		return ErrUnsealed
-	}
-	return nil
-}
+// errUnsealed is the kind of a snapshot without a valid seal. Its hashes prove that it is complete, not who wrote it.
+var errUnsealed = errors.New("the snapshot carries no valid seal")
 
 // manifest is the table of contents of one snapshot.
 type manifest struct {
@@ -68,8 +48,8 @@ type ref struct {
 	Prefix string `json:"prefix"`
 	// SHA256 of the manifest.
 	SHA256 string `json:"sha256"`
-	// Seal is described at seal.Key.Snapshot. Older versions ignore the field, and do not write it.
-	Seal string `json:"seal,omitempty"`
+	// Seal is described at seal.Key.Snapshot.
+	Seal string `json:"seal"`
 }
 
 func (r ref) manifest() string  { return r.Prefix + "/manifest" }

@@ -46,9 +46,7 @@ func (s *Store) Save(ctx context.Context, name string, meta Meta, write func(io.
 		return fmt.Errorf("saving a snapshot of %s: %w", name, err)
 	}
 	r.SHA256 = hash(table)
-	if s.opts.Seal != nil {
-		r.Seal = s.opts.Seal.Snapshot(name, r.SHA256)
-	}
+	r.Seal = s.opts.Seal.Snapshot(name, r.SHA256)
 	if err := s.put(ctx, r.manifest(), table); err != nil {
 		return fmt.Errorf("saving the manifest of a snapshot of %s: %w", name, err)
 	}

@@ -37,7 +37,7 @@ const (
 	orphanAge = time.Hour
 )
 
-// Options for New.
+// Options for New. Seal is required.
 type Options struct {
 	// PartSize in bytes, at most MaxPartSize. Defaults to DefaultPartSize.
 	PartSize int
@@ -47,7 +47,7 @@ type Options struct {
 	Load *load.Meter
 	// OrphanAge is the age at which garbage that may be another server's running Save is removed. Defaults to 1 h.
 	OrphanAge time.Duration
-	// Seal makes and checks the seals of snapshots: topology.Log.Seal. Nil = none are made, and none is valid.
+	// Seal makes and checks the seals of snapshots: topology.Log.Seal.
 	Seal *seal.Key
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger

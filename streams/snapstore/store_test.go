@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/seal"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -31,6 +32,8 @@ const (
 	format   = 7
 	partSize = 300 << 10 // more than a chunk, so that parts have several
 )
+
+var key = seal.Derive([32]byte{1}, "u")
 
 // rig is a store on a server of its own.
 type rig struct {
@@ -67,7 +70,7 @@ func newRigOn(t *testing.T, server *streamtest.Server) *rig {
 func (r *rig) open(orphanAge time.Duration) *snapstore.Store {
 	r.t.Helper()
 	s, err := snapstore.New(r.t.Context(), r.js, snapstore.Options{
-		PartSize: partSize, Pause: time.Millisecond, OrphanAge: orphanAge, Logger: slog.New(slog.NewTextHandler(r.logged, nil)),
+		Seal: key, PartSize: partSize, Pause: time.Millisecond, OrphanAge: orphanAge, Logger: slog.New(slog.NewTextHandler(r.logged, nil)),
 	})
 	if err != nil {
 		r.t.Fatal(err)

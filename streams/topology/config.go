@@ -39,8 +39,6 @@ type Spec struct {
 	KeyFingerprint string
 	// CmdMaxBytes bounds each command stream. Defaults to DefaultCmdMaxBytes.
 	CmdMaxBytes int64
-	// Format of a new log. Defaults to Format. FormatUnsealed makes one like older versions, for tests.
-	Format int
 }
 
 func (s Spec) withDefaults() Spec {
@@ -49,9 +47,6 @@ func (s Spec) withDefaults() Spec {
 	}
 	if s.CmdMaxBytes == 0 {
 		s.CmdMaxBytes = DefaultCmdMaxBytes
-	}
-	if s.Format == 0 {
-		s.Format = Format
 	}
 	return s
 }
@@ -125,7 +120,7 @@ func auditStream(id identity, spec Spec) jetstream.StreamConfig {
 func cmdStream(lane int, id identity, spec Spec) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        CmdStream(lane),
-		Subjects:    append(firstSubjects(lane), LaneShop(lane)),
+		Subjects:    []string{LaneCmd(lane), LaneCmdFor(lane, "*"), LaneAdminFor(lane, "*"), LaneDue(lane), LaneShop(lane)},
 		Retention:   jetstream.LimitsPolicy,
 		Storage:     jetstream.FileStorage,
 		Compression: jetstream.NoCompression,
@@ -138,11 +133,6 @@ func cmdStream(lane int, id identity, spec Spec) jetstream.StreamConfig {
 		DenyDelete:  true,
 		Metadata:    id.metadata(),
 	}
-}
-
-// firstSubjects returns those of a command stream made before there was LaneShop. Ensure adds the missing one.
-func firstSubjects(lane int) []string {
-	return []string{LaneCmd(lane), LaneCmdFor(lane, "*"), LaneAdminFor(lane, "*"), LaneDue(lane)}
 }
 
 func stateConfig(spec Spec) jetstream.KeyValueConfig {

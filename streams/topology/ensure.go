@@ -51,11 +51,11 @@ func Ensure(ctx context.Context, js jetstream.JetStream, spec Spec) (Log, error)
 
 	log := id.log()
 	log.Drift = bucketDrift
-	streamDrift, shop, err := ensureStreams(ctx, js, id, spec)
+	streamDrift, err := ensureStreams(ctx, js, id, spec)
 	if err != nil {
 		return Log{}, err
 	}
-	log.Drift, log.Shop = append(log.Drift, streamDrift...), shop
+	log.Drift = append(log.Drift, streamDrift...)
 
 	_, leaseDrift, err := ensureBucket(ctx, js, leaseConfig(spec))
 	if err != nil {
@@ -140,7 +140,7 @@ func newIdentity(spec Spec) (identity, error) {
 		lanes = DefaultLanes
 	}
 	return identity{
-		UUID: name.String(), Lanes: lanes, KeyFingerprint: spec.KeyFingerprint, Format: spec.Format,
+		UUID: name.String(), Lanes: lanes, KeyFingerprint: spec.KeyFingerprint, Format: Format,
 		Created: time.Now().UTC().Truncate(time.Second),
 	}, nil
 }
@@ -164,12 +164,10 @@ func markComplete(ctx context.Context, kv jetstream.KeyValue, id identity, revis
 	return nil
 }
 
-// ensureStreams checks every lane's streams and creates those missing from a log still being created. shop is true if all
-// command streams have the subject LaneShop.
-func ensureStreams(ctx context.Context, js jetstream.JetStream, id identity, spec Spec) (drifts []string, shop bool, err error) {
+// ensureStreams checks every lane's streams and creates those missing from a log still being created.
+func ensureStreams(ctx context.Context, js jetstream.JetStream, id identity, spec Spec) (drifts []string, err error) {
 	var (
 		mu       sync.Mutex
-		without  bool
 		lost     []string
 		group, g = errgroup.WithContext(ctx)
 	)
@@ -177,7 +175,7 @@ func ensureStreams(ctx context.Context, js jetstream.JetStream, id identity, spe
 	for lane := range id.Lanes {
 		for _, want := range streamConfigs(lane, id, spec) {
 			group.Go(func() error {
-				have, missing, err := ensureStream(g, js, want, firstSubjects(lane), id)
+				have, missing, err := ensureStream(g, js, want, id)
 				if err != nil {
 					return err
 				}
@@ -188,26 +186,25 @@ func ensureStreams(ctx context.Context, js jetstream.JetStream, id identity, spe
 					return nil
 				}
 				drifts = append(drifts, drift(want, have)...)
-				without = without || slices.Contains(want.Subjects, LaneShop(lane)) && !slices.Contains(have.Subjects, LaneShop(lane))
 				return nil
 			})
 		}
 	}
 	if err := group.Wait(); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	if len(lost) > 0 {
 		slices.Sort(lost)
-		return nil, false, refuse("log %s has lost %s: an empty stream in its place would lose claimed codes; restore it from a backup (or, to start a new log, remove all SCRIP_ streams and buckets)",
+		return nil, refuse("log %s has lost %s: an empty stream in its place would lose claimed codes; restore it from a backup (or, to start a new log, remove all SCRIP_ streams and buckets)",
 			id.UUID, strings.Join(lost, ", "))
 	}
 	slices.Sort(drifts)
-	return drifts, !without, nil
+	return drifts, nil
 }
 
-// ensureStream checks one stream, or creates it. missing is true if it does not exist and must not be created. A stream with
-// exactly the subjects old gets those it should have; nothing else of an existing stream is changed.
-func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, old []string, id identity) (have jetstream.StreamConfig, missing bool, err error) {
+// ensureStream checks one stream, or creates it. missing is true if it does not exist and must not be created. Nothing
+// of an existing stream is changed.
+func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, id identity) (have jetstream.StreamConfig, missing bool, err error) {
 	err = retry(ctx, func(ctx context.Context) error {
 		missing = false
 		stream, err := js.Stream(ctx, want.Name)
@@ -245,17 +242,6 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 		}
 		return have, false, refuse("stream %s belongs to log %s (%d lanes, key %s), the others to log %s (%d lanes, key %s); restore all streams from one backup, or, if the streams are right and only bucket %s is not, delete its key %q",
 			want.Name, on.UUID, on.Lanes, on.KeyFingerprint, id.UUID, id.Lanes, id.KeyFingerprint, StateBucket, identityKey)
-	}
-	if sorted(have.Subjects) == sorted(old) && sorted(want.Subjects) != sorted(old) {
-		// Any number of servers may do this at once. After a crash the next start does it.
-		have.Subjects = want.Subjects
-		err = retry(ctx, func(ctx context.Context) error {
-			_, err := js.UpdateStream(ctx, have)
-			return err
-		})
-		if err != nil {
-			return have, false, fmt.Errorf("adding subjects to stream %s: %w", want.Name, err)
-		}
 	}
 	return have, false, nil
 }
@@ -301,8 +287,7 @@ func bucketStatus(ctx context.Context, kv jetstream.KeyValue) (jetstream.KeyValu
 	return status, err
 }
 
-// ensureBeside checks a stream that holds nothing of the lanes, or creates it: logs of older versions lack it. One that was
-// lost is empty then; no key is known to a server that starts, and running servers keep theirs.
+// ensureBeside checks a stream that holds nothing of the lanes, or creates it. One that was lost is empty then; no key is known to a server that starts, and running servers keep theirs.
 func ensureBeside(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (have jetstream.StreamConfig, err error) {
 	err = retry(ctx, func(ctx context.Context) error {
 		stream, err := js.Stream(ctx, want.Name)

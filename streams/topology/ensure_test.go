@@ -210,47 +210,6 @@ func TestEnsureRemakesWhatHoldsNothing(t *testing.T) {
 	}
 }
 
-// TestAnOlderLogGetsTheSubjectOfProducers: its command streams were made without it. Nothing else changes, and what
-// they hold stays.
-func TestAnOlderLogGetsTheSubjectOfProducers(t *testing.T) {
-	js := streamtest.Start(t).JetStream(t)
-	if log := ensure(t, js, spec); !log.Shop {
-		t.Error("a new log does not take it")
-	}
-	for lane := range spec.Lanes {
-		alter(t, js, topology.CmdStream(lane), func(c *jetstream.StreamConfig) {
-			c.Subjects = slices.DeleteFunc(c.Subjects, func(s string) bool { return s == topology.LaneShop(lane) })
-		})
-	}
-	if _, err := js.Publish(t.Context(), topology.LaneShop(1), []byte("x")); err == nil {
-		t.Fatal("the older log takes it already")
-	}
-	if _, err := js.Publish(t.Context(), topology.LaneCmd(1), []byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	var servers errgroup.Group
-	for range 4 {
-		servers.Go(func() error {
-			log, err := topology.Ensure(t.Context(), js, spec)
-			if err == nil && (!log.Shop || len(log.Drift) > 0) {
-				err = fmt.Errorf("%v, drift %v", log.Shop, log.Drift)
-			}
-			return err
-		})
-	}
-	if err := servers.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	if ack, err := js.Publish(t.Context(), topology.LaneShop(1), []byte("x")); err != nil || ack.Sequence != 2 {
-		t.Errorf("%+v, %v", ack, err)
-	}
-	// Other subjects than those of an older log are an operator's decision.
-	alter(t, js, topology.CmdStream(0), func(c *jetstream.StreamConfig) { c.Subjects = c.Subjects[:3] })
-	if log := ensure(t, js, spec); log.Shop || len(log.Drift) != 1 {
-		t.Errorf("%v, drift %v", log.Shop, log.Drift)
-	}
-}
-
 func TestDriftIsReportedNotRepaired(t *testing.T) {
 	js := streamtest.Start(t).JetStream(t)
 	ensure(t, js, spec)

@@ -26,7 +26,7 @@ type Log struct {
 	Lanes int
 	// KeyFingerprint names the code key the log was created with.
 	KeyFingerprint string
-	// Format is the log format its creator wrote. From FormatUnsealed + 1 on all messages are sealed.
+	// Format is the log format its creator wrote.
 	Format int
 	// Seal makes and checks the seals of messages and snapshots. Nil = this process does not have the key: it accepts
 	// everything that has the form of a seal. Neither Ensure nor Inspect sets it; WithKey and WithSealKey do.
@@ -36,8 +36,6 @@ type Log struct {
 	// Drift lists, for people, how streams and buckets differ from the spec. Nothing of it is repaired silently. Set by
 	// Ensure only.
 	Drift []string
-	// Shop is true if every command stream accepts LaneShop. Set by Ensure only.
-	Shop bool
 }
 
 // WithKey returns the log with the keys derived from its code key.

@@ -215,8 +215,6 @@ const (
 	HeaderOwner = "Scrip-Owner"
 	// HeaderFormat holds the log format, see Format.
 	HeaderFormat = "Scrip-Format"
-	// HeaderSealedFrom holds the sequence of the first sealed message of the stream: any later message without a seal is foreign.
-	HeaderSealedFrom = "Scrip-Sealed-From"
 	// HeaderSeal holds the seal, see package seal.
 	HeaderSeal = seal.Header
 	// HeaderReply, on a command message, holds the inbox for outcomes.
@@ -233,10 +231,5 @@ const (
 	HeaderPriority = "Scrip-Priority"
 )
 
-const (
-	// Format is the log format this program writes and the highest it reads: messages are sealed.
-	Format = 2
-	// FormatUnsealed is the one before it. A log that was created with it is sealed from the message on that the first owner of
-	// this version wrote on a lane.
-	FormatUnsealed = 1
-)
+// Format is the log format this program writes and reads.
+const Format = 1

@@ -55,7 +55,7 @@ func newRig(t *testing.T) *rig {
 	r := &rig{server: streamtest.Start(t)}
 	r.js = r.server.JetStream(t)
 	var err error
-	if r.log, err = topology.Ensure(within(t), r.js, topology.Spec{Lanes: 1, KeyFingerprint: "test", Format: topology.FormatUnsealed}); err != nil {
+	if r.log, err = topology.Ensure(within(t), r.js, topology.Spec{Lanes: 1, KeyFingerprint: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	r.store = Open(r.js, NewKey(codeKey, r.log.UUID))
@@ -108,7 +108,9 @@ func (r *rig) event(t *testing.T, lines ...string) {
 	r.n++
 	now := time.Now()
 	h := eventlog.Header{Owner: "test", Commands: [2]uint64{r.n, r.n}, CommandTime: now, LaneTime: now}
-	if _, err := r.js.PublishMsg(within(t), &nats.Msg{Subject: topology.Evt(0), Header: h.Encode(), Data: []byte(strings.Join(lines, "\n") + "\n")}); err != nil {
+	data := []byte(strings.Join(lines, "\n") + "\n")
+	header := eventlog.EventSealer(r.log.WithKey(codeKey), 0).Encode(h, r.n, data)
+	if _, err := r.js.PublishMsg(within(t), &nats.Msg{Subject: topology.Evt(0), Header: header, Data: data}); err != nil {
 		t.Fatal(err)
 	}
 }

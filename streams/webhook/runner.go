@@ -22,7 +22,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/seal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
-	"github.com/seed-4a2410e3/scrip/streams/wall"
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
 )
 
@@ -51,8 +50,8 @@ type Options struct {
 	// Roots are the certificates to trust; nil = the system's. Resolver is nil for the system's.
 	Roots    *x509.CertPool
 	Resolver *net.Resolver
-	// Clock is nil for the machine's.
-	Clock  wall.Clock
+	// Clock defaults to the machine's.
+	Clock  push.Clock
 	Logger *slog.Logger
 
 	// Shorter in tests; 0 = requestTimeout, the default of package push, and the constant again.
@@ -82,9 +81,6 @@ type runs struct {
 func New(o Options) *Runner {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
-	}
-	if o.Clock == nil {
-		o.Clock = wall.Machine
 	}
 	key := NewKey(o.CodeKey, o.Log.UUID)
 	store := Open(o.JetStream, key)
@@ -267,8 +263,12 @@ func (r *Runner) sender(e Endpoint) (*sender, error) {
 		}
 		secrets = append(secrets, s)
 	}
+	clock := r.o.Clock
+	if clock == nil {
+		clock = push.Machine
+	}
 	t := transport(r.o.Guard, e.URL, r.o.Roots, r.o.Resolver)
-	s := newSender(e, secrets, t, r.o.Clock, func(ctx context.Context, c Change) error {
+	s := newSender(e, secrets, t, clock, func(ctx context.Context, c Change) error {
 		c.Webhook = e.ID
 		return r.record(ctx, c)
 	})

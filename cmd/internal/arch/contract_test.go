@@ -65,7 +65,7 @@ func TestTheContractNamesSubjects(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		fmt.Sprintf("log format %d (%d is read)", topology.Format, topology.FormatUnsealed),
+		fmt.Sprintf("log format %d", topology.Format),
 		fmt.Sprintf("backup format %d", backup.Format),
 		fmt.Sprintf("(1 to %d,%03d) is fixed", topology.MaxLanes/1000, topology.MaxLanes%1000),
 	} {

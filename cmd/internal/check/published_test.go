@@ -153,7 +153,7 @@ func TestRemindersArePublishedOnceAndInOrder(t *testing.T) {
 func TestALogIsFollowedWhileItGrows(t *testing.T) {
 	js := streamtest.Start(t).JetStream(t)
 	ctx := t.Context()
-	log, err := topology.Ensure(ctx, js, topology.Spec{Lanes: 1, KeyFingerprint: "k", CmdMaxBytes: 16 << 20, Format: topology.FormatUnsealed})
+	log, err := topology.Ensure(ctx, js, topology.Spec{Lanes: 1, KeyFingerprint: "k", CmdMaxBytes: 16 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestALogIsFollowedWhileItGrows(t *testing.T) {
 		for _, ev := range lines {
 			payload = append(ev.AppendJSON(payload), '\n')
 		}
-		if _, err := a.Publish(ctx, eventlog.Attempt{Expected: expected, Header: header.Encode(), Payload: payload}); err != nil {
+		if _, err := a.Publish(ctx, eventlog.Attempt{Expected: expected, Header: streamtest.Sealed(header.Encode()), Payload: payload}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -37,7 +37,7 @@ func (r *rig) fire(t *testing.T, lane int, customers ...string) {
 	}
 	next := bounds.Last + 1
 	h := eventlog.Header{Owner: "test", Source: eventlog.Source{Sequence: next, Line: 1, LastR: uint64(len(customers))}, SourceDigest: strings.Repeat("0", 32)}
-	if _, err := r.js.PublishMsg(t.Context(), &nats.Msg{Subject: topology.Rmd(lane), Header: stream.Sealer().Encode(h, 1, next, lines), Data: lines}); err != nil {
+	if _, err := r.js.PublishMsg(t.Context(), &nats.Msg{Subject: topology.Rmd(lane), Header: stream.Sealer().Encode(h, next, lines), Data: lines}); err != nil {
 		t.Fatal(err)
 	}
 }

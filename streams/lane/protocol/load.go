@@ -31,23 +31,12 @@ func (o *Owner) Fold(m *eventlog.Message) error {
 }
 
 // Folded ends the folding. last is the newest message folded, nil if none was; end is the last sequence of the stream: the
-// fence counts all messages, also foreign ones. sealed is where sealing of the stream began, 0 = it did not.
-func (o *Owner) Folded(last *eventlog.Message, end, sealed uint64) {
+// fence counts all messages, also foreign ones.
+func (o *Owner) Folded(last *eventlog.Message, end uint64) {
 	if last != nil {
 		o.mark.Position = last.Position(o.log, o.lane)
 	}
-	o.fence, o.sealed = end, sealed
-}
-
-// BeginSealing starts the step that begins the sealing of a log, nil if it is sealed already: no lines, no commands, in the
-// format that older owners refuse. From its acknowledgement on they stop at this lane, and no message without a seal counts.
-// Before that this owner must answer nothing: the two versions would ignore different messages.
-func (o *Owner) BeginSealing() *Write {
-	if o.sealed != 0 || !o.sealer.Seals() {
-		return nil
-	}
-	covered := o.mark.Covered
-	return o.write(eventlog.Header{Commands: [2]uint64{covered + 1, covered}, CommandTime: o.mark.Stamped}, nil)
+	o.fence = end
 }
 
 // Continues checks that the command stream is the one that the events refer to, and that it continues where they end. A

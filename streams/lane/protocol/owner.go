@@ -20,7 +20,6 @@ type Owner struct {
 	nonce string
 
 	sealer eventlog.Sealer
-	sealed uint64 // where sealing of the event stream began, 0 = it did not
 
 	state         *domain.Lane
 	mark          Mark   // of the newest event message known to be durable, without its digest while tail has it
@@ -43,12 +42,11 @@ type Mark struct {
 
 // Options of an owner.
 type Options struct {
-	Log   string       // the log's UUID
-	Lane  int          // the lane's number
-	Nonce string       // in every message of this owner; unique to its term
-	State *domain.Lane // empty; belongs to the owner from now on
-	// Sealer writes the headers of this owner's messages. The zero Sealer seals nothing.
-	Sealer eventlog.Sealer
+	Log    string          // the log's UUID
+	Lane   int             // the lane's number
+	Nonce  string          // in every message of this owner; unique to its term
+	State  *domain.Lane    // empty; belongs to the owner from now on
+	Sealer eventlog.Sealer // writes the headers of this owner's messages
 }
 
 // New returns the owner of an empty lane.

@@ -100,7 +100,7 @@ func (o *Owner) Publish() *Write {
 
 func (o *Owner) write(h eventlog.Header, events []byte) *Write {
 	h.LaneTime, h.Owner = o.state.Clock().Time(), o.nonce
-	header := o.sealer.Encode(h, o.sealed, o.fence+1, events)
+	header := o.sealer.Encode(h, o.fence+1, events)
 	o.inFlight = &Write{header: h, Attempt: eventlog.Attempt{Expected: o.fence, Header: header, Payload: events}}
 	return o.inFlight
 }
@@ -111,9 +111,6 @@ func (o *Owner) Acked(sequence uint64) *Write {
 	w := o.inFlight
 	o.inFlight = nil
 	o.fence = sequence
-	if o.sealed == 0 && o.sealer.Seals() {
-		o.sealed = sequence
-	}
 	o.mark = Mark{
 		Position: eventlog.Position{Log: o.log, Lane: o.lane, Sequence: sequence},
 		Covered:  w.header.Commands[1], Stamped: w.header.CommandTime,

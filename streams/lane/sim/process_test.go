@@ -166,9 +166,6 @@ func (p *process) load() {
 		break
 	}
 	judge := eventlog.JudgeEvents(w.log, 0)
-	if raw, err := w.events.get(p.Sequence()); err == nil {
-		judge.Behind(&raw)
-	}
 	var last *eventlog.Message
 	for seq := p.Sequence() + 1; seq <= end.Last; seq++ {
 		raw, err := w.events.get(seq)
@@ -192,7 +189,7 @@ func (p *process) load() {
 	if !w.bug.anySnapshot {
 		end.Last = max(end.Last, p.Sequence()) // the snapshot's message was found, so the copy that ends before it lags
 	}
-	p.Folded(last, end.Last, judge.SealedFrom())
+	p.Folded(last, end.Last)
 	p.phase, p.looks = loaded, 0
 	w.note("%s loads: events to %d, commands to %d", p.Nonce(), p.Sequence(), p.Covered())
 }
@@ -257,11 +254,6 @@ func (p *process) open() {
 	}
 	p.look()
 	p.phase = working
-	if write := p.BeginSealing(); write != nil {
-		w.count("sealing begun")
-		p.flights = append(p.flights, &flight{write: write})
-		p.transmit(p.flights[0])
-	}
 }
 
 // look remembers what the feed delivered last.

@@ -92,8 +92,7 @@ func newWorld(seed uint64, b bug) *world {
 		bug: b, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
 		commands: store{name: "commands"}, events: store{name: "events"}, counts: map[string]int{},
 	}
-	// Half of the logs are from before there were seals.
-	w.log = topology.Log{UUID: logID, Lanes: 1, Format: topology.FormatUnsealed + int(seed%2)}.WithKey(laneOptions.Key)
+	w.log = topology.Log{UUID: logID, Lanes: 1, Format: topology.Format}.WithKey(laneOptions.Key)
 	w.lossy = w.rng.IntN(4) == 0
 	w.judge = newJudge(w)
 	w.crowd = newCrowd(w)
@@ -313,7 +312,7 @@ func (w *world) foreign() bool {
 		}
 	case 3: // what would be the next step, with a seal of another log's key
 		h = eventlog.EventSealer(topology.Log{UUID: "other"}.WithKey(laneOptions.Key), 0).Encode(
-			eventlog.Header{Commands: [2]uint64{covered + 1, covered + 1}, CommandTime: w.now, LaneTime: w.now, Owner: "mallory"}, 0, w.events.last+1, payload)
+			eventlog.Header{Commands: [2]uint64{covered + 1, covered + 1}, CommandTime: w.now, LaneTime: w.now, Owner: "mallory"}, w.events.last+1, payload)
 	}
 	w.events.append(topology.Evt(0), h, payload, w.now)
 	if !w.lossy {

@@ -21,7 +21,7 @@ func TestAMessageHasThePriority(t *testing.T) {
 		{[]timers.Priority{timers.Low, timers.Normal}, ""},
 		{[]timers.Priority{timers.Low, timers.High, timers.Normal}, "high"},
 	} {
-		q := &Queue{Owner: "test"}
+		q := &Queue{Owner: "test", Sealer: eventlog.Reminders(nil, 0).In(topology.Log{UUID: "u"}.WithKey([32]byte{1})).Sealer()}
 		for n, priority := range tc.of {
 			m := &eventlog.Message{Sequence: uint64(n + 1)}
 			q.Add(m, 1, &wire.Event{Type: wire.RemindersDue, Campaign: "c", At: start, Kind: "opens", DueAt: start}, priority, []timers.Fired{{R: 1, Customer: "ann"}})

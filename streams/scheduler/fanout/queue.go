@@ -15,7 +15,6 @@ import (
 type Queue struct {
 	Owner  string
 	Sealer eventlog.Sealer
-	Sealed uint64 // sequence at which sealing of the stream began, or begins with what is in flight; 0 = it did not
 	// Chained lets messages name the one before them, so that several may be in flight. The fence compares numbers, not
 	// writers: of two in flight the first could be refused because another fan-out's message came before it, and the second,
 	// whose number fits then, would follow that one, which is about other customers. A stream with replicas cannot do that
@@ -109,11 +108,8 @@ func (q *Queue) Next(most int) (attempt eventlog.Attempt, customers int) {
 	if priority != timers.Normal {
 		header.Priority = priority.String()
 	}
-	attempt = eventlog.Attempt{Expected: q.Last, Header: q.Sealer.Encode(header, q.Sealed, q.Last+1, payload), Payload: payload}
+	attempt = eventlog.Attempt{Expected: q.Last, Header: q.Sealer.Encode(header, q.Last+1, payload), Payload: payload}
 	q.Last++
-	if q.Sealed == 0 && q.Sealer.Seals() {
-		q.Sealed = q.Last
-	}
 	if q.Chained {
 		attempt.After, q.LastID = q.LastID, q.Owner+"-"+strconv.FormatUint(q.Last, 10)
 		attempt.ID = q.LastID

@@ -38,7 +38,7 @@ func TestTheLog(t *testing.T) {
 				t.Fatalf("lane %d: message %d covers %q, want from %d on", lane, seq, msg.Header.Get("Scrip-Commands"), next)
 			}
 			next = last + 1
-			if msg.Header.Get("Scrip-Format") != "2" || msg.Header.Get("Scrip-Sealed-From") != "1" || len(msg.Header.Get("Scrip-Seal")) != 43 || msg.Header.Get("Scrip-Owner") == "" {
+			if msg.Header.Get("Scrip-Format") != "1" || len(msg.Header.Get("Scrip-Seal")) != 43 || msg.Header.Get("Scrip-Owner") == "" {
 				t.Errorf("lane %d: message %d has headers %v", lane, seq, msg.Header)
 			}
 			clock := headerTime(t, msg.Header, "Scrip-Time")

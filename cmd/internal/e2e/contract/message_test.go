@@ -244,7 +244,7 @@ func TestOutcomesGoToInboxesOnly(t *testing.T) {
 		t.Errorf("%v of %d were counted", after-before, len(bad))
 	}
 	for _, msg := range r.subscriber.on(fmt.Sprintf("scrip.evt.%d", r.lane(c))) {
-		if msg.Header.Get("Scrip-Format") != "2" {
+		if msg.Header.Get("Scrip-Format") != "1" {
 			t.Errorf("something else than a step stands on %s: %s", msg.Subject, msg.Data)
 		}
 	}
