@@ -73,7 +73,7 @@ settings, exports, and look-ups in clear. What changed campaigns and coupons is 
 // record adds an entry to the audit stream for what this program does by itself, before it does it. It needs the credentials of
 // the servers. The author is what the command line names.
 func (m *Main) record(ctx context.Context, js jetstream.JetStream, kind audit.Kind, action, about string) error {
-	err := audit.Open(js, m.Now).Append(ctx, audit.By(access.Local(cmp.Or(m.by, userAtHost())), kind, action, about))
+	err := audit.Open(js, m.clock()).Append(ctx, audit.By(access.Local(cmp.Or(m.by, userAtHost())), kind, action, about))
 	if errors.Is(err, jetstream.ErrNoStreamResponse) {
 		fmt.Fprintln(m.Err, "scrip: this is not recorded: the log has no audit stream yet, which its servers make when they are upgraded")
 		return nil

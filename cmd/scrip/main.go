@@ -27,6 +27,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/backup"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 func main() {
@@ -51,6 +52,16 @@ type Main struct {
 	natsFlags cli.NATSFlags
 	by        string // the user that requests name; "" = user@host
 }
+
+// clock is Now as a [wall.Clock].
+func (m *Main) clock() wall.Clock { return clock{wall.Machine, m.Now} }
+
+type clock struct {
+	wall.Clock
+	now func() time.Time
+}
+
+func (c clock) Now() time.Time { return c.now() }
 
 // globalFlags are the flags of every command; each can also be set by a variable SCRIP_…, or by SCRIP_…_FILE with the name
 // of a file that holds the value.

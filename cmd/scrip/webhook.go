@@ -48,7 +48,7 @@ func (m *Main) webhooks(ctx context.Context, s *session, needsKey bool) (*webhoo
 	}
 	open := func(key *webhook.Key) *webhook.Store {
 		store := webhook.Open(js, key)
-		store.Now, store.Audit = m.Now, audit.Open(js, m.Now)
+		store.Clock, store.Audit = m.clock(), audit.Open(js, m.clock())
 		return store
 	}
 	if !needsKey {

@@ -16,7 +16,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // lane projects one lane.
@@ -41,7 +40,7 @@ type lane struct {
 const stoppedPause = 5 * time.Second
 
 func newLane(p *Projector, js jetstream.JetStream, number int) *lane {
-	l := &lane{number: number, p: p, stream: eventlog.Events(js, number).In(p.log), progress: newProgress(number)}
+	l := &lane{number: number, p: p, stream: eventlog.Events(js, number).In(p.log), progress: newProgress(number, p.opts.Clock, &p.signals.progress)}
 	l.tables = fill.Tables{DB: p.db, Schema: schema.Name, Log: p.log.UUID, Lane: number, Commit: l.commit, Applied: l.applied}
 	return l
 }
@@ -68,11 +67,11 @@ func (l *lane) run(ctx context.Context) error {
 				l.stopped = nil
 				continue
 			}
-			_ = topology.Pause(ctx, stoppedPause)
+			l.p.pause(ctx, stoppedPause)
 			continue
 		case l.stopped != nil: // something else became unavailable during the check
 			l.progress.state(Stopped, l.stopped)
-			_ = topology.Pause(ctx, stoppedPause)
+			l.p.pause(ctx, stoppedPause)
 			continue
 		case errors.As(err, &pg), errors.Is(err, errPostgres):
 			l.p.postgres.begin(ctx, l, err)
@@ -83,7 +82,7 @@ func (l *lane) run(ctx context.Context) error {
 		if l.progress.batches.Load() != before {
 			pause.Reset()
 		}
-		_ = topology.Pause(ctx, pause.NextBackOff())
+		l.p.pause(ctx, pause.NextBackOff())
 	}
 }
 
@@ -112,10 +111,10 @@ func (l *lane) follow(ctx context.Context) error {
 			return err
 		}
 		l.progress.took(len(l.batch.Messages))
-		if rest := time.Until(begun.Add(l.p.opts.Every)); rest > 0 && !l.batch.Full(limits) {
-			_ = topology.Pause(ctx, rest)
+		if rest := begun.Add(l.p.opts.Every).Sub(l.p.opts.Clock.Now()); rest > 0 && !l.batch.Full(limits) {
+			l.p.pause(ctx, rest)
 		}
-		begun = time.Now()
+		begun = l.p.opts.Clock.Now()
 		err := l.p.throttle.Work(ctx, func() error {
 			_ = l.batch.Fill(reader, limits, math.MaxUint64) // what arrived while it waited for its slot; the reader keeps an error
 			l.progress.took(len(l.batch.Messages))
@@ -153,11 +152,11 @@ func (l *lane) commit(ctx context.Context, tx pgx.Tx) error {
 
 // applied records what a transaction applied.
 func (l *lane) applied(batch *tables.Batch, messages []eventlog.Message, parked []tables.Parked) {
-	l.progress.applied(batch, l.tables.At.Sequence, len(messages), len(parked))
 	if len(parked) > 0 {
 		l.p.opts.Logger.Error("event lines stored as dead letters, see scrip.dead_letter", "lane", l.number, "lines", len(parked),
 			"sequence", parked[0].Sequence, "line", parked[0].Line, "reason", parked[0].Reason)
 	}
+	l.progress.applied(batch, l.tables.At.Sequence, len(messages), len(parked))
 }
 
 // errPostgres is the kind of all errors of PostgreSQL.
@@ -192,12 +191,12 @@ func (l *lane) stop(ctx context.Context, err error) {
 		err = fmt.Errorf("PostgreSQL reports damaged files after message %d of lane %d: %w; check its disk, "+
 			"then run `scrip rebuild` to fill the tables again from the log", l.tables.At.Sequence, l.number, err)
 	}
-	l.progress.state(Stopped, err)
 	if l.stopped == nil {
 		l.p.opts.Logger.ErrorContext(ctx, "lane is not projected any more", "lane", l.number, "err", err)
 	}
 	l.stopped = err
 	l.p.postgres.end(ctx, l) // it does not wait for PostgreSQL
+	l.progress.state(Stopped, err)
 }
 
 func (l *lane) resumed(ctx context.Context) {

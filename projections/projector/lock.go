@@ -11,7 +11,6 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 const (
@@ -60,7 +59,7 @@ func (p *Projector) acquire(ctx context.Context) (*lock, error) {
 			p.opts.Logger.InfoContext(ctx, "another projector is running on this database, this one is on standby")
 			p.each(func(l *lane) { l.progress.state(Standby, nil) })
 		}
-		_ = topology.Pause(ctx, lockEvery)
+		p.pause(ctx, lockEvery)
 		if ctx.Err() != nil {
 			l.close()
 			return nil, ctx.Err()
@@ -73,7 +72,7 @@ const generationSQL = `SELECT max(generation) FROM scrip.checkpoint WHERE projec
 
 // watch returns an error when the lock may be lost, or the tables were dropped or exchanged. A lane detects the latter
 // itself when it commits; an idle or stopped lane does not.
-func (l *lock) watch(ctx context.Context) error {
+func (p *Projector) watch(ctx context.Context, l *lock) error {
 	var before *int64
 	for {
 		limited, done := context.WithTimeout(ctx, watchFor)
@@ -93,7 +92,7 @@ func (l *lock) watch(ctx context.Context) error {
 		if now != nil {
 			before = now
 		}
-		_ = topology.Pause(ctx, watchEvery)
+		p.pause(ctx, watchEvery)
 	}
 }
 

@@ -7,12 +7,17 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"github.com/seed-4a2410e3/scrip/streams/testsignal"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 // outage logs once when a dependency becomes unavailable, and once when it is available again for all lanes.
 type outage struct {
-	what string
-	log  *slog.Logger
+	what  string
+	log   *slog.Logger
+	clock wall.Clock
+	said  *testsignal.Signal[string]
 
 	mu    sync.Mutex
 	since time.Time // zero while it is available
@@ -28,8 +33,9 @@ func (o *outage) begin(ctx context.Context, who *lane, err error) {
 	}
 	o.noted[who] = true
 	if o.since.IsZero() {
-		o.since = time.Now()
+		o.since = o.clock.Now()
 		o.log.WarnContext(ctx, o.what+" is unavailable, the read tables wait for it; claims and redemptions continue", "err", err)
+		o.said.Send(o.what + " is unavailable")
 	}
 }
 
@@ -51,8 +57,9 @@ func (o *outage) endAll(ctx context.Context) {
 
 func (o *outage) logEnd(ctx context.Context) {
 	if len(o.noted) == 0 && !o.since.IsZero() {
-		o.log.InfoContext(ctx, o.what+" is available, the read tables catch up", "unavailable", time.Since(o.since).Round(time.Millisecond))
+		o.log.InfoContext(ctx, o.what+" is available, the read tables catch up", "unavailable", o.clock.Now().Sub(o.since).Round(time.Millisecond))
 		o.since = time.Time{}
+		o.said.Send(o.what + " is available")
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/testsignal"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 // State is the state of a lane's projection.
@@ -55,27 +57,35 @@ type progress struct {
 	now     Progress
 	reader  *eventlog.Reader // while following
 	taken   uint64           // messages taken from it and not applied yet
+
+	clock   wall.Clock
+	changed *testsignal.Signal[Progress]
 }
 
-func newProgress(lane int) *progress {
-	return &progress{now: Progress{Lane: lane, State: Starting, Since: time.Now()}}
+func newProgress(lane int, clock wall.Clock, changed *testsignal.Signal[Progress]) *progress {
+	return &progress{now: Progress{Lane: lane, State: Starting, Since: clock.Now()}, clock: clock, changed: changed}
 }
 
-// state sets the state and reports whether it changed.
-func (p *progress) state(s State, err error) (changed bool) {
+// state sets the state.
+func (p *progress) state(s State, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.endReader()
-	return p.enter(s, err)
+	p.enter(s, err)
 }
 
-func (p *progress) enter(s State, err error) (changed bool) {
-	changed = p.now.State != s
-	p.now.State, p.now.Err = s, err
-	if changed {
-		p.now.Since = time.Now()
+func (p *progress) enter(s State, err error) {
+	if p.now.State != s {
+		p.now.Since = p.clock.Now()
 	}
-	return changed
+	p.now.State, p.now.Err = s, err
+	p.changed.Send(p.now)
+}
+
+func (p *progress) is(s State) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.now.State == s
 }
 
 func (p *progress) endReader() {
@@ -91,13 +101,13 @@ func (p *progress) follow(sequence uint64, clock wire.Instant, reader *eventlog.
 	defer p.mu.Unlock()
 	p.endReader()
 	p.reader = reader
-	if enter {
-		p.enter(Following, nil)
-	}
 	p.now.Sequence = sequence
 	p.now.LogTime = time.Time{}
 	if clock != 0 {
 		p.now.LogTime = clock.Time()
+	}
+	if enter {
+		p.enter(Following, nil)
 	}
 }
 
@@ -113,6 +123,7 @@ func (p *progress) took(messages int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken = uint64(messages)
+	p.changed.Send(p.now)
 }
 
 func (p *progress) applied(b *tables.Batch, sequence uint64, messages, parked int) {
@@ -124,7 +135,8 @@ func (p *progress) applied(b *tables.Batch, sequence uint64, messages, parked in
 	p.now.Events += uint64(len(b.Lines))
 	p.now.Parked += uint64(parked)
 	p.now.Batches++
-	p.now.LastApplied = time.Now()
+	p.now.LastApplied = p.clock.Now()
+	p.changed.Send(p.now)
 }
 
 func (p *progress) get() Progress {
@@ -132,12 +144,12 @@ func (p *progress) get() Progress {
 	defer p.mu.Unlock()
 	now := p.now
 	if p.reader == nil {
-		now.Lag = time.Since(now.Since)
+		now.Lag = p.clock.Now().Sub(now.Since)
 		return now
 	}
 	now.Foreign += p.reader.Foreign()
 	if now.Behind = p.taken + p.reader.Behind(); now.Behind > 0 && !now.LogTime.IsZero() {
-		now.Lag = max(0, time.Since(now.LogTime))
+		now.Lag = max(0, p.clock.Now().Sub(now.LogTime))
 	}
 	return now
 }

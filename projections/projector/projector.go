@@ -14,7 +14,9 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/load"
+	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 const (
@@ -38,6 +40,8 @@ type Options struct {
 	// meanwhile, which costs less per event. The tables then lag, and catch up within 10 ms of the end. In a burst no
 	// transaction begins, for at most 1.5 s. Nil = never.
 	Load *load.Meter
+	// Clock is what waits between attempts go by. Defaults to wall.Machine.
+	Clock wall.Clock
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 }
@@ -46,6 +50,9 @@ func (o Options) withDefaults() Options {
 	o.Limits = o.Limits.OrDefault()
 	if o.Every == 0 {
 		o.Every = 100 * time.Millisecond
+	}
+	if o.Clock == nil {
+		o.Clock = wall.Machine
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -65,6 +72,13 @@ type Projector struct {
 	// postgres and nats log the beginning and the end of an outage once.
 	postgres, nats *outage
 	faults         faults
+	signals        signals
+}
+
+// signals are what tests wait for.
+type signals struct {
+	progress testsignal.Signal[Progress] // of a lane, whenever it has changed; what it says is logged by then
+	outage   testsignal.Signal[string]   // the beginning or the end of one was logged
 }
 
 // faults are called around a commit, for fault injection in tests. Nil in production.
@@ -87,9 +101,9 @@ func New(db *pgxpool.Pool, js jetstream.JetStream, log topology.Log, opts Option
 	opts = opts.withDefaults()
 	p := &Projector{
 		db: db, log: log, opts: opts, throttle: &load.Throttle{Level: opts.Load.Level, Times: yieldTimes, Longest: yieldMost},
-		postgres: &outage{what: "PostgreSQL", log: opts.Logger},
-		nats:     &outage{what: "the log", log: opts.Logger},
 	}
+	p.postgres = &outage{what: "PostgreSQL", log: opts.Logger, clock: opts.Clock, said: &p.signals.outage}
+	p.nats = &outage{what: "the log", log: opts.Logger, clock: opts.Clock, said: &p.signals.outage}
 	for n := range log.Lanes {
 		p.lanes = append(p.lanes, newLane(p, js, n))
 	}
@@ -118,9 +132,17 @@ func (p *Projector) Run(ctx context.Context) error {
 			pause.Reset()
 		}
 		p.handleRunError(ctx, err)
-		_ = topology.Pause(ctx, pause.NextBackOff())
+		p.pause(ctx, pause.NextBackOff())
 	}
 	return nil
+}
+
+// pause returns after d, or when ctx ends.
+func (p *Projector) pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-p.opts.Clock.After(d):
+	case <-ctx.Done():
+	}
 }
 
 // handleRunError logs once why the projector starts again.
@@ -128,10 +150,11 @@ func (p *Projector) handleRunError(ctx context.Context, err error) {
 	switch {
 	case errors.Is(err, schema.ErrUnusable):
 		logged := false
-		p.each(func(l *lane) { logged = !l.progress.state(Stopped, err) || logged })
+		p.each(func(l *lane) { logged = logged || l.progress.is(Stopped) })
 		if !logged {
 			p.opts.Logger.ErrorContext(ctx, "the projector stopped for all lanes", "err", err)
 		}
+		p.each(func(l *lane) { l.progress.state(Stopped, err) })
 	case errors.Is(err, fill.ErrFenced), errors.Is(err, errDropped), errors.Is(err, errExchanged), errors.Is(err, errLockLost):
 		p.opts.Logger.WarnContext(ctx, "projector starts again", "reason", err)
 		p.each(func(l *lane) { l.progress.state(Waiting, err) })
@@ -158,7 +181,7 @@ func (p *Projector) runWithLock(ctx context.Context) (worked bool, err error) {
 	}
 	p.postgres.endAll(ctx)
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return lock.watch(ctx) })
+	g.Go(func() error { return p.watch(ctx, lock) })
 	for _, l := range p.lanes {
 		g.Go(func() error { return l.run(ctx) })
 	}

@@ -3,138 +3,144 @@ package projector
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
-	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
+// The log becomes tables, whatever a batch holds. A projector that starts goes on where the one before ended, and applies
+// nothing twice. A message of others is ignored. Metrics and progress say so.
 func TestLogBecomesTables(t *testing.T) {
-	for name, opts := range map[string]Options{"large batches": {}, "a line at a time": {Limits: fill.Limits{Lines: 1}}, "small bytes": {Limits: fill.Limits{Bytes: 100}}} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			r.work() // some before it starts
-			p := r.project(opts)
-			for range 20 {
-				r.claim(0, 2)
-				r.claim(1, 1)
-			}
-			r.synced(r.pool)
-			if got := count(t, r.pool, "SELECT count(*) FROM scrip.coupon"); got != 2*8+20*3 {
-				t.Errorf("%d coupons", got)
-			}
-			r.check(r.pool)
-			streamtest.Eventually(t, "progress noted", func() bool { // after the rows are visible
-				return p.Progress()[0].Sequence == r.Last[0] && p.Progress()[1].Sequence == r.Last[1]
-			})
-			for lane, now := range p.Progress() {
-				if now.State != Following || now.Sequence != r.Last[lane] || now.LogTime.IsZero() || now.Err != nil || now.Parked != 0 {
-					t.Errorf("progress %+v", now)
-				}
-			}
-		})
-	}
-}
-
-// Restarted, it goes on where it was and applies nothing twice.
-func TestRestartContinues(t *testing.T) {
 	r := newRig(t)
-	for range 3 {
-		p := r.project(Options{})
-		if r.Last[0] == 0 {
-			r.work()
+	r.work() // some before it starts
+	var p *running
+	for _, limits := range []fill.Limits{{}, {Lines: 1}, {Bytes: 100}} {
+		p = r.project(Options{Limits: limits})
+		for range 10 {
+			r.claim(0, 2)
+			r.claim(1, 1)
 		}
-		r.claim(0, 4)
 		r.synced(r.pool)
 		p.stop()
 		r.claim(1, 4) // while it is away
 	}
-	r.project(Options{})
-	r.synced(r.pool)
+	r.Publish(0, nil, []byte(`{"type":"coupon.claimed","campaign":"c0","n":99}`))
+	r.claim(0, 1)
+	p = r.project(Options{})
+	for lane := range lanes {
+		if now := p.notes(lane, r.Last[lane]); now.State != Following || now.LogTime.IsZero() || now.Err != nil || now.Parked != 0 {
+			t.Errorf("progress %+v", now)
+		}
+	}
+	if got := count(t, r.pool, "SELECT count(*) FROM scrip.coupon"); got != 2*8+3*34+1 {
+		t.Errorf("%d coupons", got)
+	}
 	r.check(r.pool)
+	if n, now := p.logged("foreign message in the log"), p.Progress()[0]; n != 1 || now.Foreign != 1 {
+		t.Errorf("foreign messages: alarm logged %d times, progress %+v", n, now)
+	}
+
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(p)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			got[f.GetName()+m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	for name, want := range map[string]float64{
+		"scrip_projection_position0": float64(r.Last[0]), "scrip_projection_events_total0": 1, "scrip_projection_poison_total0": 0,
+		"scrip_projection_foreign_total0": 1, "scrip_projection_following1": 1, "scrip_projection_stopped1": 0, "scrip_projection_lag_seconds0": 0,
+		"scrip_projection_batches_total1": 1,
+	} {
+		if v, there := got[name]; !there || v != want {
+			t.Errorf("%s is %v (%v), want %v", name, v, there, want)
+		}
+	}
 }
 
 func TestDroppedTablesAreFilledAgain(t *testing.T) {
-	for name, whileRunning := range map[string]bool{"while it runs": true, "while it is away": false} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			r.work()
-			p := r.project(Options{})
-			r.synced(r.pool)
-			before := projtest.Digest(t, r.pool)
-			if !whileRunning {
-				p.stop()
-			}
-			if _, err := r.pool.Exec(t.Context(), "DROP SCHEMA scrip CASCADE"); err != nil {
-				t.Fatal(err)
-			}
-			if !whileRunning {
-				r.project(Options{})
-			}
-			// Nothing is written meanwhile: it must notice by itself.
-			streamtest.Eventually(t, "tables created again", func() bool {
-				var there bool
-				err := r.pool.QueryRow(t.Context(), "SELECT to_regclass('scrip.checkpoint') IS NOT NULL").Scan(&there)
-				return err == nil && there
-			})
-			r.synced(r.pool)
-			if after := projtest.Digest(t, r.pool); after != before {
-				t.Errorf("before\n%safter\n%s", before, after)
-			}
-		})
+	r := newRig(t)
+	r.work()
+	p := r.project(Options{})
+	r.synced(r.pool)
+	before := projtest.Digest(t, r.pool)
+	for name, drop := range map[string]func(){
+		// Nothing is written meanwhile: it must notice by itself.
+		"while it runs":    func() { r.exec("DROP SCHEMA scrip CASCADE") },
+		"while it is away": func() { p.stop(); r.exec("DROP SCHEMA scrip CASCADE"); r.project(Options{}) },
+	} {
+		drop()
+		r.synced(r.pool)
+		if after := projtest.Digest(t, r.pool); after != before {
+			t.Errorf("%s: before\n%safter\n%s", name, before, after)
+		}
 	}
 }
 
+// What cannot be applied becomes dead letters, each with its reason, whether the fold refuses it or PostgreSQL does; what is
+// beside it in the message is applied.
 func TestPoisonBecomesADeadLetterAndTheLaneContinues(t *testing.T) {
-	long := strings.Repeat("x", 3000)
-	for name, c := range map[string]struct{ line, reason string }{
-		"unparsable":   {`{"type":"coupon.claimed","campaign":`, "not valid JSON"},
-		"unknown type": {`{"type":"coupon.gilded","campaign":"c0","at":"@"}`, "not known to this version"},
-		"twice":        {`{"type":"coupon.claimed","campaign":"c0","at":"@","n":1,"code":"X","customer_id":"y"}`, "there already (coupon_row_key)"},
-		"never made":   {`{"type":"coupon.voided","campaign":"c0","at":"@","n":99,"code":"X","status":"voided"}`, "not in the tables"},
+	poison := []struct{ line, reason string }{
+		{`{"type":"coupon.claimed","campaign":`, "not valid JSON"},
+		{`{"type":"coupon.gilded","campaign":"c0","at":"@"}`, "not known to this version"},
+		{`{"type":"coupon.claimed","campaign":"c0","at":"@","n":1,"code":"X","customer_id":"y"}`, "there already (coupon_row_key)"},
+		{`{"type":"coupon.voided","campaign":"c0","at":"@","n":99,"code":"X","status":"voided"}`, "not in the tables"},
 		// An attribute that a btree cannot hold: PostgreSQL refuses it, not the fold.
-		"refused": {`{"type":"coupon.claimed","campaign":"c0","at":"@","n":50,"code":"X","customer_id":"y","attributes":{"a":"` + noise(long) + `"}}`, "SQLSTATE 54000"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			r.create(0)
-			r.claim(0, 2)
-			bad := r.Write(0, `{"type":"campaign.paused","campaign":"c0","at":"@"}`, c.line, `{"type":"campaign.resumed","campaign":"c0","at":"@"}`)
-			r.claim(0, 3)
-			p := r.project(Options{})
-			r.synced(r.pool)
-			var stream, reason string
-			var sequence uint64
-			var line int
-			err := r.pool.QueryRow(t.Context(), "SELECT stream, sequence, line, reason FROM scrip.dead_letter").Scan(&stream, &sequence, &line, &reason)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if stream != topology.EvtStream(0) || sequence != bad || line != 2 || !strings.Contains(reason, c.reason) {
-				t.Errorf("dead letter %s %d:%d %q, want %d:2 %q", stream, sequence, line, reason, bad, c.reason)
-			}
-			if got := count(t, r.pool, "SELECT count(*) FROM scrip.coupon"); got != 5 {
-				t.Errorf("%d coupons, want 5", got)
-			}
-			// Both are reported a moment after the commit.
-			streamtest.Eventually(t, "one parked line in progress and log", func() bool {
-				now := p.Progress()[0]
-				return now.Parked == 1 && now.State == Following && p.logged("event lines stored as dead letters") == 1
-			})
-			r.check(r.pool)
-		})
+		{`{"type":"coupon.claimed","campaign":"c0","at":"@","n":50,"code":"X","customer_id":"y","attributes":{"a":"` + noise(3000) + `"}}`, "SQLSTATE 54000"},
 	}
+	r := newRig(t)
+	r.create(0)
+	r.claim(0, 2)
+	var lines []string
+	for _, p := range poison {
+		lines = append(lines, p.line, `{"type":"campaign.paused","campaign":"c0","at":"@"}`)
+	}
+	bad := r.Write(0, lines...)
+	r.claim(0, 3)
+	p := r.project(Options{})
+	r.synced(r.pool)
+	rows, err := r.pool.Query(t.Context(), "SELECT stream || '/' || sequence || '/' || line || ' ' || reason FROM scrip.dead_letter ORDER BY line")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range poison {
+		place := fmt.Sprintf("%s/%d/%d ", topology.EvtStream(0), bad, 2*i+1)
+		if !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, place) && strings.Contains(s, want.reason) }) {
+			t.Errorf("no dead letter %s%q in %q", place, want.reason, got)
+		}
+	}
+	if n := count(t, r.pool, "SELECT count(*) FROM scrip.coupon"); n != 5 || len(got) != len(poison) {
+		t.Errorf("%d coupons and %d dead letters", n, len(got))
+	}
+	now := p.notes(0, r.Last[0])
+	if now.Parked != uint64(len(poison)) || now.State != Following || p.logged("event lines stored as dead letters") == 0 {
+		t.Errorf("progress %+v", now)
+	}
+	r.check(r.pool)
 }
 
 // noise is text that does not compress, so that it stays as long as it is in an index.
-func noise(s string) string {
-	out := []byte(s)
+func noise(length int) string {
+	out := make([]byte, length)
 	x := uint32(1)
 	for i := range out {
 		x = x*1664525 + 1013904223
@@ -147,7 +153,7 @@ func TestNewerFormatStopsTheLaneOnly(t *testing.T) {
 	r := newRig(t)
 	r.work()
 	header := eventlog.Header{Commands: [2]uint64{9, 9}, CommandTime: r.Clock, LaneTime: r.Clock, Owner: "rig"}.Encode()
-	header.Set(topology.HeaderFormat, "3")
+	header.Set(topology.HeaderFormat, strconv.Itoa(topology.Format+1))
 	header.Set(topology.HeaderSeal, strings.Repeat("A", 43))
 	before := r.Last[0]
 	r.Publish(0, header, []byte("?"))
@@ -162,28 +168,8 @@ func TestNewerFormatStopsTheLaneOnly(t *testing.T) {
 	if got := p.Progress()[0]; got.Sequence != before {
 		t.Errorf("lane 0 went on to %d", got.Sequence)
 	}
-	streamtest.Eventually(t, "the stop is logged", func() bool { return p.logged("lane is not projected any more") > 0 }) // after it is noted
 	if n := p.logged("lane is not projected any more"); n != 1 {
 		t.Errorf("logged %d times", n)
-	}
-}
-
-func TestForeignMessagesAreIgnored(t *testing.T) {
-	r := newRig(t)
-	r.work()
-	r.Publish(0, nil, []byte(`{"type":"coupon.claimed","campaign":"c0","n":99}`))
-	r.claim(0, 1)
-	p := r.project(Options{})
-	r.synced(r.pool)
-	streamtest.Eventually(t, "progress noted", func() bool { return p.Progress()[0].Sequence == r.Last[0] })
-	if now := p.Progress()[0]; now.Foreign != 1 || now.Parked != 0 {
-		t.Errorf("progress %+v", now)
-	}
-	if n := p.logged("foreign message in the log"); n != 1 {
-		t.Errorf("alarm logged %d times", n)
-	}
-	if got := count(t, r.pool, "SELECT count(*) FROM scrip.coupon WHERE campaign = 'c0'"); got != 9 {
-		t.Errorf("%d coupons", got)
 	}
 }
 
@@ -201,101 +187,30 @@ func TestSecondProjectorIsStandbyAndTakesOver(t *testing.T) {
 	}
 	first.stop()
 	r.claim(0, 1)
-	r.synced(r.pool)
-	// The progress of a batch is noted after its rows are visible.
-	streamtest.Eventually(t, "the second one has taken over", func() bool { return second.Progress()[0].Batches > 0 })
+	if now := second.notes(0, r.Last[0]); now.Batches == 0 {
+		t.Errorf("the second one has not taken over: %+v", now)
+	}
 	if n := second.logged("another projector is running on this database"); n != 1 {
 		t.Errorf("standby logged %d times", n)
 	}
 	r.check(r.pool)
 }
 
-// Two lanes at once on one checkpoint, as if the lock had been given to both: the one that is behind is fenced, and its
-// rows do not appear.
-func TestFence(t *testing.T) {
-	r := newRig(t)
-	r.create(0)
-	p := r.project(Options{})
-	r.synced(r.pool)
-	zombie := r.projector(projtest.Pool(t, r.pool.Config().ConnString()), Options{}).lanes[0]
-	if err := zombie.tables.Load(t.Context(), r.pool); err != nil {
-		t.Fatal(err)
-	}
-	reader, err := zombie.stream.Open(t.Context(), r.Log.UUID, zombie.tables.At, eventlog.ReaderOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reader.Close()
-	r.claim(0, 3)
-	r.synced(r.pool)
-	messages, err := reader.NextBatch(t.Context(), 1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := projtest.Digest(t, r.pool)
-	if err := zombie.tables.Apply(t.Context(), messages, fill.Parse(nil, &messages[0], nil)); !errors.Is(err, fill.ErrFenced) {
-		t.Errorf("the zombie got %v, want ErrFenced", err)
-	}
-	if projtest.Digest(t, r.pool) != before {
-		t.Error("the zombie changed rows")
-	}
-	if now := p.Progress()[0]; now.State != Following {
-		t.Errorf("the owner was disturbed: %+v", now)
-	}
-}
-
-func TestMetrics(t *testing.T) {
-	r := newRig(t)
-	r.work()
-	p := r.project(Options{})
-	r.synced(r.pool)
-	streamtest.Eventually(t, "progress noted", func() bool { return p.Progress()[0].Sequence == r.Last[0] })
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(p)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]float64{}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			got[f.GetName()+m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
-		}
-	}
-	for name, want := range map[string]float64{
-		"scrip_projection_position0": float64(r.Last[0]), "scrip_projection_events_total0": 10, "scrip_projection_poison_total0": 0,
-		"scrip_projection_following1": 1, "scrip_projection_stopped1": 0, "scrip_projection_lag_seconds0": 0,
-	} {
-		if v, there := got[name]; !there || v != want {
-			t.Errorf("%s is %v (%v), want %v", name, v, there, want)
-		}
-	}
-	if got["scrip_projection_batches_total0"] == 0 {
-		t.Error("no batches counted")
-	}
-}
-
 func TestNewRefuses(t *testing.T) {
 	r := newRig(t)
+	tiny := projtest.Pool(t, r.pool.Config().ConnString()+"&pool_max_conns=1")
 	for name, make := range map[string]func() error{
-		"no log":   func() error { _, err := New(r.pool, r.JS, topology.Log{}, Options{}); return err },
-		"negative": func() error { _, err := New(r.pool, r.JS, r.Log, Options{Limits: fill.Limits{Lines: -1}}); return err },
-		"tiny pool": func() error {
-			_, err := New(projtest.Pool(t, r.pool.Config().ConnString()+"&pool_max_conns=1"), r.JS, r.Log, Options{})
-			return err
-		},
+		"no log":    func() error { _, err := New(r.pool, r.JS, topology.Log{}, Options{}); return err },
+		"negative":  func() error { _, err := New(r.pool, r.JS, r.Log, Options{Limits: fill.Limits{Lines: -1}}); return err },
+		"tiny pool": func() error { _, err := New(tiny, r.JS, r.Log, Options{}); return err },
 	} {
 		if make() == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-}
-
-func TestSyncedEndsWithItsContext(t *testing.T) {
-	r := newRig(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := Synced(ctx, r.pool, 0, 1); !errors.Is(err, context.Canceled) {
-		t.Errorf("Synced: %v", err)
+		t.Errorf("Synced in an ended context: %v", err)
 	}
 }

@@ -72,6 +72,12 @@ func (r *rig) work() {
 	}
 }
 
+// hurried is a clock whose waits take a fiftieth of the time.
+type hurried struct{}
+
+func (hurried) Now() time.Time                         { return time.Now() }
+func (hurried) After(d time.Duration) <-chan time.Time { return time.After(d / 50) }
+
 // running is a projector at work.
 type running struct {
 	*Projector
@@ -86,11 +92,13 @@ func (p *running) logged(text string) int { return strings.Count(p.logs.String()
 func (r *rig) projector(pool *pgxpool.Pool, opts Options) *running {
 	r.T.Helper()
 	out := &streamtest.Buffer{}
-	opts.Logger = slog.New(slog.NewTextHandler(out, nil))
+	opts.Logger, opts.Clock = slog.New(slog.NewTextHandler(out, nil)), hurried{}
 	p, err := New(pool, r.JS, r.Log, opts)
 	if err != nil {
 		r.T.Fatal(err)
 	}
+	p.signals.progress.Watch()
+	p.signals.outage.Watch()
 	return &running{Projector: p, t: r.T, logs: out}
 }
 
@@ -131,10 +139,34 @@ func (r *rig) reached(pool *pgxpool.Pool, lane int, sequence uint64) {
 	}
 }
 
+// becomes waits until the progress of a lane is as wanted, and returns it.
+func (p *running) becomes(lane int, wanted func(now Progress) bool) Progress {
+	p.t.Helper()
+	for {
+		if now := p.Progress()[lane]; wanted(now) {
+			return now
+		}
+		p.signals.progress.Wait(p.t)
+	}
+}
+
 func (p *running) reaches(lane int, state State) Progress {
 	p.t.Helper()
-	streamtest.Eventually(p.t, fmt.Sprintf("lane %d %s", lane, state), func() bool { return p.Progress()[lane].State == state })
-	return p.Progress()[lane]
+	return p.becomes(lane, func(now Progress) bool { return now.State == state })
+}
+
+// notes waits until the progress of a lane shows a sequence, a moment after its rows are visible.
+func (p *running) notes(lane int, sequence uint64) Progress {
+	p.t.Helper()
+	return p.becomes(lane, func(now Progress) bool { return now.Sequence == sequence })
+}
+
+// says waits for a line about an outage.
+func (p *running) says(text string) {
+	p.t.Helper()
+	if got := p.signals.outage.Wait(p.t); got != text {
+		p.t.Errorf("%s; want that %s", got, text)
+	}
 }
 
 // check compares the tables with a fold of the log as it is now, message by message, into another database.
@@ -184,4 +216,11 @@ func count(t *testing.T, pool *pgxpool.Pool, query string) (n int) {
 		t.Fatalf("%s: %v", query, err)
 	}
 	return n
+}
+
+func (r *rig) exec(sql string) {
+	r.T.Helper()
+	if _, err := r.pool.Exec(r.T.Context(), sql); err != nil {
+		r.T.Fatalf("%s: %v", sql, err)
+	}
 }

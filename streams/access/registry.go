@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/streams/changelog"
+	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 )
 
 // The errors of Authenticate.
@@ -37,13 +38,15 @@ type Registry struct {
 	counts  struct{ unknown, revoked, notReady prometheus.Counter }
 	number  prometheus.Gauge
 
+	// InForce is for tests: the revision of the last change, each time when the keys that were read are in force.
+	InForce testsignal.Signal[uint64]
+
 	mu       sync.Mutex // guards the fields below
 	status   Status
 	watchers map[int]func(id string)
 	next     int
 
 	// The fields below are owned by the fold.
-	every   time.Duration // of changelog.Follower; 0 = its default
 	state   *state
 	ignored map[changed]bool // changes that were logged
 	logged  string           // the trouble that was logged
@@ -121,7 +124,7 @@ func (r *Registry) Authenticate(key string) (Principal, error) {
 		r.counts.unknown.Inc()
 		return Principal{}, ErrUnknownKey
 	}
-	now := r.store.opts.Now()
+	now := r.store.opts.Clock.Now()
 	if !k.In(now) {
 		r.counts.revoked.Inc()
 		return Principal{}, ErrRevoked
@@ -137,7 +140,7 @@ func (r *Registry) Principal(id string) (Principal, error) {
 	if keys == nil {
 		return Principal{}, ErrNotReady
 	}
-	k, now := (*keys)[id], r.store.opts.Now()
+	k, now := (*keys)[id], r.store.opts.Clock.Now()
 	switch {
 	case k == nil:
 		return Principal{}, ErrUnknownKey
@@ -168,7 +171,7 @@ func (r *Registry) Watch(revoked func(id string)) (stop func()) {
 func (r *Registry) Run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error {
-		f := changelog.Follower{Bucket: r.store.bucket(), Fold: (*fold)(r), Every: r.every}
+		f := changelog.Follower{Bucket: r.store.bucket(), Fold: (*fold)(r)}
 		return f.Run(ctx)
 	})
 	g.Go(func() error { r.watchEnds(ctx); return nil })
@@ -194,10 +197,8 @@ func (r *Registry) storeUses(ctx context.Context) {
 
 // watchEnds reports keys that end to the watchers: those that a change ended, and those whose overlap is over.
 func (r *Registry) watchEnds(ctx context.Context) {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
 	for {
-		now := r.store.opts.Now()
+		now := r.store.opts.Clock.Now()
 		soonest := time.Hour
 		if keys := r.keys.Load(); keys != nil {
 			for id, k := range *keys {
@@ -211,12 +212,11 @@ func (r *Registry) watchEnds(ctx context.Context) {
 				}
 			}
 		}
-		timer.Reset(soonest)
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.end:
-		case <-timer.C:
+		case <-r.store.opts.Clock.After(soonest):
 		}
 	}
 }
@@ -259,7 +259,7 @@ func (f *fold) Current(lost bool) error {
 	}
 	keys := maps.Clone(f.state.keys)
 	f.keys.Store(&keys)
-	now, in := f.store.opts.Now(), 0
+	now, in := f.store.opts.Clock.Now(), 0
 	for _, k := range keys {
 		if k.In(now) {
 			in++
@@ -282,6 +282,7 @@ func (f *fold) Current(lost bool) error {
 	case f.end <- struct{}{}:
 	default:
 	}
+	f.InForce.Send(f.state.last.revision)
 	return nil
 }
 

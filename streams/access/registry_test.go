@@ -4,17 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/changelog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 func TestMain(m *testing.M) { streamtest.VerifyTestMain(m) }
@@ -32,20 +35,9 @@ func open(t *testing.T, js jetstream.JetStream) *Store {
 // run runs a registry until the test ends, and waits until it has read the keys.
 func run(t *testing.T, r *Registry) *Registry {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	select {
-	case <-r.Ready():
-	case <-time.After(time.Minute):
-		t.Fatal("the keys are not read")
-	}
+	r.InForce.Watch()
+	streamtest.Background(t, r.Run)
+	<-r.Ready()
 	return r
 }
 
@@ -60,28 +52,96 @@ func create(t *testing.T, s *Store, n New) (Key, string) {
 	return k, secret
 }
 
-// becomes waits until a registry answers a key with this error, nil = it is in force.
-func becomes(t *testing.T, r *Registry, secret string, want error) {
+func rotate(t *testing.T, s *Store, idOrName string, overlap time.Duration) (Key, string) {
 	t.Helper()
-	streamtest.Eventually(t, fmt.Sprintf("the key becomes %v", want), func() bool {
-		_, err := r.Authenticate(secret)
-		return errors.Is(err, want)
-	})
+	k, secret, err := s.Rotate(t.Context(), idOrName, overlap, by("ann"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k, secret
 }
 
-// TestKeysOnTwoServers: a key made, revoked and replaced, on two servers with connections of their own.
-func TestKeysOnTwoServers(t *testing.T) {
+// is checks what a registry answers a key, nil = it is in force.
+func is(t *testing.T, r *Registry, secret string, want error) {
+	t.Helper()
+	if _, err := r.Authenticate(secret); !errors.Is(err, want) {
+		t.Errorf("a key is answered with %v, want %v", err, want)
+	}
+}
+
+// becomes waits until a registry that reads from a bucket has read the change after which a key is answered so.
+func becomes(t *testing.T, r *Registry, secret string, want error) {
+	t.Helper()
+	as := func(uint64) bool { _, err := r.Authenticate(secret); return errors.Is(err, want) }
+	if !as(0) {
+		r.InForce.WaitFor(t, as)
+	}
+}
+
+// ended collects the ids that are reported as ended, in the order of the reports.
+func ended(t *testing.T, r *Registry) func() []string {
+	var mu sync.Mutex
+	var ids []string
+	t.Cleanup(r.Watch(func(id string) {
+		mu.Lock()
+		defer mu.Unlock()
+		ids = append(ids, id)
+	}))
+	return func() []string {
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		all := ids
+		ids = nil
+		return slices.Sorted(slices.Values(all))
+	}
+}
+
+func ids(keys ...Key) (all []string) {
+	for _, k := range keys {
+		all = append(all, k.ID)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// TestKeysThroughTheBucket: made and revoked, on two servers with connections of their own.
+func TestKeysThroughTheBucket(t *testing.T) {
 	server := streamtest.Start(t)
 	s := open(t, server.JetStream(t))
-	first, second := run(t, s.Registry()), run(t, open(t, server.JetStream(t)).Registry())
-	both := []*Registry{first, second}
-
-	if _, err := first.Authenticate("sk_producer_x"); err != ErrUnknownKey {
-		t.Errorf("a text that is no key: %v", err)
-	}
-	k, secret := create(t, s, New{Name: "checkout", Role: Producer, Campaigns: []string{"winter", "summer"}, Public: true})
+	both := []*Registry{run(t, s.Registry()), run(t, open(t, server.JetStream(t)).Registry())}
+	k, secret := create(t, s, New{Name: "checkout", Role: Producer})
 	for _, r := range both {
 		becomes(t, r, secret, nil)
+	}
+	if _, err := s.Revoke(t.Context(), "checkout", by("ann")); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range both {
+		becomes(t, r, secret, ErrRevoked)
+		if st := r.Status(); st.Change != 2 || st.Keys != 0 || !st.Following {
+			t.Errorf("%+v", st)
+		}
+	}
+	if all, err := s.List(t.Context()); err != nil || len(all) != 1 || all[0].ID != k.ID {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// TestKeys: a key is what it was made as, and ends when it is revoked or replaced.
+func TestKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemory(t)
+		s, r := m.Store(Options{}), m.registry(t, nil)
+		if _, err := r.Authenticate("sk_producer_x"); err != ErrNotReady {
+			t.Errorf("before the keys are read: %v", err)
+		}
+		if _, err := r.Principal("01h8z3qk"); err != ErrNotReady {
+			t.Errorf("before the keys are read: %v", err)
+		}
+		gone := ended(t, r)
+		k, secret := create(t, s, New{Name: "checkout", Role: Producer, Campaigns: []string{"winter", "summer"}, Public: true})
+		is(t, r, "sk_producer_x", ErrUnknownKey)
 		p, err := r.Authenticate(secret)
 		if want := (Principal{ID: k.ID, Name: "checkout", Role: Producer, Campaigns: []string{"summer", "winter"}, Public: true}); err != nil || fmt.Sprint(p) != fmt.Sprint(want) {
 			t.Errorf("%+v %v", p, err)
@@ -89,211 +149,163 @@ func TestKeysOnTwoServers(t *testing.T) {
 		if p, err := r.Principal(k.ID); err != nil || p.Name != "checkout" {
 			t.Errorf("by id: %+v %v", p, err)
 		}
-	}
-	other, _, err := newKey(Producer, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The right id with another secret.
-	forged := strings.Replace(other, strings.Split(other, "_")[2][:IDLen], k.ID, 1)
-	for _, bad := range []string{other, forged, ""} {
-		if _, err := first.Authenticate(bad); err != ErrUnknownKey {
-			t.Errorf("%q: %v", bad, err)
+		other, _, err := newKey(Producer, nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		// The right id with another secret.
+		is(t, r, strings.Replace(other, strings.Split(other, "_")[2][:IDLen], k.ID, 1), ErrUnknownKey)
+		is(t, r, other, ErrUnknownKey)
+		is(t, r, "", ErrUnknownKey)
 
-	// Revoked: by name, at both, with a call of every watcher.
-	var mu sync.Mutex
-	ended := map[string]int{}
-	for i, r := range both {
-		t.Cleanup(r.Watch(func(id string) {
-			mu.Lock()
-			defer mu.Unlock()
-			ended[fmt.Sprint(i, " ", id)]++
-		}))
-	}
-	begun := time.Now()
-	if _, err := s.Revoke(t.Context(), "checkout", by("ann")); err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range both {
-		becomes(t, r, secret, ErrRevoked)
+		if _, err := s.Revoke(t.Context(), "checkout", by("ann")); err != nil {
+			t.Fatal(err)
+		}
+		is(t, r, secret, ErrRevoked)
 		if _, err := r.Principal(k.ID); err != ErrRevoked {
 			t.Errorf("by id: %v", err)
 		}
-	}
-	t.Logf("revoked at both servers after %s", time.Since(begun))
-	streamtest.Eventually(t, "both watchers are called", func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return ended["0 "+k.ID] == 1 && ended["1 "+k.ID] == 1
-	})
-	if again, err := s.Revoke(t.Context(), k.ID, by("bob")); err != nil || again.EndedBy != "ann" {
-		t.Errorf("revoked again: %+v %v", again, err)
-	}
+		if got := gone(); !slices.Equal(got, ids(k)) {
+			t.Errorf("%v ended", got)
+		}
+		if again, err := s.Revoke(t.Context(), k.ID, by("bob")); err != nil || again.EndedBy != "ann" {
+			t.Errorf("revoked again: %+v %v", again, err)
+		}
 
-	// Replaced at once.
-	old, oldSecret := create(t, s, New{Name: "checkout", Role: Producer})
-	next, nextSecret, err := s.Rotate(t.Context(), "checkout", 0, by("ann"))
-	if err != nil || next.Name != "checkout" || next.Role != Producer || next.Replaces != old.ID || next.ID == old.ID {
-		t.Fatalf("%+v %v", next, err)
-	}
-	for _, r := range both {
-		becomes(t, r, nextSecret, nil)
-		becomes(t, r, oldSecret, ErrRevoked)
-	}
-	if _, _, err := s.Rotate(t.Context(), old.ID, 0, by("ann")); !errors.Is(err, ErrEnded) {
-		t.Errorf("a replaced key is replaced again: %v", err)
-	}
-	for _, r := range both { // it is the same client
+		// Replaced at once. It is the same client.
+		old, oldSecret := create(t, s, New{Name: "checkout", Role: Producer})
+		next, nextSecret := rotate(t, s, "checkout", 0)
+		if next.Name != "checkout" || next.Role != Producer || next.Replaces != old.ID || next.ID == old.ID {
+			t.Errorf("%+v", next)
+		}
+		is(t, r, oldSecret, ErrRevoked)
 		if p, err := r.Authenticate(nextSecret); err != nil || p.ID != next.ID || p.Client() != old.ID {
 			t.Errorf("%+v is client %q, want %s; %v", p, p.Client(), old.ID, err)
 		}
-	}
-
-	all, err := s.List(t.Context())
-	if err != nil || len(all) != 3 || all[0].EndedBy != "ann" || all[1].ReplacedBy != next.ID || !all[2].Ended.IsZero() {
-		t.Errorf("%+v %v", all, err)
-	}
-	for _, k := range all {
-		if strings.Contains(fmt.Sprintf("%+v", k), strings.Split(nextSecret, "_")[2]) {
-			t.Errorf("the list has a secret: %+v", k)
+		if _, _, err := s.Rotate(t.Context(), old.ID, 0, by("ann")); !errors.Is(err, ErrEnded) {
+			t.Errorf("a replaced key is replaced again: %v", err)
 		}
-	}
+		all, err := s.List(t.Context())
+		ends := map[string]string{}
+		for _, k := range all {
+			if ends[k.ID] = k.EndedBy + k.ReplacedBy; strings.Contains(fmt.Sprintf("%+v", k), strings.Split(nextSecret, "_")[2]) {
+				t.Errorf("the list has a secret: %+v", k)
+			}
+		}
+		if want := map[string]string{k.ID: "ann", old.ID: "ann" + next.ID, next.ID: ""}; err != nil || !maps.Equal(ends, want) {
+			t.Errorf("%v, want %v; %v", ends, want, err)
+		}
+	})
 }
 
 // TestAnOverlap: a replaced key works until the overlap is over, by the server's clock; then its streams end.
 func TestAnOverlap(t *testing.T) {
-	s := open(t, streamtest.Start(t).JetStream(t))
-	r := run(t, s.Registry())
-	ended := make(chan string, 10)
-	t.Cleanup(r.Watch(func(id string) { ended <- id }))
-	old, secret := create(t, s, New{Name: "ann", Role: Operator})
-	const overlap = 3 * time.Second
-	begun := time.Now()
-	_, nextSecret, err := s.Rotate(t.Context(), "ann", overlap, by("ann"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	becomes(t, r, nextSecret, nil)
-	if _, err := r.Authenticate(secret); err != nil && time.Since(begun) < overlap {
-		t.Errorf("within the overlap: %v", err)
-	}
-	becomes(t, r, secret, ErrRevoked)
-	if took := time.Since(begun); took < overlap {
-		t.Errorf("ended after %s", took)
-	}
-	select {
-	case id := <-ended:
-		if id != old.ID {
-			t.Errorf("%s ended", id)
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemory(t)
+		s, r := m.Store(Options{}), m.registry(t, nil)
+		gone := ended(t, r)
+		old, secret := create(t, s, New{Name: "ann", Role: Operator})
+		const overlap = 72 * time.Hour // longer than the registry waits at once
+		_, nextSecret := rotate(t, s, "ann", overlap)
+		is(t, r, nextSecret, nil)
+		<-time.After(overlap - time.Nanosecond)
+		is(t, r, secret, nil)
+		if got := gone(); len(got) != 0 {
+			t.Errorf("%v ended within the overlap", got)
 		}
-	case <-time.After(time.Minute):
-		t.Error("the end of the overlap was not reported")
-	}
+		<-time.After(time.Nanosecond)
+		is(t, r, secret, ErrRevoked)
+		is(t, r, nextSecret, nil)
+		if got := gone(); !slices.Equal(got, ids(old)) {
+			t.Errorf("%v ended", got)
+		}
+	})
 }
 
 // TestANameIsRevokedWithItsOldKeys: by its name, a replaced key ends too, though its overlap is not over; by its id, it alone.
 func TestANameIsRevokedWithItsOldKeys(t *testing.T) {
-	var about []string
-	s := Open(streamtest.Start(t).JetStream(t), Options{Replicas: 1, Logger: streamtest.Logger(t),
-		Record: func(_ context.Context, _ Author, action, text string) error {
+	synctest.Test(t, func(t *testing.T) {
+		var about []string
+		m := NewMemory(t)
+		s := m.Store(Options{Record: func(_ context.Context, _ Author, action, text string) error {
 			about = append(about, action+" "+text)
 			return nil
 		}})
-	r := run(t, s.Registry())
-	ended := make(chan string, 10)
-	t.Cleanup(r.Watch(func(id string) { ended <- id }))
-	first, leaked := create(t, s, New{Name: "shop", Role: Producer})
-	second, secondSecret, err := s.Rotate(t.Context(), "shop", 720*time.Hour, by("ann"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, other := create(t, s, New{Name: "shop 2", Role: Producer})
-	for _, secret := range []string{leaked, secondSecret, other} {
-		becomes(t, r, secret, nil)
-	}
-	k, err := s.Revoke(t.Context(), "shop", by("ann"))
-	if err != nil || k.ID != second.ID || !k.Revoked {
-		t.Fatalf("%+v %v", k, err)
-	}
-	becomes(t, r, leaked, ErrRevoked)
-	becomes(t, r, secondSecret, ErrRevoked)
-	becomes(t, r, other, nil)
-	got := map[string]bool{}
-	for range 2 {
-		select {
-		case id := <-ended:
-			got[id] = true
-		case <-time.After(time.Minute):
-			t.Fatalf("only %v ended", got)
+		r := m.registry(t, nil)
+		gone := ended(t, r)
+		first, leaked := create(t, s, New{Name: "shop", Role: Producer})
+		<-time.After(time.Second)
+		second, secondSecret := rotate(t, s, "shop", 720*time.Hour)
+		_, other := create(t, s, New{Name: "shop 2", Role: Producer})
+		for _, secret := range []string{leaked, secondSecret, other} {
+			is(t, r, secret, nil)
 		}
-	}
-	if !got[first.ID] || !got[second.ID] || about[len(about)-1] != "revoke "+first.ID+" "+second.ID+" shop producer" {
-		t.Errorf("%v ended; recorded: %q", got, about)
-	}
-	if _, err := s.Revoke(t.Context(), "shop", by("ann")); !errors.Is(err, ErrNoSuchKey) {
-		t.Errorf("revoked again by name: %v", err)
-	}
+		if k, err := s.Revoke(t.Context(), "shop", by("ann")); err != nil || k.ID != second.ID || !k.Revoked {
+			t.Fatalf("%+v %v", k, err)
+		}
+		is(t, r, leaked, ErrRevoked)
+		is(t, r, secondSecret, ErrRevoked)
+		is(t, r, other, nil)
+		if got := gone(); !slices.Equal(got, ids(first, second)) || about[len(about)-1] != "revoke "+first.ID+" "+second.ID+" shop producer" {
+			t.Errorf("%v ended; recorded: %q", got, about)
+		}
+		if _, err := s.Revoke(t.Context(), "shop", by("ann")); !errors.Is(err, ErrNoSuchKey) {
+			t.Errorf("revoked again by name: %v", err)
+		}
 
-	third, thirdSecret := create(t, s, New{Name: "shop", Role: Producer})
-	_, fourthSecret, err := s.Rotate(t.Context(), third.ID, time.Hour, by("ann"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	becomes(t, r, fourthSecret, nil)
-	if k, err := s.Revoke(t.Context(), third.ID, by("bob")); err != nil || k.ID != third.ID || k.EndedBy != "bob" || k.Ended.After(time.Now()) {
-		t.Errorf("%+v %v", k, err)
-	}
-	becomes(t, r, thirdSecret, ErrRevoked)
-	becomes(t, r, fourthSecret, nil)
+		third, thirdSecret := create(t, s, New{Name: "shop", Role: Producer})
+		_, fourthSecret := rotate(t, s, third.ID, time.Hour)
+		if k, err := s.Revoke(t.Context(), third.ID, by("bob")); err != nil || k.ID != third.ID || k.EndedBy != "bob" || k.Ended.After(time.Now()) {
+			t.Errorf("%+v %v", k, err)
+		}
+		is(t, r, thirdSecret, ErrRevoked)
+		is(t, r, fourthSecret, nil)
+	})
 }
+
+// off is a clock that is set wrong.
+type off struct {
+	wall.Clock
+	by time.Duration
+}
+
+func (o off) Now() time.Time { return o.Clock.Now().Add(o.by) }
 
 // TestRevocationsNeedNoClock: a key that was revoked, or replaced at once, by a server whose clock is ahead ends at once for all,
 // and stays so where a clock is set back.
 func TestRevocationsNeedNoClock(t *testing.T) {
-	js := streamtest.Start(t).JetStream(t)
-	at := func(off time.Duration) *Store {
-		return Open(js, Options{Replicas: 1, Logger: streamtest.Logger(t), Now: func() time.Time { return time.Now().Add(off) }})
-	}
-	s, ahead := at(0), at(10*time.Minute)
-	r, behind := run(t, s.Registry()), run(t, at(-time.Hour).Registry())
-	ended := make(chan string, 10)
-	t.Cleanup(behind.Watch(func(id string) { ended <- id }))
-	revoked, revokedSecret := create(t, s, New{Name: "ann", Role: Operator})
-	replaced, replacedSecret := create(t, s, New{Name: "bob", Role: Operator})
-	overlapping, overlappingSecret := create(t, s, New{Name: "eve", Role: Operator})
-	if _, _, err := ahead.Rotate(t.Context(), "bob", 0, by("ann")); err != nil {
-		t.Fatal(err)
-	}
-	// By the clock that is ahead this overlap is over, by the others it is not.
-	if _, _, err := s.Rotate(t.Context(), "eve", time.Minute, by("ann")); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"ann", "eve"} {
-		if _, err := ahead.Revoke(t.Context(), name, by("ann")); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemory(t)
+		s, ahead := m.Store(Options{}), m.Store(Options{Clock: off{wall.Machine, 10 * time.Minute}})
+		r, behind := m.registry(t, nil), m.registry(t, off{wall.Machine, -time.Hour})
+		gone := ended(t, behind)
+		revoked, revokedSecret := create(t, s, New{Name: "ann", Role: Operator})
+		replaced, replacedSecret := create(t, s, New{Name: "bob", Role: Operator})
+		overlapping, overlappingSecret := create(t, s, New{Name: "eve", Role: Operator})
+		rotate(t, ahead, "bob", 0)
+		// By the clock that is ahead this overlap is over, by the others it is not.
+		rotate(t, s, "eve", time.Minute)
+		for _, name := range []string{"ann", "eve"} {
+			if _, err := ahead.Revoke(t.Context(), name, by("ann")); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	for _, secret := range []string{revokedSecret, replacedSecret, overlappingSecret} {
-		becomes(t, r, secret, ErrRevoked)
-		becomes(t, behind, secret, ErrRevoked)
-	}
-	want := map[string]bool{revoked.ID: true, replaced.ID: true, overlapping.ID: true}
-	for len(want) > 0 {
-		select {
-		case id := <-ended:
-			delete(want, id)
-		case <-time.After(time.Minute):
-			t.Fatalf("%v are not reported", want)
+		for _, secret := range []string{revokedSecret, replacedSecret, overlappingSecret} {
+			is(t, r, secret, ErrRevoked)
+			is(t, behind, secret, ErrRevoked)
 		}
-	}
+		got := gone()
+		for _, id := range ids(revoked, replaced, overlapping) {
+			if !slices.Contains(got, id) {
+				t.Errorf("the end of %s is not reported", id)
+			}
+		}
+	})
 }
 
 // TestRefusedChanges store nothing.
 func TestRefusedChanges(t *testing.T) {
-	js := streamtest.Start(t).JetStream(t)
-	s := open(t, js)
+	s := NewMemory(t).Store(Options{})
 	create(t, s, New{Name: "ann", Role: Operator})
 	many := make([]string, MaxCampaigns+1)
 	for i := range many {
@@ -343,15 +355,15 @@ func TestRefusedChanges(t *testing.T) {
 	}
 }
 
-// TestTwoWritersOfOneName: of keys made at once under one name, one is.
-func TestTwoWritersOfOneName(t *testing.T) {
-	server := streamtest.Start(t)
+// TestOneOfTwoWritersOfAName: of keys made at once under one name, one is; and what its writer got opens it, also where an answer
+// is lost.
+func TestOneOfTwoWritersOfAName(t *testing.T) {
+	m := NewMemory(t)
 	var wg sync.WaitGroup
 	made := make(chan string, 8)
 	for range 8 {
-		s := open(t, server.JetStream(t))
 		wg.Go(func() {
-			_, secret, err := s.Create(t.Context(), New{Name: "ann", Role: Operator}, by("ann"))
+			_, secret, err := m.Store(Options{}).Create(t.Context(), New{Name: "ann", Role: Operator}, by("ann"))
 			if err == nil {
 				made <- secret
 			} else if !errors.Is(err, ErrNameTaken) {
@@ -365,66 +377,31 @@ func TestTwoWritersOfOneName(t *testing.T) {
 	}
 }
 
-// TestKeysWhileNATSIsAway: known keys go on working; a server that starts then knows none.
-func TestKeysWhileNATSIsAway(t *testing.T) {
-	server := streamtest.Start(t)
-	link := streamtest.NewLink(t, strings.TrimPrefix(server.ClientURL(), "nats://"))
-	nc, err := nats.Connect("nats://"+link.Addr(), nats.IgnoreDiscoveredServers(), nats.MaxReconnects(-1))
-	if err != nil {
-		t.Fatal(err)
+// TestALossEndsNoKey: a bucket that is missing or empty leaves a running server its keys, and the status has the reason; the
+// first new key begins a new history.
+func TestALossEndsNoKey(t *testing.T) {
+	m := NewMemory(t)
+	r := m.registry(t, nil)
+	_, secret := create(t, m.Store(Options{}), New{Name: "ann", Role: Operator})
+	for _, trouble := range []struct{ err, shown error }{
+		{changelog.ErrMissing, errMissing}, {changelog.ErrMissing, errMissing}, {changelog.ErrDisconnected, changelog.ErrDisconnected}, {errEmpty, errEmpty},
+	} {
+		(*fold)(r).Trouble(trouble.err)
+		if st := r.Status(); st.Following || st.Error != trouble.shown.Error() || st.Change != 1 {
+			t.Errorf("%v: %+v", trouble.err, st)
+		}
 	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
+	(*fold)(r).Begin()
+	if err := (*fold)(r).Current(true); err != errEmpty {
+		t.Errorf("an empty new bucket: %v", err)
 	}
-	s := open(t, server.JetStream(t))
-	_, secret := create(t, s, New{Name: "ann", Role: Operator})
-	r := open(t, js).Registry()
-	r.every = 100 * time.Millisecond
-	run(t, r)
-	becomes(t, r, secret, nil)
-	link.Cut(false, true)
-	streamtest.Eventually(t, "the status shows it", func() bool { return !r.Status().Following && r.Status().Error != "" })
-	if _, err := r.Authenticate(secret); err != nil {
-		t.Errorf("a known key: %v", err)
-	}
-	starting := open(t, js).Registry()
-	if _, err := starting.Authenticate(secret); err != ErrNotReady {
-		t.Errorf("at a server that has not read the keys: %v", err)
-	}
-	if _, err := s.Revoke(t.Context(), "ann", by("ann")); err != nil {
-		t.Fatal(err)
-	}
-	link.Heal()
-	becomes(t, r, secret, ErrRevoked)
-}
-
-// TestALostBucket: running servers keep their keys; one that starts has none; the first new key begins a new history.
-func TestALostBucket(t *testing.T) {
-	js := streamtest.Start(t).JetStream(t)
-	s := open(t, js)
-	_, secret := create(t, s, New{Name: "ann", Role: Operator})
-	r := s.Registry()
-	r.every = 100 * time.Millisecond
-	run(t, r)
-	becomes(t, r, secret, nil)
-	if err := js.DeleteStream(t.Context(), topology.AccessStream); err != nil {
-		t.Fatal(err)
-	}
-	streamtest.Eventually(t, "the loss is reported", func() bool { return strings.Contains(r.Status().Error, "is missing") })
-	started := run(t, open(t, js).Registry())
-	streamtest.Eventually(t, "that the new one is empty is reported", func() bool { return strings.Contains(r.Status().Error, "without a key") })
-	if _, err := r.Authenticate(secret); err != nil {
-		t.Errorf("at the running server: %v", err)
-	}
-	if _, err := started.Authenticate(secret); err != ErrUnknownKey {
-		t.Errorf("at the one that started: %v", err)
-	}
-	_, next := create(t, s, New{Name: "bob", Role: Operator})
-	for _, r := range []*Registry{r, started} {
-		becomes(t, r, next, nil)
-		becomes(t, r, secret, ErrUnknownKey)
+	is(t, r, secret, nil)
+	m.log = nil
+	_, next := create(t, m.Store(Options{}), New{Name: "bob", Role: Operator})
+	is(t, r, next, nil)
+	is(t, r, secret, ErrUnknownKey)
+	if st := r.Status(); !st.Following || st.Error != "" || st.Keys != 1 {
+		t.Errorf("%+v", st)
 	}
 }
 

@@ -9,14 +9,13 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/access/accesstest"
-	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // TestNobodyGivesMoreThanTheyHave: each cell of the table. A refused change stores and records nothing; one that is made is
 // recorded once, with its author.
 func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 	var recorded []string
-	s := access.Open(streamtest.Start(t).JetStream(t), access.Options{Replicas: 1, Logger: streamtest.Logger(t),
+	s := access.NewMemory(t).Store(access.Options{
 		Record: func(_ context.Context, by access.Author, action, about string) error {
 			recorded = append(recorded, by.Name+" "+by.Via+" "+action+" "+about)
 			return nil
@@ -66,7 +65,7 @@ func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 // TestAChangeThatIsNotRecorded is not answered, and its key can be found and revoked.
 func TestAChangeThatIsNotRecorded(t *testing.T) {
 	fails := true
-	s := access.Open(streamtest.Start(t).JetStream(t), access.Options{Replicas: 1, Logger: streamtest.Logger(t),
+	s := access.NewMemory(t).Store(access.Options{
 		Record: func(context.Context, access.Author, string, string) error {
 			if fails {
 				return errors.New("the stream is away")
@@ -90,7 +89,7 @@ func TestAChangeThatIsNotRecorded(t *testing.T) {
 
 // TestPages: each key once, in the order of their making.
 func TestPages(t *testing.T) {
-	s := access.Open(streamtest.Start(t).JetStream(t), access.Options{Replicas: 1, Logger: streamtest.Logger(t)})
+	s := access.NewMemory(t).Store(access.Options{})
 	by := access.Author{Principal: access.Local("ann")}
 	for i := range 5 {
 		if _, _, err := s.Create(t.Context(), access.New{Name: fmt.Sprint(i), Role: access.Sender}, by); err != nil {

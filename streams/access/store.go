@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/changelog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 // MaxOverlap is the longest time that a replaced key may go on working.
@@ -40,8 +41,8 @@ type Options struct {
 	Replicas int
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
-	// Now is the clock that changes are stamped with. Defaults to time.Now.
-	Now func() time.Time
+	// Clock stamps changes, and ends the overlaps of replaced keys. Nil is the machine's.
+	Clock wall.Clock
 	// Record records a change once it is stored and before it is answered, such as audit.Log.KeyChanged. action is create,
 	// revoke or rotate, and about has the ids of the keys and their name. Nil = nothing is recorded.
 	Record func(ctx context.Context, by Author, action, about string) error
@@ -51,17 +52,26 @@ type Options struct {
 
 // Store is the history of the keys. It may be used by several goroutines at once.
 type Store struct {
-	js   jetstream.JetStream
-	opts Options
+	js      jetstream.JetStream
+	opts    Options
+	history history
+}
+
+// history is what changes are written to and read from: a changelog.Bucket, or memory in tests.
+type history interface {
+	Write(ctx context.Context, c changelog.Change) (revision uint64, err error)
+	Read(ctx context.Context, begin func(), f func(changelog.Message)) error
 }
 
 // Open prepares a store; it sends no request and makes nothing.
 func Open(js jetstream.JetStream, opts Options) *Store {
 	opts.Logger = cmp.Or(opts.Logger, slog.Default())
-	if opts.Now == nil {
-		opts.Now = time.Now
+	if opts.Clock == nil {
+		opts.Clock = wall.Machine
 	}
-	return &Store{js, opts}
+	s := &Store{js: js, opts: opts}
+	s.history = s.bucket()
+	return s
 }
 
 func (s *Store) bucket() changelog.Bucket {
@@ -178,8 +188,8 @@ func (s *Store) write(ctx context.Context, by Author, make func(*state, *writing
 	if err := checkBy(by.Name); err != nil {
 		return Key{}, "", fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	w := &writing{by: by.Name, at: s.opts.Now().UTC(), store: s, make: make}
-	_, err := s.bucket().Write(ctx, w)
+	w := &writing{by: by.Name, at: s.opts.Clock.Now().UTC(), store: s, make: make}
+	_, err := s.history.Write(ctx, w)
 	var k Key
 	switch {
 	case err == nil:
@@ -264,7 +274,7 @@ func (w *writing) draw(st *state, role Role) (err error) {
 // List returns all keys ever made, oldest first, with their last use.
 func (s *Store) List(ctx context.Context) ([]Key, error) {
 	st := newState()
-	if err := s.bucket().Read(ctx, func() { *st = *newState() }, func(m changelog.Message) { _ = st.apply(m) }); err != nil {
+	if err := s.history.Read(ctx, func() { *st = *newState() }, func(m changelog.Message) { _ = st.apply(m) }); err != nil {
 		return nil, fmt.Errorf("reading the keys: %w", err)
 	}
 	all := st.list()

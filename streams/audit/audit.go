@@ -12,7 +12,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 // Kind is what was done.
@@ -85,21 +87,23 @@ const (
 
 // Log is the audit stream. It may be used by several goroutines at once. A nil Log records nothing.
 type Log struct {
-	js  jetstream.JetStream
-	now func() time.Time
+	js    jetstream.JetStream
+	clock wall.Clock
 
 	mu     sync.Mutex
 	logins map[login]time.Time
+
+	recorded testsignal.Signal[login] // for tests: a log-in is stored
 }
 
 type login struct{ key, actor, via string }
 
-// Open prepares the log; it sends no request. topology.Ensure has made the stream. now may be nil.
-func Open(js jetstream.JetStream, now func() time.Time) *Log {
-	if now == nil {
-		now = time.Now
+// Open prepares the log; it sends no request. topology.Ensure has made the stream. A nil clock is the machine's.
+func Open(js jetstream.JetStream, clock wall.Clock) *Log {
+	if clock == nil {
+		clock = wall.Machine
 	}
-	return &Log{js: js, now: now, logins: map[login]time.Time{}}
+	return &Log{js: js, clock: clock, logins: map[login]time.Time{}}
 }
 
 // Append records an entry. It returns when the entry is stored. After an error it may be stored or not; the caller does not
@@ -109,22 +113,29 @@ func (l *Log) Append(ctx context.Context, e Entry) error {
 		return nil
 	}
 	if e.At.IsZero() {
-		e.At = l.now()
+		e.At = l.clock.Now()
 	}
+	line, err := e.encode()
+	if err != nil {
+		return fmt.Errorf("encoding an entry of the audit stream: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, appendWait)
+	defer cancel()
+	if _, err := l.js.Publish(ctx, topology.AuditSubject, line, jetstream.WithExpectStream(topology.AuditStream)); err != nil {
+		return fmt.Errorf("recording %s %s in the audit stream: %w", e.Kind, e.Action, err)
+	}
+	return nil
+}
+
+// encode returns the line of an entry.
+func (e Entry) encode() ([]byte, error) {
 	e.At, e.Sequence = e.At.UTC().Truncate(time.Microsecond), 0
 	e.Action, e.About = short(e.Action), short(e.About)
 	var line bytes.Buffer
 	enc := json.NewEncoder(&line)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(e); err != nil {
-		return fmt.Errorf("encoding an entry of the audit stream: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, appendWait)
-	defer cancel()
-	if _, err := l.js.Publish(ctx, topology.AuditSubject, line.Bytes(), jetstream.WithExpectStream(topology.AuditStream)); err != nil {
-		return fmt.Errorf("recording %s %s in the audit stream: %w", e.Kind, e.Action, err)
-	}
-	return nil
+	err := enc.Encode(e)
+	return line.Bytes(), err
 }
 
 // KeyChanged records a change of a key. It is access.Options.Record.
@@ -164,13 +175,15 @@ func (l *Log) login(ctx context.Context, p access.Principal, via, from string) e
 		l.mu.Lock()
 		delete(l.logins, login{p.ID, p.Name, via})
 		l.mu.Unlock()
+		return err
 	}
-	return err
+	l.recorded.Send(login{p.ID, p.Name, via})
+	return nil
 }
 
 // due reports whether a log-in is to be recorded, and remembers it.
 func (l *Log) due(p access.Principal, via string) bool {
-	who, now := login{p.ID, p.Name, via}, l.now()
+	who, now := login{p.ID, p.Name, via}, l.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if at, seen := l.logins[who]; seen && now.Sub(at) < loginEvery {

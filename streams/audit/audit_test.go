@@ -1,7 +1,7 @@
 package audit
 
 import (
-	"fmt"
+	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/golden"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -29,7 +30,7 @@ func stream(t *testing.T) jetstream.JetStream {
 func TestEntriesAreKept(t *testing.T) {
 	js := stream(t)
 	at := time.Now().UTC().Truncate(time.Second)
-	l := Open(js, func() time.Time { return at })
+	l := Open(js, nil)
 	if all, more, err := l.Read(t.Context(), Filter{}, 10); err != nil || more || len(all) != 0 {
 		t.Errorf("an empty stream: %v %t %v", all, more, err)
 	}
@@ -78,15 +79,16 @@ func TestEntriesAreKept(t *testing.T) {
 // TestLogInsAreBounded: one an hour for each key and way; one that was not stored is recorded at the next.
 func TestLogInsAreBounded(t *testing.T) {
 	js := stream(t)
-	now := time.Now().UTC()
-	l := Open(js, func() time.Time { return now })
+	clock := streamtest.NewClock()
+	l := Open(js, clock)
+	l.recorded.Watch()
 	ann := access.Principal{ID: "01h8z3qk", Name: "ann", Role: access.Support}
 	count := func(want int) {
 		t.Helper()
-		streamtest.Eventually(t, fmt.Sprint(want, " log-ins are recorded"), func() bool {
-			all, _, err := l.Read(t.Context(), Filter{Kind: Login}, 100)
-			return err == nil && len(all) == want
-		})
+		l.recorded.Wait(t)
+		if all, _, err := l.Read(t.Context(), Filter{Kind: Login}, 100); err != nil || len(all) != want {
+			t.Errorf("%d log-ins are recorded, want %d; %v", len(all), want, err)
+		}
 	}
 	none := func(err error) { t.Error(err) }
 	l.LoggedInSoon(ann, "nats", "", none)
@@ -99,7 +101,7 @@ func TestLogInsAreBounded(t *testing.T) {
 	if err := l.LoggedIn(t.Context(), ann, "http", ""); err != nil {
 		t.Error(err)
 	}
-	now = now.Add(loginEvery)
+	clock.Move(loginEvery)
 	l.LoggedInSoon(ann, "nats", "", none)
 	count(3)
 	// Without its stream nothing is stored, and the failure is reported.
@@ -132,5 +134,29 @@ func TestKinds(t *testing.T) {
 	}
 	if _, err := ParseKind("theft"); err == nil {
 		t.Error("theft is a kind")
+	}
+}
+
+// A line of the stream is as the golden file has it.
+func TestTheFormat(t *testing.T) {
+	at := time.Date(2027, 1, 15, 8, 0, 0, 123456000, time.UTC)
+	want := []Entry{
+		{At: at, Kind: Keys, Actor: "ann", Key: "01h8z3qk", Action: "create", About: "01h8z3qm shop <eu> producer", Via: "http", From: "192.0.2.7"},
+		{At: at.Add(time.Hour), Kind: Login, Actor: "local:bob@ops", Action: "operator"},
+	}
+	var lines []byte
+	for _, e := range want {
+		line, err := e.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, line...)
+	}
+	i := 0
+	for line := range bytes.Lines(golden.Bytes(t, "entries.golden", lines)) {
+		if got := parse(line, time.Time{}); got != want[i] {
+			t.Errorf("%s is read as %+v", line, got)
+		}
+		i++
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 	"github.com/seed-4a2410e3/scrip/streams/webhook"
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
 )
@@ -82,7 +83,7 @@ func (e *endpoints) forget() {
 }
 
 // deliver runs a server's part that delivers to webhooks, until stop is called or the test ends.
-func (r *rig) deliver(clock push.Clock) (run *webhook.Runner, stop func()) {
+func (r *rig) deliver(clock wall.Clock) (run *webhook.Runner, stop func()) {
 	r.t.Helper()
 	run = webhook.New(webhook.Options{
 		JetStream: r.js, Log: r.log, CodeKey: testKey, Server: "one", Clock: clock, Logger: streamtest.Logger(r.t),

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 const (
@@ -32,7 +34,7 @@ const (
 //
 // It belongs to one process. A crash loses it: the next process finds out for itself, with as many calls as it has workers.
 type gate struct {
-	clock       Clock
+	clock       wall.Clock
 	log         *slog.Logger
 	first, most time.Duration // pauses between probes
 	done        chan struct{}

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"regexp"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 const (
@@ -82,10 +84,19 @@ type Options struct {
 	// OnDead is called with each dead letter after it is stored. It may be called by several goroutines at once, and is
 	// not called if the process dies first. Defaults to nothing.
 	OnDead func(DeadLetter)
-	// Clock measures pauses and ages. Defaults to the machine's.
-	Clock Clock
+	// Clock measures pauses and ages. Nil is the machine's.
+	Clock wall.Clock
 	// Logger gets failed tries, dead letters and ignored messages. Defaults to slog.Default().
 	Logger *slog.Logger
+}
+
+// recheck is how long a message that is not due yet stays with NATS at most before it is looked at again. NATS measures by
+// the machine's clock, so under another one the looks are frequent.
+func (o *Options) recheck() time.Duration {
+	if o.Clock == wall.Machine {
+		return time.Hour
+	}
+	return 20 * time.Millisecond
 }
 
 // Func delivers reminders to customers. nil means that all of batch were delivered. A *Partial names those that were not;
@@ -114,7 +125,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Logger = slog.Default()
 	}
 	if o.Clock == nil {
-		o.Clock = machine{}
+		o.Clock = wall.Machine
 	}
 	if o.MaxAge == 0 {
 		o.MaxAge = 24 * time.Hour

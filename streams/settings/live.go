@@ -24,7 +24,6 @@ type Live struct {
 	status  Status
 
 	// The fields below are owned by Run.
-	every  time.Duration   // of changelog.Follower; 0 = its default
 	state  *State          // the fold
 	logged map[Change]bool // ignored changes that were logged and counted
 	lost   string          // the trouble that was logged
@@ -87,7 +86,7 @@ func (l *Live) Collect(to chan<- prometheus.Metric) {
 // Run keeps the settings current until ctx ends, and then returns nil. It retries after every failure; meanwhile the last
 // good settings stay. It may be run once.
 func (l *Live) Run(ctx context.Context) error {
-	f := changelog.Follower{Bucket: l.store.bucket(), Fold: (*fold)(l), Every: l.every}
+	f := changelog.Follower{Bucket: l.store.bucket(), Fold: (*fold)(l)}
 	return f.Run(ctx)
 }
 

@@ -22,13 +22,15 @@ type skipRecord struct {
 	At       string `json:"at"`
 }
 
+func (r *skipRecord) encode() ([]byte, error) { return json.Marshal(r) }
+
 // Skip adds one message to the skip list, for good; it is named by its stream, sequence and hash. The caller has called
 // eventlog.Stream.CheckSkip. A second call has no effect. ctx bounds the retries to a server that does not answer.
 func (s *Store) Skip(ctx context.Context, stream string, sequence uint64, hash, by string) error {
 	if err := CheckBy(by); err != nil {
 		return err
 	}
-	value, err := json.Marshal(skipRecord{stream, sequence, hash, by, s.opts.Now().UTC().Format(time.RFC3339Nano)})
+	value, err := (&skipRecord{stream, sequence, hash, by, s.opts.Clock.Now().UTC().Format(time.RFC3339Nano)}).encode()
 	if err != nil {
 		return err
 	}

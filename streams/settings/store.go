@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/changelog"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 // Options for Open.
@@ -21,8 +21,8 @@ type Options struct {
 	Defaults *Settings
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
-	// Now is the clock that changes are stamped with. Defaults to time.Now.
-	Now func() time.Time
+	// Clock stamps changes. Nil is the machine's.
+	Clock wall.Clock
 }
 
 // Store is the history of the settings. It may be used by several goroutines at once.
@@ -42,8 +42,8 @@ func Open(_ context.Context, js jetstream.JetStream, opts Options) (*Store, erro
 	}
 	opts.Defaults = opts.Defaults.clone()
 	opts.Logger = cmp.Or(opts.Logger, slog.Default())
-	if opts.Now == nil {
-		opts.Now = time.Now
+	if opts.Clock == nil {
+		opts.Clock = wall.Machine
 	}
 	return &Store{js, opts}, nil
 }
@@ -85,7 +85,7 @@ func (s *Store) Set(ctx context.Context, setting, value, by string) (Change, err
 	if err := CheckBy(by); err != nil {
 		return Change{}, &InvalidError{Setting: setting, Value: value, Problem: err.Error()}
 	}
-	w := &writing{store: s, change: Change{Setting: setting, Value: value, By: by, At: s.opts.Now().UTC()}}
+	w := &writing{store: s, change: Change{Setting: setting, Value: value, By: by, At: s.opts.Clock.Now().UTC()}}
 	revision, err := s.bucket().Write(ctx, w)
 	switch {
 	case errors.Is(err, ErrUnknown):

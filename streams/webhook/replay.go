@@ -13,7 +13,7 @@ import (
 // mayReplay refuses a replay that begins after an event that is not delivered: a replay forgets what waits, and that event would
 // be neither delivered nor a dead letter. What is delivered during the check only makes the replay possible.
 func (s *Store) mayReplay(ctx context.Context, c *Change) error {
-	if c.From.IsZero() || c.From.After(s.Now()) {
+	if c.From.IsZero() || c.From.After(s.Clock.Now()) {
 		return nil // refused as any change that is not valid
 	}
 	e, err := s.Show(ctx, c.Webhook)

@@ -22,6 +22,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/seal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
 )
 
@@ -50,8 +51,8 @@ type Options struct {
 	// Roots are the certificates to trust; nil = the system's. Resolver is nil for the system's.
 	Roots    *x509.CertPool
 	Resolver *net.Resolver
-	// Clock defaults to the machine's.
-	Clock  push.Clock
+	// Clock is nil for the machine's.
+	Clock  wall.Clock
 	Logger *slog.Logger
 
 	// Shorter in tests; 0 = requestTimeout, the default of package push, and the constant again.
@@ -81,6 +82,9 @@ type runs struct {
 func New(o Options) *Runner {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
+	}
+	if o.Clock == nil {
+		o.Clock = wall.Machine
 	}
 	key := NewKey(o.CodeKey, o.Log.UUID)
 	store := Open(o.JetStream, key)
@@ -263,12 +267,8 @@ func (r *Runner) sender(e Endpoint) (*sender, error) {
 		}
 		secrets = append(secrets, s)
 	}
-	clock := r.o.Clock
-	if clock == nil {
-		clock = push.Machine
-	}
 	t := transport(r.o.Guard, e.URL, r.o.Roots, r.o.Resolver)
-	s := newSender(e, secrets, t, clock, func(ctx context.Context, c Change) error {
+	s := newSender(e, secrets, t, r.o.Clock, func(ctx context.Context, c Change) error {
 		c.Webhook = e.ID
 		return r.record(ctx, c)
 	})

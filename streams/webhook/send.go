@@ -20,6 +20,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
 )
 
@@ -36,7 +37,7 @@ const (
 type sender struct {
 	e       Endpoint
 	secrets []signature.Secret // newest first
-	clock   push.Clock
+	clock   wall.Clock
 	client  *http.Client
 	limit   *rate.Limiter
 	slots   chan struct{}
@@ -61,7 +62,7 @@ func transport(g *Guard, target string, roots *x509.CertPool, resolver *net.Reso
 	}
 }
 
-func newSender(e Endpoint, secrets []signature.Secret, t http.RoundTripper, clock push.Clock, record func(context.Context, Change) error) *sender {
+func newSender(e Endpoint, secrets []signature.Secret, t http.RoundTripper, clock wall.Clock, record func(context.Context, Change) error) *sender {
 	return &sender{
 		e: e, secrets: secrets, clock: clock, record: record, since: e.FailingSince, recorded: !e.FailingSince.IsZero(),
 		client: &http.Client{Transport: t, Timeout: requestTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},

@@ -23,6 +23,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
 )
 
@@ -52,9 +53,9 @@ func (e *InvalidError) Unwrap() error { return e.Err }
 
 // Store is the history of the webhooks. It may be used by several goroutines at once.
 type Store struct {
-	// Now is the clock that changes are stamped with, time.Now by default. Audit is the audit stream, nil = nothing is
+	// Clock stamps changes; Open sets the machine's. Audit is the audit stream, nil = nothing is
 	// recorded. Logger defaults to slog.Default. They are set before the first call.
-	Now    func() time.Time
+	Clock  wall.Clock
 	Audit  *audit.Log
 	Logger *slog.Logger
 
@@ -63,7 +64,9 @@ type Store struct {
 }
 
 // Open prepares a store; it sends no request and makes nothing. Without a key Create and Rotate fail.
-func Open(js jetstream.JetStream, key *Key) *Store { return &Store{Now: time.Now, js: js, key: key} }
+func Open(js jetstream.JetStream, key *Key) *Store {
+	return &Store{Clock: wall.Machine, js: js, key: key}
+}
 
 func (s *Store) bucket() changelog.Bucket {
 	return changelog.Bucket{JS: s.js, Spec: topology.Webhooks, Logger: s.Logger}
@@ -148,7 +151,7 @@ func (s *Store) write(ctx context.Context, w *writing) (Endpoint, error) {
 	if err := settings.CheckBy(w.change.By); err != nil {
 		return Endpoint{}, &InvalidError{err}
 	}
-	w.change.At = s.Now().UTC()
+	w.change.At = s.Clock.Now().UTC()
 	if _, err := s.bucket().Write(ctx, w); err != nil {
 		if errors.Is(err, ErrUnknown) {
 			err = fmt.Errorf("webhook %s: %w; see scrip webhook show", w.change.Webhook, err)

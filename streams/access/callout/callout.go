@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 const (
@@ -53,7 +54,7 @@ type Responder struct {
 	issuer Issuer
 	keys   Keys
 	log    *slog.Logger
-	now    func() time.Time
+	clock  wall.Clock
 	ready  chan struct{}
 	kicks  *kicker
 	forget func() // ends the watch of keys
@@ -62,7 +63,7 @@ type Responder struct {
 // New returns the responder of a log of that many lanes, on a connection in the servers' account. It watches the keys from
 // now on; make it before the keys are read, and it disconnects users whose key was revoked before. logger may be nil.
 func New(nc *nats.Conn, lanes int, issuer Issuer, keys Keys, logger *slog.Logger) *Responder {
-	r := &Responder{nc: nc, lanes: lanes, issuer: issuer, keys: keys, log: cmp.Or(logger, slog.Default()), now: time.Now, ready: make(chan struct{})}
+	r := &Responder{nc: nc, lanes: lanes, issuer: issuer, keys: keys, log: cmp.Or(logger, slog.Default()), clock: wall.Machine, ready: make(chan struct{})}
 	r.kicks = newKicker(r)
 	r.forget = keys.Watch(r.kicks.revoked)
 	return r
@@ -160,7 +161,7 @@ func (r *Responder) user(request *jwt.AuthorizationRequestClaims) (principal acc
 	}
 	user := jwt.NewUserClaims(request.UserNkey)
 	user.Name, user.Audience = principal.ID, permissions.Account.String()
-	user.Expires = r.now().Add(validFor).Unix()
+	user.Expires = r.clock.Now().Add(validFor).Unix()
 	user.Pub.Allow.Add(permissions.Publish...)
 	user.Sub.Allow.Add(permissions.Subscribe...)
 	signed, err = user.Encode(r.issuer.pair)

@@ -1,0 +1,169 @@
+package changelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// TestThoseWhoWriteAtOnceLoseNothing: every change has a number of its own, and all servers fold the same, on one node or
+// three: creations that meet are answered differently there. The bucket has as many copies as the log. On the cluster the
+// node that changes come from is lost, and comes back.
+func TestThoseWhoWriteAtOnceLoseNothing(t *testing.T) {
+	t.Run("R1", func(t *testing.T) { atOnce(t, streamtest.Start(t), 1) })
+	t.Run("R3", func(t *testing.T) {
+		c := streamtest.StartCluster(t)
+		b, server := atOnce(t, c, 3)
+		all := read(t, b)
+		node := c.StreamLeader(t, spec.Stream())
+		for i, change := range []func(){func() { c.Stop(t, node) }, func() { c.Start(t, node) }} {
+			change()
+			all = append(all, fmt.Sprint("after ", i))
+			write(t, b, all[len(all)-1])
+			server.holds(t, all...)
+		}
+	})
+}
+
+func atOnce(t *testing.T, to connects, replicas int) (Bucket, *lines) {
+	js := to.JetStream(t)
+	if _, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: 1, Replicas: replicas, KeyFingerprint: "k", CmdMaxBytes: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	const writers, each = 5, 6
+	b := bucket(t, js)
+	servers := []*lines{follow(t, bucket(t, to.JetStream(t))), follow(t, bucket(t, to.JetStream(t)))}
+	servers[0].holds(t) // none of it; the bucket was missing, and one of them made it
+	var g sync.WaitGroup
+	for i := range writers {
+		mine := bucket(t, to.JetStream(t))
+		g.Go(func() {
+			for j := range each {
+				write(t, mine, fmt.Sprint(i, "-", j))
+			}
+		})
+	}
+	g.Wait()
+	all := read(t, b)
+	if distinct := slices.Compact(slices.Sorted(slices.Values(all))); len(all) != writers*each || len(distinct) != len(all) {
+		t.Fatalf("%d changes are in the history, %d were made: %v", len(all), writers*each, all)
+	}
+	for _, s := range servers {
+		s.holds(t, all...)
+	}
+	stream, err := js.Stream(t.Context(), spec.Stream())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := stream.CachedInfo().Config; c.Replicas != replicas || !topology.GrowsOnly(c) {
+		t.Errorf("%+v", c)
+	}
+	onlyGrows(t, js, stream)
+	if now := read(t, b); !slices.Equal(now, all) {
+		t.Errorf("%v became %v", all, now)
+	}
+	return b, servers[0]
+}
+
+// onlyGrows: a writer can add, and neither replace nor remove.
+func onlyGrows(t *testing.T, js jetstream.JetStream, stream jetstream.Stream) {
+	t.Helper()
+	kv, err := js.KeyValue(t.Context(), spec.Bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rollup := nats.NewMsg(spec.Subject(Key(1)))
+	rollup.Header.Set("Nats-Rollup", "all")
+	for what, err := range map[string]error{
+		"putting":  second(kv.Put(t.Context(), Key(1), nil)),
+		"updating": second(kv.Update(t.Context(), Key(1), nil, 1)),
+		"creating": second(kv.Create(t.Context(), Key(1), nil)),
+		"deleting": kv.Delete(t.Context(), Key(1)),
+		"purging":  kv.Purge(t.Context(), Key(1)),
+		"rollup":   second(js.PublishMsg(t.Context(), rollup)),
+		"emptying": stream.Purge(t.Context()),
+		"removing": stream.DeleteMsg(t.Context(), 1),
+	} {
+		if err == nil {
+			t.Errorf("%s change 1 succeeded", what)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// TestAWriteWithoutAResultIsOneChange: whenever it took effect.
+func TestAWriteWithoutAResultIsOneChange(t *testing.T) {
+	js := streamtest.Start(t).JetStream(t)
+	if all := read(t, bucket(t, js)); len(all) != 0 {
+		t.Errorf("without a bucket: %v", all)
+	}
+	if _, err := js.KeyValue(t.Context(), spec.Bucket); !errors.Is(err, jetstream.ErrBucketNotFound) {
+		t.Errorf("reading made the bucket, or %v", err)
+	}
+	var want []string
+	for when, lose := range map[string]func() jetstream.JetStream{
+		"never":   func() jetstream.JetStream { return streamtest.LostAnswer(js, false) },
+		"at once": func() jetstream.JetStream { return streamtest.LostAnswer(js, true) },
+		"late":    func() jetstream.JetStream { return streamtest.LateWrite(js) },
+	} {
+		want = append(want, when)
+		write(t, bucket(t, lose()), when)
+		if all := read(t, bucket(t, js)); !slices.Equal(all, want) {
+			t.Errorf("%v, want %v", all, want)
+		}
+	}
+}
+
+// giveUp ends the writer's patience when the first change has been sent, whose answer is lost.
+type giveUp struct {
+	jetstream.JetStream
+	cancel func()
+}
+
+func (g giveUp) KeyValue(ctx context.Context, name string) (jetstream.KeyValue, error) {
+	kv, err := g.JetStream.KeyValue(ctx, name)
+	return giveUpKV{kv, g.cancel}, err
+}
+
+type giveUpKV struct {
+	jetstream.KeyValue
+	cancel func()
+}
+
+func (k giveUpKV) Create(ctx context.Context, key string, value []byte, opts ...jetstream.KVCreateOpt) (uint64, error) {
+	defer k.cancel()
+	return k.KeyValue.Create(ctx, key, value, opts...)
+}
+
+// TestNoErrorSaysMoreThanIsKnown: whether something was stored.
+func TestNoErrorSaysMoreThanIsKnown(t *testing.T) {
+	server := streamtest.Start(t)
+	js := server.JetStream(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("stopped")
+	_, err := bucket(t, giveUp{streamtest.LostAnswer(js, true), func() { cancel(cause) }}).Write(ctx, &line{text: "x"})
+	if !errors.Is(err, ErrUnknown) || !errors.Is(err, cause) {
+		t.Errorf("a write without an answer: %v", err)
+	}
+	server.Shutdown()
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	_, err = bucket(t, js).Write(stopped, &line{text: "x"})
+	if err == nil || errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "nothing was stored") {
+		t.Errorf("the server was away before anything was sent: %v", err)
+	}
+	if err := bucket(t, js).Read(stopped, func() {}, func(Message) {}); err == nil {
+		t.Error("a history without a server")
+	}
+}
