@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-4a2410e3/scrip/domain/oracle"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
@@ -35,7 +36,7 @@ type failer interface {
 //
 // Where the lane makes indexes is another place each time, and what a step was given is overwritten when it returns.
 func checkAgainstModel(t *testing.T, rt failer, w *world, commands int) {
-	l, m, g := testLane(), newModel(), newLedger()
+	l, m, judge := testLane(), newModel(), oracle.New()
 	l.scanLimit = uint8(pick(w.choose, 0, 1, 5, linearScanLimit))
 	step := NewStep(l)
 	var log []byte
@@ -92,13 +93,11 @@ func checkAgainstModel(t *testing.T, rt failer, w *world, commands int) {
 		if len(line) == 0 {
 			continue
 		}
-		if err := g.fold(line); err != nil {
-			rt.Fatalf("%s: %v", line, err)
-		}
 		var ev wire.Event
 		if err := wire.ParseEvent(line, &ev); err != nil {
 			rt.Fatal(err)
 		}
+		judge.Apply(string(line), &ev)
 		if again := ev.AppendJSON(nil); !bytes.Equal(again, line) {
 			rt.Fatalf("%s\nis written again as\n%s", line, again)
 		}
@@ -106,9 +105,12 @@ func checkAgainstModel(t *testing.T, rt failer, w *world, commands int) {
 			rt.Fatal(err)
 		}
 	}
+	if judge.CheckTallies(); len(judge.Violations) > 0 {
+		rt.Fatalf("the oracle finds %s", judge.Violations)
+	}
 	for name, c := range m.campaigns {
-		if g.set[name] != g.gone[name]+len(c.reminders) {
-			rt.Fatalf("promise 4: %s: %d set, %d fired, cancelled or dropped, %d pending", name, g.set[name], g.gone[name], len(c.reminders))
+		if t := judge.Campaigns[name].Tally(); t.Pending != uint64(len(c.reminders)) {
+			rt.Fatalf("%s: reminders %s; %d are pending in the model", name, t, len(c.reminders))
 		}
 		compareView(rt, l, c, m.clock)
 	}

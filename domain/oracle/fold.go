@@ -102,13 +102,16 @@ func (c *Campaign) Expires(k *Coupon) wire.Instant {
 }
 
 // StatusOf is a coupon's status as of the announced expiries.
-func (c *Campaign) StatusOf(k *Coupon) string {
+func (c *Campaign) StatusOf(k *Coupon) string { return c.statusAt(k, c.Through) }
+
+// statusAt is a coupon's status if what expires at now or before has expired.
+func (c *Campaign) statusAt(k *Coupon, now wire.Instant) string {
 	switch {
 	case k.Voided:
 		return wire.StatusVoided
 	case k.Count >= c.Settings.MaxRedemptions:
 		return wire.StatusRedeemed
-	case c.Expires(k) <= c.Through:
+	case c.Expires(k) <= now:
 		return wire.StatusExpired
 	}
 	return wire.StatusClaimed
@@ -346,6 +349,9 @@ func (f *Fold) applyChange(where any, c *Campaign, k *Coupon, ev *wire.Event) {
 		c.replan(k.reminders)
 	default:
 		f.Violate("%s: %s", where, unchecked(ev.Type))
+	}
+	if status := c.statusAt(k, ev.At); ev.Type != wire.CouponRedeemed && ev.Status != status {
+		f.Violate("%s: coupon %d of %s is %s after it, the event has %s", where, k.N, c.Name, status, ev.Status)
 	}
 	if (ev.Type == wire.CouponRedeemed || ev.Type == wire.CouponRolledBack) && ev.RedeemedCount != k.Count {
 		f.Violate("%s: coupon %d of %s has been redeemed %d times, the event has %d", where, k.N, c.Name, k.Count, ev.RedeemedCount)

@@ -178,8 +178,8 @@ func (f *Fold) applyDue(where any, c *Campaign, ev *wire.Event) {
 	if ev.DueAt > ev.At {
 		f.Violate("%s: reminders of %s fire before they are due", where, c.Name)
 	}
-	if ev.Fired != 0 && ev.Dropped != 0 {
-		f.Violate("%s: reminders of %s both fired and dropped", where, c.Name)
+	if (ev.Fired == 0) == (ev.Dropped == 0) {
+		f.Violate("%s: of reminders of %s %d fired and %d were dropped", where, c.Name, ev.Fired, ev.Dropped)
 	}
 	n := uint64(0)
 	for number := max(ev.FromR, 1); number <= min(ev.ThroughR, uint64(len(c.Reminders))); number++ {
