@@ -8,17 +8,6 @@ import (
 
 func TestClaim(t *testing.T) {
 	stories(t, map[string]string{
-		"the next code, once per customer": `
-			0  create_campaign codes=3
-			0  claim customer_id=ann id=a             => claimed n=1 customer_id=ann events=claimed
-			1s claim customer_id=bob                  => claimed n=2
-			1s claim customer_id=ann id=a             => claimed n=1 code=$1 repeat
-			1s claim customer_id=ann id=other         => claimed n=1 code=$1 repeat`,
-		"the last code sells out": `
-			0 create_campaign codes=1
-			0 claim customer_id=ann                   => claimed n=1 events=claimed,sold_out
-			0 claim customer_id=bob                   => sold_out
-			0 claim customer_id=ann                   => claimed n=1 repeat`,
 		"codes may grow, and sell out again": `
 			0 create_campaign codes=1
 			0 claim customer_id=ann
@@ -36,18 +25,6 @@ func TestClaim(t *testing.T) {
 			0 update_campaign per_customer=3
 			0 claim customer_id=ann id=c              => claimed n=4
 			0 claim customer_id=ann id=d              => claim_limit_reached`,
-		"any number per customer": `
-			0 create_campaign codes=3 per_customer=0
-			0 claim customer_id=ann                   => claimed n=1
-			0 claim customer_id=ann                   => claimed n=2
-			0 claim customer_id=ann                   => claimed n=3
-			0 claim customer_id=ann                   => sold_out`,
-		"one per customer from now on: the newest is the answer": `
-			0 create_campaign codes=9 per_customer=0
-			0 claim customer_id=ann
-			0 claim customer_id=ann
-			0 update_campaign per_customer=1
-			0 claim customer_id=ann                   => claimed n=2 repeat`,
 		"the window": `
 			0   create_campaign codes=9 opens_at=+1m closes_at=+2m expires_at=+3m
 			0   claim customer_id=ann                 => claim_not_open
@@ -76,22 +53,6 @@ func TestClaim(t *testing.T) {
 			2m claim customer_id=ann                              => campaign_ended
 			2m claim customer_id=ann id=a                         => claimed repeat
 			2m claim customer_id=bob id=a                         => idempotency_key_reused`,
-		"the limit comes before sold out": `
-			0 create_campaign codes=2 per_customer=2
-			0 claim customer_id=ann
-			0 claim customer_id=ann
-			0 claim customer_id=ann                               => claim_limit_reached
-			0 claim customer_id=bob                               => sold_out`,
-		"a refused id is decided again": `
-			0  create_campaign codes=2 opens_at=+1m
-			0  claim customer_id=ann id=a                         => claim_not_open
-			1m claim customer_id=bob id=a                         => claimed n=1
-			1m claim customer_id=ann id=a                         => idempotency_key_reused`,
-		"ids belong to their campaign": `
-			0 create_campaign codes=2
-			0 create_campaign codes=2 campaign=t
-			0 claim customer_id=ann id=a                          => claimed n=1
-			0 claim customer_id=bob id=a campaign=t               => claimed n=1 campaign=t`,
 	})
 }
 
@@ -103,24 +64,16 @@ func TestValidity(t *testing.T) {
 			1us    claim customer_id=b    => claimed expires_at=+91s
 			1s     claim customer_id=c    => claimed expires_at=+91s
 			1001ms claim customer_id=d    => claimed expires_at=+92s`,
-		"below an hour to the second": `
-			100ms  create_campaign codes=9 valid_for=59m59s
-			100ms  claim customer_id=a    => claimed expires_at=+1h0m0s`,
 		"from one hour on to the minute": `
 			0      create_campaign codes=9 valid_for=1h
 			0      claim customer_id=a    => claimed expires_at=+1h
 			1us    claim customer_id=b    => claimed expires_at=+61m
 			60s    claim customer_id=c    => claimed expires_at=+61m
-			61s    claim customer_id=d    => claimed expires_at=+62m`,
-		"a part of a second": `
-			0      create_campaign codes=9 valid_for=1500ms
-			0      claim customer_id=a    => claimed expires_at=+2s`,
-		"a coupon with a life of its own falls alone": `
-			0   create_campaign codes=9 valid_for=1m
-			0   claim customer_id=a
-			30s claim customer_id=b
-			60s redeem code=$1 order_id=o => expired
-			60s redeem code=$2 order_id=o => redeemed expires_at=+90s`,
+			61s    claim customer_id=d    => claimed expires_at=+62m
+			61s    update_campaign valid_for=59m59s
+			61s    claim customer_id=e    => claimed expires_at=+61m
+			61s    update_campaign valid_for=1500ms
+			61s    claim customer_id=f    => claimed expires_at=+63s`,
 		"an inherited end moves with the campaign": `
 			0  create_campaign codes=9 expires_at=+1m
 			0  claim customer_id=a                   => claimed expires_at=+1m
@@ -136,18 +89,6 @@ func TestValidity(t *testing.T) {
 			0  update_campaign valid_for=10m
 			0  claim customer_id=b                   => claimed expires_at=+10m
 			1m redeem code=$1 order_id=o             => expired`,
-		"an end replaces a life time and the other way round": `
-			0  create_campaign codes=9 valid_for=1m
-			0  update_campaign expires_at=+2h
-			0  claim customer_id=a                   => claimed expires_at=+2h
-			0  update_campaign valid_for=1m
-			0  claim customer_id=b                   => claimed expires_at=+1m
-			9h redeem code=$1 order_id=o             => redeemed
-			0  update_campaign valid_for=2m expires_at=+99h => invalid message=valid_for:`,
-		"never": `
-			0      create_campaign codes=9
-			0      claim customer_id=a               => claimed
-			99999h redeem code=$1 order_id=o         => redeemed`,
 		"the year 9999": `
 			0  create_campaign codes=9 expires_at=9999-12-31T23:59:59.999999Z
 			0  claim customer_id=a                   => claimed expires_at=9999-12-31T23:59:59.999999Z

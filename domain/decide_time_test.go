@@ -11,17 +11,6 @@ import (
 
 func TestExpire(t *testing.T) {
 	stories(t, map[string]string{
-		"one event, however many fall": `
-			0  expire through=+1h                             => campaign_not_found
-			0  create_campaign codes=9 expires_at=+1h
-			0  claim customer_id=a
-			0  claim customer_id=b
-			0  claim customer_id=c
-			0  redeem code=$3 order_id=o
-			1h expire through=+1h                             => expired count=2 events=expired
-			1h expire through=+1h                             => expired repeat
-			2h expire through=+1h                             => expired repeat
-			2h expire through=+2h                             => expired events=expired`,
 		"never ahead of the lane's time": `
 			0   create_campaign codes=9 expires_at=+1h
 			0   claim customer_id=a
@@ -39,22 +28,6 @@ func TestExpire(t *testing.T) {
 			20s expire through=+11s                           => expired events=expired
 			20s expire through=+12s                           => expired count=1
 			20s expire through=+20s                           => expired count=1`,
-		"what was extended falls again, what was rolled back is counted no more": `
-			0  create_campaign codes=9 expires_at=+1h
-			0  claim customer_id=a
-			0  claim customer_id=b
-			0  redeem code=$2 order_id=o
-			1h expire through=+1h                             => expired count=1
-			1h rollback code=$2 order_id=o
-			1h extend code=$1 expires_at=+2h
-			2h expire through=+2h                             => expired count=1
-			2h update_campaign expires_at=+3h
-			3h expire through=+3h                             => expired count=1`,
-		"its id is not remembered": `
-			0  create_campaign codes=9 expires_at=+1h
-			0  expire through=+1m id=x                        => expired repeat=
-			1h expire through=+1h id=x                        => expired events=expired
-			1h claim customer_id=a id=x                       => claim_closed`,
 	})
 }
 
@@ -78,9 +51,6 @@ func TestReminders(t *testing.T) {
 			9m  remind_due kind=opens due_at=+9m through_r=2                => reminder_set repeat
 			9m  remind customer_id=cy kind=opens before=1m                  => too_late
 			9m  remind customer_id=ann kind=opens before=1m id=r            => reminder_set repeat`,
-		"claims are open already": `
-			0 create_campaign codes=9
-			0 remind customer_id=ann kind=opens before=1m                   => too_late`,
 		"before the coupon expires": `
 			0  create_campaign codes=9 expires_at=+48h per_customer=0
 			0  remind customer_id=ann kind=expires before=24h               => not_holder
@@ -91,18 +61,6 @@ func TestReminders(t *testing.T) {
 			0  remind customer_id=ann kind=expires before=24h               => reminder_set n=2
 			0  unremind customer_id=bob kind=expires before=24h             => not_holder
 			24h remind_due kind=expires due_at=+24h through_r=2             => reminder_set count=2`,
-		"of what never expires": `
-			0 create_campaign codes=9
-			0 claim customer_id=ann
-			0 remind customer_id=ann kind=expires before=24h                => invalid message=kind:`,
-		"cancelled": `
-			0 create_campaign codes=9 opens_at=+10m
-			0 unremind customer_id=ann kind=opens before=1m                 => reminder_cancelled repeat
-			0 remind customer_id=ann kind=opens before=1m
-			0 unremind customer_id=ann kind=opens before=1m id=u            => reminder_cancelled events=cancelled
-			0 remind customer_id=ann kind=opens before=1m                   => reminder_set events=set
-			0 unremind customer_id=ann kind=opens before=1m id=u            => reminder_cancelled repeat
-			9m remind_due kind=opens due_at=+9m through_r=9                 => reminder_set count=1`,
 		"a rolled back redemption sets its reminders again": `
 			0   create_campaign codes=9 expires_at=+48h
 			0   claim customer_id=ann
@@ -116,37 +74,6 @@ func TestReminders(t *testing.T) {
 			4m  redeem code=$1 order_id=o2                                  => redeemed events=redeemed,cancelled,cancelled
 			9h  rollback code=$1 order_id=o2                                => rolled_back events=rolled_back,set
 			47h remind_due kind=expires due_at=+47h through_r=9             => reminder_set count=1`,
-		"it moves with its coupon while that is redeemed": `
-			0   create_campaign codes=9 expires_at=+48h
-			0   claim customer_id=ann
-			0   claim customer_id=bob
-			0   remind customer_id=ann kind=expires before=1h
-			0   remind customer_id=bob kind=expires before=1h
-			1m  redeem code=$1 order_id=o1
-			1m  redeem code=$2 order_id=o1
-			2m  extend code=$1 expires_at=+24h
-			2m  update_campaign expires_at=+72h
-			3m  rollback code=$1 order_id=o1                                => rolled_back events=rolled_back,set
-			3m  rollback code=$2 order_id=o1                                => rolled_back events=rolled_back,set
-			23h remind_due kind=expires due_at=+23h through_r=9             => reminder_set count=1
-			71h remind_due kind=expires due_at=+71h through_r=9             => reminder_set count=1`,
-		"what is void, expired or not wanted any more is not set again": `
-			0   create_campaign codes=9 expires_at=+48h
-			0   claim customer_id=ann
-			0   claim customer_id=bob
-			0   claim customer_id=cy
-			0   remind customer_id=ann kind=expires before=1h
-			0   remind customer_id=bob kind=expires before=1h
-			0   remind customer_id=cy kind=expires before=1h
-			0   redeem code=$1 order_id=o1
-			0   redeem code=$2 order_id=o1
-			0   redeem code=$3 order_id=o1
-			1m  void code=$1                                                => voided events=voided
-			2m  rollback code=$1 order_id=o1                                => rolled_back events=rolled_back
-			2m  unremind customer_id=bob kind=expires before=1h             => reminder_cancelled events=set,cancelled
-			2m  unremind customer_id=bob kind=expires before=1h             => reminder_cancelled repeat
-			3m  rollback code=$2 order_id=o1                                => rolled_back events=rolled_back
-			48h rollback code=$3 order_id=o1                                => rolled_back events=rolled_back`,
 		"not wanted any more while the coupon never expires": `
 			0   create_campaign codes=9 expires_at=+48h
 			0   claim customer_id=ann
@@ -158,40 +85,6 @@ func TestReminders(t *testing.T) {
 			2m  update_campaign expires_at=+48h valid_for=null
 			3m  rollback code=$1 order_id=o1                                => rolled_back events=rolled_back
 			47h remind_due kind=expires due_at=+47h through_r=9             => reminder_set repeat`,
-		"what is announced as expired is forgotten": `
-			0   create_campaign codes=9 expires_at=+48h
-			0   claim customer_id=ann
-			0   remind customer_id=ann kind=expires before=1h
-			0   redeem code=$1 order_id=o1
-			48h expire through=+48h
-			48h extend code=$1 expires_at=+96h
-			49h rollback code=$1 order_id=o1                                => rolled_back events=rolled_back`,
-		"only when the coupon may be used again": `
-			0   create_campaign codes=9 expires_at=+48h max_redemptions=2
-			0   claim customer_id=ann
-			0   remind customer_id=ann kind=expires before=1h
-			0   redeem code=$1 order_id=o1
-			0   redeem code=$1 order_id=o2                                  => redeemed events=redeemed,cancelled
-			0   update_campaign max_redemptions=1
-			1m  rollback code=$1 order_id=o1                                => rolled_back events=rolled_back
-			2m  rollback code=$1 order_id=o2                                => rolled_back events=rolled_back,set`,
-		"a used coupon's reminders are cancelled in the same step": `
-			0 create_campaign codes=9 expires_at=+48h max_redemptions=2
-			0 claim customer_id=ann
-			0 remind customer_id=ann kind=expires before=1h
-			0 remind customer_id=ann kind=expires before=2h
-			0 redeem code=$1 order_id=o1                                    => redeemed events=redeemed
-			0 redeem code=$1 order_id=o2                                    => redeemed events=redeemed,cancelled,cancelled
-			0 remind customer_id=ann kind=expires before=1h                 => already_redeemed
-			0 unremind customer_id=ann kind=expires before=1h               => reminder_cancelled events=set,cancelled
-			0 unremind customer_id=ann kind=expires before=1h               => reminder_cancelled repeat
-			47h remind_due kind=expires due_at=+47h through_r=9             => reminder_set repeat`,
-		"and a void one's": `
-			0 create_campaign codes=9 expires_at=+48h
-			0 claim customer_id=ann
-			0 remind customer_id=ann kind=expires before=1h
-			0 void code=$1                                                  => voided events=voided,cancelled
-			0 remind customer_id=ann kind=expires before=1h                 => voided`,
 		"at most eight of an opening for a customer": `
 			0 create_campaign codes=9 opens_at=+48h
 			0 remind customer_id=ann kind=opens before=1h
@@ -228,24 +121,6 @@ func TestReminders(t *testing.T) {
 			38m remind customer_id=ann kind=opens before=1m                 => too_late
 			39m update_campaign opens_at=+50m
 			39m remind customer_id=ann kind=opens before=1m                 => reminder_set due_at=+49m`,
-		"re-timed by an extension": `
-			0   create_campaign codes=9 expires_at=+2h
-			0   claim customer_id=ann
-			0   claim customer_id=bob
-			0   remind customer_id=ann kind=expires before=1h
-			0   remind customer_id=bob kind=expires before=1h
-			0   extend code=$1 expires_at=+5h
-			1h  remind_due kind=expires due_at=+1h through_r=9              => reminder_set count=1
-			1h  extend code=$1 expires_at=+4h
-			4h  remind_due kind=expires due_at=+4h through_r=9              => reminder_set repeat
-			4h  remind_due kind=expires due_at=+3h through_r=9              => reminder_set count=1`,
-		"with its opening taken away it waits": `
-			0   create_campaign codes=9 opens_at=+10m
-			0   remind customer_id=ann kind=opens before=1m
-			0   update_campaign opens_at=null
-			9m  remind_due kind=opens due_at=+9m through_r=9                => reminder_set repeat
-			9m  update_campaign opens_at=+20m
-			19m remind_due kind=opens due_at=+19m through_r=9               => reminder_set count=1`,
 		"exactly at the instant, before=0s": `
 			0   create_campaign codes=9 opens_at=+10m
 			0   remind customer_id=ann kind=opens before=0s                 => reminder_set due_at=+10m
@@ -278,6 +153,11 @@ func TestRemindersAreDroppedOnceTheyAreOfNoUse(t *testing.T) {
 		0   remind customer_id=ann kind=opens before=12h
 		0   remind customer_id=bob kind=opens before=12h
 		`
+	const soon = `
+		0   create_campaign codes=9 opens_at=+10m
+		0   remind customer_id=ann kind=opens before=1m
+		0   remind customer_id=bob kind=opens before=1m
+		`
 	const coupons = `
 		0   create_campaign codes=9 expires_at=+24h
 		0   claim customer_id=ann
@@ -286,6 +166,7 @@ func TestRemindersAreDroppedOnceTheyAreOfNoUse(t *testing.T) {
 		0   remind customer_id=bob kind=expires before=12h
 		`
 	const due = " remind_due kind=opens due_at=+12h through_r=9 => reminder_set count=2"
+	const dueSoon = " remind_due kind=opens due_at=+9m through_r=9 => reminder_set count=2"
 	const dueExpires = " remind_due kind=expires due_at=+12h through_r=9 => reminder_set count=2"
 	for _, tc := range []struct {
 		name, given, then string
@@ -304,6 +185,10 @@ func TestRemindersAreDroppedOnceTheyAreOfNoUse(t *testing.T) {
 		{"waiting for the rate is not later than late_after", opening, "0 update_campaign late_after=2m\n13h remind_due kind=opens due_at=+12h ready_at=+12h1m through_r=9", false},
 		{"it was of no use before it waited", opening, "40h remind_due kind=opens due_at=+12h ready_at=+24h through_r=9", true},
 		{"ready ahead of the lane's time", opening, "24h remind_due kind=opens due_at=+12h ready_at=+90h through_r=9", true},
+		{"at the grace", soon, "14m" + dueSoon, false},
+		{"after the grace", soon, "14m0.000001s" + dueSoon, true},
+		{"after the end", soon, "0 end_campaign\n9m" + dueSoon, true},
+		{"while paused", soon, "0 pause_campaign\n9m" + dueSoon, false},
 		{"ready before it was due", opening, "40h remind_due kind=opens due_at=+12h ready_at=+1h through_r=9", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -348,28 +233,5 @@ func TestOnlyThoseWhoseCouponHasExpiredAreDropped(t *testing.T) {
 	want := []string{"1-3: fired 0, dropped 2, passed " + (start + 14*hour).String(), "2-2: fired 1, dropped 0, passed " + wire.Instant(0).String()}
 	if !slices.Equal(got, want) || folded.reminders != 0 {
 		t.Fatalf("got %q, %d left; want %q", got, folded.reminders, want)
-	}
-}
-
-func TestRemindersAreDroppedAfterTheGraceOrTheEnd(t *testing.T) {
-	const given = `
-		0   create_campaign codes=9 opens_at=+10m
-		0   remind customer_id=ann kind=opens before=1m
-		0   remind customer_id=bob kind=opens before=1m
-		`
-	for _, tc := range []struct {
-		name, then     string
-		fired, dropped uint64
-	}{
-		{"at the grace", "14m remind_due kind=opens due_at=+9m through_r=9 => reminder_set count=2", 2, 0},
-		{"after the grace", "14m0.000001s remind_due kind=opens due_at=+9m through_r=9 => reminder_set count=2", 0, 2},
-		{"after the end", "0 end_campaign\n9m remind_due kind=opens due_at=+9m through_r=9 => reminder_set count=2", 0, 2},
-		{"while paused", "0 pause_campaign\n9m remind_due kind=opens due_at=+9m through_r=9 => reminder_set count=2", 2, 0},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if fired, dropped := dueOf(t, given+tc.then); fired != tc.fired || dropped != tc.dropped {
-				t.Fatalf("fired %d, dropped %d; want %d, %d", fired, dropped, tc.fired, tc.dropped)
-			}
-		})
 	}
 }

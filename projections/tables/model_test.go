@@ -8,13 +8,15 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/seed-4a2410e3/scrip/domain/oracle"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// model is a naive read of the log: everything in maps, every count taken by counting. It shares nothing with the fold
-// but the events.
+// model is the oracle, and naively what the tables hold besides: places in the log, times, counts by day. It shares nothing
+// with the fold of this package but the events.
 type model struct {
-	campaigns map[string]*modelCampaign
+	*oracle.Fold
+	extras    map[string]*extra // "campaign", "campaign/coupon" and "campaign#reminder" → what the oracle does not keep
 	stats     map[string]*[4]int
 	refusals  map[string]int
 	letters   []string
@@ -23,45 +25,15 @@ type model struct {
 	retention wire.Instant
 }
 
-type modelCampaign struct {
-	status    string
-	number    uint32
-	settings  wire.Settings
-	created   wire.Instant
-	soldOut   wire.Instant
-	imported  int
-	expiries  []crossing
-	coupons   map[uint32]*modelCoupon
-	reminders map[uint64]*modelReminder
-}
-
-type modelCoupon struct {
-	claim  wire.Event
-	place  int64
-	own    wire.Instant
-	count  uint32
-	voided wire.Instant
-	reason string
-	uses   []modelUse
-}
-
-type modelUse struct {
-	order    string
-	at, back wire.Instant
-	sequence uint64
-	line     uint32
-}
-
-type modelReminder struct {
-	set     wire.Event
-	due     wire.Instant
-	places  [2]int64 // of set and settled
-	state   string
-	settled wire.Instant
+type extra struct {
+	first, last   wire.Event // of a campaign: created, sold out; of a coupon: claimed, voided; of a reminder: set, settled
+	places        [2]int64   // of those two
+	redemptions   []string   // sequence and line
+	announcements []crossing // of a campaign
 }
 
 func newModel(retention wire.Instant) *model {
-	return &model{campaigns: map[string]*modelCampaign{}, stats: map[string]*[4]int{}, refusals: map[string]int{}, retention: retention}
+	return &model{Fold: oracle.New(), extras: map[string]*extra{}, stats: map[string]*[4]int{}, refusals: map[string]int{}, retention: retention}
 }
 
 // message folds one step.
@@ -74,87 +46,76 @@ func (m *model) message(sequence uint64, msg message) {
 		if err := wire.ParseEvent(bytes.Clone(raw), &e); err != nil {
 			panic(err)
 		}
-		m.event(sequence, uint32(n)+1, &e)
+		m.event(sequence, n+1, &e)
 	}
 	m.midnight = max(m.midnight, dayOf(msg.at))
 }
 
-func (m *model) event(sequence uint64, line uint32, e *wire.Event) {
-	c := m.campaigns[e.Campaign]
+func couponName(campaign string, n uint32) string   { return fmt.Sprint(campaign, "/", n) }
+func reminderName(campaign string, r uint64) string { return fmt.Sprint(campaign, "#", r) }
+
+func (m *model) event(sequence uint64, line int, e *wire.Event) {
 	place := int64(sequence)<<20 + int64(line)
-	event := func(what string, expires, before wire.Instant, order, reason string) {
-		m.events = append(m.events, fmt.Sprintf("%s|%d|%d|%d|%s|%d|%d|%s|%s", e.Campaign, e.N, place, e.At, what, expires, before, order, reason))
+	begin := func(name string) { m.extras[name] = &extra{first: *e, places: [2]int64{place}} }
+	end := func(name string) { m.extras[name].last, m.extras[name].places[1] = *e, place }
+	happened := func(expires, before wire.Instant) {
+		m.events = append(m.events, fmt.Sprintf("%s|%d|%d|%d|%s|%d|%d|%s|%s", e.Campaign, e.N, place, e.At, strings.TrimPrefix(e.Type.String(), "coupon."), expires, before, e.OrderID, e.Reason))
+	}
+	c := m.Campaigns[e.Campaign]
+	m.Fired = func(c *oracle.Campaign, r uint64) { end(reminderName(c.Name, r)) }
+	var dropped []uint64
+	if e.Type == wire.RemindersDue && e.Dropped > 0 {
+		for i := range c.Reminders {
+			if c.Reminders[i].State == oracle.Pending {
+				dropped = append(dropped, uint64(i)+1)
+			}
+		}
+	}
+	var own wire.Instant
+	if e.Type == wire.CouponExtended {
+		own = c.Coupons[e.N-1].OwnExpiry
+	}
+	m.Apply(place, e)
+	for _, r := range dropped {
+		if c.Reminder(r).State == oracle.Dropped {
+			end(reminderName(c.Name, r))
+		}
 	}
 	switch e.Type {
 	case wire.CampaignCreated:
-		m.campaigns[e.Campaign] = &modelCampaign{status: "active", number: e.Number, settings: e.Settings, created: e.At,
-			coupons: map[uint32]*modelCoupon{}, reminders: map[uint64]*modelReminder{}}
-	case wire.CampaignUpdated:
-		c.settings = e.Settings
-		if int(e.Settings.Codes)+c.imported > len(c.coupons) {
-			c.soldOut = 0
-		}
-	case wire.CampaignPausedEvent:
-		c.status = "paused"
-	case wire.CampaignResumed:
-		c.status = "active"
-	case wire.CampaignEndedEvent:
-		c.status = "ended"
+		begin(e.Campaign)
 	case wire.CampaignSoldOut:
-		c.soldOut = e.At
-	case wire.CodesImported:
-		c.imported += len(e.Codes)
-		c.soldOut = 0
-	case wire.CouponClaimed:
-		c.coupons[e.N] = &modelCoupon{claim: *e, own: e.ExpiresAt, place: place}
-		m.stat(e, c.coupons[e.N], 0)
-	case wire.CouponRedeemed:
-		k := c.coupons[e.N]
-		k.count = e.RedeemedCount
-		k.uses = append(k.uses, modelUse{e.OrderID, e.At, 0, sequence, line})
-		m.stat(e, k, 1)
-	case wire.CouponRolledBack:
-		k := c.coupons[e.N]
-		k.count = e.RedeemedCount
-		for i := range k.uses {
-			if k.uses[i].order == e.OrderID && k.uses[i].back == 0 {
-				k.uses[i].back = e.At
-			}
+		end(e.Campaign)
+	case wire.CampaignUpdated, wire.CodesImported:
+		if int(c.Codes) > len(c.Coupons) {
+			m.extras[e.Campaign].last.At = 0
 		}
-		m.stat(e, k, 2)
-		event("rolled_back", 0, 0, e.OrderID, "")
+	case wire.CouponClaimed:
+		begin(couponName(e.Campaign, e.N))
+		m.stat(e, 0)
+	case wire.CouponRedeemed:
+		x := m.extras[couponName(e.Campaign, e.N)]
+		x.redemptions = append(x.redemptions, fmt.Sprint(sequence, "|", line))
+		m.stat(e, 1)
+	case wire.CouponRolledBack:
+		m.stat(e, 2)
+		happened(0, 0)
 	case wire.CouponVoided:
-		c.coupons[e.N].voided, c.coupons[e.N].reason = e.At, e.Reason
-		m.stat(e, c.coupons[e.N], 3)
-		event("voided", 0, 0, "", e.Reason)
+		end(couponName(e.Campaign, e.N))
+		m.stat(e, 3)
+		happened(0, 0)
 	case wire.CouponExtended:
-		event("extended", e.ExpiresAt, c.coupons[e.N].own, "", "")
-		c.coupons[e.N].own = e.ExpiresAt
+		happened(e.ExpiresAt, own)
 	case wire.CouponsExpired:
 		x := crossing{through: e.Through, at: e.At, position: place}
-		if end := c.settings.ExpiresAt; c.fell(end) == 0 && end != 0 && end <= e.Through {
+		if end := c.Settings.ExpiresAt; m.fell(c, end) == 0 && end != 0 && end <= e.Through {
 			x.end = end
 		}
-		c.expiries = append(c.expiries, x)
+		m.extras[c.Name].announcements = append(m.extras[c.Name].announcements, x)
 	case wire.ReminderSet:
-		set := *e
-		if set.CustomerID == "" {
-			set.CustomerID = c.coupons[e.N].claim.CustomerID
-		}
-		c.reminders[e.R] = &modelReminder{set: set, state: "pending", places: [2]int64{place}}
+		begin(reminderName(e.Campaign, e.R))
 	case wire.ReminderCancelled:
-		c.reminders[e.R].state, c.reminders[e.R].settled, c.reminders[e.R].places[1] = "cancelled", e.At, place
-	case wire.RemindersDue:
-		for r, s := range c.reminders {
-			if s.state == "pending" && s.set.Kind == e.Kind && c.due(s) == e.DueAt && r >= e.FromR && r <= e.ThroughR &&
-				(e.Passed == 0 || e.DueAt.Add(s.set.Before) <= e.Passed) {
-				s.state, s.settled, s.places[1] = "fired", e.At, place
-				if e.Dropped > 0 {
-					s.state = "dropped"
-				}
-				s.due = e.DueAt
-			}
-		}
+		end(reminderName(e.Campaign, e.R))
 	case wire.CommandsRefused:
 		for _, r := range e.Refused {
 			m.refusals[fmt.Sprintf("%s|%d|%s", e.Campaign, dayOf(e.At), r.Refusal)] += int(r.Count)
@@ -163,28 +124,9 @@ func (m *model) event(sequence uint64, line uint32, e *wire.Event) {
 		m.refusals[fmt.Sprintf("%s|%d|invalid", e.Campaign, dayOf(e.At))] += int(max(e.Count, 1))
 		m.letters = append(m.letters, fmt.Sprintf("SCRIP_CMD_0|%d|%d|%s|%s|%d|%d|%d", e.Sequence, e.Line, e.Reason, e.Payload, e.At, sequence, line))
 	}
-	// A reminder that is pending follows its anchor; one that is settled stays where it was then.
-	if c = m.campaigns[e.Campaign]; c != nil {
-		for _, s := range c.reminders {
-			if s.state == "pending" {
-				s.due = c.due(s)
-			}
-		}
-	}
 }
 
-func (c *modelCampaign) due(s *modelReminder) wire.Instant {
-	anchor := c.settings.OpensAt
-	if s.set.Kind == wire.KindExpires {
-		anchor = c.ends(c.coupons[s.set.N])
-	}
-	if anchor == 0 {
-		return 0
-	}
-	return anchor - wire.Instant(s.set.Before.Microseconds())
-}
-
-func (m *model) stat(e *wire.Event, k *modelCoupon, what int) {
+func (m *model) stat(e *wire.Event, what int) {
 	add := func(attribute, value string) {
 		key := fmt.Sprintf("%s|%d|%s|%s", e.Campaign, dayOf(e.At), attribute, value)
 		if m.stats[key] == nil {
@@ -194,39 +136,20 @@ func (m *model) stat(e *wire.Event, k *modelCoupon, what int) {
 	}
 	add("", "")
 	var attributes map[string]any
-	_ = json.Unmarshal(k.claim.Attributes, &attributes)
+	_ = json.Unmarshal(m.extras[couponName(e.Campaign, e.N)].first.Attributes, &attributes)
 	for name, value := range attributes {
 		add(name, fmt.Sprint(value))
 	}
 }
 
-func (c *modelCampaign) ends(k *modelCoupon) wire.Instant {
-	if k.own != 0 {
-		return k.own
-	}
-	return c.settings.ExpiresAt
-}
-
 // fell is when the log announced that what is due at an instant has fallen, 0 if it did not.
-func (c *modelCampaign) fell(due wire.Instant) wire.Instant {
-	for _, x := range c.expiries {
+func (m *model) fell(c *oracle.Campaign, due wire.Instant) wire.Instant {
+	for _, x := range m.extras[c.Name].announcements {
 		if due != 0 && due <= x.through {
 			return x.at
 		}
 	}
 	return 0
-}
-
-func (c *modelCampaign) statusOf(k *modelCoupon) string {
-	switch {
-	case k.voided != 0:
-		return "voided"
-	case k.count >= c.settings.MaxRedemptions:
-		return "redeemed"
-	case c.fell(c.ends(k)) != 0:
-		return "expired"
-	}
-	return "claimed"
 }
 
 // modelTables are the queries whose rows the model knows, in its format: fields joined by |, times in microseconds,
@@ -254,14 +177,16 @@ func (m *model) tables() map[string]string {
 		fields := make([]string, len(values))
 		for i, v := range values {
 			if at, ok := v.(wire.Instant); ok {
-				v = int64(at)
+				if v = int64(at); at == wire.Never {
+					v = 0
+				}
 			}
 			fields[i] = fmt.Sprint(v)
 		}
 		out[table] = append(out[table], strings.Join(fields, "|"))
 	}
-	for name, c := range m.campaigns {
-		c.rows(name, m, row)
+	for _, c := range m.Campaigns {
+		m.rows(c, row)
 	}
 	for key, s := range m.stats {
 		row("campaign_stats", key, s[0], s[1], s[2], s[3])
@@ -278,40 +203,30 @@ func (m *model) tables() map[string]string {
 	return flat
 }
 
-func (c *modelCampaign) rows(name string, m *model, row func(string, ...any)) {
-	counts := map[string]int{}
-	type task struct{ pending, redeemed, expired int }
-	tasks := map[wire.Instant]*task{}
-	for n, k := range c.coupons {
-		status, due := c.statusOf(k), c.ends(k)
-		counts[status]++
+func (m *model) rows(c *oracle.Campaign, row func(string, ...any)) {
+	counts := c.ByStatus()
+	tasks := map[wire.Instant]map[string]int{}
+	for _, k := range c.Coupons {
+		x, status, due := m.extras[couponName(c.Name, k.N)], c.StatusOf(k), c.Expires(k)
 		newest := wire.Instant(0)
-		for _, u := range k.uses {
-			if u.back == 0 {
-				newest = max(newest, u.at)
+		for i, u := range k.Redemptions {
+			if u.RolledBackAt == 0 {
+				newest = max(newest, u.At)
 			}
-			row("redemption", name, n, k.claim.Code, k.claim.CustomerID, u.order, u.at, u.back, u.sequence, u.line)
+			row("redemption", c.Name, k.N, k.Code, k.Customer, u.Order, u.At, u.RolledBackAt, x.redemptions[i])
 		}
-		row("coupon", name, n, k.claim.Code, k.claim.CustomerID, status, k.claim.At, due, k.count, newest, k.voided, k.reason, string(k.claim.Attributes))
-		row("coupon_row", name, n, k.place)
-		if due == 0 || status == "voided" {
+		row("coupon", c.Name, k.N, k.Code, k.Customer, status, k.ClaimedAt, due, k.Count, newest, x.last.At, x.last.Reason, string(x.first.Attributes))
+		row("coupon_row", c.Name, k.N, x.places[0])
+		if due == wire.Never || status == wire.StatusVoided {
 			continue
 		}
 		if tasks[due] == nil {
-			tasks[due] = &task{}
+			tasks[due] = map[string]int{}
 		}
-		switch status {
-		case "claimed":
-			tasks[due].pending++
-		case "redeemed":
-			tasks[due].redeemed++
-		case "expired":
-			tasks[due].expired++
-		}
+		tasks[due][status]++
 	}
-	for due, t := range tasks {
-		fell := c.fell(due)
-		before := m.midnight - m.retention
+	for due, n := range tasks {
+		fell, before := m.fell(c, due), m.midnight-m.retention
 		if fell != 0 && fell < before && due < before {
 			continue // cleaned up
 		}
@@ -319,26 +234,25 @@ func (c *modelCampaign) rows(name string, m *model, row func(string, ...any)) {
 		if fell != 0 {
 			state = "processed"
 		}
-		row("expiry_task", name, due, t.pending, t.redeemed, t.expired, state, fell)
+		row("expiry_task", c.Name, due, n[wire.StatusClaimed], n[wire.StatusRedeemed], n[wire.StatusExpired], state, fell)
 	}
-	for r, s := range c.reminders {
-		row("reminder", name, s.set.CustomerID, s.set.Kind, s.due, s.state, r, s.set.N, s.set.Before.Microseconds(), s.set.At, s.settled, s.places[0], s.places[1])
+	for i := range c.Reminders {
+		r, x := &c.Reminders[i], m.extras[reminderName(c.Name, uint64(i)+1)]
+		row("reminder", c.Name, r.Customer, r.Kind(), r.Due, r.State, i+1, r.N, int64(r.Before), x.first.At, x.last.At, x.places[0], x.places[1])
 	}
-	s := &c.settings
-	through := wire.Instant(0)
-	for _, x := range c.expiries {
-		through = max(through, x.through)
-		row("expiry_event", name, x.through, x.at, x.position, x.end)
+	x, s := m.extras[c.Name], &c.Settings
+	for _, a := range x.announcements {
+		row("expiry_event", c.Name, a.through, a.at, a.position, a.end)
 	}
 	opens, closes := s.OpensAt, s.ClosesAt
 	if opens == 0 {
-		opens = c.created
+		opens = c.Created
 	}
 	if closes == 0 {
 		closes = s.ExpiresAt
 	}
-	row("campaign", name, c.status, int(s.Codes)+c.imported, len(c.coupons), counts["redeemed"], counts["expired"], counts["voided"],
-		opens, closes, s.ExpiresAt, c.created, c.number, c.soldOut, s.MaxRedemptions, through)
+	row("campaign", c.Name, c.Status, c.Codes, len(c.Coupons), counts[wire.StatusRedeemed], counts[wire.StatusExpired], counts[wire.StatusVoided],
+		opens, closes, s.ExpiresAt, c.Created, x.first.Number, x.last.At, s.MaxRedemptions, c.Through)
 }
 
 // diff shows the lines that only one of two sorted tables has.

@@ -276,6 +276,9 @@ func checkFold(t *rapid.T, one, two *pgxpool.Pool, seen map[wire.EventType]int, 
 		}
 		recounts(t, pool)
 	}
+	if m.CheckTallies(); len(m.Violations) > 0 {
+		t.Fatalf("the oracle finds %s\nlog:\n%s", m.Violations, show(log))
+	}
 	want := m.tables()
 	for table, query := range modelTables {
 		for _, pool := range []*pgxpool.Pool{one, two} {
