@@ -3,9 +3,6 @@ package reminder
 import (
 	"math/rand/v2"
 	"runtime"
-	"syscall"
-	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -38,29 +35,6 @@ func rapidChooser(t *rapid.T) chooser {
 }
 
 func pick[T any](c chooser, of ...T) T { return of[c(len(of))] }
-
-// cpuClock is the processor time of this process, collector included: on a busy machine it is more
-// meaningful than wall time. Not to be started twice.
-type cpuClock struct{ began, sum time.Duration }
-
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-func (c *cpuClock) start() { c.began = processorTime() }
-
-func (c *cpuClock) stop() {
-	if c.began != 0 {
-		c.sum += processorTime() - c.began
-	}
-	c.began = 0
-}
-
-func (c *cpuClock) report(b *testing.B, lines int) {
-	b.ReportMetric(float64(c.sum.Nanoseconds())/float64(b.N)/float64(lines), "cpu-ns/line")
-}
 
 // heapBytes is what is on the heap after a collection.
 func heapBytes() uint64 {

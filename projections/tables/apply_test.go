@@ -25,9 +25,7 @@ func tryCommit(pool Beginner, b *Batch, apply func(context.Context, pgx.Tx, *Bat
 const (
 	campaigns  = "SELECT campaign, status, codes, claimed, redeemed, expired, voided FROM scrip.campaign ORDER BY 1"
 	coupons    = "SELECT campaign, n, code, customer_id, status, claimed_at, expires_at, redeemed_count, redeemed_at FROM scrip.coupon ORDER BY 1, 2"
-	statuses   = "SELECT status, count(*) FROM scrip.coupon GROUP BY 1 ORDER BY 1"
 	tasks      = "SELECT campaign, due_at, pending, redeemed, expired, state FROM scrip.expiry_task ORDER BY 1, 2"
-	uses       = "SELECT campaign, n, code, customer_id, order_id, redeemed_at, rolled_back_at FROM scrip.redemption ORDER BY 1, 2, sequence, line"
 	subscribed = "SELECT campaign, customer_id, kind, due_at, state, r, n, settled_at FROM scrip.reminder ORDER BY 1, r"
 	stats      = "SELECT campaign, day, attribute, value, claimed, redeemed, rolled_back, voided FROM scrip.campaign_stats ORDER BY 1, 2, 3, 4"
 	refusals   = "SELECT campaign, day, reason, refused FROM scrip.refusal_stats ORDER BY 1, 2, 3"
@@ -53,153 +51,6 @@ func TestEventsToRows(t *testing.T) {
 				"SELECT campaign, status, category, codes, opens_at, closes_at, expires_at, created_at FROM scrip.campaign ORDER BY 1":       "all active food 10 @5 @50 @60 @1\nfew active - 0 @2 - - @2",
 				"SELECT number, lane, per_customer, max_redemptions, valid_for_us, prefix, priority, benefit FROM scrip.campaign ORDER BY 1": `7 0 2 3 - ALL high {"off":"\u0000"}` + "\n8 0 0 1 259200000000 - normal -",
 			}},
-		{"campaign closes when it expires", `
-			{"type":"campaign.created","campaign":"c","at":"@1","number":7,"codes":1,"expires_at":"@60"}`,
-			map[string]string{"SELECT closes_at, expires_at FROM scrip.campaign": "@60 @60"}},
-		{"paused, resumed, ended", `
-			{"type":"campaign.created","campaign":"a","at":"@1","number":1,"codes":1}
-			{"type":"campaign.created","campaign":"b","at":"@1","number":2,"codes":1}
-			{"type":"campaign.created","campaign":"c","at":"@1","number":3,"codes":1}
-			{"type":"campaign.paused","campaign":"a","at":"@2"}
-			{"type":"campaign.paused","campaign":"b","at":"@2"} + {"type":"campaign.resumed","campaign":"b","at":"@3"}
-			{"type":"campaign.ended","campaign":"c","at":"@4"}`,
-			map[string]string{campaigns: "a paused 1 0 0 0 0\nb active 1 0 0 0 0\nc ended 1 0 0 0 0"}},
-		{"imported codes, sold out, more imported", `
-			{"type":"campaign.created","campaign":"i","at":"@1","number":1,"codes":0}
-			{"type":"codes.imported","campaign":"i","at":"@2","codes":["A","B"]}
-			{"type":"campaign.sold_out","campaign":"i","at":"@3"}
-			{"type":"campaign.created","campaign":"j","at":"@4","number":2,"codes":0}
-			{"type":"codes.imported","campaign":"j","at":"@5","codes":["A"]}
-			{"type":"campaign.sold_out","campaign":"j","at":"@6"}
-			{"type":"codes.imported","campaign":"i","at":"@7","codes":["C"]}`,
-			map[string]string{"SELECT campaign, codes, sold_out_at, imported_codes FROM scrip.campaign ORDER BY 1": "i 3 - 3\nj 1 @6 1"}},
-		{"claimed", summer,
-			map[string]string{
-				campaigns: "summer active 10 2 0 0 0",
-				coupons:   "summer 1 AAAA ann claimed @2 @60 0 -\nsummer 2 BBBB bob claimed @2 @60 0 -",
-				tasks:     "summer @60 2 0 0 pending",
-				stats:     "summer @0   2 0 0 0",
-			}},
-		{"redeemed", summer + `
-			{"type":"coupon.redeemed","campaign":"summer","at":"@3","n":2,"code":"BBBB","order_id":"o1","redeemed_count":1}`,
-			map[string]string{
-				campaigns: "summer active 10 2 1 0 0",
-				coupons:   "summer 1 AAAA ann claimed @2 @60 0 -\nsummer 2 BBBB bob redeemed @2 @60 1 @3",
-				tasks:     "summer @60 1 1 0 pending",
-				uses:      "summer 2 BBBB bob o1 @3 -",
-				stats:     "summer @0   2 1 0 0",
-			}},
-		{"rolled back and redeemed again", summer + `
-			{"type":"coupon.redeemed","campaign":"summer","at":"@3","n":2,"code":"BBBB","order_id":"o1","redeemed_count":1}
-			{"type":"coupon.rolled_back","campaign":"summer","at":"@4","n":2,"code":"BBBB","order_id":"o1","redeemed_count":0,"status":"claimed"}
-			{"type":"coupon.redeemed","campaign":"summer","at":"@5","n":2,"code":"BBBB","order_id":"o1","redeemed_count":1}
-			{"type":"coupon.rolled_back","campaign":"summer","at":"@6","n":2,"code":"BBBB","order_id":"o1","redeemed_count":0,"status":"claimed"}`,
-			map[string]string{
-				campaigns: "summer active 10 2 0 0 0",
-				coupons:   "summer 1 AAAA ann claimed @2 @60 0 -\nsummer 2 BBBB bob claimed @2 @60 0 -",
-				tasks:     "summer @60 2 0 0 pending",
-				uses:      "summer 2 BBBB bob o1 @3 @4\nsummer 2 BBBB bob o1 @5 @6",
-				stats:     "summer @0   2 2 2 0",
-			}},
-		{"expired", summer + `
-			{"type":"coupon.redeemed","campaign":"summer","at":"@3","n":2,"code":"BBBB","order_id":"o1","redeemed_count":1}
-			{"type":"coupons.expired","campaign":"summer","at":"@61","through":"@60","count":1}`,
-			map[string]string{
-				campaigns: "summer active 10 2 1 1 0",
-				statuses:  "expired 1\nredeemed 1",
-				tasks:     "summer @60 0 1 1 processed",
-				"SELECT processed_at, live FROM scrip.expiry_task": "@61 1",
-			}},
-		{"not expired a moment before", summer + `
-			{"type":"coupons.expired","campaign":"summer","at":"@61","through":"@59","count":0}`,
-			map[string]string{statuses: "claimed 2", tasks: "summer @60 2 0 0 pending"}},
-		{"rolled back after it expired", summer + `
-			{"type":"coupon.redeemed","campaign":"summer","at":"@3","n":2,"code":"BBBB","order_id":"o1","redeemed_count":1}
-			{"type":"coupons.expired","campaign":"summer","at":"@61","through":"@60","count":1}
-			{"type":"coupon.rolled_back","campaign":"summer","at":"@62","n":2,"code":"BBBB","order_id":"o1","redeemed_count":0,"status":"expired"}`,
-			map[string]string{
-				campaigns: "summer active 10 2 0 2 0",
-				statuses:  "expired 2",
-				tasks:     "summer @60 0 0 2 processed",
-			}},
-		{"voided, whatever it was before", summer + `
-			{"type":"coupon.claimed","campaign":"summer","at":"@2","n":3,"code":"CCCC","customer_id":"cid"}
-			{"type":"coupon.redeemed","campaign":"summer","at":"@3","n":2,"code":"BBBB","order_id":"o1","redeemed_count":1}
-			{"type":"coupon.voided","campaign":"summer","at":"@4","n":2,"code":"BBBB","reason":"fraud","status":"voided"}
-			{"type":"coupon.voided","campaign":"summer","at":"@4","n":1,"code":"AAAA","reason":"fraud","status":"voided"}
-			{"type":"coupons.expired","campaign":"summer","at":"@61","through":"@60","count":1}
-			{"type":"coupon.voided","campaign":"summer","at":"@62","n":3,"code":"CCCC","reason":"late","status":"voided"}
-			{"type":"coupon.rolled_back","campaign":"summer","at":"@63","n":2,"code":"BBBB","order_id":"o1","redeemed_count":0,"status":"voided"}`,
-			map[string]string{
-				campaigns: "summer active 10 3 0 0 3",
-				statuses:  "voided 3",
-				tasks:     "",
-				"SELECT n, voided_at, void_reason FROM scrip.coupon ORDER BY n": "1 @4 fraud\n2 @4 fraud\n3 @62 late",
-				stats: "summer @0   3 1 1 3",
-			}},
-		{"extended before and after it expired", summer + `
-			{"type":"coupon.extended","campaign":"summer","at":"@3","n":1,"code":"AAAA","expires_at":"@90","status":"claimed"}
-			{"type":"coupons.expired","campaign":"summer","at":"@61","through":"@60","count":1}
-			{"type":"coupon.extended","campaign":"summer","at":"@62","n":2,"code":"BBBB","expires_at":"@95","status":"claimed"}`,
-			map[string]string{
-				campaigns: "summer active 10 2 0 0 0",
-				coupons:   "summer 1 AAAA ann claimed @2 @90 0 -\nsummer 2 BBBB bob claimed @2 @95 0 -",
-				tasks:     "summer @90 1 0 0 pending\nsummer @95 1 0 0 pending",
-			}},
-		{"extended although spent", summer + `
-			{"type":"coupon.redeemed","campaign":"summer","at":"@3","n":2,"code":"BBBB","order_id":"o1","redeemed_count":1}
-			{"type":"coupon.extended","campaign":"summer","at":"@4","n":2,"code":"BBBB","expires_at":"@70","status":"redeemed"}`,
-			map[string]string{tasks: "summer @60 1 0 0 pending\nsummer @70 0 1 0 pending"}},
-		{"own expiry does not move with the campaign, inherited does", summer + `
-			{"type":"coupon.claimed","campaign":"summer","at":"@2","n":3,"code":"CCCC","customer_id":"cid","expires_at":"@30"}
-			{"type":"coupon.redeemed","campaign":"summer","at":"@3","n":2,"code":"BBBB","order_id":"o1","redeemed_count":1}
-			{"type":"campaign.updated","campaign":"summer","at":"@4","number":4,"codes":10,"per_customer":1,"expires_at":"@80","max_redemptions":1}`,
-			map[string]string{
-				tasks: "summer @30 1 0 0 pending\nsummer @80 1 1 0 pending",
-				"SELECT n, expires_at FROM scrip.coupon ORDER BY n": "1 @80\n2 @80\n3 @30",
-			}},
-		{"campaign revived after it expired, then never to end", summer + `
-			{"type":"coupons.expired","campaign":"summer","at":"@61","through":"@60","count":2}
-			{"type":"campaign.updated","campaign":"summer","at":"@62","number":4,"codes":10,"expires_at":"@80","max_redemptions":1}`,
-			map[string]string{campaigns: "summer active 10 2 0 0 0", statuses: "claimed 2", tasks: "summer @80 2 0 0 pending"}},
-		{"campaign that never ends any more", summer + `
-			{"type":"campaign.updated","campaign":"summer","at":"@3","number":4,"codes":10,"max_redemptions":1}
-			{"type":"coupons.expired","campaign":"summer","at":"@99","through":"@99","count":0}`,
-			map[string]string{statuses: "claimed 2", tasks: "", "SELECT expires_at, closes_at FROM scrip.campaign": "- -"}},
-		{"several uses: spent with the last one, redeemed_at is the newest that counts", `
-			{"type":"campaign.created","campaign":"m","at":"@1","number":1,"codes":5,"expires_at":"@60","max_redemptions":2}
-			{"type":"coupon.claimed","campaign":"m","at":"@2","n":1,"code":"A","customer_id":"ann"}
-			{"type":"coupon.redeemed","campaign":"m","at":"@3","n":1,"code":"A","order_id":"o1","redeemed_count":1}
-			{"type":"coupon.redeemed","campaign":"m","at":"@4","n":1,"code":"A","order_id":"o2","redeemed_count":2}
-			{"type":"coupon.claimed","campaign":"m","at":"@5","n":2,"code":"B","customer_id":"bob"}
-			{"type":"coupon.redeemed","campaign":"m","at":"@6","n":2,"code":"B","order_id":"o3","redeemed_count":1}
-			{"type":"coupon.redeemed","campaign":"m","at":"@7","n":2,"code":"B","order_id":"o4","redeemed_count":2}
-			{"type":"coupon.rolled_back","campaign":"m","at":"@8","n":2,"code":"B","order_id":"o4","redeemed_count":1,"status":"claimed"}`,
-			map[string]string{
-				coupons: "m 1 A ann redeemed @2 @60 2 @4\nm 2 B bob claimed @5 @60 1 @6",
-				tasks:   "m @60 1 1 0 pending",
-				uses:    "m 1 A ann o1 @3 -\nm 1 A ann o2 @4 -\nm 2 B bob o3 @6 -\nm 2 B bob o4 @7 @8",
-			}},
-		{"max_redemptions changed both ways", summer + `
-			{"type":"coupon.redeemed","campaign":"summer","at":"@3","n":2,"code":"BBBB","order_id":"o1","redeemed_count":1}
-			{"type":"campaign.updated","campaign":"summer","at":"@4","number":4,"codes":10,"expires_at":"@70","max_redemptions":2} + {"type":"coupon.claimed","campaign":"summer","at":"@4","n":3,"code":"CCCC","customer_id":"cid"} + {"type":"coupon.redeemed","campaign":"summer","at":"@4","n":3,"code":"CCCC","order_id":"o2","redeemed_count":1}
-			{"type":"campaign.updated","campaign":"summer","at":"@5","number":4,"codes":10,"expires_at":"@70","max_redemptions":1}
-			{"type":"coupon.claimed","campaign":"summer","at":"@6","n":4,"code":"DDDD","customer_id":"dan"}`,
-			map[string]string{campaigns: "summer active 10 4 2 0 0", tasks: "summer @70 2 2 0 pending"}},
-		{"reminders set, cancelled, fired, dropped", summer + `
-			{"type":"reminder.set","campaign":"summer","at":"@3","r":1,"customer_id":"ann","kind":"expires","before":"10m0s","due_at":"@50","n":1}
-			{"type":"reminder.set","campaign":"summer","at":"@3","r":2,"customer_id":"bob","kind":"expires","before":"10m0s","due_at":"@50","n":2}
-			{"type":"reminder.set","campaign":"summer","at":"@3","r":3,"customer_id":"ann","kind":"expires","before":"30m0s","due_at":"@30","n":1}
-			{"type":"reminder.set","campaign":"summer","at":"@3","r":4,"customer_id":"cid","kind":"opens","before":"5m0s","due_at":"@50"}
-			{"type":"reminder.cancelled","campaign":"summer","at":"@4","r":2}
-			{"type":"reminders.due","campaign":"summer","at":"@40","kind":"expires","due_at":"@30","from_r":3,"through_r":3,"fired":0,"dropped":1}
-			{"type":"reminders.due","campaign":"summer","at":"@50","kind":"expires","due_at":"@50","from_r":1,"through_r":4,"fired":1,"dropped":0}`,
-			map[string]string{subscribed: "summer ann expires @50 fired 1 1 @50\nsummer bob expires @50 cancelled 2 2 @4\nsummer ann expires @30 dropped 3 1 @40\nsummer cid opens @50 pending 4 - -"}},
-		{"a reminder that a rollback sets again is a new one, for the coupon's holder", summer + `
-			{"type":"reminder.set","campaign":"summer","at":"@3","r":1,"customer_id":"ann","kind":"expires","before":"10m0s","due_at":"@50","n":1}
-			{"type":"coupon.redeemed","campaign":"summer","at":"@4","n":1,"code":"A","order_id":"o","redeemed_count":1} + {"type":"reminder.cancelled","campaign":"summer","at":"@4","r":1,"n":1}
-			{"type":"coupon.rolled_back","campaign":"summer","at":"@5","n":1,"code":"A","order_id":"o","redeemed_count":0,"status":"claimed"} + {"type":"reminder.set","campaign":"summer","at":"@5","r":2,"kind":"expires","before":"10m0s","due_at":"@50","n":1}`,
-			map[string]string{subscribed: "summer ann expires @50 cancelled 1 1 @4\nsummer ann expires @50 pending 2 1 -"}},
 		{"of those due at one instant, only what announces the past is dropped", `
 			{"type":"campaign.created","campaign":"c","at":"@1","number":4,"codes":10,"max_redemptions":1}
 			{"type":"coupon.claimed","campaign":"c","at":"@2","n":1,"code":"A","customer_id":"ann","expires_at":"@40"}
@@ -208,18 +59,6 @@ func TestEventsToRows(t *testing.T) {
 			{"type":"reminder.set","campaign":"c","at":"@3","r":2,"customer_id":"bob","kind":"expires","before":"30m0s","due_at":"@30","n":2}
 			{"type":"reminder.set","campaign":"c","at":"@3","r":3,"customer_id":"ann","kind":"expires","before":"10m0s","due_at":"@30","n":1} + {"type":"reminders.due","campaign":"c","at":"@50","kind":"expires","due_at":"@30","from_r":1,"through_r":3,"fired":0,"dropped":2,"passed":"@50"} + {"type":"reminders.due","campaign":"c","at":"@50","kind":"expires","due_at":"@30","from_r":2,"through_r":2,"fired":1,"dropped":0}`,
 			map[string]string{subscribed: "c ann expires @30 dropped 1 1 @50\nc bob expires @30 fired 2 2 @50\nc ann expires @30 dropped 3 1 @50"}},
-		{"reminders move with the opening, the end and the coupon", `
-			{"type":"campaign.created","campaign":"c","at":"@1","number":4,"codes":10,"opens_at":"@20","expires_at":"@60","max_redemptions":1}
-			{"type":"reminder.set","campaign":"c","at":"@2","r":1,"customer_id":"ann","kind":"opens","before":"5m0s","due_at":"@15"}
-			{"type":"coupon.claimed","campaign":"c","at":"@21","n":1,"code":"A","customer_id":"ann"}
-			{"type":"coupon.claimed","campaign":"c","at":"@21","n":2,"code":"B","customer_id":"bob","expires_at":"@50"}
-			{"type":"coupon.claimed","campaign":"c","at":"@21","n":3,"code":"C","customer_id":"cid"}
-			{"type":"reminder.set","campaign":"c","at":"@22","r":2,"customer_id":"ann","kind":"expires","before":"10m0s","due_at":"@50","n":1}
-			{"type":"reminder.set","campaign":"c","at":"@22","r":3,"customer_id":"bob","kind":"expires","before":"10m0s","due_at":"@40","n":2}
-			{"type":"reminder.set","campaign":"c","at":"@22","r":4,"customer_id":"cid","kind":"expires","before":"10m0s","due_at":"@50","n":3}
-			{"type":"coupon.extended","campaign":"c","at":"@23","n":3,"code":"C","expires_at":"@100","status":"claimed"}
-			{"type":"campaign.updated","campaign":"c","at":"@24","number":4,"codes":10,"opens_at":"@30","expires_at":"@80","max_redemptions":1}`,
-			map[string]string{subscribed: "c ann opens @25 pending 1 - -\nc ann expires @70 pending 2 1 -\nc bob expires @40 pending 3 2 -\nc cid expires @90 pending 4 3 -"}},
 		{"reminders without an anchor are due never, and again when there is one", `
 			{"type":"campaign.created","campaign":"c","at":"@1","number":4,"codes":10,"opens_at":"@20","expires_at":"@60"}
 			{"type":"reminder.set","campaign":"c","at":"@2","r":1,"customer_id":"ann","kind":"opens","before":"5m0s","due_at":"@15"}
