@@ -94,13 +94,11 @@ type Receiver interface {
 
 // Batcher sends lines over one connection. Several goroutines may use it at once.
 type Batcher struct {
-	nc    *nats.Conn
+	nc    conn
 	mover *dial.Mover
 	opts  Options
 	inbox string
 	born  time.Time // times inside are durations since then: one word, and monotonic
-	// publish is nc.PublishMsg; tests inject faults here.
-	publish func(*nats.Msg) error
 
 	online atomic.Bool // Run runs and the connection is up
 	limit  atomic.Int64
@@ -117,15 +115,16 @@ type Batcher struct {
 }
 
 // New returns a batcher for a connection. Lines may be sent at once; they are published when Run runs.
-func New(nc *nats.Conn, opts Options) *Batcher {
+func New(nc *nats.Conn, opts Options) *Batcher { return newBatcher(natsConn{nc}, opts) }
+
+func newBatcher(nc conn, opts Options) *Batcher {
 	c := &Batcher{
-		nc:      nc,
-		mover:   dial.NewMover(nc),
-		opts:    opts.withDefaults(),
-		inbox:   nc.NewInbox(), // under the connection's own prefix: the lane publishes outcomes to no other subject
-		born:    time.Now(),
-		publish: nc.PublishMsg,
-		wake:    make(chan struct{}, 1),
+		nc:    nc,
+		mover: dial.NewMover(nc),
+		opts:  opts.withDefaults(),
+		inbox: nc.NewInbox(), // under the connection's own prefix: the lane publishes outcomes to no other subject
+		born:  time.Now(),
+		wake:  make(chan struct{}, 1),
 	}
 	c.limit.Store(wire.MaxMessage)
 	return c
@@ -204,31 +203,18 @@ func (c *Batcher) Run(ctx context.Context) error {
 	status := c.nc.StatusChanged(nats.CONNECTED, nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
 	defer c.nc.RemoveStatusListener(status)
 
-	sub, err := c.nc.Subscribe(c.inbox+".*", c.receive)
+	stop, err := c.nc.listen(c.inbox+".*", c.receive)
 	if err != nil {
-		return fmt.Errorf("subscribing to outcomes: %w", err)
+		return err
 	}
-	quiet := make(chan struct{})
-	sub.SetClosedHandler(func(string) { close(quiet) })
-	if !sub.IsValid() {
-		return nats.ErrConnectionClosed // its goroutine may have ended before the handler was set
-	}
-	defer func() {
-		_ = sub.Unsubscribe() // fails only when it has ended already; quiet is closed in either case
-		<-quiet
-	}()
-	// What is pending here is bounded by the lines in flight; a dropped answer would cost its caller RetryAfter.
-	if err := sub.SetPendingLimits(-1, -1); err != nil {
-		return fmt.Errorf("raising the limits of the outcome inbox: %w", err)
-	}
-
+	defer stop()
 	if most := c.nc.MaxPayload() - headerRoom; most > 0 && most < wire.MaxMessage {
 		c.limit.Store(most)
 	}
 	link := link{c: c, ctx: ctx, result: make(chan bool, 1)}
 	defer link.wait()
 	link.up = c.nc.IsConnected()
-	link.reconnects = c.nc.Stats().Reconnects
+	link.reconnects = c.nc.reconnects()
 	c.online.Store(link.up)
 	c.eachRoute((*route).start)
 

@@ -4,201 +4,217 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/streamtest"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-func TestALonelyLineLeavesAlone(t *testing.T) {
-	r := newRig(t, Options{RetryAfter: time.Hour}, topology.Spec{})
-	for _, id := range ids("lonely", 10) {
-		w, _ := r.claim(t, "summer", id, time.Time{})
-		w.get(t).claimed(t, id)
-	}
-	if messages, lines := r.owner.Seen(); messages != 10 || lines != 10 {
-		t.Errorf("10 calls one after the other made %d messages with %d lines", messages, lines)
-	}
-	r.empty(t)
-}
-
-func TestConcurrentCallersEachGetTheirOwnAnswer(t *testing.T) {
-	r := newRig(t, Options{RetryAfter: time.Hour}, topology.Spec{}) // however slow the machine, nothing is sent twice
-	const callers = 5000
-	var all sync.WaitGroup
-	codes := make(chan string, callers)
-	for i := range callers {
-		all.Go(func() {
-			id, campaign := fmt.Sprintf("caller-%d", i), fmt.Sprintf("campaign-%d", i%7)
-			w, _ := r.claim(t, campaign, id, time.Time{})
-			a := w.get(t)
-			a.claimed(t, id)
-			codes <- a.Campaign + a.Code
-		})
-	}
-	all.Wait()
-	close(codes)
-	distinct := make(map[string]bool)
-	for code := range codes {
-		distinct[code] = true
-	}
-	messages, lines := r.owner.Seen()
-	if len(distinct) != callers || lines != callers {
-		t.Errorf("%d callers got %d different coupons for %d lines", callers, len(distinct), lines)
-	}
-	if messages > callers/4 {
-		t.Errorf("%d lines left in %d messages: nothing was coalesced", lines, messages)
-	}
-	t.Logf("%d lines in %d messages", lines, messages)
-	r.empty(t)
-}
+// hold is the network's state in which messages arrive and no outcome comes back until release.
+var hold = fate{hold: true}
 
 // What is under way is fixed while outcomes are held back, so the rest must leave together: at once where a message is
 // full, else when its turn comes.
 func TestLinesThatComeMeanwhileLeaveTogether(t *testing.T) {
-	r := newRig(t, Options{InFlight: 2, RetryAfter: time.Hour}, topology.Spec{})
-	r.owner.SetFault(func(int, []wire.Command) int { return streamtest.HoldBack })
-	var waiters []waiter
-	all := ids("meanwhile", 2502)
-	for _, id := range all {
-		w, _ := r.claim(t, "summer", id, time.Time{})
-		waiters = append(waiters, w)
-	}
-	streamtest.Eventually(t, "two lonely messages and two full ones are held", func() bool { return r.owner.Held() == 4 })
-	r.owner.SetFault(nil)
-	r.owner.Release(t)
-	for i, w := range waiters {
-		w.get(t).claimed(t, all[i])
-	}
-	// Two lonely ones, then 2,500 lines: at most 1,000 a message.
-	if messages, lines := r.owner.Seen(); messages != 5 || lines != 2502 {
-		t.Errorf("%d messages with %d lines, expected 5 with 2,502", messages, lines)
-	}
-	r.empty(t)
-}
-
-func TestAMessageStaysWithinItsLimits(t *testing.T) {
-	var mu sync.Mutex
-	biggest := 0
-	r := newRig(t, Options{InFlight: 1, RetryAfter: time.Hour}, topology.Spec{}, func(c *Batcher) {
-		c.publish = func(m *nats.Msg) error {
-			mu.Lock()
-			biggest = max(biggest, len(m.Data))
-			mu.Unlock()
-			return c.nc.PublishMsg(m)
+	inBubble(t, Options{InFlight: 2, RetryAfter: time.Hour}, func(t *testing.T, r *rig) {
+		r.always = hold
+		var waiters []waiter
+		all := ids("meanwhile", 2502)
+		for _, id := range all {
+			w, _ := r.claim(id, 0)
+			waiters = append(waiters, w)
+		}
+		if got := r.sizes(); !slices.Equal(got, []int{1, 1, 1000, 1000}) {
+			t.Errorf("while nothing is answered messages of %d lines are sent", got)
+		}
+		r.release()
+		for i, w := range waiters {
+			w.get(t).claimed(t, all[i])
+		}
+		if got := r.sizes(); !slices.Equal(got, []int{1, 1, 1000, 1000, 500}) {
+			t.Errorf("messages of %d lines were sent", got)
 		}
 	})
-	r.owner.SetFault(func(int, []wire.Command) int { return streamtest.HoldBack })
-	var waiters []waiter
-	for i := range 100 {
-		cmd := wire.Command{Type: wire.ImportCodes, ID: fmt.Sprintf("import-%d", i), Campaign: "summer",
-			Codes: strings.Split(strings.Repeat("ABCDEFGHIJKLMNO,", 800)+"LAST", ",")}
-		w := make(waiter, 2)
-		if _, err := r.Send(t.Context(), r.laneOf("summer"), Line{ID: cmd.ID, JSON: cmd.AppendJSON(nil), To: w}); err != nil {
-			t.Fatal(err)
+}
+
+// A message is shorter than the server takes, and than a step of a lane does.
+func TestAMessageStaysWithinItsLimits(t *testing.T) {
+	for payload, most := range map[int64]int{8 << 20: wire.MaxMessage, 64 << 10: 63 << 10} {
+		small := func() *network {
+			n := newNetwork()
+			n.payload, n.always = payload, hold
+			return n
 		}
-		waiters = append(waiters, w)
+		on(t, small, Options{InFlight: 1, RetryAfter: time.Hour}, func(t *testing.T, r *rig) {
+			codes := strings.Split(strings.Repeat("ABCDEFGHIJKLMNO,", 800)+"LAST", ",")
+			var waiters []waiter
+			for _, id := range ids("import", 100) {
+				w := make(waiter, 2)
+				cmd := wire.Command{Type: wire.ImportCodes, ID: id, Campaign: "summer", Codes: codes}
+				if _, err := r.Send(t.Context(), 0, Line{ID: id, JSON: cmd.AppendJSON(nil), To: w}); err != nil {
+					t.Fatal(err)
+				}
+				waiters = append(waiters, w)
+			}
+			r.release()
+			for _, w := range waiters {
+				if a := w.get(t); a.err != nil || a.Status != wire.StatusImported {
+					t.Fatalf("import answered %+v", a)
+				}
+			}
+			biggest := 0
+			for _, m := range r.sent {
+				biggest = max(biggest, len(m.Data))
+			}
+			if biggest > most || biggest < most/2 {
+				t.Errorf("the biggest message had %d bytes; at most %d are allowed", biggest, most)
+			}
+		})
 	}
-	streamtest.Eventually(t, "the first message and full ones are held", func() bool { return r.owner.Held() > 1 })
-	r.owner.SetFault(nil)
-	r.owner.Release(t)
-	for _, w := range waiters {
-		if a := w.get(t); a.err != nil || a.Count != 801 {
-			t.Fatalf("import answered %+v", a)
+}
+
+// The lines of a message have one person.
+func TestLinesOfTwoPeopleLeaveApart(t *testing.T) {
+	inBubble(t, Options{InFlight: 1, RetryAfter: time.Hour}, func(t *testing.T, r *rig) {
+		r.always = hold
+		for _, by := range []string{"", "ann", "ann", "bob", ""} {
+			line := claimLine("summer", "of "+by+fmt.Sprint(len(r.sizes())), 0, make(waiter, 2))
+			line.By = by
+			if _, err := r.Send(t.Context(), 0, line); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	if biggest > wire.MaxMessage || biggest < wire.MaxMessage/2 {
-		t.Errorf("the biggest message had %d bytes; at most %d are allowed", biggest, wire.MaxMessage)
-	}
+		r.release()
+		pass(time.Second)
+		var by []string
+		for _, m := range r.sent {
+			by = append(by, m.Header.Get("Scrip-By"))
+		}
+		if !slices.Equal(by, []string{"", "ann", "bob", ""}) {
+			t.Errorf("messages of %q", by)
+		}
+	})
 }
 
 func TestRoomIsBounded(t *testing.T) {
 	const room = 64
-	r := newRig(t, Options{MaxPending: room, RetryAfter: time.Hour}, topology.Spec{})
-	r.owner.SetFault(func(int, []wire.Command) int { return streamtest.HoldBack })
-	var waiters []waiter
-	all := ids("room", room)
-	for _, id := range all {
-		w, _ := r.claim(t, "summer", id, time.Time{})
-		waiters = append(waiters, w)
-	}
-	over := claimLine("summer", "over", time.Time{}, make(waiter, 1))
-	var notSent *NotSentError
-	if _, err := r.TrySend(r.laneOf("summer"), over); !errors.As(err, &notSent) || !errors.Is(err, ErrFull) {
-		t.Errorf("the line beyond the limit got %v, expected ErrFull", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := r.Send(ctx, r.laneOf("summer"), over); !errors.As(err, &notSent) || !errors.Is(err, context.Canceled) {
-		t.Errorf("the line beyond the limit got %v, expected its context's end", err)
-	}
-	// Another lane is not held up.
-	other := 0
-	for r.laneOf(fmt.Sprint("other", other)) == r.laneOf("summer") {
-		other++
-	}
-	if _, err := r.TrySend(1-r.laneOf("summer"), claimLine(fmt.Sprint("other", other), "elsewhere", time.Time{}, make(waiter, 1))); err != nil {
-		t.Errorf("another lane: %v", err)
-	}
-	streamtest.Eventually(t, "messages are held", func() bool { return r.owner.Held() == r.opts.InFlight+1 })
-	r.owner.SetFault(nil)
-	r.owner.Release(t)
-	for i, w := range waiters {
-		w.get(t).claimed(t, all[i])
-	}
-	w, _ := r.claim(t, "summer", "after", time.Time{})
-	w.get(t).claimed(t, "after")
-	r.empty(t)
+	inBubble(t, Options{MaxPending: room, RetryAfter: time.Hour}, func(t *testing.T, r *rig) {
+		r.always = hold
+		var waiters []waiter
+		all := ids("room", room)
+		for _, id := range all {
+			w, _ := r.claim(id, 0)
+			waiters = append(waiters, w)
+		}
+		over := claimLine("summer", "over", 0, make(waiter, 1))
+		_, err := r.TrySend(0, over)
+		unsent(t, err, "over", ErrFull)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = r.Send(ctx, 0, over)
+		unsent(t, err, "over", context.Canceled)
+		if _, err := r.TrySend(1, claimLine("summer", "elsewhere", 0, make(waiter, 1))); err != nil {
+			t.Errorf("another lane: %v", err)
+		}
+		for _, lane := range []int{-1, directRoute + 1} {
+			if _, err := r.Send(t.Context(), lane, over); err == nil || !strings.Contains(err.Error(), "does not exist") {
+				t.Errorf("lane %d: %v", lane, err)
+			}
+		}
+		r.release()
+		for i, w := range waiters {
+			w.get(t).claimed(t, all[i])
+		}
+		w, _ := r.claim("after", 0)
+		w.get(t).claimed(t, "after")
+	})
 }
 
 func TestStoppingTellsEveryoneWhoWaits(t *testing.T) {
-	r := newRig(t, Options{InFlight: 1, RetryAfter: time.Hour}, topology.Spec{})
-	r.owner.SetFault(func(int, []wire.Command) int { return 0 })
-	sent, _ := r.claim(t, "summer", "sent", time.Time{})
-	streamtest.Eventually(t, "it arrived", func() bool { _, lines := r.owner.Seen(); return lines == 1 })
-	queued, _ := r.claim(t, "summer", "queued", time.Time{})
-	r.stop()
-	var unknown *UnknownError
-	if a := sent.get(t); !errors.As(a.err, &unknown) || unknown.ID != "sent" || !errors.Is(a.err, ErrClosed) {
-		t.Errorf("the line under way got %+v, expected an unknown result", a)
-	}
-	var notSent *NotSentError
-	if a := queued.get(t); !errors.As(a.err, &notSent) || notSent.ID != "queued" {
-		t.Errorf("the line that never left got %+v, expected not sent", a)
-	}
-	if _, err := r.Send(t.Context(), 0, claimLine("summer", "late", time.Time{}, sent)); !errors.Is(err, ErrClosed) {
-		t.Errorf("a line after the end got %v", err)
-	}
-	r.empty(t)
+	inBubble(t, Options{InFlight: 1, RetryAfter: time.Hour}, func(t *testing.T, r *rig) {
+		r.always = fate{silent: true}
+		sent, _ := r.claim("sent", 0)
+		queued, _ := r.claim("queued", 0)
+		r.stop()
+		unknown(t, sent.get(t).err, "sent", ErrClosed)
+		unsent(t, queued.get(t).err, "queued", ErrClosed)
+		for lane := range 2 { // one with a route, and one without
+			_, err := r.Send(t.Context(), lane, claimLine("summer", "late", 0, sent))
+			unsent(t, err, "late", ErrClosed)
+		}
+	})
 }
 
-// The inbox lies under the connection's own prefix: the lane answers nowhere else.
-func TestTheInboxHasTheConnectionsPrefix(t *testing.T) {
-	server := streamtest.Start(t)
-	owner := streamtest.StartOwner(t, server.Conn(t), topology.Spec{Lanes: 1})
-	conn := server.Conn(t, nats.CustomInboxPrefix("_INBOX_shop"))
-	c := New(conn, Options{})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx) }()
-	w := make(waiter, 1)
-	if _, err := c.Send(ctx, 0, claimLine("summer", "prefixed", time.Time{}, w)); err != nil {
-		t.Fatal(err)
-	}
-	w.get(t).claimed(t, "prefixed")
-	if !strings.HasPrefix(c.inbox, "_INBOX_shop.") || owner.Distinct() != 1 {
-		t.Errorf("the inbox is %s", c.inbox)
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+func TestGivingUp(t *testing.T) {
+	inBubble(t, Options{InFlight: 1, RetryAfter: time.Hour}, func(t *testing.T, r *rig) {
+		r.always = hold
+		sent, sentTicket := r.claim("sent", 0)
+		_, queuedTicket := r.claim("queued", 0)
+		kept, _ := r.claim("kept", 0)
+		unsent(t, r.giveUp(queuedTicket), "queued", context.Canceled)
+		unknown(t, r.giveUp(sentTicket), "sent", context.Canceled)
+		r.release()
+		kept.get(t).claimed(t, "kept")
+		if len(sent) != 0 || slices.Contains(r.read(), "queued") && r.sizes()[1] == 1 {
+			t.Errorf("who gave up was answered: %t; read: %s", len(sent) > 0, r.read())
+		}
+	})
+}
+
+// Of a message with lines that some gave up, only the others are sent again, and each gets its own answer.
+func TestOnlyWhoStillWaitsIsAskedAgain(t *testing.T) {
+	inBubble(t, Options{InFlight: 1}, func(t *testing.T, r *rig) {
+		r.fates = []fate{hold, {silent: true}}
+		first, _ := r.claim("first", 0)
+		all := ids("many", 9)
+		var waiters []waiter
+		var tickets []Ticket
+		for _, id := range all {
+			w, ticket := r.claim(id, 0)
+			waiters, tickets = append(waiters, w), append(tickets, ticket)
+		}
+		r.release()
+		first.get(t).claimed(t, "first")
+		for i := 0; i < 9; i += 2 {
+			unknown(t, r.giveUp(tickets[i]), all[i], context.Canceled)
+		}
+		for i := 1; i < 9; i += 2 {
+			a := waiters[i].get(t)
+			if a.claimed(t, all[i]); !a.Repeat {
+				t.Errorf("%s was decided twice", all[i])
+			}
+		}
+		read := r.read()
+		if last := read[len(read)-4:]; !slices.Equal(last, []string{all[1], all[3], all[5], all[7]}) {
+			t.Errorf("sent again: %s", last)
+		}
+	})
+}
+
+// As many messages as may be in flight never get an outcome, however often they are sent again. Later lines of the lane are
+// answered.
+func TestMessagesWithoutAnswerHoldUpNoOthers(t *testing.T) {
+	inBubble(t, Options{}, func(t *testing.T, r *rig) {
+		r.lose = "customer of lost"
+		var tickets []Ticket
+		for _, id := range ids("lost", r.opts.InFlight) {
+			_, ticket := r.claim(id, 0)
+			tickets = append(tickets, ticket)
+		}
+		w, _ := r.claim("later", 0)
+		if n := len(r.sizes()); n != r.opts.InFlight {
+			t.Errorf("%d messages are in flight", n)
+		}
+		pass(r.opts.RetryAfter + 2*sweepEvery)
+		if len(w) != 1 {
+			t.Error("a later line waits for longer than RetryAfter")
+		}
+		for _, ticket := range tickets {
+			if err := r.giveUp(ticket); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
+	})
 }

@@ -17,7 +17,7 @@ type link struct {
 
 // update notices that the connection was lost or restored.
 func (l *link) update() {
-	up, reconnects := l.c.nc.IsConnected(), l.c.nc.Stats().Reconnects
+	up, reconnects := l.c.nc.IsConnected(), l.c.nc.reconnects()
 	if !up {
 		l.c.online.Store(false)
 	} else if !l.up || reconnects != l.reconnects {

@@ -1,44 +1,51 @@
 package batcher
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// rig is a server, the lanes' owner on a connection of its own, and a batcher on another.
+func TestMain(m *testing.M) { streamtest.VerifyTestMain(m) }
+
+// rig is a batcher that runs on a network without a server.
 type rig struct {
 	*Batcher
-	server *streamtest.Server
-	owner  *streamtest.Owner
-	conn   *nats.Conn
-	stop   func() // ends Run and waits for it
+	*network
+	t    *testing.T
+	stop func() // ends Run and waits for it
 }
 
-// quick retries soon; faults would otherwise cost a test two seconds each.
-var quick = Options{RetryAfter: 100 * time.Millisecond}
-
-func newRig(t *testing.T, opts Options, spec topology.Spec, change ...func(*Batcher)) *rig {
+// inBubble runs a test in a bubble of synctest. In the end everything must have been given back.
+func inBubble(t *testing.T, opts Options, test func(t *testing.T, r *rig)) {
 	t.Helper()
-	server := streamtest.Start(t)
-	if spec.Lanes == 0 {
-		spec.Lanes = 2
-	}
-	owner := streamtest.StartOwner(t, server.Conn(t), spec)
-	conn := server.Conn(t)
-	c := New(conn, opts)
-	for _, f := range change {
-		f(c)
-	}
-	stop := streamtest.Background(t, c.Run)
-	streamtest.Eventually(t, "the batcher is online", c.online.Load)
-	return &rig{Batcher: c, server: server, owner: owner, conn: conn, stop: stop}
+	on(t, newNetwork, opts, test)
+}
+
+// on is inBubble on a network of another kind.
+func on(t *testing.T, network func() *network, opts Options, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := network()
+		r := &rig{Batcher: newBatcher(n, opts), network: n, t: t}
+		r.stop = streamtest.Background(t, r.Run)
+		synctest.Wait()
+		test(t, r)
+		synctest.Wait()
+		r.empty()
+	})
+}
+
+// pass lets time go by, and everything settle that happens meanwhile.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
 }
 
 // waiter is a receiver to wait on. Its channel has room for a second answer, so that one would be noticed.
@@ -56,24 +63,6 @@ func (w waiter) Answer(line []byte, err error) {
 	}
 	w <- a
 }
-
-// claim hands in a claim and returns who waits for it.
-func (r *rig) claim(t testing.TB, campaign, id string, deadline time.Time) (waiter, Ticket) {
-	t.Helper()
-	w := make(waiter, 2)
-	ticket, err := r.Send(t.Context(), r.laneOf(campaign), claimLine(campaign, id, deadline, w))
-	if err != nil {
-		t.Fatalf("claim %s: %v", id, err)
-	}
-	return w, ticket
-}
-
-func claimLine(campaign, id string, deadline time.Time, to Receiver) Line {
-	cmd := wire.Command{Type: wire.Claim, ID: id, Campaign: campaign, CustomerID: "customer of " + id}
-	return Line{ID: id, JSON: cmd.AppendJSON(nil), Deadline: deadline, To: to}
-}
-
-func (r *rig) laneOf(campaign string) int { return topology.LaneOf(campaign, r.owner.Log.Lanes) }
 
 func (w waiter) get(t testing.TB) answer {
 	t.Helper()
@@ -94,18 +83,83 @@ func (a answer) claimed(t testing.TB, id string) {
 	}
 }
 
-// empty checks that everything was given back.
-func (r *rig) empty(t testing.TB) {
+// unknown checks that the answer is an unknown result.
+func unknown(t testing.TB, err error, id string, cause error) {
 	t.Helper()
-	streamtest.Eventually(t, "nothing is under way", func() bool { return r.active.Load() == 0 })
+	var u *UnknownError
+	if !errors.As(err, &u) || u.ID != id || !errors.Is(err, cause) {
+		t.Errorf("%s ended in %v, expected an unknown result because of: %v", id, err, cause)
+	}
+}
+
+// unsent checks that the answer is that the line was never sent.
+func unsent(t testing.TB, err error, id string, cause error) {
+	t.Helper()
+	var n *NotSentError
+	if !errors.As(err, &n) || n.ID != id || !errors.Is(err, cause) {
+		t.Errorf("%s ended in %v, expected that it was not sent because of: %v", id, err, cause)
+	}
+}
+
+// claim hands in a claim, lets it leave, and returns who waits for it.
+func (r *rig) claim(id string, deadline time.Duration) (waiter, Ticket) {
+	r.t.Helper()
+	w := make(waiter, 2)
+	ticket, err := r.Send(r.t.Context(), 0, claimLine("summer", id, deadline, w))
+	if err != nil {
+		r.t.Fatalf("claim %s: %v", id, err)
+	}
+	synctest.Wait()
+	return w, ticket
+}
+
+// redeem hands in a redemption for the micro service.
+func (r *rig) redeem(id string) (waiter, Ticket) {
+	r.t.Helper()
+	w := make(waiter, 2)
+	cmd := wire.Command{Type: wire.Redeem, ID: id, Code: "AAAA-BBBB-CCCC", OrderID: "o"}
+	ticket, err := r.Request(r.t.Context(), "scrip.redeem", Line{ID: id, JSON: cmd.AppendJSON(nil), By: "ann", To: w})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	synctest.Wait()
+	return w, ticket
+}
+
+// claimLine is a claim that waits for so long, 0 = for ever.
+func claimLine(campaign, id string, deadline time.Duration, to Receiver) Line {
+	cmd := wire.Command{Type: wire.Claim, ID: id, Campaign: campaign, CustomerID: "customer of " + id}
+	line := Line{ID: id, JSON: cmd.AppendJSON(nil), To: to}
+	if deadline > 0 {
+		line.Deadline = time.Now().Add(deadline)
+	}
+	return line
+}
+
+// giveUp ends a wait, with the error that its caller gets.
+func (r *rig) giveUp(ticket Ticket) error {
+	r.t.Helper()
+	err, ok := ticket.GiveUp(context.Canceled)
+	if !ok {
+		r.t.Fatal("what is not answered could not be given up")
+	}
+	return err
+}
+
+// empty checks that everything was given back.
+func (r *rig) empty() {
+	r.t.Helper()
+	if n := r.active.Load(); n != 0 {
+		r.t.Errorf("%d batches are under way", n)
+	}
 	r.eachRoute(func(ro *route) {
 		ro.mu.Lock()
 		defer ro.mu.Unlock()
 		if n := len(ro.attempts) + len(ro.inFlight) + len(ro.full); n != 0 {
-			t.Errorf("route %d still holds %d attempts, %d messages, %d batches", ro.number, len(ro.attempts), len(ro.inFlight), len(ro.full))
+			r.t.Errorf("route %d still holds %d attempts, %d messages, %d batches", ro.number, len(ro.attempts), len(ro.inFlight), len(ro.full))
 		}
 		if !ro.room.TryAcquire(int64(r.opts.MaxPending)) {
-			t.Errorf("route %d did not give all its room back", ro.number)
+			r.t.Errorf("route %d did not give all its room back", ro.number)
 		} else {
 			ro.room.Release(int64(r.opts.MaxPending))
 		}

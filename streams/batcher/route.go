@@ -235,7 +235,7 @@ func (r *route) publish(b *batch) {
 	b.busy++
 	r.mu.Unlock()
 	c.counters.messages.Add(1)
-	err := c.publish(msg)
+	err := c.nc.PublishMsg(msg)
 	r.mu.Lock()
 	b.busy--
 	if err != nil && !b.done {

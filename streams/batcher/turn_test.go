@@ -1,38 +1,30 @@
 package batcher
 
 import (
-	"bytes"
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats.go"
-
-	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // turns is a batcher whose messages are only counted: nothing is answered, and only the test sweeps.
 func turns(t *testing.T) (c *Batcher, send func(n int), sent func(want ...int)) {
 	t.Helper()
-	c = New(streamtest.Start(t).Conn(t), Options{InFlight: 3, RetryAfter: time.Hour})
-	var sizes []int
-	c.publish = func(m *nats.Msg) error {
-		sizes = append(sizes, bytes.Count(m.Data, []byte{'\n'}))
-		return nil
-	}
+	n := newNetwork()
+	n.always = fate{lost: true}
+	c = newBatcher(n, Options{InFlight: 3, RetryAfter: time.Hour})
 	c.online.Store(true)
 	send = func(n int) {
 		t.Helper()
 		for range n {
-			if _, err := c.Send(t.Context(), 0, claimLine("summer", "id", time.Time{}, make(waiter, 1))); err != nil {
+			if _, err := c.Send(t.Context(), 0, claimLine("summer", "id", 0, make(waiter, 1))); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	sent = func(want ...int) {
 		t.Helper()
-		if !slices.Equal(sizes, want) {
-			t.Fatalf("messages of %d lines left, expected %d", sizes, want)
+		if got := n.sizes(); !slices.Equal(got, want) {
+			t.Fatalf("messages of %d lines left, expected %d", got, want)
 		}
 	}
 	return c, send, sent
@@ -66,12 +58,6 @@ func answerOldest(t *testing.T, c *Batcher) {
 	}
 	r.finish(oldest)
 	r.pump()
-}
-
-func TestALonelyLineLeavesAtOnce(t *testing.T) {
-	_, send, sent := turns(t)
-	send(1)
-	sent(1)
 }
 
 func TestFewLinesLeaveAtOnceWhileThereIsRoom(t *testing.T) {
