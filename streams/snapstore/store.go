@@ -147,7 +147,7 @@ func (s *Store) readPointer(ctx context.Context, name string) (pointer, uint64, 
 	}
 	var p pointer
 	if err := json.Unmarshal(e.Data, &p); err != nil || p.Version != formatVersion {
-		s.opts.Logger.Warn("pointer to snapshots not understood, continuing without them", "name", name, "version", p.Version, "err", err)
+		s.opts.Logger.Warn("pointer to snapshots not understood, continuing without them", "name", name, "format", p.Version, "known", formatVersion, "err", err)
 		return pointer{}, e.Sequence, nil
 	}
 	return p, e.Sequence, nil
