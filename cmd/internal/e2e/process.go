@@ -56,18 +56,13 @@ func Main(m *testing.M, after func()) int {
 // Program is the import path of the program.
 const Program = "github.com/seed-4a2410e3/scrip/cmd/scrip"
 
-// Build builds the program at path, with further flags for go build. Without any it is BuildOf.
-func Build(path string, flags ...string) error {
-	if len(flags) > 0 {
-		return link(path, Program, flags)
-	}
-	return BuildOf(path, Program)
-}
+// Build is BuildOf for the program.
+func Build(path string) error { return BuildOf(path, Program) }
 
 // BuildOf builds any main package at path. It reuses bin/e2e of the module if that is up to date, which spares all test
 // binaries of a run but the first the seconds that the linker takes. A program at path stays as it is when that one is
-// replaced.
-func BuildOf(path, program string) error {
+// replaced. Flags for go build, by which errors are planted, make it another program there.
+func BuildOf(path, program string, flags ...string) error {
 	out, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
 		return fmt.Errorf("finding the module: %w", err)
@@ -85,8 +80,13 @@ func BuildOf(path, program string) error {
 		return err
 	}
 	shared := filepath.Join(dir, strings.ReplaceAll(program, "/", "-"))
-	if err := link(shared, program, nil); err != nil {
-		return err
+	if len(flags) > 0 {
+		shared += "-planted"
+	}
+	// Without debug information the linker takes half the time.
+	args := append(append([]string{"build", "-ldflags=-w", "-o", shared}, flags...), program)
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w\n%s", program, err, out)
 	}
 	if os.Link(shared, path) == nil {
 		return nil
@@ -96,15 +96,6 @@ func BuildOf(path, program string) error {
 		return err
 	}
 	return os.WriteFile(path, built, 0o755)
-}
-
-// link omits debug information, which halves the time of the linker.
-func link(path, program string, flags []string) error {
-	args := append(append([]string{"build", "-ldflags=-w", "-o", path}, flags...), program)
-	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s: %w\n%s", program, err, out)
-	}
-	return nil
 }
 
 // Descriptor is the content of <data>/scrip.json.

@@ -14,9 +14,10 @@ import (
 )
 
 var (
-	rounds = flag.Int("power.rounds", 9, "how many scenes TestPowerCuts plays, each with a cut or more")
-	only   = flag.String("power.only", "", "the one scene to play, such as backup")
-	seed   = flag.Uint64("power.seed", 0, "repeats the choices of a run; 0 = a new one")
+	rounds  = flag.Int("power.rounds", 3, "how many scenes TestPowerCuts plays, each with a cut or more")
+	lasting = flag.Duration("power.for", 0, "no scene begins later than that; 0 = no limit")
+	only    = flag.String("power.only", "", "the one scene to play, such as backup")
+	seed    = flag.Uint64("power.seed", 0, "repeats the choices of a run; 0 = a new one")
 )
 
 // world is one server that lives through all rounds, and what was answered by it.
@@ -46,10 +47,10 @@ type scene struct {
 // scenes are all of them, in the order of the first rounds.
 var scenes = []scene{
 	{"claims", (*world).claims},
-	{"first start", (*world).firstStart},
 	{"config set", (*world).configSet},
-	{"backup", (*world).backup},
 	{"restart", (*world).restart},
+	{"first start", (*world).firstStart},
+	{"backup", (*world).backup},
 	{"restore", (*world).restore},
 	{"replay --name", (*world).replay},
 	{"clean stop and snapshot", (*world).stop},
@@ -71,11 +72,12 @@ func TestPowerCuts(t *testing.T) {
 	if len(played) == 0 {
 		t.Fatalf("there is no scene %q", *only)
 	}
+	began := time.Now()
 	w := &world{machine: newMachine(t, from), got: e2e.NewLedger(), keys: e2e.NewKeyBook(), port: streamtest.Address(t), rounds: map[string]int{}}
 	w.up()
 	w.load = w.apply(w.url, w.got)
 	defer w.load.end()
-	for round := 0; round < *rounds && !t.Failed(); round++ {
+	for round := 0; round < *rounds && (*lasting == 0 || time.Since(began) < *lasting) && !t.Failed(); round++ {
 		scene := played[round%len(played)]
 		if round >= len(played) {
 			scene = played[w.rng.IntN(len(played))]
@@ -96,6 +98,7 @@ func TestPowerCuts(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(w.rounds)) {
 		parts = append(parts, fmt.Sprintf("%s %d", name, w.rounds[name]))
 	}
+	t.Logf("soak: %d power cuts", w.cuts)
 	t.Logf("%d cuts (%s), %d names and pages dropped: %d answered claims, %d missing, %d answered redemptions, %d answered changes of keys",
 		w.cuts, strings.Join(parts, ", "), dropped, len(claims)+w.first, w.missing, len(redeemed), w.keys.Changes())
 	if len(claims)+w.keys.Changes() == 0 || dropped == 0 {
