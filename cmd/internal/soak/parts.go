@@ -50,7 +50,7 @@ var parts = []part{
 		return tests("^TestPowerCuts$", "power.rounds", many, "power.for", last, "power.seed", seed)
 	}},
 	{name: "chaos", weight: 4, dir: "cmd/internal/e2e/chaos", apart: time.Minute, args: func(last time.Duration, seed uint64) []string {
-		return tests("^TestChaosOf(OneServer|TwoServersOnThreeNodes)$", "chaos.for", last, "chaos.reminders", max(5_000, int(last.Seconds())*500), "chaos.seed", seed)
+		return tests("^TestChaos$", "chaos.for", last, "chaos.reminders", max(5_000, int(last.Seconds())*500), "chaos.seed", seed)
 	}},
 	{name: "chaos-cluster", weight: 4, dir: "cmd/internal/e2e/chaos", apart: 90 * time.Second, args: func(last time.Duration, seed uint64) []string {
 		return tests("^TestChaosOfNodeProcesses$", "chaos.for", last, "chaos.faults", many, "chaos.seed", seed)

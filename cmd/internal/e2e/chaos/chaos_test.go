@@ -9,17 +9,16 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
-	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 var (
-	runFor = flag.Duration("chaos.for", 0, "how long, shared by the two worlds; less than each fault needs to happen once is not enough")
+	runFor = flag.Duration("chaos.for", 0, "how long, shared by the two worlds, or by the faults of -chaos.faults; 0 = two faults of one server, and one of node processes")
 	seed   = flag.Uint64("chaos.seed", 0, "repeats the choices of a run, not its timing; 0 = a new one")
 
-	reminders = flag.Int("chaos.reminders", 5_000, "how many are set in each world, in tenths that are due at one instant each, during faults")
+	reminders = flag.Int("chaos.reminders", 2_000, "how many are set in each world, in tenths that are due at one instant each, during faults")
 )
 
 func chance(t *testing.T) (uint64, *rand.Rand) {
@@ -51,55 +50,49 @@ func beside(t *testing.T) {
 
 const zombie = "owner stopped in its tracks, another takes over, the first wakes up"
 
-// TestChaosOfOneServer: everything in one process but PostgreSQL.
-func TestChaosOfOneServer(t *testing.T) {
+// TestChaos has two worlds: one server with everything in one process but PostgreSQL; and a replicated log in a cluster of
+// its own, with two servers that share the lanes. A short run has the first alone: what happens to the second is also in
+// TestChaosOfNodeProcesses and in the tests of package crash.
+func TestChaos(t *testing.T) {
 	beside(t)
+	t.Run("one server", oneServer)
+	if *runFor > 0 {
+		t.Run("two servers on three nodes", twoServers)
+	}
+}
+
+func oneServer(t *testing.T) {
 	began := time.Now()
 	s, rng := chance(t)
-	w := &world{t: t, rng: rng, db: projtest.Cluster(t)}
-	srv := newServer(t, "--nats-listen", streamtest.Address(t), "--postgres", w.db.URL())
+	w := newWorld(t, rng)
+	srv := newServer(t, "--nats-listen", streamtest.Address(t), "--postgres", w.url)
 	w.connect(srv.Desc.NATSURL)
-	w.faults = []fault{
-		{"kill -9", func() { srv.Kill(); srv.Up(); w.happened("kill -9") }},
-		{"clean restart", func() {
+	w.faults = []fault{{"kill -9", func() { srv.Kill(); srv.Up(); w.happened("kill -9") }}, w.full()}
+	if *runFor > 0 {
+		w.faults = append(w.faults, fault{"clean restart", func() {
 			if code := srv.Stop(); code != 0 {
 				t.Fatalf("the clean stop: exit code %d", code)
 			}
 			srv.Up()
 			w.happened("clean restart")
-		}},
-		w.postgres(), w.twice(), w.full(),
+		}}, w.postgres(), w.twice())
 	}
 	w.run(s, began.Add(*runFor/2))
 }
 
-// TestChaosOfTwoServersOnThreeNodes: a replicated log in a cluster of its own, and two servers that share the lanes.
-func TestChaosOfTwoServersOnThreeNodes(t *testing.T) {
-	beside(t)
+func twoServers(t *testing.T) {
 	began := time.Now()
 	s, rng := chance(t)
 	nodes := streamtest.StartCluster(t)
-	w := &world{t: t, rng: rng, db: projtest.Cluster(t)}
-	args := []string{"--nats", nodes.URL(), "--postgres", w.db.URL(), "--replicas", "3", "--lanes", "2"}
+	w := newWorld(t, rng)
+	args := []string{"--nats", nodes.URL(), "--postgres", w.url, "--replicas", "3", "--lanes", "2"}
 	servers := []*e2e.Server{newServer(t, args...), newServer(t, append(args, "--roles", "lanes,scheduler,api")...)}
 	w.connect(nodes.URL())
 	w.faults = []fault{
 		{"kill -9", func() { s := servers[rng.IntN(2)]; s.Kill(); s.Up(); w.happened("kill -9") }},
 		{zombie, func() {
 			lane := rng.IntN(w.log.Lanes)
-			var victim *e2e.Server
-			streamtest.Eventually(t, "somebody holds the lane", func() bool {
-				status, err := lease.Inspect(t.Context(), w.js, "lane", w.log.Lanes)
-				if err != nil {
-					return false
-				}
-				for _, s := range servers {
-					if status.Holders[lane].Server == id(t, s) {
-						victim = s
-					}
-				}
-				return victim != nil
-			})
+			victim := w.holder(lane, servers)
 			before := w.owners()[lane]
 			victim.Signal(syscall.SIGSTOP)
 			streamtest.Eventually(t, "the lane is taken over", func() bool { return w.owners()[lane] != before })
@@ -120,4 +113,22 @@ func TestChaosOfTwoServersOnThreeNodes(t *testing.T) {
 		w.postgres(), w.twice(), w.full(),
 	}
 	w.run(s, began.Add(*runFor/2))
+}
+
+// holder waits until one of the servers holds a lane.
+func (w *world) holder(lane int, servers []*e2e.Server) (victim *e2e.Server) {
+	w.t.Helper()
+	streamtest.Eventually(w.t, "one of the servers holds the lane", func() bool {
+		status, err := lease.Inspect(w.t.Context(), w.js, "lane", w.log.Lanes)
+		if err != nil {
+			return false
+		}
+		for _, s := range servers {
+			if status.Holders[lane].Server == id(w.t, s) {
+				victim = s
+			}
+		}
+		return victim != nil
+	})
+	return victim
 }

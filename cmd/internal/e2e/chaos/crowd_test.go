@@ -20,11 +20,26 @@ const (
 	crowdWait  = 2 * time.Second
 	farAway    = 48 * time.Hour // anchors that are moved when their time comes
 
-	endedLead    = 10 * time.Second        // from moving the opening of a campaign to its reminders, dropped because it has ended
-	trickleReach = 15 * time.Second        // most of the trickle is due sooner, the rest much later
-	burstLead    = 1200 * time.Millisecond // from moving a burst to its instant: the update is decided by then
-	burstSpread  = 400 * time.Millisecond  // a fault begins so much before or behind the instant
+	burstLead   = 1200 * time.Millisecond // from moving a burst to its instant: the update is decided by then
+	burstSpread = 400 * time.Millisecond  // a fault begins so much before or behind the instant
 )
+
+// pace is how long what becomes due takes: in a short run there is little of it.
+func pace(short, long time.Duration) time.Duration {
+	if *runFor == 0 {
+		return short
+	}
+	return long
+}
+
+// trickleLead is from setting a reminder of the trickle to when it is due at the earliest.
+func trickleLead() time.Duration { return pace(time.Second, 2*time.Second) }
+
+// endedLead is from moving the opening of a campaign to its reminders, dropped because it has ended. Most of the trickle is due
+// within trickleReach, the rest much later: up to trickleSpread after it is set, and moved by as much.
+func endedLead() time.Duration     { return pace(2*time.Second, 10*time.Second) }
+func trickleReach() time.Duration  { return pace(4*time.Second, 15*time.Second) }
+func trickleSpread() time.Duration { return pace(time.Second, 3*time.Second) }
 
 var priorities = []string{wire.PriorityHigh, wire.PriorityNormal, wire.PriorityLow}
 
@@ -130,7 +145,7 @@ func (c *crowd) gather() {
 	if t.Failed() {
 		t.FailNow()
 	}
-	c.move(c.ended, time.Now().Add(c.ended.before+endedLead))
+	c.move(c.ended, time.Now().Add(c.ended.before+endedLead()))
 	if out, err := c.w.client.End(t.Context(), c.ended.name); err != nil || out.Refused() {
 		t.Fatal(out, err)
 	}
@@ -146,7 +161,7 @@ func (c *crowd) trickle(ctx context.Context) {
 		m := c.mouth(topology.LaneOf(p.name, c.w.log.Lanes))
 		// In small worlds messages are small, so that there are reminders to set until the last fault; in big ones all are
 		// set when four fifths of the time are over, if nothing holds them up.
-		lines := min(crowdLines*2/5, max(1, p.size/100)) // reminders, each with a claim and some with more
+		lines := min(crowdLines*2/5, max(1, p.size/30)) // reminders, each with a claim and some with more
 		pause := time.NewTicker(max(time.Until(c.w.until)*4/5/time.Duration(p.size/lines+1), 100*time.Millisecond))
 		setters.Go(func() {
 			defer pause.Stop()
@@ -188,11 +203,11 @@ func (b *burst) String() string {
 	return fmt.Sprintf(", %d reminders of %s due at %s", b.party.size, b.party.name, b.due.UTC().Format("15:04:05.000"))
 }
 
-// over waits until the burst's instant has passed.
+// over waits until the burst's instants have passed.
 func (b *burst) over(t *testing.T) {
 	t.Helper()
 	if b != nil {
-		until(b.due)
+		until(b.due.Add(b.party.before)) // its coupons expire then
 	}
 }
 
@@ -210,7 +225,7 @@ func (c *crowd) arm(fault int) *burst {
 	t := c.w.t
 	t.Helper()
 	p := c.trickles[c.rng.IntN(len(c.trickles))]
-	c.move(p, p.anchor.Add(time.Duration(c.rng.IntN(6000)-3000)*time.Millisecond))
+	c.move(p, p.anchor.Add(time.Duration(c.rng.Int64N(int64(2*trickleSpread())))-trickleSpread()))
 	if c.gone[fault] {
 		return nil
 	}
@@ -299,7 +314,7 @@ func (m *mouth) subscribe(ctx context.Context, p *party, from, to int, rng *rand
 		}
 		before := p.before
 		if rng != nil {
-			due := time.Now().Add(2*time.Second + time.Duration(rng.IntN(3000))*time.Millisecond)
+			due := time.Now().Add(trickleLead() + time.Duration(rng.Int64N(int64(trickleSpread()))))
 			if rng.IntN(10) == 0 {
 				due = due.Add(time.Hour)
 			}

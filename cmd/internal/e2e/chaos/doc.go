@@ -17,11 +17,11 @@
 //	server 0 ── links ─┼── node 0 ═ links ═ node 1 ═ links ═ node 2     a link that is cut drops what is sent, without a FIN
 //	server 1 ── links ─┘
 //
-// `make chaos-cluster` measures for each fault how long a lane did not answer and when the usual rate returned, after the
+// With -chaos.faults it measures for each fault how long a lane did not answer and when the usual rate returned, after the
 // fault's begin and after its end; -chaos.kind selects kinds. A fault during which other processes used half of the cores
-// is not counted, and repeated. `make test` injects three kinds once each and measures nothing. Callers wait for their
-// answers, so one lane that does not answer soon stops them all: the rate is that of the slowest lane.
+// is not counted, and repeated. Callers wait for their answers, so one lane that does not answer soon stops them all: the rate
+// is that of the slowest lane.
 //
-// `make chaos` runs for ten minutes with a million reminders in each setup, and prints its seed; as part of `make test`
-// each fault happens once, with some thousand reminders (-chaos.for, -chaos.reminders, -chaos.seed).
+// `make test` has a short run: two faults of one server with some thousand reminders, and one node that is killed. `make soak`
+// has the long ones (-chaos.for, -chaos.faults, -chaos.reminders), and prints the seed (-chaos.seed).
 package chaos

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/pgd"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -55,7 +56,8 @@ type world struct {
 	nc     *nats.Conn
 	js     jetstream.JetStream
 	client *client.Client
-	db     *pgd.Cluster
+	db     *pgd.Cluster // that can be stopped; nil in a short run
+	url    string       // of PostgreSQL
 	log    topology.Log
 	ledger *ledger
 	crowd  *crowd
@@ -65,6 +67,19 @@ type world struct {
 	until  time.Time
 	counts map[string]int
 	doubly int
+}
+
+// newWorld makes a world with a PostgreSQL: of its own, where that is to be stopped.
+func newWorld(t *testing.T, rng *rand.Rand) *world {
+	t.Helper()
+	w := &world{t: t, rng: rng}
+	if *runFor == 0 {
+		w.url = projtest.URL(t)
+		return w
+	}
+	w.db = projtest.Cluster(t)
+	w.url = w.db.URL()
+	return w
 }
 
 // connect is called when the servers are up.
@@ -121,7 +136,7 @@ func (w *world) run(seed uint64, until time.Time) {
 		w.strike(w.rng.IntN(len(w.faults)))
 	}
 	w.crowd.finish()
-	w.calm(1000)
+	w.calm(200)
 	stop()
 	workers.Wait()
 	for _, campaign := range campaigns {
@@ -133,6 +148,7 @@ func (w *world) run(seed uint64, until time.Time) {
 	w.ledger.settle(t, fold)
 	w.crowd.settle(t, fold)
 	w.meanwhile(fold)
+	t.Logf("soak: %d faults", len(w.spells))
 }
 
 // calm waits for n answers: the world goes on.
@@ -151,6 +167,14 @@ type spell struct {
 	from, to time.Time
 }
 
+// most is how many answers there are at most between two faults.
+func most() int {
+	if *runFor == 0 {
+		return 200
+	}
+	return 1500
+}
+
 // strike lets a fault happen and waits until answers come again. Before each kind's first time a burst of reminders is
 // moved so that it falls due then.
 func (w *world) strike(i int) {
@@ -160,9 +184,9 @@ func (w *world) strike(i int) {
 	began := time.Now()
 	f.do()
 	burst.over(w.t)
-	w.calm(1 + w.rng.IntN(1500))
+	w.calm(1 + w.rng.IntN(most()))
 	now := time.Now()
-	w.spells = append(w.spells, spell{f.name, began.Add(-burstSpread), now})
+	w.spells = append(w.spells, spell{f.name, began.Add(-burstSpread), now.Add(burstSpread)})
 	w.t.Logf("%s: %s%s", f.name, now.Sub(began).Round(time.Millisecond), burst)
 }
 
@@ -212,7 +236,7 @@ func (w *world) check() *check.Fold {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience+time.Duration(*reminders)*time.Millisecond/2)
 	defer cancel()
-	db, err := pgx.Connect(ctx, w.db.URL())
+	db, err := pgx.Connect(ctx, w.url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +256,7 @@ func (w *world) check() *check.Fold {
 	for settled := false; !settled && len(fold.Violations) == 0; {
 		ends := catchUp()
 		now := wire.At(time.Now())
-		if late := fold.Overdue(now); late > 0 || fold.Unpublished > 0 || fold.Overdue(now.Add(trickleReach)) > 0 {
+		if late := fold.Overdue(now); late > 0 || fold.Unpublished > 0 || fold.Overdue(now.Add(trickleReach())) > 0 {
 			select {
 			case <-ctx.Done():
 				t.Fatalf("%d reminders are due and did not fire, %d fired and are not published", late, fold.Unpublished)

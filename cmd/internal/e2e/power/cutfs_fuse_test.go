@@ -82,9 +82,6 @@ func status(e syscall.Errno) fuse.Status { return fuse.Status(e) }
 
 func (n *inode) fill(a *fuse.Attr) {
 	size := uint64(n.size)
-	if n.target != "" {
-		size = uint64(len(n.target))
-	}
 	*a = fuse.Attr{Ino: n.number, Size: size, Blocks: (size + 511) / 512, Mode: n.attr.mode, Nlink: uint32(n.links), Rdev: n.rdev, Blksize: pageSize,
 		Owner: fuse.Owner{Uid: n.attr.uid, Gid: n.attr.gid}}
 	a.SetTimes(&n.modified, &n.modified, &n.modified)
@@ -170,22 +167,9 @@ func (s *server) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fu
 	return s.create(&in.InHeader, name, syscall.S_IFDIR|in.Mode&0o7777, out, func(*inode) {})
 }
 
-func (s *server) Symlink(_ <-chan struct{}, h *fuse.InHeader, target, name string, out *fuse.EntryOut) fuse.Status {
-	return s.create(h, name, syscall.S_IFLNK|0o777, out, func(n *inode) { n.target = target })
-}
-
 func (s *server) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
 	out.OpenFlags = fuse.FOPEN_KEEP_CACHE
 	return s.create(&in.InHeader, name, syscall.S_IFREG|in.Mode&0o7777, &out.EntryOut, func(*inode) {})
-}
-
-func (s *server) Readlink(_ <-chan struct{}, h *fuse.InHeader) ([]byte, fuse.Status) {
-	n, ok := s.begin(h.NodeId)
-	if !ok {
-		return nil, fuse.EIO
-	}
-	defer s.mu.Unlock()
-	return []byte(n.target), fuse.OK
 }
 
 func (s *server) Unlink(_ <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {

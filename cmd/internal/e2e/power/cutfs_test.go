@@ -1,7 +1,6 @@
 package power
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
@@ -138,24 +136,19 @@ func TestWhatACutLeaves(t *testing.T) {
 	}
 }
 
-func TestAppendingAfterAnFsync(t *testing.T) {
-	f := mounted(t)
-	w, err := os.Create(f.path("log"))
-	must(t, err, atomicfile.SyncDir(f.Dir))
-	var synced []byte
-	for i := range 300 {
-		record := bytes.Repeat([]byte{byte('a' + i%26)}, 100+i)
-		_, err := w.Write(record)
-		must(t, err)
-		if i%7 == 0 {
-			must(t, w.Sync())
-			synced, err = os.ReadFile(f.path("log"))
-			must(t, err)
+// mapped writes a file through its mapping, and calls msync if there are flags.
+func mapped(fd int, text string, flags uintptr) error {
+	m, err := syscall.Mmap(fd, 0, len(text), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		return err
+	}
+	copy(m, text)
+	if flags != 0 {
+		if _, _, errno := syscall.Syscall(syscall.SYS_MSYNC, uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), flags); errno != 0 {
+			return errno
 		}
 	}
-	must(t, w.Close())
-	cut(t, f, DropAll, 1)
-	f.holds(t, "log", string(synced))
+	return syscall.Munmap(m)
 }
 
 func TestWhatCountsAsASync(t *testing.T) {
@@ -173,6 +166,8 @@ func TestWhatCountsAsASync(t *testing.T) {
 		"close":           {0, nil, false},
 		"sync_file_range": {0, func(fd int) error { return syscall.SyncFileRange(fd, 0, 0, 7) }, false},
 		"syncfs":          {0, func(int) error { return exec.Command("sync", "-f", f.Dir).Run() }, false},
+		"mapped":          {0, func(fd int) error { return mapped(fd, "text", 0) }, false},
+		"msync":           {0, func(fd int) error { return mapped(fd, "text", syscall.MS_SYNC) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fd, err := syscall.Open(f.path("a"), syscall.O_RDWR|syscall.O_CREAT|c.flags, 0o600)
@@ -191,32 +186,6 @@ func TestWhatCountsAsASync(t *testing.T) {
 			f.holds(t, "a", want)
 			must(t, atomicfile.Remove(f.path("a")))
 		})
-	}
-}
-
-func TestMappedMemory(t *testing.T) {
-	f := mounted(t)
-	for _, sync := range []bool{false, true} {
-		f.put(t, "a", strings.Repeat("x", 3*pageSize), true, true)
-		r, err := os.OpenFile(f.path("a"), os.O_RDWR, 0)
-		must(t, err)
-		m, err := syscall.Mmap(int(r.Fd()), 0, 3*pageSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
-		must(t, err)
-		if m[pageSize] != 'x' {
-			t.Errorf("the mapping holds %q", m[pageSize])
-		}
-		copy(m[pageSize-1:], "yz")
-		want := strings.Repeat("x", 3*pageSize)
-		if sync {
-			_, _, errno := syscall.Syscall(syscall.SYS_MSYNC, uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), syscall.MS_SYNC)
-			if errno != 0 {
-				t.Fatal(errno)
-			}
-			want = string(m)
-		}
-		must(t, syscall.Munmap(m), r.Close())
-		cut(t, f, DropAll, 1)
-		f.holds(t, "a", want)
 	}
 }
 
@@ -317,56 +286,5 @@ func TestCutsBetweenTheStepsOfAnAtomicFile(t *testing.T) {
 				t.Errorf("%d cuts: %d damaged files, %d new ones", cuts, damaged, kept)
 			}
 		})
-	}
-}
-
-// TestACutEndsProcessesThatWait: a process that is killed while it waits for the frozen file system ends with the cut.
-func TestACutEndsProcessesThatWait(t *testing.T) {
-	f := mounted(t)
-	must(t, f.After(3))
-	w := exec.Command("sh", "-c", `cd "$0" && while :; do echo x >> log; done`, f.Dir)
-	must(t, w.Start())
-	<-f.Frozen()
-	must(t, w.Process.Kill())
-	cut(t, f, DropAll, 1)
-	ended := make(chan error, 1)
-	go func() { ended <- w.Wait() }()
-	select {
-	case <-ended:
-	case <-time.After(time.Minute):
-		t.Fatal("the killed process did not end")
-	}
-	f.holds(t, "log", absent)
-}
-
-func TestLinksOwnersAndLocks(t *testing.T) {
-	f := mounted(t)
-	f.put(t, "a", "text", true, true)
-	must(t, os.Link(f.path("a"), f.path("b")), os.Symlink("a", f.path("s")), os.Mkdir(f.path("d"), 0o711), os.Chown(f.path("d"), 1234, 1234))
-	f.holds(t, "s", "text")
-	must(t, os.Remove(f.path("a")))
-	f.holds(t, "b", "text")
-	if err := os.Remove(f.path("d/none")); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
-	// Others are bound by modes.
-	stranger := exec.Command("sh", "-c", `cat "$0"/b || touch "$0"/d/x`, f.Dir)
-	stranger.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4321, Gid: 4321}}
-	if out, err := stranger.CombinedOutput(); err == nil {
-		t.Errorf("a stranger was let in: %s", out)
-	}
-	first, err := os.Open(f.path("b"))
-	must(t, err, syscall.Flock(int(first.Fd()), syscall.LOCK_EX|syscall.LOCK_NB))
-	second, err := os.Open(f.path("b"))
-	must(t, err)
-	if err := syscall.Flock(int(second.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
-		t.Errorf("a second lock: %v", err)
-	}
-	must(t, first.Close(), second.Close())
-	cut(t, f, KeepAll, 1)
-	f.holds(t, "b", "text")
-	f.holds(t, "a", absent)
-	if target, err := os.Readlink(f.path("s")); target != "a" {
-		t.Error(target, err)
 	}
 }

@@ -17,12 +17,11 @@ type attributes struct {
 	uid, gid uint32
 }
 
-// inode is a file, directory or symbolic link: what processes see, and what of it is not durable yet.
+// inode is a file or a directory: what processes see, and what of it is not durable yet.
 type inode struct {
 	number   uint64
 	attr     attributes
 	modified time.Time
-	target   string // of a symbolic link
 	rdev     uint32
 	links    int
 

@@ -35,6 +35,6 @@
 // with zeroes where a page was dropped. Data and names are independent, so that a new name may lead to an empty file (as on
 // ext4 without auto_da_alloc, and XFS).
 //
-// Reads always see what was written last, as by the page cache. The file system keeps owners, modes, hard and symbolic links;
-// it has no extended attributes, and times are those of the last change.
+// Reads always see what was written last, as by the page cache. The file system keeps owners, modes and hard links;
+// it has no symbolic links and no extended attributes, and times are those of the last change.
 package power
