@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -70,19 +69,4 @@ func copyConfig(to, from, accounts string) error {
 		}
 	}
 	return err
-}
-
-// withoutAccounts refuses the folder of a cluster whose log is in NATS' global account: with the accounts its nodes would not
-// find the log, and the servers would begin another one.
-func withoutAccounts(services []Service) error {
-	for _, s := range services {
-		store := s.Mounts[s.Environment["NATS_STORE"]]
-		if s.Kind != NATS || store == "" {
-			continue
-		}
-		if streams, _ := os.ReadDir(filepath.Join(store, "jetstream", access.AccountEmbedded, "streams")); len(streams) > 0 {
-			return fmt.Errorf("the log in %s was made without accounts: move it as RUNBOOK.md describes (a backup with the earlier version, then a restore), or choose another folder with -data", store)
-		}
-	}
-	return nil
 }

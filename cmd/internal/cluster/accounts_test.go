@@ -53,7 +53,6 @@ func TestFoldersThatCannotBeUsed(t *testing.T) {
 		lanes      string
 		want       string
 	}{
-		{"nats-2/jetstream/$G/streams/SCRIP_EVT_0/meta.inf", "{}", "4", "was made without accounts: move it as RUNBOOK.md describes"},
 		{"secrets.env", "NATS_PASSWORD=a\nPOSTGRES_PASSWORD=b\nSCRIP_PASSWORD=c\nSCRIP_CODE_KEY=short\n", "4", "SCRIP_CODE_KEY: the code key has 5 characters instead of 64"},
 		{"secrets.env", "NATS_PASSWORD=a\n", "4", "has no line POSTGRES_PASSWORD="},
 		{"other", "", "many", `SCRIP_LANES is "many", expected a number from 1 to 1024`},

@@ -27,8 +27,6 @@ type Options struct {
 	Port int
 	// Cuttable puts a link between each two services, for Cut.
 	Cuttable bool
-	// Tied PostgreSQL ends with this process, also when that is killed. For tests.
-	Tied bool
 	// Set are variables of the compose file, such as SCRIP_LANES.
 	Set map[string]string
 	// Self is the command line that gives commands to this cluster, for reports.
@@ -91,7 +89,7 @@ func Open(o Options) (_ *Cluster, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(withoutAccounts(services), accounts(o.Folder, services)); err != nil {
+	if err := accounts(o.Folder, services); err != nil {
 		return nil, err
 	}
 	if c.layout, err = newLayout(services, o.Port, o.Cuttable); err != nil {
@@ -210,32 +208,8 @@ func (c *Cluster) cut(m *member, cut bool) error {
 	return nil
 }
 
-// NATSURL lists all nodes with the credentials of the servers, for a client outside of the cluster.
-func (c *Cluster) NATSURL() (string, error) {
-	var urls []string
-	for _, name := range c.Names(NATS) {
-		addr, err := c.layout.reach(outside, endpoint{name, natsClients})
-		if err != nil {
-			return "", err
-		}
-		env := c.member(name).Environment
-		urls = append(urls, "nats://"+env["NATS_USER"]+":"+env["NATS_PASSWORD"]+"@"+addr)
-	}
-	return strings.Join(urls, ","), nil
-}
-
 // Data is the data directory of a scrip server, in which commands find it.
 func (c *Cluster) Data(name string) string { return c.member(name).data() }
-
-// PostgresURL is the URL of the tables for a client outside of the cluster, "" before the first start.
-func (c *Cluster) PostgresURL() string {
-	for _, name := range c.Names(Postgres) {
-		if u := c.layout.database(name); u != nil {
-			return u.String()
-		}
-	}
-	return ""
-}
 
 // Close stops all services in reverse order. A second call does nothing.
 func (c *Cluster) Close() error {

@@ -3,15 +3,16 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,6 +37,13 @@ const (
 	// think is the pause of a worker between two claims: some calls are in progress at any moment, and the machine is not busy
 	// with claims alone.
 	think = 40 * time.Millisecond
+	// patience is far longer than anything here takes on a machine under load.
+	patience = 3 * time.Minute
+)
+
+var (
+	lasting = flag.Duration("cluster.for", 0, "how long faults are made; 0 = one")
+	seed    = flag.Uint64("cluster.seed", 0, "of their choice; 0 = a new one")
 )
 
 // programs are built once: nats-server from the module that the product requires, and the runner.
@@ -58,31 +66,8 @@ func TestMain(m *testing.M) {
 func options(t *testing.T, folder string) cluster.Options {
 	return cluster.Options{
 		Folder: folder, Compose: compose, Scrip: e2e.Binary(), NATSServer: filepath.Join(programs, "nats-server"), Self: "up",
-		Set: map[string]string{"SCRIP_LANES": fmt.Sprint(lanes)}, Tied: true, Out: t.Output(),
+		Set: map[string]string{"SCRIP_LANES": fmt.Sprint(lanes)}, Out: t.Output(),
 	}
-}
-
-// start starts a cluster that ends with the test, if that does not end it before.
-func start(t *testing.T, o cluster.Options) *cluster.Cluster {
-	t.Helper()
-	c, err := cluster.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = c.Close() // a second time does nothing
-		if t.Failed() {
-			logs, _ := filepath.Glob(filepath.Join(o.Folder, "*.log"))
-			for _, log := range logs {
-				text, _ := os.ReadFile(log)
-				t.Logf("%s ends:\n%s", filepath.Base(log), text[max(0, len(text)-3000):])
-			}
-		}
-	})
-	if err := c.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // load claims and redeems on every lane until it is stopped, and retries under the same id until there is an answer. Half of
@@ -94,17 +79,15 @@ type load struct {
 	sdk       *client.Client
 	shop      *client.Client // with a producer's key
 	ledger    *e2e.Ledger
+	postgres  string
 	campaigns [lanes]string
-	answers   [lanes]atomic.Int64
+	answered  chan int // the lanes of answers, while they are waited for
 }
 
-func newLoad(t *testing.T, c *cluster.Cluster) *load {
+func newLoad(t *testing.T, r *runner) *load {
 	t.Helper()
-	list, err := c.NATSURL()
-	if err != nil {
-		t.Fatal(err)
-	}
-	nc, err := nats.Connect(list, dial.Options("load")...)
+	data, d := r.server()
+	nc, err := nats.Connect(d.NATSURL, dial.Options("load")...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,9 +96,9 @@ func newLoad(t *testing.T, c *cluster.Cluster) *load {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &load{t: t, nc: nc, js: js, sdk: client.New(nc, client.Options{}), ledger: e2e.NewLedger()}
+	l := &load{t: t, nc: nc, js: js, sdk: client.New(nc, client.Options{}), ledger: e2e.NewLedger(), postgres: d.PostgresURL, answered: make(chan int, 1)}
 	t.Cleanup(l.sdk.Close)
-	l.shop = guest(t, c, list)
+	l.shop = guest(t, data, d.NATSURL)
 	for i, left := 0, lanes; left > 0; i++ {
 		name := fmt.Sprint("sale-", i)
 		if lane := topology.LaneOf(name, lanes); l.campaigns[lane] == "" {
@@ -127,9 +110,8 @@ func newLoad(t *testing.T, c *cluster.Cluster) *load {
 }
 
 // guest is a client with a key that is made for it.
-func guest(t *testing.T, c *cluster.Cluster, list string) *client.Client {
+func guest(t *testing.T, server, list string) *client.Client {
 	t.Helper()
-	server := c.Data(c.Names(cluster.Scrip)[0])
 	out, err := exec.CommandContext(t.Context(), e2e.Binary(), "access", "create", fmt.Sprint("shop-", time.Now().UnixNano()), "--role", "producer", "--data", server).Output()
 	if err != nil {
 		t.Fatalf("making a key: %v", err)
@@ -202,7 +184,10 @@ func (l *load) run() (stop func()) {
 					if open(out, err) || !l.ledger.Claimed(l.campaigns[lane], customer, out, err) {
 						continue
 					}
-					l.answers[lane].Add(1)
+					select {
+					case l.answered <- lane:
+					default:
+					}
 					if i%4 != 0 {
 						continue
 					}
@@ -220,9 +205,14 @@ func (l *load) run() (stop func()) {
 // works waits until every lane has answered again.
 func (l *load) works() {
 	l.t.Helper()
-	for lane := range lanes {
-		before := l.answers[lane].Load()
-		streamtest.Eventually(l.t, fmt.Sprintf("lane %d answers", lane), func() bool { return l.answers[lane].Load() >= before+enough })
+	late := time.After(patience)
+	for more := [lanes]int{}; slices.Min(more[:]) < enough; {
+		select {
+		case lane := <-l.answered:
+			more[lane]++
+		case <-late:
+			l.t.Fatalf("after %s the lanes have answered %v times", patience, more)
+		}
 	}
 }
 
@@ -251,62 +241,42 @@ func (l *load) leader(lane int) (node string) {
 	return node
 }
 
-// TestClusterUnderFaults: one NATS node, one scrip server and PostgreSQL are killed, stopped and cut off in turn under load.
-// Every lane answers meanwhile, no answer is lost, and the tables are the fold of the log. A second start continues it.
+// TestClusterUnderFaults: what `make cluster` starts. NATS nodes, scrip servers and PostgreSQL are killed, stopped and cut off
+// in turn under load, a node alone in a short run. Every lane answers meanwhile, no answer is lost, and the tables are the
+// fold of the log. The runner reports what was killed, and stops all at Ctrl-C. A second start continues the log.
 func TestClusterUnderFaults(t *testing.T) {
-	o := options(t, filepath.Join(projtest.Dir(t), "c"))
-	o.Cuttable = true
-	c := start(t, o)
-	l := newLoad(t, c)
+	folder := filepath.Join(projtest.Dir(t), "c")
+	r := start(t, folder)
+	if before := r.do("status"); strings.Count(before, " up ") != 7 {
+		t.Fatalf("status:\n%s", before)
+	}
+	l := newLoad(t, r)
 	l.create()
 	stop := l.run()
 	defer stop()
 	l.works()
-
-	do := func(verb, name string) {
-		t.Helper()
-		if err := c.Do(t.Context(), verb, name); err != nil {
-			t.Fatalf("%s %s: %v", verb, name, err)
-		}
-	}
-	victims := []func() string{
-		func() string { return l.leader(0) },
-		func() string { return c.Names(cluster.Scrip)[1] },
-		func() string { return c.Names(cluster.Postgres)[0] },
-	}
-	for _, fault := range []struct{ begin, end string }{{"kill", "start"}, {"pause", "resume"}, {"cut", "heal"}} {
-		for _, victim := range victims {
-			name, began := victim(), time.Now()
-			do(fault.begin, name)
-			l.works()
-			took := time.Since(began)
-			do(fault.end, name)
-			l.works()
-			l.whole()
-			t.Logf("%s %s: every lane answers again after %s", fault.begin, name, took.Round(10*time.Millisecond))
-		}
-	}
+	r.faults(l)
 	stop()
 	claims, redeemed := l.ledger.Answers()
 	if len(claims) == 0 || len(redeemed) == 0 {
 		t.Error("a load without claims or redemptions shows nothing")
 	}
-	if missing := l.ledger.Settle(t, e2e.CheckLog(t, l.js, c.PostgresURL())); missing != 0 {
+	if missing := l.ledger.Settle(t, e2e.CheckLog(t, l.js, l.postgres)); missing != 0 {
 		t.Errorf("the log lacks %d answers", missing)
 	}
 	t.Logf("%d claims and %d redemptions were answered", len(claims), len(redeemed))
 	l.shop.Close()
 	l.nc.Close()
-	if err := c.Close(); err != nil {
-		t.Fatalf("stopping: %v", err)
+	r.refuses()
+	r.interrupt()
+	if *lasting == 0 {
+		return
 	}
-
-	again := start(t, o)
-	l2 := newLoad(t, again)
+	again := newLoad(t, start(t, folder))
 	requests := 0
 	for key, code := range claims {
 		campaign, customer, _ := strings.Cut(key, "/")
-		if out, err := l2.shop.Claim(t.Context(), campaign, customer); err != nil || out.Code != code {
+		if out, err := again.shop.Claim(t.Context(), campaign, customer); err != nil || out.Code != code {
 			t.Errorf("after a second start %s is answered %s, %v; it was %s", key, out.Code, err, code)
 		}
 		if requests++; requests == 50 {

@@ -52,7 +52,7 @@ func newMember(s Service, l *layout, o Options) *member {
 		m.program = o.Scrip
 	case Postgres:
 		log := slog.New(slog.NewTextHandler(o.postgresLog, &slog.HandlerOptions{Level: slog.LevelWarn}))
-		m.postgres = pgd.Open(pgd.Options{DataDir: filepath.Join(o.Folder, s.Name), StopTimeout: stopLimit, Tied: o.Tied, Logger: log})
+		m.postgres = pgd.Open(pgd.Options{DataDir: filepath.Join(o.Folder, s.Name), StopTimeout: stopLimit, Logger: log})
 	}
 	return m
 }

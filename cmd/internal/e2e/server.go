@@ -3,8 +3,6 @@ package e2e
 import (
 	"context"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -92,28 +90,11 @@ func (s *Server) Ready() Descriptor {
 	return s.Desc
 }
 
-// Logs waits until the server has logged one of the texts, and fails the test if it ends before. The log is a file, as what the
-// server starts may live longer than it.
+// Logs waits until the server has logged one of the texts, and fails the test if it ends before.
 func (s *Server) Logs(texts ...string) {
 	s.t.Helper()
-	late := time.After(logged)
-	tick := time.NewTicker(readyEvery)
-	defer tick.Stop()
-	for gone := false; ; {
-		out := s.Output()
-		if slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(out, text) }) {
-			return
-		}
-		if gone {
-			s.t.Fatalf("the server ended and has not logged any of %q", texts)
-		}
-		select {
-		case <-s.Gone():
-			gone = true
-		case <-late:
-			s.t.Fatalf("after %s the server has not logged any of %q", logged, texts)
-		case <-tick.C:
-		}
+	if err := s.Process.Logs(logged, texts...); err != nil {
+		s.t.Fatal(err)
 	}
 }
 

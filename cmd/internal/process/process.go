@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -110,6 +112,30 @@ func (p *Process) StopWithin(limit time.Duration) error {
 	case <-late.C:
 		p.Kill()
 		return fmt.Errorf("did not end within %s of SIGTERM and was killed", limit)
+	}
+}
+
+// Logs waits until the output has one of the texts. It is an error if the process ends before, or it takes longer than the
+// limit. The output is a file, which is looked at: what the process starts may write to it, and live longer than this one.
+func (p *Process) Logs(limit time.Duration, texts ...string) error {
+	late := time.After(limit)
+	tick := time.NewTicker(readyEvery)
+	defer tick.Stop()
+	for gone := false; ; {
+		out := p.Output()
+		if slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(out, text) }) {
+			return nil
+		}
+		if gone {
+			return fmt.Errorf("the process ended (%s), and its output has none of %q", p.Ended(), texts)
+		}
+		select {
+		case <-p.gone:
+			gone = true
+		case <-late:
+			return fmt.Errorf("after %s the output has none of %q", limit, texts)
+		case <-tick.C:
+		}
 	}
 }
 

@@ -1,0 +1,173 @@
+package cluster_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/process"
+)
+
+// runner is what `make cluster` starts.
+type runner struct {
+	*process.Process
+	t      *testing.T
+	folder string
+	flags  []string
+}
+
+// start starts a cluster that ends with the test, if that does not end it before.
+func start(t *testing.T, folder string) *runner {
+	t.Helper()
+	r := &runner{t: t, folder: folder, flags: []string{"-data", folder, "-compose", compose, "-scrip", e2e.Binary(), "-nats-server", filepath.Join(programs, "nats-server"),
+		"-port", "0", "-cut", "-set", fmt.Sprint("SCRIP_LANES=", lanes)}}
+	var err error
+	r.Process, err = process.Start(process.Command{Program: filepath.Join(programs, "up"), Args: r.flags, Env: os.Environ(), Log: filepath.Join(t.TempDir(), "log")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = r.StopWithin(time.Minute) // a second time does nothing
+		e2e.EndPostgres(filepath.Join(folder, "postgres"))
+		if t.Failed() {
+			logs, _ := filepath.Glob(filepath.Join(folder, "*.log"))
+			for _, log := range logs {
+				text, _ := os.ReadFile(log)
+				t.Logf("%s ends:\n%s", filepath.Base(log), text[max(0, len(text)-3000):])
+			}
+		}
+	})
+	r.prints("\nready. ")
+	return r
+}
+
+// prints waits until the runner prints a text.
+func (r *runner) prints(text string) {
+	r.t.Helper()
+	if err := r.Logs(patience, text); err != nil {
+		r.t.Fatalf("%v\n%s", err, r.Output())
+	}
+}
+
+// command gives a command to the cluster, as a user in another terminal does.
+func (r *runner) command(words ...string) (string, error) {
+	out, err := exec.CommandContext(r.t.Context(), filepath.Join(programs, "up"), append([]string{"-data", r.folder}, words...)...).CombinedOutput()
+	return string(out), err
+}
+
+// do gives a command that must succeed.
+func (r *runner) do(words ...string) string {
+	r.t.Helper()
+	out, err := r.command(words...)
+	if err != nil {
+		r.t.Fatalf("%s: %v\n%s", words, err, out)
+	}
+	return out
+}
+
+// server is the data directory of a server, and what clients read in it.
+func (r *runner) server() (data string, d e2e.Descriptor) {
+	r.t.Helper()
+	_, after, _ := strings.Cut(r.do("status"), "--data ")
+	data, _, _ = strings.Cut(after, "\n")
+	raw, err := os.ReadFile(filepath.Join(data, "scrip.json"))
+	if err == nil {
+		err = json.Unmarshal(raw, &d)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return data, d
+}
+
+// faults kills, stops and cuts off one service after the other, for as long as the flag says.
+func (r *runner) faults(l *load) {
+	t := r.t
+	t.Helper()
+	s := *seed
+	if s == 0 {
+		s = uint64(time.Now().UnixNano())
+	}
+	t.Logf("seed %d", s)
+	rng := rand.New(rand.NewPCG(s, 0))
+	kinds := []struct{ begin, end string }{{"kill", "start"}, {"pause", "resume"}, {"cut", "heal"}}
+	victims := []func() string{
+		func() string { return l.leader(0) },
+		func() string { return "scrip-2" },
+		func() string { return "postgres" },
+	}
+	began, n := time.Now(), 0
+	for once := true; once || time.Since(began) < *lasting; once = false {
+		kind, name := kinds[0], victims[0]()
+		if n > 0 {
+			kind, name = kinds[rng.IntN(len(kinds))], victims[rng.IntN(len(victims))]()
+		}
+		n++
+		at := time.Now()
+		r.do(kind.begin, name)
+		if kind.begin == "kill" {
+			r.prints(name + " ended: ")
+			r.prints("start " + name)
+		}
+		l.works()
+		took := time.Since(at)
+		r.do(kind.end, name)
+		l.works()
+		l.whole()
+		t.Logf("%s %s: every lane answers again after %s", kind.begin, name, took.Round(10*time.Millisecond))
+	}
+	t.Logf("soak: %d faults of services", n)
+}
+
+// refuses gives commands that cannot be done; each is answered with what can.
+func (r *runner) refuses() {
+	r.t.Helper()
+	for _, c := range []struct{ line, want string }{
+		{"start nats-1", "runs already"},
+		{"kill nats-9", "no service; the services are nats-1, nats-2, nats-3, postgres, scrip-1"},
+		{"burn nats-1", "no command; the commands are status, and start"},
+		{"nats-1", "must be a command and the name of a service"},
+	} {
+		if out, err := r.command(strings.Fields(c.line)...); err == nil || !strings.Contains(out, c.want) {
+			r.t.Errorf("%s: %v\n%s\nwant %q", c.line, err, out, c.want)
+		}
+	}
+	second, err := exec.CommandContext(r.t.Context(), filepath.Join(programs, "up"), r.flags...).CombinedOutput()
+	if err == nil || !strings.Contains(string(second), "runs on "+r.folder+" already") {
+		r.t.Errorf("a second runner: %v\n%s", err, second)
+	}
+}
+
+// interrupt is Ctrl-C: all processes end.
+func (r *runner) interrupt() {
+	t := r.t
+	t.Helper()
+	running := r.do("status")
+	if err := r.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if exit := r.Wait(); exit != 0 {
+		t.Fatalf("the runner ended with %d\n%s", exit, r.Output())
+	}
+	for line := range strings.Lines(running) {
+		if fields := strings.Fields(line); fields[0] != "SERVICE" && alive(fields[2]) {
+			t.Errorf("%s still runs after Ctrl-C", fields[0])
+		}
+	}
+	if out, err := r.command("status"); err == nil || !strings.Contains(out, "no cluster runs on") {
+		t.Errorf("status after the end: %v\n%s", err, out)
+	}
+}
+
+func alive(pid string) bool {
+	out, err := exec.Command("ps", "-p", pid, "-o", "stat=").Output()
+	return err == nil && !strings.HasPrefix(strings.TrimSpace(string(out)), "Z")
+}
