@@ -39,7 +39,7 @@ func (r *run) loop(ctx context.Context) error {
 			}
 			folded = true
 		}
-		now := wire.At(r.opts.Now())
+		now := wire.At(r.opts.Clock.Now())
 		r.planner.at(now)
 		r.planner.allow(r.pace.Chunk())
 		r.planner.unpublished = r.fan.Unpublished()
@@ -56,7 +56,9 @@ func (r *run) loop(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if !folded {
+		// What was published may have made room for the next request: nothing would wake up for that.
+		r.planner.unpublished = r.fan.Unpublished()
+		if more := r.round == nil && r.planner.ready(); !folded && !more {
 			if err := r.wait(ctx, now, again); err != nil {
 				return err
 			}
@@ -98,7 +100,7 @@ func (r *run) wait(ctx context.Context, now wire.Instant, again time.Time) error
 		wait = min(wait, forecastBreak)
 	}
 	if !again.IsZero() {
-		wait = min(wait, again.Sub(r.opts.Now()))
+		wait = min(wait, again.Sub(r.opts.Clock.Now()))
 	}
 	var ready <-chan struct{}
 	if !r.fan.Full() {
@@ -112,8 +114,8 @@ func (r *run) wait(ctx context.Context, now wire.Instant, again time.Time) error
 	} else if r.saver.changed > 0 && r.opts.Snapshots != nil && r.fan.Settled() {
 		wait = min(wait, max(r.snapshotDue(r.timers.Size()).Sub(now.Time()), time.Millisecond))
 	}
-	fires, release := r.opts.Timer(max(wait, 0))
-	defer release()
+	fires := r.opts.Clock.After(max(wait, 0))
+	r.signals.Rested.Send(r.rest(now))
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -125,4 +127,11 @@ func (r *run) wait(ctx context.Context, now wire.Instant, again time.Time) error
 	case <-fires:
 	}
 	return nil
+}
+
+// rest is what the run waits with.
+func (r *run) rest(now wire.Instant) rest {
+	p := r.planner
+	quiet := r.round == nil && p.inFlight == [classes]int{} && p.wake() > now && !p.ready() && r.fan.Settled() && r.saver.writing == nil
+	return rest{now, r.reader.Sequence(), p.settings, r.round != nil, quiet}
 }

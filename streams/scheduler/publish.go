@@ -56,7 +56,7 @@ func (r *run) request(ctx context.Context, now wire.Instant) {
 	repeated := r.planner.repeated
 	cmds := r.planner.requests(now)
 	if took := r.planner.answered; took > 0 {
-		r.pace.Replied(r.opts.Now(), took, r.planner.small)
+		r.pace.Replied(r.opts.Clock.Now(), took, r.planner.small)
 		r.planner.answered = 0
 	}
 	r.logUnanswered(ctx)
@@ -89,14 +89,14 @@ func (r *run) publish(ctx context.Context, messages [][]byte) *round {
 	x := &round{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(x.done)
-		began := r.opts.Now()
+		began := r.opts.Clock.Now()
 		for i, payload := range messages {
 			// After an error the rest would meet the same. All of it is still due, and repeated after its pause.
 			if x.err = r.publishOne(ctx, payload); x.err != nil {
 				return
 			}
 			if i == 0 {
-				x.took = r.opts.Now().Sub(began)
+				x.took = r.opts.Clock.Now().Sub(began)
 			}
 		}
 	}()
@@ -132,7 +132,7 @@ func (r *run) roundEnded(ctx context.Context) {
 		r.failing = false
 	}
 	if x.took > 0 {
-		r.pace.Acked(r.opts.Now(), x.took)
+		r.pace.Acked(r.opts.Clock.Now(), x.took)
 	}
 }
 

@@ -17,13 +17,16 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/lanetest"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 func TestMain(m *testing.M) {
 	// Longer lives than rapid's thirty steps, so that requests meet repeats, answers and restarts. Flags given still win.
-	for name, value := range map[string]string{"rapid.checks": "1000", "rapid.steps": "90"} {
+	for name, value := range map[string]string{"rapid.checks": "300", "rapid.steps": "90"} {
 		if err := flag.Set(name, value); err != nil {
 			panic(err)
 		}
@@ -32,48 +35,33 @@ func TestMain(m *testing.M) {
 	streamtest.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
 }
 
-// clock is a time that tests set. Timers of it do not wait for it: they fire after a few real milliseconds, whatever
-// was requested, so that none sleeps through a change; a scheduler that wakes early finds nothing to do.
+// clock is a time that tests set, as a scheduler sees it. Whatever waits for it wakes at each step, so that none sleeps
+// through one: a scheduler that wakes early finds nothing to do.
 type clock struct {
+	*streamtest.Clock
 	mu   sync.Mutex
-	now  time.Time
-	naps int
-	real bool // the machine's clock instead
+	read time.Time // first, since it waited last
 }
 
 func (c *clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.real {
-		return time.Now()
+	now := c.Clock.Now()
+	if c.read.IsZero() {
+		c.read = now
 	}
-	return c.now
+	return now
 }
 
-func (c *clock) set(at wire.Instant) {
+func (c *clock) After(d time.Duration) <-chan time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.now = at.Time()
-}
-
-func (c *clock) Timer(time.Duration) (<-chan time.Time, func()) {
-	c.mu.Lock()
-	c.naps++
-	c.mu.Unlock()
-	t := time.NewTimer(2 * time.Millisecond)
-	return t.C, func() { t.Stop() }
-}
-
-// looksAround waits until whatever uses the clock has been through its loop at the present time.
-func (c *clock) looksAround(t *testing.T) {
-	t.Helper()
-	count := func() int {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.naps
+	fires := c.Clock.After(min(d, time.Microsecond))
+	if !c.read.IsZero() && !c.Clock.Now().Equal(c.read) { // it was set since the caller looked
+		fires = c.Clock.After(0)
 	}
-	before := count()
-	streamtest.Eventually(t, "the scheduler looks around", func() bool { return count() >= before+3 })
+	c.read = time.Time{}
+	return fires
 }
 
 // rig is a lane without its command loop: a real server, the domain's own lane deciding at the rig's clock, and a
@@ -83,8 +71,11 @@ type rig struct {
 	server *streamtest.Server
 	js     jetstream.JetStream
 	log    string
-	clock  *clock
+	clock  wall.Clock // the lane's, and by default the schedulers'
 	reg    *prometheus.Registry
+	heard  testsignal.Signal[int] // requests that the lane has read, all in all
+	ran    *running               // last
+	config settings.Source        // of the next scheduler; nil = the defaults
 
 	mu         sync.Mutex
 	domainLane *lanetest.Lane
@@ -105,7 +96,11 @@ const start = wire.Instant(1_800_000_000_000_000) // 2027-01-15T08:00:00Z
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, server: streamtest.Start(t), domainLane: lanetest.New(), clock: &clock{now: start.Time()}, reg: prometheus.NewRegistry()}
+	r := &rig{t: t, server: streamtest.Start(t), domainLane: lanetest.New(), reg: prometheus.NewRegistry()}
+	shown := &streamtest.Clock{}
+	shown.Set(start.Time())
+	r.clock = shown
+	r.heard.Watch()
 	r.js = r.server.JetStream(t)
 	r.metrics = NewMetrics(r.reg)
 	log, err := topology.Ensure(t.Context(), r.js, topology.Spec{Lanes: 1, KeyFingerprint: "test"})
@@ -162,6 +157,7 @@ func (r *rig) answer(payload []byte) {
 		}
 	}
 	r.write(events)
+	r.heard.Send(len(r.requests))
 }
 
 // write puts a step on the event stream.
@@ -219,6 +215,9 @@ func (r *rig) setSilent(silent bool) {
 	r.silent = silent
 }
 
+// set sets the clock. What has passed changes nothing.
+func (r *rig) set(at wire.Instant) { r.clock.(*streamtest.Clock).Set(at.Time()) }
+
 // requested is what the lane has read so far.
 func (r *rig) requested() []wire.Command {
 	r.mu.Lock()
@@ -228,26 +227,14 @@ func (r *rig) requested() []wire.Command {
 
 // scheduler makes one on the rig's clock.
 func (r *rig) scheduler(change ...func(*Options)) *Scheduler {
-	o := Options{
-		Seal: r.sealed().Seal,
-		Now:  r.clock.Now, Timer: r.clock.Timer, Metrics: r.metrics, Logger: streamtest.Logger(r.t),
+	o := Options{Seal: r.sealed().Seal, Clock: r.clock, Config: r.config, Metrics: r.metrics, Logger: streamtest.Logger(r.t)}
+	if shown, ok := r.clock.(*streamtest.Clock); ok {
+		o.Clock = &clock{Clock: shown}
 	}
 	for _, c := range change {
 		c(&o)
 	}
 	return New(r.js, r.log, 0, o)
-}
-
-// seen waits until the running scheduler has folded all events and been through its loop at the present time.
-func (r *rig) seen() {
-	r.t.Helper()
-	streamtest.Eventually(r.t, "all events folded", func() bool {
-		r.mu.Lock()
-		last := r.last
-		r.mu.Unlock()
-		return r.value("folded_sequence") == float64(last)
-	})
-	r.clock.looksAround(r.t)
 }
 
 // value is the sum of a metric of this package.
@@ -269,22 +256,55 @@ func (r *rig) value(name string) (sum float64) {
 
 // running is a Run under way.
 type running struct {
-	t      *testing.T
+	*rig
+	s      *Scheduler
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error
+	rested rest // last, as the test knows
 }
 
 func (r *rig) run(s *Scheduler) *running {
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &running{t: r.t, cancel: cancel, done: make(chan struct{})}
+	w := &running{rig: r, s: s, cancel: cancel, done: make(chan struct{})}
+	r.ran = w
+	s.signals.Rested.Watch()
 	go func() {
-		defer close(w.done)
 		w.err = s.Run(ctx)
+		close(w.done)
+		s.signals.Rested.Send(rest{}) // who waits need not any more
 	}()
 	r.t.Cleanup(func() { cancel(); <-w.done })
 	return w
 }
+
+// rests waits until the run has seen the present time, all events and the present settings, and rests as is requested. It
+// returns false if the run ended before.
+func (w *running) rests(as func(rest) bool) bool {
+	w.t.Helper()
+	now := wire.At(w.clock.Now())
+	config, _ := w.s.opts.Config.Current()
+	is := func(x rest) bool {
+		w.mu.Lock()
+		last := w.last
+		w.mu.Unlock()
+		w.rested = x
+		return x.settings == nil || x.at >= now && x.folded >= last && x.settings == config && as(x)
+	}
+	if w.rested.settings == nil || !is(w.rested) {
+		w.s.signals.Rested.WaitFor(w.t, is)
+	}
+	return w.rested.settings != nil
+}
+
+// seen waits until it rests, whatever is left to do.
+func (w *running) seen() bool { w.t.Helper(); return w.rests(func(rest) bool { return true }) }
+
+// quiet waits until it rests with nothing left to do.
+func (w *running) quiet() bool { w.t.Helper(); return w.rests(func(x rest) bool { return x.quiet }) }
+
+func (r *rig) seen()  { r.t.Helper(); r.ran.seen() }
+func (r *rig) quiet() { r.t.Helper(); r.ran.quiet() }
 
 // stop ends the run cleanly.
 func (w *running) stop() {
@@ -335,33 +355,30 @@ func (r *rig) reminderMessages() []eventlog.Message {
 	return all
 }
 
-// waitPublished waits until that many reminders are on the reminder stream, and then for nothing to follow.
+// waitPublished waits until all that is due is done, and as many reminders must be on the reminder stream.
 func (r *rig) waitPublished(want int) []wire.Event {
 	r.t.Helper()
-	var published []wire.Event
-	streamtest.Eventually(r.t, fmt.Sprintf("%d reminders published", want), func() bool {
-		published = r.published()
-		return len(published) >= want
-	})
+	r.quiet()
+	published := r.published()
 	if len(published) != want {
 		r.t.Fatalf("%d reminders published, expected %d", len(published), want)
 	}
 	return published
 }
 
-// eventually waits for an event of that type on the event stream.
-func (r *rig) eventually(what string, is func(*wire.Event) bool) wire.Event {
+// expired waits until all that is due is done, and returns the one event with which that campaign expired.
+func (r *rig) expired(campaign string) (found wire.Event) {
 	r.t.Helper()
-	var found wire.Event
-	streamtest.Eventually(r.t, what, func() bool {
-		for _, ev := range r.events() {
-			if is(&ev) {
-				found = ev
-				return true
-			}
+	r.quiet()
+	n := 0
+	for _, ev := range r.events() {
+		if ev.Type == wire.CouponsExpired && ev.Campaign == campaign {
+			found, n = ev, n+1
 		}
-		return false
-	})
+	}
+	if n != 1 {
+		r.t.Fatalf("%s expired %d times", campaign, n)
+	}
 	return found
 }
 

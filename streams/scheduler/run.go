@@ -85,7 +85,7 @@ func (s *Scheduler) run(ctx context.Context, snapshots Snapshots) error {
 	r.pace = fanout.NewPace(s.opts.Load.Clients)
 	r.fan = &fanout.Fan{
 		Queue:  fanout.Queue{Owner: owner},
-		Stream: s.reminders(), Appender: appender, Pace: r.pace, Now: s.opts.Now, Timer: s.opts.Timer,
+		Stream: s.reminders(), Appender: appender, Pace: r.pace, Clock: s.opts.Clock,
 		Published: s.opts.Metrics.published.WithLabelValues(strconv.Itoa(s.lane)), Total: &s.load.Done, Stored: s.stored, Log: r.log,
 	}
 	defer func() { r.saver.abandon(); r.timers.Close() }()
@@ -146,7 +146,7 @@ func (r *run) begin(ctx context.Context) error {
 	r.planner = newPlanner(r.timers)
 	r.configure(ctx)
 	r.fan.Around = func() { r.configure(ctx) }
-	began := r.opts.Now()
+	began := r.opts.Clock.Now()
 	err = r.reader.CatchUp(ctx, func(batch []eventlog.Message) error {
 		for i := range batch {
 			if err := r.fold(ctx, &batch[i]); err != nil {
@@ -169,7 +169,7 @@ func (r *run) begin(ctx context.Context) error {
 	}
 	r.live = true
 	r.log.InfoContext(ctx, "caught up", "from", position.Sequence, "to", r.reader.Sequence(),
-		"campaigns", r.timers.Campaigns(), "reminders", r.timers.Reminders(), "took", r.opts.Now().Sub(began))
+		"campaigns", r.timers.Campaigns(), "reminders", r.timers.Reminders(), "took", r.opts.Clock.Now().Sub(began))
 	return nil
 }
 

@@ -9,12 +9,15 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/load"
 	"github.com/seed-4a2410e3/scrip/streams/seal"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
+	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 // Snapshots stores snapshots by name. [snapstore.Store] does.
@@ -52,11 +55,8 @@ type Options struct {
 	Metrics *Metrics
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
-	// Now reads the clock. Defaults to time.Now.
-	Now func() time.Time
-	// Timer returns a channel that receives once after d, and a function that releases it early. Defaults to
-	// time.NewTimer.
-	Timer func(d time.Duration) (fires <-chan time.Time, release func())
+	// Clock is the time of day. Defaults to wall.Machine.
+	Clock wall.Clock
 }
 
 // Scheduler is the scheduler of one lane. Run does the work; it may be run again after it returned, not twice at once.
@@ -69,7 +69,19 @@ type Scheduler struct {
 
 	backlog atomic.Pointer[Backlog]
 
-	stored func(sequence uint64) // called by the fan-out; nil but in tests
+	stored  func(sequence uint64) // called by the fan-out; nil but in tests
+	signals struct {
+		Rested testsignal.Signal[rest] // all that can be done now is done
+	}
+}
+
+// rest is how a run waits for what comes next.
+type rest struct {
+	at         wire.Instant // the time that it has seen
+	folded     uint64       // the last event message that it has folded
+	settings   *settings.Settings
+	publishing bool // requests are on their way to the command stream
+	quiet      bool // nothing is due, requested or on its way to the reminder stream, and no snapshot is being written
 }
 
 // events and reminders are the lane's streams.
@@ -100,14 +112,8 @@ func New(js jetstream.JetStream, log string, lane int, opts Options) *Scheduler 
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	if opts.Now == nil {
-		opts.Now = time.Now
-	}
-	if opts.Timer == nil {
-		opts.Timer = func(d time.Duration) (<-chan time.Time, func()) {
-			t := time.NewTimer(d)
-			return t.C, func() { t.Stop() }
-		}
+	if opts.Clock == nil {
+		opts.Clock = wall.Machine
 	}
 	opts.Logger = opts.Logger.With("component", "scheduler", "lane", lane)
 	if opts.Load == nil {

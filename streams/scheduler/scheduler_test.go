@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
 const micro = wire.Instant(1)
@@ -31,12 +36,12 @@ func TestExactlyWhenDue(t *testing.T) {
 
 	nothingBefore := func(due wire.Instant, requestsSoFar int) {
 		t.Helper()
-		r.clock.set(due - micro)
-		r.seen()
+		r.set(due - micro)
+		r.quiet()
 		if requests := r.requested(); len(requests) != requestsSoFar {
 			t.Fatalf("at %s, a microsecond early, was requested %v", due-micro, sortedLines(requests))
 		}
-		r.clock.set(due)
+		r.set(due)
 	}
 
 	nothingBefore(opens-seconds(60), 0)
@@ -51,9 +56,7 @@ func TestExactlyWhenDue(t *testing.T) {
 	r.remind("soon", 3, 3, "30s")
 	moved := opens + seconds(3600)
 	r.do(`"type":"update_campaign","campaign":"soon","opens_at":` + quoted(moved))
-	r.seen()
-	r.clock.set(opens)
-	r.seen()
+	r.set(opens)
 	nothingBefore(moved-seconds(30), 1)
 	if published := r.waitPublished(3); published[2].CustomerID != "c3" || published[2].DueAt != moved-seconds(30) {
 		t.Errorf("published %s", published[2].AppendJSON(nil))
@@ -65,23 +68,8 @@ func TestExactlyWhenDue(t *testing.T) {
 	}
 
 	nothingBefore(expires, 3)
-	ev := r.eventually("open expires", func(ev *wire.Event) bool { return ev.Type == wire.CouponsExpired && ev.Campaign == "open" })
-	if ev.Through != expires || ev.Count != 1 {
+	if ev := r.expired("open"); ev.Through != expires || ev.Count != 1 {
 		t.Errorf("expired %s", ev.AppendJSON(nil))
-	}
-	run.stop()
-}
-
-// An opening moved forward past what is due makes it due at once.
-func TestMovedForwardIsDueAtOnce(t *testing.T) {
-	r := newRig(t)
-	r.create("a", `,"opens_at":`+quoted(start+seconds(7200)))
-	r.remind("a", 1, 1, "1h")
-	run := r.run(r.scheduler())
-	r.clock.set(start + seconds(60))
-	r.do(`"type":"update_campaign","campaign":"a","opens_at":` + quoted(start+seconds(3600+30)))
-	if published := r.waitPublished(1); published[0].DueAt != start+seconds(30) {
-		t.Errorf("published %s", published[0].AppendJSON(nil))
 	}
 	run.stop()
 }
@@ -96,57 +84,37 @@ func TestDueWhileAway(t *testing.T) {
 	r.remind("later", 1, 2, "50s")
 	r.create("fell", `,"expires_at":`+quoted(start+seconds(200)))
 	r.create("answered", `,"expires_at":`+quoted(start+seconds(200)))
-	r.clock.set(start + seconds(1000))
+	r.set(start + seconds(1000))
 	answered := wire.Command{ID: "s", Type: wire.Expire, Campaign: "answered", Through: start + seconds(300)}
 	r.answer(append(answered.AppendJSON(nil), '\n'))
 
 	run := r.run(r.scheduler())
 	r.waitPublished(2)
-	r.eventually("fell expires", func(ev *wire.Event) bool { return ev.Type == wire.CouponsExpired && ev.Campaign == "fell" })
-	r.seen()
+	r.expired("fell")
 	for _, request := range r.requested()[1:] {
 		if request.Campaign == "answered" {
 			t.Errorf("requested again for what the log answers: %s", request.AppendJSON(nil))
 		}
 	}
 	for name, want := range map[string]float64{"reminders_dropped_total": 3, "reminders_fired_total": 2, "reminders_pending": 0} {
-		streamtest.Eventually(t, fmt.Sprintf("%s is %g", name, want), func() bool { return r.value(name) == want })
+		if got := r.value(name); got != want {
+			t.Errorf("%s is %g, want %g", name, got, want)
+		}
 	}
 	run.stop()
 }
 
-// A lane that does not answer is requested once, then ever more slowly, and a lost request is made good.
-func TestLostAsks(t *testing.T) {
+// An opening is moved to sooner: what is due by that is published at once, though it is late.
+func TestAnOpeningMovedToSoonerIsPublished(t *testing.T) {
 	r := newRig(t)
-	r.setSilent(true)
-	r.create("a", `,"expires_at":`+quoted(start+seconds(10)))
+	r.create("a", `,"opens_at":`+quoted(start+seconds(7200)))
+	r.remind("a", 1, 3, "3600s")
 	run := r.run(r.scheduler())
-	r.clock.set(start + seconds(10) + wire.Instant(lastRetry/time.Microsecond)) // no more so fresh that it is requested each second
-	requestsAre := func(want int) {
-		t.Helper()
-		streamtest.Eventually(t, fmt.Sprintf("%d requests", want), func() bool { return len(r.requested()) >= want })
-		r.seen()
-		r.seen()
-		if got := r.requested(); len(got) != want {
-			t.Fatalf("requested %v, expected %d requests", sortedLines(got), want)
-		}
-	}
-	requestsAre(1)
-	for i, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 10 * time.Second, 10 * time.Second} {
-		now := wire.At(r.clock.Now())
-		r.clock.set(now.Add(pause) - micro)
-		r.seen()
-		requestsAre(i + 1)
-		r.clock.set(now.Add(pause))
-		requestsAre(i + 2)
-	}
-	r.setSilent(false)
-	r.clock.set(wire.At(r.clock.Now()).Add(lastRetry))
-	r.eventually("a expires", func(ev *wire.Event) bool { return ev.Type == wire.CouponsExpired })
+	r.set(start + seconds(1800))
+	r.quiet()
+	r.do(`"type":"update_campaign","campaign":"a","opens_at":` + quoted(start+seconds(2700)))
+	eachOnce(t, r.waitPublished(3), 3)
 	run.stop()
-	if n := r.count(wire.CouponsExpired); n != 1 {
-		t.Errorf("announced %d times", n)
-	}
 }
 
 // A lane whose clock is behind does nothing, or not all; it is requested until it has.
@@ -157,45 +125,22 @@ func TestLaneClockBehind(t *testing.T) {
 	r.create("b", `,"opens_at":`+quoted(start+seconds(20)))
 	r.remind("b", 1, 1, "10s")
 	run := r.run(r.scheduler())
-	r.clock.set(start + seconds(10))
-	streamtest.Eventually(t, "both requested", func() bool { return len(r.requested()) >= 2 })
 	r.seen()
+	r.set(start + seconds(10))
+	r.heard.WaitFor(t, func(n int) bool { return n == 2 })
 	if published := r.published(); len(published) != 0 {
 		t.Fatalf("published %d before the lane's time", len(published))
 	}
-	r.clock.set(start + seconds(12))
+	r.set(start + seconds(12))
 	r.waitPublished(1)
-	r.eventually("a expires", func(ev *wire.Event) bool {
-		return ev.Type == wire.CouponsExpired && ev.Through >= start+seconds(10)
-	})
+	events := r.events()
+	if last := slices.IndexFunc(events, func(ev wire.Event) bool { return ev.Type == wire.CouponsExpired && ev.Through >= start+seconds(10) }); last < 0 {
+		t.Error("a does not expire")
+	}
 	run.stop()
 }
 
-// Three thousand campaigns due in the same microsecond are requested in a few messages, each once.
-func TestManyCampaignsAtOneInstant(t *testing.T) {
-	r := newRig(t)
-	const campaigns = 2500
-	end := start + seconds(60)
-	var lines []string
-	for i := range campaigns {
-		lines = append(lines, fmt.Sprintf(`"type":"create_campaign","campaign":"c%d","codes":1,"expires_at":%q`, i, end))
-	}
-	r.do(lines[:1200]...)
-	r.do(lines[1200:]...)
-	run := r.run(r.scheduler())
-	r.seen()
-	r.clock.set(end)
-	streamtest.Eventually(t, "all expired", func() bool { return r.count(wire.CouponsExpired) == campaigns })
-	r.seen()
-	run.stop()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.requests) != campaigns || r.messages != 3 {
-		t.Errorf("%d requests in %d messages, expected %d in 3", len(r.requests), r.messages, campaigns)
-	}
-}
-
-func TestAskMessagesKeepTheLimits(t *testing.T) {
+func TestRequestMessagesKeepTheLimits(t *testing.T) {
 	long := strings.Repeat("x", wire.MaxCampaignName)
 	cmds := make([]wire.Command, 2*wire.MaxMessageLines+1)
 	for i := range cmds {
@@ -240,20 +185,22 @@ func TestYear9999(t *testing.T) {
 		`"type":"claim","campaign":"a","customer_id":"x"`, `"type":"remind","campaign":"a","customer_id":"x","kind":"expires","before":"0s"`)
 	r.setSilent(true)
 	run := r.run(r.scheduler())
-	r.clock.set(last - micro)
-	r.seen()
+	r.set(last - micro)
+	r.quiet()
 	if requests := r.requested(); len(requests) != 0 {
 		t.Fatalf("requested %v", sortedLines(requests))
 	}
-	r.clock.set(last)
-	streamtest.Eventually(t, "both requested", func() bool { return len(r.requested()) == 2 })
+	r.set(last)
+	r.heard.WaitFor(t, func(n int) bool { return n == 2 })
 	r.seen()
 	run.stop()
 
 	r.setSilent(false)
 	run = r.run(r.scheduler())
 	r.waitPublished(1)
-	r.eventually("a expires", func(ev *wire.Event) bool { return ev.Type == wire.CouponsExpired && ev.Through == last })
+	if ev := r.expired("a"); ev.Through != last {
+		t.Errorf("expired %s", ev.AppendJSON(nil))
+	}
 	run.stop()
 }
 
@@ -266,7 +213,7 @@ func TestALaneThatDecidesNothing(t *testing.T) {
 	var decides atomic.Bool
 	run := r.run(r.scheduler(func(o *Options) { o.Decides = decides.Load }))
 	for hours := range 3 {
-		r.clock.set(due + seconds(3600*hours))
+		r.set(due + seconds(3600*hours))
 		r.seen()
 	}
 	if got := r.requested(); len(got) != 0 {
@@ -276,22 +223,9 @@ func TestALaneThatDecidesNothing(t *testing.T) {
 		t.Errorf("the oldest is due for %.0f s", age)
 	}
 	decides.Store(true)
-	r.eventually("a expires", func(ev *wire.Event) bool { return ev.Type == wire.CouponsExpired })
+	r.set(due + seconds(3*3600)) // it looks each tenth of a second
+	r.expired("a")
 	run.stop()
-}
-
-// An empty log, and steps in which nothing happened.
-func TestNothingToDo(t *testing.T) {
-	r := newRig(t)
-	run := r.run(r.scheduler())
-	r.do()
-	r.clock.set(start + seconds(1e6))
-	r.do()
-	r.seen()
-	run.stop()
-	if len(r.requested()) != 0 || len(r.published()) != 0 {
-		t.Errorf("requested %v, published %d", sortedLines(r.requested()), len(r.published()))
-	}
 }
 
 // The server goes away and comes back; a scheduler that ran on continues to request and publish.
@@ -300,15 +234,19 @@ func TestServerRestarts(t *testing.T) {
 	r.create("a", `,"opens_at":`+quoted(start+seconds(100)))
 	r.remind("a", 1, 700, "50s")
 	run := r.run(r.scheduler())
-	r.seen()
+	r.quiet()
 	r.server.Shutdown()
-	r.clock.set(start + seconds(50)) // due while none can be requested
+	r.set(start + seconds(50)) // due while none can be requested
+	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	r.server.Up(t)
-	streamtest.Eventually(t, "requested after the server is back", func() bool {
-		r.clock.set(wire.At(r.clock.Now()).Add(20 * time.Millisecond)) // reminders are dropped after minutes
-		return len(r.requested()) > 0
-	})
-	r.waitPublished(700)
+	<-connected
+	if _, err := r.js.Stream(t.Context(), eventlog.Commands(r.js, 0).Name()); err != nil {
+		t.Fatal(err)
+	}
+	run.rests(func(x rest) bool { return !x.publishing })
+	r.set(start + seconds(52)) // it is requested again
+	r.heard.Wait(t)
+	eachOnce(t, r.waitPublished(700), 700)
 	run.stop()
 }
 
@@ -325,41 +263,31 @@ func TestStopsBeforeItBegins(t *testing.T) {
 func TestUnknownEventStops(t *testing.T) {
 	r := newRig(t)
 	r.create("a", "")
-	r.mu.Lock()
-	r.write(nil)
-	r.mu.Unlock()
+	r.do()
 	_, err := r.js.Publish(t.Context(), "scrip.evt.0", nil) // not scrip's: passed over
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.mu.Lock()
 	r.last++
 	r.write([]wire.Event{{Type: wire.CouponsExpired, Campaign: "never", At: start, Through: start}})
-	r.mu.Unlock()
 	err = r.run(r.scheduler()).fails()
 	if !strings.Contains(err.Error(), `coupons.expired of campaign "never", which was never created`) || !strings.Contains(err.Error(), "event message 4 line 1") {
 		t.Errorf("Run ended with %v", err)
 	}
 }
 
-// On the machine's own clock and timers: nothing early, nothing forgotten.
-func TestOnRealTime(t *testing.T) {
-	t.Parallel() // it waits for the clock
+// Without room for customers the scheduler stops and says what to do; with room it begins again, and everyone is published.
+func TestNoRoomForCustomers(t *testing.T) {
 	r := newRig(t)
-	r.clock.real = true
-	// The reminder is set within a second, and fires before the opening, on a busy machine too.
-	now := wire.At(time.Now())
-	opens, expires := now.Add(4*time.Second), now.Add(5*time.Second)
-	r.create("a", `,"opens_at":`+quoted(opens)+`,"expires_at":`+quoted(expires))
-	r.remind("a", 1, 1, "3s")
-	run := r.run(r.scheduler(func(o *Options) { o.Now, o.Timer = nil, nil }))
-	published := r.waitPublished(1)
-	if due := opens.Add(-3 * time.Second); published[0].DueAt != due || published[0].At < due {
-		t.Errorf("published %s", published[0].AppendJSON(nil))
+	r.create("a", `,"opens_at":`+quoted(start+seconds(100)))
+	r.remind("a", 1, 500, "50s")
+	gone := filepath.Join(t.TempDir(), "gone")
+	err := r.run(r.scheduler(func(o *Options) { o.Dir = gone })).fails()
+	if !errors.Is(err, timers.ErrDisk) || errors.Is(err, errMisfit) || !strings.Contains(err.Error(), gone) || !strings.Contains(err.Error(), "make room there") {
+		t.Errorf("Run ended with %v", err)
 	}
-	ev := r.eventually("a expires", func(ev *wire.Event) bool { return ev.Type == wire.CouponsExpired })
-	if ev.At < expires || ev.Through < expires {
-		t.Errorf("expired %s", ev.AppendJSON(nil))
-	}
+	run := r.run(r.scheduler(func(o *Options) { o.Dir = t.TempDir() }))
+	r.set(start + seconds(50))
+	eachOnce(t, r.waitPublished(500), 500)
 	run.stop()
 }

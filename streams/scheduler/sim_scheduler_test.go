@@ -49,6 +49,12 @@ type simShipment struct {
 	done, landed bool // the result is there, and is a plain success
 }
 
+// simClock is a scheduler's clock. Nothing waits for it: chance decides what happens next.
+type simClock struct{ s *simScheduler }
+
+func (c simClock) Now() time.Time                     { return c.s.now().Time() }
+func (simClock) After(time.Duration) <-chan time.Time { return nil }
+
 func (s *simScheduler) now() wire.Instant { return s.w.now + s.skew }
 
 func (s *simScheduler) start() bool {
@@ -59,12 +65,12 @@ func (s *simScheduler) start() bool {
 	s.life++
 	w.note("%s starts", s.name)
 	sched := New(nil, simLog, 0, Options{Snapshots: &w.snapshots, Metrics: w.metrics, Logger: slog.New(slog.DiscardHandler), Dir: w.t.TempDir(),
-		Now: func() time.Time { return s.now().Time() }})
+		Clock: simClock{s}})
 	s.r = &run{Scheduler: sched, log: sched.opts.Logger, restoreFrom: &w.snapshots, pace: fanout.NewPace(nil)}
 	s.r.meter()
 	s.r.fan = &fanout.Fan{
 		Queue: fanout.Queue{Sealer: simSealer, Owner: fmt.Sprint(s.name, s.life), Last: uint64(len(w.rmd)), Chained: w.bug.gallops || w.rng.IntN(2) == 0},
-		Pace:  s.r.pace, Now: sched.opts.Now, Log: s.r.log,
+		Pace:  s.r.pace, Clock: sched.opts.Clock, Log: s.r.log,
 	}
 	if n := len(w.rmd); n > 0 {
 		m, err := eventlog.ParseReminder(w.rmd[n-1].Header, w.rmd[n-1].Data, uint64(n), w.rmd[n-1].Time)
@@ -339,7 +345,7 @@ func (s *simScheduler) freeze() bool {
 	}
 	f := s.r.fan
 	if w.bug.unsettled {
-		s.r.fan = &fanout.Fan{Queue: fanout.Queue{Reached: f.Reached}, Pace: f.Pace, Now: f.Now}
+		s.r.fan = &fanout.Fan{Queue: fanout.Queue{Reached: f.Reached}, Pace: f.Pace, Clock: f.Clock}
 		defer func() { s.r.fan = f }()
 	}
 	s.frozen, s.save = s.r.take(context.Background())

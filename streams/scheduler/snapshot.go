@@ -58,7 +58,7 @@ func (r *run) snapshotName() string { return "sched-" + strconv.Itoa(r.lane) }
 // restore sets the timers and returns the position in the event log after which to go on. Whatever is wrong with the
 // snapshots costs a replay, no more.
 func (r *run) restore(ctx context.Context) eventlog.Position {
-	r.saver.last = r.opts.Now()
+	r.saver.last = r.opts.Clock.Now()
 	r.timers = timers.New(r.opts.Dir)
 	beginning := eventlog.Position{Log: r.Scheduler.log, Lane: r.lane}
 	if r.restoreFrom == nil {
@@ -138,7 +138,7 @@ func (r *run) saveIfDue(ctx context.Context) {
 		return
 	}
 	r.writeEnded(ctx)
-	now := r.opts.Now()
+	now := r.opts.Clock.Now()
 	if s.writing != nil || s.changed == 0 || now.Before(r.snapshotDue(r.timers.Size())) {
 		return
 	}
@@ -186,7 +186,7 @@ func (r *run) take(ctx context.Context) (*timers.Frozen, func(context.Context) e
 	if r.torn || r.folded.Sequence == 0 || r.fan.Settle(ctx) != nil { // what failed there fails the loop, too
 		return nil, nil
 	}
-	r.saver.last = r.opts.Now()
+	r.saver.last = r.opts.Clock.Now()
 	reached := r.fan.Reached
 	notes, err := json.Marshal(note{reached.Sequence, reached.Line, reached.LastR})
 	if err != nil {
@@ -209,7 +209,7 @@ func (r *run) writeEnded(ctx context.Context) {
 	w.cancel()
 	r.timers.Thaw()
 	r.saver.writing, r.saver.failed = nil, w.err != nil
-	if rested := r.opts.Now().Add(restFor * w.took); rested.After(r.saver.again) {
+	if rested := r.opts.Clock.Now().Add(restFor * w.took); rested.After(r.saver.again) {
 		r.saver.again = rested
 	}
 	if w.err != nil {

@@ -10,12 +10,12 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
-	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 )
 
 // memoryStore is a snapshot store in memory, with faults on demand. The real one has tests of its own.
@@ -26,6 +26,7 @@ type memoryStore struct {
 	saveErr  error
 	loadErr  error
 	refusals []error
+	saves    testsignal.Signal[error] // each Save, with its result
 }
 
 type stored struct {
@@ -35,7 +36,8 @@ type stored struct {
 
 func (s *memoryStore) TryAcquire() (func(), bool) { return func() {}, true }
 
-func (s *memoryStore) Save(ctx context.Context, name string, meta snapstore.Meta, write func(io.Writer) error) error {
+func (s *memoryStore) Save(ctx context.Context, name string, meta snapstore.Meta, write func(io.Writer) error) (err error) {
+	defer func() { s.saves.Send(err) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var content bytes.Buffer
@@ -127,10 +129,9 @@ func TestSnapshotsAndWhatIsWrongWithThem(t *testing.T) {
 			r.remind("a", 1, 3, "50s")
 			r.remind("a", 4, 6, "30s")
 			run := r.run(s)
-			r.seen()
-			r.clock.set(start + seconds(50))
+			r.quiet()
+			r.set(start + seconds(50))
 			r.waitPublished(3)
-			r.seen()
 			run.stop()
 			if memoryStore.count() != 1 {
 				t.Fatalf("%d snapshots after a clean stop", memoryStore.count())
@@ -140,8 +141,8 @@ func TestSnapshotsAndWhatIsWrongWithThem(t *testing.T) {
 			}
 			c.damage(t, memoryStore)
 			run = r.run(s)
-			r.clock.looksAround(t)
-			r.clock.set(start + seconds(70))
+			r.quiet()
+			r.set(start + seconds(70))
 			eachOnce(t, r.waitPublished(6), 6)
 			run.stop()
 			if used := memoryStore.loaded == 1; used != c.used {
@@ -155,93 +156,46 @@ func TestSnapshotsAndWhatIsWrongWithThem(t *testing.T) {
 // again a minute later.
 func TestSnapshotsWhileRunning(t *testing.T) {
 	r := newRig(t)
-	memoryStore := &memoryStore{}
-	run := r.run(r.scheduler(func(o *Options) { o.Snapshots = memoryStore }))
+	store := &memoryStore{}
+	store.saves.Watch()
+	run := r.run(r.scheduler(func(o *Options) { o.Snapshots = store }))
+	expect := func(when string, want int) {
+		t.Helper()
+		r.quiet()
+		if n := store.count(); n != want {
+			t.Fatalf("%d snapshots %s, expected %d", n, when, want)
+		}
+	}
 	r.create("a", "")
-	r.seen()
-	if n := memoryStore.count(); n != 0 {
-		t.Fatalf("%d snapshots at once", n)
+	expect("at once", 0)
+	r.set(start + seconds(60))
+	store.saves.Wait(t)
+	expect("after a minute", 1)
+	r.set(start + seconds(3600))
+	expect("with nothing new", 1)
+	fail := func(err error) {
+		store.mu.Lock()
+		defer store.mu.Unlock()
+		store.saveErr = err
 	}
-	r.clock.set(start + seconds(60))
-	streamtest.Eventually(t, "a snapshot after a minute", func() bool { return memoryStore.count() == 1 })
-	r.clock.set(start + seconds(3600))
-	r.seen()
-	if n := memoryStore.count(); n != 1 {
-		t.Fatalf("%d snapshots with nothing new", n)
-	}
-	memoryStore.mu.Lock()
-	memoryStore.saveErr = errors.New("no room")
-	memoryStore.mu.Unlock()
+	fail(errors.New("no room"))
 	r.create("b", "")
-	r.seen()
-	r.clock.looksAround(t)
-	memoryStore.mu.Lock()
-	memoryStore.saveErr = nil
-	memoryStore.mu.Unlock()
-	r.clock.looksAround(t)
-	if n := memoryStore.count(); n != 1 {
-		t.Fatalf("%d snapshots right after a failed one", n)
+	if err := store.saves.Wait(t); err == nil {
+		t.Fatal("a snapshot without room")
 	}
-	r.clock.set(start + seconds(3660))
-	streamtest.Eventually(t, "a snapshot after the failed one", func() bool { return memoryStore.count() == 2 })
+	fail(nil)
+	r.set(start + seconds(3610))
+	expect("right after a failed one", 1)
+	r.set(start + seconds(3660))
+	store.saves.Wait(t)
+	expect("a minute after the failed one", 2)
 	run.stop()
-	if n := memoryStore.count(); n != 2 {
+	if n := store.count(); n != 2 {
 		t.Errorf("%d snapshots after a stop with nothing new", n)
 	}
 }
 
-// Many lines make a snapshot before the minute is over.
-func TestSnapshotAfterManyLines(t *testing.T) {
-	r := newRig(t)
-	memoryStore := &memoryStore{}
-	run := r.run(r.scheduler(func(o *Options) { o.Snapshots, o.SnapshotEvents = memoryStore, 10 }))
-	r.create("a", `,"opens_at":`+quoted(start+seconds(100)))
-	r.remind("a", 1, 20, "50s")
-	streamtest.Eventually(t, "a snapshot", func() bool { return memoryStore.count() == 1 })
-	run.stop()
-}
-
-// Stopped in the middle of an expansion, the rest is published before a snapshot is taken; or none is.
-func TestStoppedInTheMiddleOfAStep(t *testing.T) {
-	const customers = 500 * (64 + 10)
-	r := newRig(t)
-	memoryStore := &memoryStore{}
-	s := r.scheduler(func(o *Options) { o.Snapshots = memoryStore })
-	r.create("a", `,"opens_at":`+quoted(start+seconds(100)))
-	r.remind("a", 1, customers, "50s")
-	ctx, stop := context.WithCancel(t.Context())
-	s.stored = func(uint64) { stop() }
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	r.seen()
-	r.clock.set(start + seconds(50))
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Fatalf("Run ended with %v", err)
-	}
-	if n, published := memoryStore.count(), len(r.published()); n > 0 && published != customers {
-		t.Errorf("%d snapshots with %d published", n, published)
-	}
-	// As if the process had died: what was on its way lands first, or makes the next one lose.
-	s.stored = nil
-	for {
-		run := r.run(s)
-		streamtest.Eventually(t, "all published, or lost", func() bool {
-			select {
-			case <-run.done:
-				return true
-			default:
-				return len(r.reminderMessages()) == 64+10
-			}
-		})
-		run.cancel()
-		if <-run.done; !errors.Is(run.err, fanout.ErrLost) {
-			break
-		}
-	}
-	eachOnce(t, r.published(), customers)
-}
-
-// Timers that does not agree with the log is thrown away and replayed; everyone is published once.
+// Timers that do not agree with the log are thrown away and replayed; everyone is published once.
 func TestSnapshotThatDisagrees(t *testing.T) {
 	r := newRig(t)
 	memoryStore := &memoryStore{}
@@ -249,7 +203,7 @@ func TestSnapshotThatDisagrees(t *testing.T) {
 	r.create("a", `,"opens_at":`+quoted(start+seconds(100)))
 	r.remind("a", 1, 3, "50s")
 	run := r.run(s)
-	r.seen()
+	r.quiet()
 	run.stop()
 	memoryStore.atNewest(func(snap *stored) {
 		b, err := timers.Read("", bytes.NewReader(snap.content))
@@ -266,7 +220,7 @@ func TestSnapshotThatDisagrees(t *testing.T) {
 		snap.content = content.Bytes()
 	})
 	run = r.run(s)
-	r.clock.set(start + seconds(50))
+	r.set(start + seconds(50))
 	eachOnce(t, r.waitPublished(3), 3)
 	run.stop()
 	if memoryStore.loaded != 1 || r.value("disagreements_total") != 1 {
@@ -274,31 +228,30 @@ func TestSnapshotThatDisagrees(t *testing.T) {
 	}
 }
 
-// With the real store: a scheduler stops, and the next one goes on from the snapshot.
-func TestSnapshotInTheObjectStore(t *testing.T) {
-	r := newRig(t)
-	store, err := snapstore.New(t.Context(), r.js, snapstore.Options{Seal: r.sealed().Seal, Pause: -1, Logger: streamtest.Logger(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := r.scheduler(func(o *Options) { o.Snapshots = store })
-	r.create("a", `,"opens_at":`+quoted(start+seconds(100)))
-	r.remind("a", 1, 3, "50s")
-	run := r.run(s)
-	r.seen()
-	run.stop()
-	meta, found, err := store.Load(t.Context(), "sched-0", func(snapstore.Meta) error { return nil }, func(content io.Reader) error {
-		b, err := timers.Read("", content)
-		if err == nil && b.Reminders() != 3 {
-			err = fmt.Errorf("%d reminders in it", b.Reminders())
+// A snapshot costs what the timers hold; the more that is, the more has to change, and the longer it may take.
+func TestSnapshotsOfManyTimersAreRare(t *testing.T) {
+	now := start.Time()
+	r := &run{Scheduler: New(nil, "log", 0, Options{Snapshots: &memoryStore{}})}
+	r.saver.last = now
+	for _, c := range []struct {
+		reminders, changed int
+		failed             bool
+		again              time.Duration
+		due                time.Duration
+	}{
+		{0, 1, false, 0, time.Minute},
+		{0, 1_000_000, false, 0, 0},
+		{900_000, 999_999, false, 0, time.Minute},
+		{1_500_000, 1, false, 0, 2 * time.Minute},
+		{15_000_000, 1_000_000, false, 0, 16 * time.Minute},
+		{15_000_000, 3_750_000, false, 0, 0},
+		{15_000_000, 3_750_000, true, 0, 16 * time.Minute},                 // the last one could not be written
+		{15_000_000, 3_750_000, false, 50 * time.Second, 50 * time.Second}, // the last one took six seconds
+		{0, 1, false, 2 * time.Minute, 2 * time.Minute},
+	} {
+		r.saver.changed, r.saver.failed, r.saver.again = c.changed, c.failed, now.Add(c.again)
+		if got := r.snapshotDue(c.reminders).Sub(now); got != c.due {
+			t.Errorf("%+v: due after %v", c, got)
 		}
-		return err
-	})
-	if err != nil || !found || meta.Position.Sequence != r.last {
-		t.Fatalf("loaded %+v %t %v, the log ends at %d", meta, found, err, r.last)
 	}
-	run = r.run(s)
-	r.clock.set(start + seconds(50))
-	eachOnce(t, r.waitPublished(3), 3)
-	run.stop()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 // ErrLost: another owner writes the lane's reminder stream. What this scheduler knows may be stale; the lane's lease has to be
@@ -37,8 +38,7 @@ type Fan struct {
 	Stream    eventlog.Stream
 	Appender  *eventlog.Appender
 	Pace      *Pace
-	Now       func() time.Time
-	Timer     func(time.Duration) (fires <-chan time.Time, release func())
+	Clock     wall.Clock
 	Around    func()             // called each time round while all waits for the fan-out: settings may change; nil = nothing
 	Published prometheus.Counter // customers
 	Total     *atomic.Uint64     // the same, for the load
@@ -96,7 +96,7 @@ func (f *Fan) Pump(ctx context.Context) (again time.Time, err error) {
 		if f.waiting == 0 || len(f.window) >= f.Room() {
 			return time.Time{}, ctx.Err()
 		}
-		ok, again := f.Pace.may(f.Now(), len(f.window))
+		ok, again := f.Pace.may(f.Clock.Now(), len(f.window))
 		if !ok || ctx.Err() != nil {
 			return again, ctx.Err()
 		}
@@ -120,8 +120,8 @@ func (f *Fan) publish() {
 	f.Published.Add(float64(customers))
 	f.Total.Add(uint64(customers))
 	// A crash before this: the next fan-out publishes it. After this: it is on the stream, or not, as a whole.
-	f.window = append(f.window, &message{f.Appender.PublishAsync(attempt), f.Now(), customers, alone})
-	f.Pace.left(f.Now())
+	f.window = append(f.window, &message{f.Appender.PublishAsync(attempt), f.Clock.Now(), customers, alone})
+	f.Pace.left(f.Clock.Now())
 }
 
 // Settle publishes what waits, at the pace, and waits until all of it is stored.
@@ -150,9 +150,7 @@ func (f *Fan) Drain(ctx context.Context, most int) error {
 func (f *Fan) Wait(ctx context.Context, until time.Time) error {
 	var fires <-chan time.Time
 	if !until.IsZero() {
-		timer, release := f.Timer(max(until.Sub(f.Now()), 0))
-		defer release()
-		fires = timer
+		fires = f.Clock.After(max(until.Sub(f.Clock.Now()), 0))
 	}
 	select {
 	case <-ctx.Done():
@@ -186,7 +184,7 @@ func (f *Fan) take(ctx context.Context) error {
 	case sequence != oldest.Attempt.Expected+1:
 		return fmt.Errorf("%w: message %d was acknowledged as %d", ErrLost, oldest.Attempt.Expected+1, sequence)
 	}
-	now := f.Now()
+	now := f.Clock.Now()
 	if oldest.alone {
 		f.Pace.Acked(now, now.Sub(oldest.sent))
 	}
@@ -204,7 +202,7 @@ func (f *Fan) pop(sequence uint64) {
 	f.window[0] = nil
 	if f.window = f.window[1:]; len(f.window) == 0 {
 		f.window = nil
-		f.Pace.empty(f.Now())
+		f.Pace.empty(f.Clock.Now())
 	}
 	if f.Settled() {
 		f.spare = nil // a quiet lane holds nothing

@@ -2,19 +2,15 @@ package timers
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"reflect"
 	"testing"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden file of the snapshot's format")
 
 // fullTimers has something of everything.
 func fullTimers(t *testing.T) *Timers {
@@ -79,30 +75,16 @@ func told(t *testing.T, b *Timers) (all []any) {
 
 // TestGolden: a snapshot of an earlier build is read as it was meant, and the same timers are written to the same bytes.
 func TestGolden(t *testing.T) {
-	const raise = "the form of the snapshot has changed: after a release, raise timers.Format by one; then go test ./streams/scheduler/timers -run TestGolden -update"
 	b := fullTimers(t)
 	defer b.Close()
-	written := bytesOf(t, b)
-	name := filepath.Join("testdata", fmt.Sprintf("timers-%d.bin", Format))
-	if *update {
-		if err := os.WriteFile(name, written, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	golden, err := os.ReadFile(name)
+	content := golden.Bytes(t, fmt.Sprintf("timers-%d.golden", Format), bytesOf(t, b))
+	back, err := Read("", bytes.NewReader(content))
 	if err != nil {
-		t.Fatalf("%v; %s", err, raise)
-	}
-	if !bytes.Equal(written, golden) {
-		t.Errorf("the timers are written as other bytes than %s has; %s", name, raise)
-	}
-	back, err := Read("", bytes.NewReader(golden))
-	if err != nil {
-		t.Fatalf("%s: %v; %s", name, err, raise)
+		t.Fatal(err)
 	}
 	defer back.Close()
 	if got, want := told(t, back), told(t, b); !reflect.DeepEqual(got, want) || back.reminders == 0 || back.instants == 0 {
-		t.Errorf("%s is read as other timers; %s\n got %v\nwant %v", name, raise, got, want)
+		t.Errorf("the golden file is read as other timers\n got %v\nwant %v", got, want)
 	}
 }
 

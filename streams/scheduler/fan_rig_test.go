@@ -1,0 +1,193 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
+)
+
+// fired makes an event log in which n reminders of one campaign have fired, with none there to publish them.
+func fired(r *rig, n int) {
+	r.t.Helper()
+	r.create("a", `,"opens_at":`+quoted(start+seconds(100)))
+	r.remind("a", 1, n, "50s")
+	r.set(start + seconds(50))
+	cmd := wire.Command{ID: "s", Type: wire.RemindDue, Campaign: "a", Kind: wire.KindOpens, DueAt: start + seconds(50), ThroughR: uint64(n)}
+	r.answer(append(cmd.AppendJSON(nil), '\n'))
+	r.mu.Lock()
+	r.requests, r.messages = nil, 0
+	r.mu.Unlock()
+}
+
+// eachOnce checks that customers c1 to c<n> were published, each once and in order.
+func eachOnce(t *testing.T, published []wire.Event, n int) {
+	t.Helper()
+	if len(published) != n {
+		t.Fatalf("%d published, expected %d", len(published), n)
+	}
+	for i := range published {
+		if want := fmt.Sprintf("c%d", i+1); published[i].CustomerID != want {
+			t.Fatalf("published %s in place %d, expected %s", published[i].CustomerID, i+1, want)
+		}
+	}
+}
+
+// newFan is a fan-out as Run makes one, to be crashed by hand.
+func (r *rig) newFan(ackWait time.Duration) *fanout.Fan {
+	r.t.Helper()
+	stream := eventlog.Reminders(r.js, 0).In(r.sealed())
+	a, err := stream.NewAppender(ackWait)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(a.Close)
+	tail, err := stream.Tail(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	f := &fanout.Fan{
+		Queue:  fanout.Queue{Sealer: stream.Sealer(), Owner: fmt.Sprintf("fan-%p", a), Last: tail.Last, Chained: true},
+		Stream: stream, Appender: a, Pace: fanout.NewPace(nil), Clock: wall.Machine,
+		Published: prometheus.NewCounter(prometheus.CounterOpts{Name: "published"}), Total: new(atomic.Uint64), Log: streamtest.Logger(r.t),
+	}
+	if tail.Message != nil {
+		f.Reached = tail.Message.Source
+	}
+	return f
+}
+
+// expandAll hands a fan the firing of the log that fired made, up to customer upTo.
+func (r *rig) expandAll(ctx context.Context, f *fanout.Fan, upTo int) error {
+	r.t.Helper()
+	b := timers.New("")
+	reader, err := eventlog.Events(r.js, 0).Open(r.t.Context(), r.log, eventlog.Position{Log: r.log}, eventlog.ReaderOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer reader.Close()
+	return reader.CatchUp(ctx, func(batch []eventlog.Message) error {
+		for i := range batch {
+			for n, line := range eventlog.Lines(batch[i].Payload) {
+				var ev wire.Event
+				if err := wire.ParseEvent(line, &ev); err != nil {
+					return err
+				}
+				gone, err := b.Fold(&ev)
+				if err != nil {
+					return err
+				}
+				if ev.Fired > 0 {
+					f.Add(&batch[i], n+1, &ev, timers.Normal, gone[:min(len(gone), upTo)])
+				}
+			}
+		}
+		for f.Waiting() > 0 { // all of it on its way, but not landed
+			again, err := f.Pump(ctx)
+			if err != nil {
+				return err
+			}
+			if f.Waiting() > 0 {
+				if err := f.Wait(ctx, again); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// mixed makes an event log with firings of many campaigns, several in each of its event messages, some of one customer and
+// some of hundreds; and returns whom they are for, as campaign/customer, in order.
+func mixed(r *rig) (whom []string) {
+	r.t.Helper()
+	counts := []int{1, 30, 3, 250, 1, 1, 700, 40, 2, 499, 1, 120}
+	var payload []byte
+	for i, n := range counts {
+		name := fmt.Sprintf("m%d", i)
+		r.create(name, `,"opens_at":`+quoted(start+seconds(100)))
+		r.remind(name, 1, n, "50s")
+	}
+	r.set(start + seconds(50))
+	for i, n := range counts {
+		cmd := wire.Command{ID: "s", Type: wire.RemindDue, Campaign: fmt.Sprintf("m%d", i), Kind: wire.KindOpens, DueAt: start + seconds(50), ThroughR: uint64(n)}
+		payload = append(cmd.AppendJSON(payload), '\n')
+		if i%3 == 2 {
+			r.answer(payload)
+			payload = nil
+		}
+		for c := 1; c <= n; c++ {
+			whom = append(whom, fmt.Sprintf("m%d/c%d", i, c))
+		}
+	}
+	r.mu.Lock()
+	r.requests, r.messages = nil, 0
+	r.mu.Unlock()
+	return whom
+}
+
+// publishedInOrder checks that those were published, each once and in order, and that sources and digests are those of the last
+// customer of each message.
+func (r *rig) publishedInOrder(whom []string) {
+	r.t.Helper()
+	published := r.published()
+	if len(published) != len(whom) {
+		r.t.Fatalf("%d published, expected %d", len(published), len(whom))
+	}
+	for i := range published {
+		if got := published[i].Campaign + "/" + published[i].CustomerID; got != whom[i] {
+			r.t.Fatalf("published %s in place %d, expected %s", got, i+1, whom[i])
+		}
+	}
+	digests := map[uint64]string{}
+	reader, err := eventlog.Events(r.js, 0).Open(r.t.Context(), r.log, eventlog.Position{Log: r.log}, eventlog.ReaderOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer reader.Close()
+	lines := map[eventlog.Source]string{} // campaign
+	err = reader.CatchUp(r.t.Context(), func(batch []eventlog.Message) error {
+		for i := range batch {
+			digests[batch[i].Sequence] = batch[i].Digest()
+			for n, line := range eventlog.Lines(batch[i].Payload) {
+				var ev wire.Event
+				if err := wire.ParseEvent(line, &ev); err != nil {
+					return err
+				}
+				lines[eventlog.Source{Sequence: batch[i].Sequence, Line: n + 1}] = ev.Campaign
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var before eventlog.Source
+	for _, m := range r.reminderMessages() {
+		var last wire.Event
+		for _, line := range eventlog.Lines(m.Payload) {
+			if err := wire.ParseEvent(line, &last); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+		at := m.Source
+		at.LastR = 0
+		if m.SourceDigest != digests[at.Sequence] || lines[at] != last.Campaign || fmt.Sprintf("c%d", m.Source.LastR) != last.CustomerID {
+			r.t.Errorf("message %d has source %v, which is %s; its last line is %s", m.Sequence, m.Source, lines[at], last.AppendJSON(nil))
+		}
+		if fanout.CompareSources(before, m.Source) >= 0 {
+			r.t.Errorf("message %d has source %v behind %v", m.Sequence, m.Source, before)
+		}
+		before = m.Source
+	}
+}
