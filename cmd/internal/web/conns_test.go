@@ -1,63 +1,36 @@
 package web
 
 import (
-	"bufio"
-	"io"
-	"net"
-	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-// Connections beyond the limit are closed; when one ends, another is accepted.
+// Connections beyond the limit are closed; when one ends, by its client or for being idle, another is accepted.
 func TestConnectionsAreLimited(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	hs := NewServer(bodies(1000))
-	go func() { _ = hs.Serve(Limit(l, 2)) }()
-	defer hs.Close()
-
-	ask := func(c net.Conn) error {
-		_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
-		if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-			return err
+	inMemory(t, 2, bodies(1000), func(t *testing.T, net *pipes) {
+		ask := func() (served bool, hangUp func()) {
+			c := net.dial()
+			got := talk(c, func() {}, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+			return got != nil && got.StatusCode == 200, func() { _ = c.Close(); synctest.Wait() }
 		}
-		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			return err
+		first, _ := ask()
+		second, hangUp := ask()
+		if third, _ := ask(); !first || !second || third {
+			t.Fatalf("of three connections where two may be open are served: %v, %v, %v", first, second, third)
 		}
-		_, err = io.Copy(io.Discard, resp.Body)
-		return err
-	}
-	dial := func() net.Conn {
-		c, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
+		hangUp()
+		if served, _ := ask(); !served {
+			t.Error("there is no room although one was closed")
 		}
-		t.Cleanup(func() { _ = c.Close() })
-		return c
-	}
-	first, second := dial(), dial()
-	if err := ask(first); err != nil {
-		t.Fatal(err)
-	}
-	if err := ask(second); err != nil {
-		t.Fatal(err)
-	}
-	if err := ask(dial()); err == nil {
-		t.Error("a third connection is served beside two that are open")
-	}
-	_ = second.Close()
-	for deadline := time.Now().Add(2 * time.Minute); ; {
-		if err := ask(dial()); err == nil {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatalf("no room although one was closed: %v", err)
+		if served, _ := ask(); served {
+			t.Error("one more is served")
 		}
-	}
+		time.Sleep(IdleWait + time.Second)
+		if served, _ := ask(); !served {
+			t.Error("connections without requests are not closed")
+		}
+	})
 }
 
 // Connections leave most of the files that the process may open to JetStream.

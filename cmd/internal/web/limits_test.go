@@ -1,10 +1,8 @@
 package web
 
 import (
-	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -53,54 +51,48 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// A client that announces 1 GiB gets its answer before it has sent any of it, and the connection ends.
-func TestAHugeBodyIsNotRead(t *testing.T) {
-	s := httptest.NewServer(bodies(1000))
-	defer s.Close()
-	c, err := net.Dial("tcp", s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
+// A client whose request stops, comes too slowly, or has no valid form gets an answer that says so, or none while its headers
+// arrive. Others are served meanwhile.
+func TestBadClients(t *testing.T) {
+	slowly := make([]string, 100)
+	for i := range slowly {
+		slowly[i] = "x"
 	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(time.Minute))
-	if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1073741824\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	in := bufio.NewReader(c)
-	resp, err := http.ReadResponse(in, nil)
-	if err != nil || resp.StatusCode != http.StatusRequestEntityTooLarge {
-		t.Fatalf("%+v, %v", resp, err)
-	}
-	_, _ = io.Copy(io.Discard, resp.Body)
-	if _, err := in.ReadByte(); err == nil || Late(err) {
-		t.Errorf("the connection is still open: %v", err)
-	}
-}
-
-// A body that ends too early, or stops, has no answer of its own but a problem.
-func TestABrokenBody(t *testing.T) {
-	s := httptest.NewUnstartedServer(bodies(1000))
-	s.Config.ReadTimeout, s.Config.ReadHeaderTimeout = 100*time.Millisecond, time.Minute // the body is late, never the header
-	s.Start()
-	defer s.Close()
-	for name, body := range map[string]string{
-		"stops":        "Content-Length: 10\r\n\r\nabc",
-		"chunks stop":  "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
-		"no such size": "Transfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n",
+	const post = "POST / HTTP/1.1\r\nHost: x\r\n"
+	for name, c := range map[string]struct {
+		parts  []string
+		status int // 0 = the connection ends without an answer
+		after  time.Duration
+	}{
+		"a header that stops":         {[]string{post}, 0, HeaderWait},
+		"a header, a byte at a time":  {append([]string{post + "X: "}, slowly...), 0, HeaderWait},
+		"a body that stops":           {[]string{post + "Content-Length: 10\r\n\r\nabc"}, http.StatusRequestTimeout, ReadWait},
+		"a body, a byte at a time":    {append([]string{post + "Content-Length: 100\r\n\r\n"}, slowly...), http.StatusRequestTimeout, ReadWait},
+		"chunks that stop":            {[]string{post + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"}, http.StatusRequestTimeout, ReadWait},
+		"bad chunks":                  {[]string{post + "Transfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n"}, http.StatusBadRequest, 0},
+		"two lengths":                 {[]string{post + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}"}, http.StatusBadRequest, 0},
+		"a gibibyte that is not sent": {[]string{post + "Content-Length: 1073741824\r\n\r\n"}, http.StatusRequestEntityTooLarge, 0},
+		"long headers":                {[]string{post + "X: " + strings.Repeat("x", 1<<20) + "\r\n\r\n"}, http.StatusRequestHeaderFieldsTooLarge, 0},
+		"no request":                  {[]string{"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"}, http.StatusBadRequest, 0},
 	} {
-		c, err := net.Dial("tcp", s.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = c.SetDeadline(time.Now().Add(time.Minute))
-		if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\n"+body); err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil || resp.StatusCode != http.StatusRequestTimeout && resp.StatusCode != http.StatusBadRequest {
-			t.Errorf("%s: %+v, %v", name, resp, err)
-		}
-		_ = c.Close()
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, 10, bodies(1000), func(t *testing.T, net *pipes) {
+				begun, conn := time.Now(), net.dial()
+				defer conn.Close()
+				got := talk(conn, func() { time.Sleep(500 * time.Millisecond) }, c.parts...)
+				switch took := time.Since(begun); {
+				case c.status == 0 && got != nil, c.status > 0 && (got == nil || got.StatusCode != c.status || !got.Close):
+					t.Errorf("answered %+v, want %d", got, c.status)
+				case took.Truncate(time.Second) != c.after:
+					t.Errorf("it ended after %s, want %s", took, c.after)
+				}
+				other := net.dial()
+				defer other.Close()
+				if got := talk(other, func() {}, post+"Content-Length: 3\r\n\r\nabc"); got == nil || got.StatusCode != 200 {
+					t.Errorf("another client got %+v", got)
+				}
+			})
+		})
 	}
 }
 
@@ -119,54 +111,33 @@ func TestMediaType(t *testing.T) {
 	}
 }
 
-// The connection of a client that sends nothing, sends slowly or keeps it idle is closed.
-func TestServersHaveLimits(t *testing.T) {
-	hs := NewServer(nil)
-	for name, d := range map[string]time.Duration{"header": hs.ReadHeaderTimeout, "read": hs.ReadTimeout, "write": hs.WriteTimeout, "idle": hs.IdleTimeout} {
-		if d <= 0 || d > 2*time.Minute {
-			t.Errorf("%s limit is %s", name, d)
-		}
-	}
-	if hs.MaxHeaderBytes != 16<<10 {
-		t.Errorf("headers may hold %d bytes", hs.MaxHeaderBytes)
-	}
-}
-
 // A stream goes on for longer than the limits of ordinary requests, in both directions; a request that is none is cut off, and
 // so is a stream whose client takes nothing.
 func TestStreamsOutliveTheLimits(t *testing.T) {
-	const limit = 200 * time.Millisecond
-	cut := make(chan error, 1)
-	hs := NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		send := func(s Stream) error {
-			for range 3 {
-				time.Sleep(limit) // each part takes as long as a whole request may
-				s.Writing(time.Minute)
-				if _, err := io.WriteString(w, "part\n"); err != nil {
-					return err
-				}
-				if err := s.Flush(); err != nil {
-					return err
-				}
-			}
-			return nil
-		}
+	const limit = time.Minute // longer than those of ordinary requests
+	var cut chan error        // of the bubble
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/down":
-			_ = send(NewStream(w))
+			for s := NewStream(w); ; {
+				time.Sleep(limit)
+				s.Writing(limit)
+				if _, err := io.WriteString(w, "part\n"); err != nil || s.Flush() != nil {
+					return
+				}
+			}
 		case "/up":
 			s := NewStream(w)
-			s.Reading(time.Minute)
+			s.Reading(10 * limit)
 			body, err := io.ReadAll(r.Body)
-			s.Writing(time.Minute)
+			s.Writing(limit)
 			fmt.Fprintf(w, "%d %v", len(body), err)
 		case "/plain":
-			time.Sleep(2 * limit)
+			time.Sleep(limit)
 			_, _ = io.WriteString(w, "too late")
 		case "/stuck":
 			s := NewStream(w)
-			part := make([]byte, 1<<20)
-			for {
+			for part := make([]byte, 1<<20); ; {
 				s.Writing(limit)
 				if _, err := w.Write(part); err != nil {
 					cut <- err
@@ -174,54 +145,35 @@ func TestStreamsOutliveTheLimits(t *testing.T) {
 				}
 			}
 		}
-	}))
-	hs.ReadTimeout, hs.WriteTimeout = limit, limit
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() { _ = hs.Serve(l) }()
-	defer hs.Close()
-	url := "http://" + l.Addr().String()
-	read := func(resp *http.Response, err error) (string, error) {
-		if err != nil {
-			return "", err
+	})
+	inMemory(t, 10, h, func(t *testing.T, net *pipes) {
+		cut = make(chan error, 1)
+		const head = " HTTP/1.1\r\nHost: x\r\n"
+		down := net.dial()
+		defer down.Close()
+		got := talk(down, func() {}, "GET /down"+head+"\r\n")
+		parts := make([]byte, len("part\n")*3)
+		if _, err := io.ReadFull(got.Body, parts); err != nil || string(parts) != strings.Repeat("part\n", 3) {
+			t.Errorf("a stream to the client is %q, %v", parts, err)
 		}
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		return string(body), err
-	}
-	if body, err := read(http.Get(url + "/down")); body != strings.Repeat("part\n", 3) || err != nil {
-		t.Errorf("a stream to the client is %q, %v", body, err)
-	}
-	slow, feed := io.Pipe()
-	go func() {
-		for range 3 {
-			time.Sleep(limit)
-			_, _ = io.WriteString(feed, "part\n")
+		up := net.dial()
+		defer up.Close()
+		got = talk(up, func() { time.Sleep(limit) }, "POST /up"+head+"Content-Length: 15\r\n\r\n", "part\n", "part\n", "part\n")
+		if body, err := io.ReadAll(got.Body); string(body) != "15 <nil>" || err != nil {
+			t.Errorf("a stream from the client is %q, %v", body, err)
 		}
-		_ = feed.Close()
-	}()
-	if body, err := read(http.Post(url+"/up", "text/plain", slow)); body != "15 <nil>" || err != nil {
-		t.Errorf("a stream from the client is %q, %v", body, err)
-	}
-	if body, err := read(http.Get(url + "/plain")); err == nil {
-		t.Errorf("a request that is no stream is not cut off: %q", body)
-	}
-	stuck, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stuck.Close()
-	if _, err := io.WriteString(stuck, "GET /stuck HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case err := <-cut:
-		if !Late(err) {
-			t.Errorf("the stream ends with %v", err)
+		plain := net.dial()
+		defer plain.Close()
+		if got := talk(plain, func() {}, "GET /plain"+head+"\r\n"); got != nil {
+			t.Errorf("a request that is no stream is not cut off: %+v", got)
 		}
-	case <-time.After(2 * time.Minute):
-		t.Error("a stream whose client takes nothing is not cut off")
-	}
+		stuck := net.dial()
+		defer stuck.Close()
+		if got := talk(stuck, func() {}, "GET /stuck"+head+"\r\n"); got == nil {
+			t.Error("a stream has no answer")
+		}
+		if err := <-cut; !Late(err) {
+			t.Errorf("a stream whose client takes nothing ends with %v", err)
+		}
+	})
 }

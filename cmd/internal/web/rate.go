@@ -25,7 +25,6 @@ type Rate struct{ PerSecond, Burst int }
 // change of the rate, give every key its burst again.
 type Rates struct {
 	limit   func() Rate
-	now     func() time.Time // time.Now, but in tests
 	most    int
 	refused prometheus.Counter
 
@@ -37,7 +36,7 @@ type Rates struct {
 
 // NewRates returns Rates whose limit is read for each request. A nil registerer means that refusals are not counted anywhere.
 func NewRates(limit func() Rate, metrics prometheus.Registerer) *Rates {
-	r := &Rates{limit: limit, now: time.Now, most: maxRated, by: map[string]*rate.Limiter{}, refused: prometheus.NewCounter(prometheus.CounterOpts{
+	r := &Rates{limit: limit, most: maxRated, by: map[string]*rate.Limiter{}, refused: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "scrip_http_rate_limited_total", Help: "HTTP requests that were refused because their key has used its rate, see setting http.rate.",
 	})}
 	if metrics != nil {
@@ -60,7 +59,7 @@ func (r *Rates) take(h http.Header, p access.Principal) *Problem {
 	if limit.Burst <= 0 {
 		limit.Burst = limit.PerSecond
 	}
-	now := r.now()
+	now := time.Now()
 	bucket, policy := r.bucket(p.ID, limit, now)
 	allowed := bucket.AllowN(now, 1)
 	left := max(0, bucket.TokensAt(now))

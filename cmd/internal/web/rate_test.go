@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
@@ -15,95 +16,97 @@ import (
 // A key makes its burst at once and its rate in the long run; the answers have how much is left and when to come again; other
 // keys, and the credentials, are not concerned.
 func TestRates(t *testing.T) {
-	now, limit := time.Unix(1e9, 0), Rate{PerSecond: 4, Burst: 10}
-	rates := NewRates(func() Rate { return limit }, nil)
-	rates.now = func() time.Time { return now }
-	g := testGate()
-	g.Rates = rates
-	h := g.Authenticate(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
-	ask := func(key string) *httptest.ResponseRecorder {
-		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		if r.Header.Set("Authorization", "Bearer "+key); key == "" {
-			r.SetBasicAuth("scrip", "secret")
+	synctest.Test(t, func(t *testing.T) {
+		limit := Rate{PerSecond: 4, Burst: 10}
+		rates := NewRates(func() Rate { return limit }, nil)
+		g := testGate()
+		g.Rates = rates
+		h := g.Authenticate(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
+		ask := func(key string) *httptest.ResponseRecorder {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			if r.Header.Set("Authorization", "Bearer "+key); key == "" {
+				r.SetBasicAuth("scrip", "secret")
+			}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			return w
 		}
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		return w
-	}
-	want := func(key string, status int, left, after string) {
-		t.Helper()
-		w := ask(key)
-		if w.Code != status || w.Header().Get("RateLimit") != left || w.Header().Get("Retry-After") != after {
-			t.Errorf("%s: %d, RateLimit %s, Retry-After %q; want %d, %s, %q", key, w.Code, w.Header().Get("RateLimit"), w.Header().Get("Retry-After"), status, left, after)
+		want := func(key string, status int, left, after string) {
+			t.Helper()
+			w := ask(key)
+			if w.Code != status || w.Header().Get("RateLimit") != left || w.Header().Get("Retry-After") != after {
+				t.Errorf("%s: %d, RateLimit %s, Retry-After %q; want %d, %s, %q", key, w.Code, w.Header().Get("RateLimit"), w.Header().Get("Retry-After"), status, left, after)
+			}
+			policy := ""
+			if left != "" {
+				policy = `"key";q=10;w=3`
+			}
+			if got := w.Header().Get("RateLimit-Policy"); got != policy {
+				t.Errorf("%s: RateLimit-Policy %s, want %s", key, got, policy)
+			}
 		}
-		policy := ""
-		if left != "" {
-			policy = `"key";q=10;w=3`
+		for i := range 10 {
+			want("shop", 200, fmt.Sprintf(`"key";r=%d;t=%d`, 9-i, (i+4)/4), "")
 		}
-		if got := w.Header().Get("RateLimit-Policy"); got != policy {
-			t.Errorf("%s: RateLimit-Policy %s, want %s", key, got, policy)
+		for range 1000 {
+			want("shop", 429, `"key";r=0;t=3`, "1")
 		}
-	}
-	for i := range 10 {
-		want("shop", 200, fmt.Sprintf(`"key";r=%d;t=%d`, 9-i, (i+4)/4), "")
-	}
-	for range 1000 {
+		want("page", 200, `"key";r=9;t=1`, "")
+		want("", 200, "", "")
+		time.Sleep(250 * time.Millisecond)
+		want("shop", 200, `"key";r=0;t=3`, "")
 		want("shop", 429, `"key";r=0;t=3`, "1")
-	}
-	want("page", 200, `"key";r=9;t=1`, "")
-	want("", 200, "", "")
-	now = now.Add(250 * time.Millisecond)
-	want("shop", 200, `"key";r=0;t=3`, "")
-	want("shop", 429, `"key";r=0;t=3`, "1")
-	now = now.Add(time.Hour)
-	want("shop", 200, `"key";r=9;t=1`, "")
+		time.Sleep(time.Hour)
+		want("shop", 200, `"key";r=9;t=1`, "")
 
-	limit = Rate{PerSecond: 1} // a change: the burst is that of a second
-	if w := ask("shop"); w.Code != 200 || w.Header().Get("RateLimit-Policy") != `"key";q=1;w=1` {
-		t.Errorf("after a change: %d %v", w.Code, w.Header())
-	}
-	if w := ask("shop"); w.Code != 429 || w.Header().Get("Content-Type") != ProblemType {
-		t.Errorf("after a change: %d %v", w.Code, w.Header())
-	}
-	limit = Rate{}
-	for range 100 {
-		want("shop", 200, "", "")
-	}
-	if w := ask("other"); w.Code != 401 || w.Header().Get("RateLimit") != "" {
-		t.Errorf("an unknown key: %d %v", w.Code, w.Header())
-	}
+		limit = Rate{PerSecond: 1} // a change: the burst is that of a second
+		if w := ask("shop"); w.Code != 200 || w.Header().Get("RateLimit-Policy") != `"key";q=1;w=1` {
+			t.Errorf("after a change: %d %v", w.Code, w.Header())
+		}
+		if w := ask("shop"); w.Code != 429 || w.Header().Get("Content-Type") != ProblemType {
+			t.Errorf("after a change: %d %v", w.Code, w.Header())
+		}
+		limit = Rate{}
+		for range 100 {
+			want("shop", 200, "", "")
+		}
+		if w := ask("other"); w.Code != 401 || w.Header().Get("RateLimit") != "" {
+			t.Errorf("an unknown key: %d %v", w.Code, w.Header())
+		}
+	})
 }
 
 // However many keys there are, few are remembered; one that has used its burst is forgotten last.
 func TestRatesAreBounded(t *testing.T) {
-	now := time.Unix(1e9, 0)
-	rates := NewRates(func() Rate { return Rate{PerSecond: 1, Burst: 2} }, nil)
-	rates.now, rates.most = func() time.Time { return now }, 100
-	take := func(id string) bool { return rates.take(http.Header{}, access.Principal{ID: id}) == nil }
-	burst := []bool{take("busy"), take("busy"), take("busy")}
-	if !slices.Equal(burst, []bool{true, true, false}) {
-		t.Fatalf("the burst of a key is not two: %v", burst)
-	}
-	allowed := 0
-	for i := range 1000 {
-		now = now.Add(100 * time.Millisecond)
-		if !take(fmt.Sprint("k", i)) {
-			t.Fatalf("key %d is refused its first request", i)
+	synctest.Test(t, func(t *testing.T) {
+		rates := NewRates(func() Rate { return Rate{PerSecond: 1, Burst: 2} }, nil)
+		rates.most = 100
+		take := func(id string) bool { return rates.take(http.Header{}, access.Principal{ID: id}) == nil }
+		burst := []bool{take("busy"), take("busy"), take("busy")}
+		if !slices.Equal(burst, []bool{true, true, false}) {
+			t.Fatalf("the burst of a key is not two: %v", burst)
 		}
-		if take("busy") {
-			allowed++
+		allowed := 0
+		for i := range 1000 {
+			time.Sleep(100 * time.Millisecond)
+			if !take(fmt.Sprint("k", i)) {
+				t.Fatalf("key %d is refused its first request", i)
+			}
+			if take("busy") {
+				allowed++
+			}
+			if len(rates.by) > 100 {
+				t.Fatalf("%d keys are remembered", len(rates.by))
+			}
+		}
+		if allowed < 90 || allowed > 100 {
+			t.Errorf("a busy key made %d requests in 100 s, its rate is one a second", allowed)
+		}
+		for i := range 1000 { // all at one moment: no bucket is full
+			take(fmt.Sprint("l", i))
 		}
 		if len(rates.by) > 100 {
-			t.Fatalf("%d keys are remembered", len(rates.by))
+			t.Errorf("%d keys are remembered", len(rates.by))
 		}
-	}
-	if allowed < 90 || allowed > 100 {
-		t.Errorf("a busy key made %d requests in 100 s, its rate is one a second", allowed)
-	}
-	for i := range 1000 { // all at one moment: no bucket is full
-		take(fmt.Sprint("l", i))
-	}
-	if len(rates.by) > 100 {
-		t.Errorf("%d keys are remembered", len(rates.by))
-	}
+	})
 }
