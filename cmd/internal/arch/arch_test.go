@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -20,6 +21,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -28,32 +30,49 @@ const module = "github.com/seed-4a2410e3/scrip"
 // goPackage is what `go list -json` tells of a package.
 type goPackage struct {
 	ImportPath                         string
-	Standard                           bool
 	Imports, TestImports, XTestImports []string
 	Deps                               []string
 	GoFiles                            []string
 }
 
-func list(t *testing.T, args ...string) []goPackage {
-	t.Helper()
-	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Standard,Imports,TestImports,XTestImports,Deps,GoFiles"}, args...)...)
-	cmd.Dir = root(t)
+// all is what `go list` tells of the module's packages. It is asked once: each time takes a second or more.
+var all = sync.OnceValues(func() ([]goPackage, error) {
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports,Deps,GoFiles", "./...")
+	cmd.Dir = "../../.."
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go list %v: %v\n%s", args, err, stderr.String())
+		return nil, fmt.Errorf("go list: %w\n%s", err, stderr.String())
 	}
 	var pkgs []goPackage
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p goPackage
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
-			return pkgs
+			return pkgs, nil
 		} else if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		pkgs = append(pkgs, p)
 	}
+})
+
+// packages returns the packages in a folder, "" for all.
+func packages(t *testing.T, folder string) (some []goPackage) {
+	t.Helper()
+	pkgs, err := all()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pkgs {
+		if folder == "" || under(p.ImportPath, module+"/"+folder) {
+			some = append(some, p)
+		}
+	}
+	if len(some) == 0 {
+		t.Fatalf("there is no package in %s", folder)
+	}
+	return some
 }
 
 func root(t *testing.T) string {
@@ -87,7 +106,7 @@ func under(path, folder string) bool {
 var layers = []string{"domain", "streams", "projections", "cmd"}
 
 func TestImportsPointOneWay(t *testing.T) {
-	for _, p := range list(t, "./...") {
+	for _, p := range packages(t, "") {
 		mine := slices.Index(layers, layer(p.ImportPath))
 		if mine < 0 {
 			t.Errorf("%s lies in no known layer", p.ImportPath)
@@ -119,9 +138,10 @@ func TestWhoMayImportWhat(t *testing.T) {
 		{"github.com/spf13/cobra", []string{"cmd"}, "the command line belongs to cmd"},
 		{"github.com/RoaringBitmap", []string{"streams/scheduler/timers"}, "sets of coupons are the scheduler's"},
 		{"go.yaml.in/yaml", []string{"cmd/internal/cluster"}, "only the compose file is YAML"},
+		{"github.com/santhosh-tekuri/jsonschema", []string{"cmd/internal/api/apitest"}, "only tests of answers judge them by schemas"},
 		{"github.com/hanwen/go-fuse", nil, "only the power tests have a file system"},
 	}
-	for _, p := range list(t, "./...") {
+	for _, p := range packages(t, "") {
 		for _, rule := range rules {
 			for _, i := range p.Imports { // what tests import is theirs
 				if !under(i, rule.library) {
@@ -137,7 +157,7 @@ func TestWhoMayImportWhat(t *testing.T) {
 
 // TestTheProgramLinksNoTestHelper: what helps tests starts servers and fails them.
 func TestTheProgramLinksNoTestHelper(t *testing.T) {
-	for _, p := range list(t, "./cmd/scrip") {
+	for _, p := range packages(t, "cmd/scrip") {
 		for _, dep := range p.Deps {
 			if dep == "testing" || layer(dep) != "" && strings.HasSuffix(dep, "test") {
 				t.Errorf("%s depends on %s", p.ImportPath, dep)
@@ -148,7 +168,7 @@ func TestTheProgramLinksNoTestHelper(t *testing.T) {
 
 func TestTheDomainIsPure(t *testing.T) {
 	impure := []string{"os", "net", "syscall", "time/tzdata", "database/sql", "log", "log/slog", "math/rand", "math/rand/v2", "context"}
-	for _, p := range list(t, "./domain/...") {
+	for _, p := range packages(t, "domain") {
 		for _, i := range p.Imports {
 			switch {
 			case layer(i) == "domain":
@@ -176,7 +196,7 @@ func TestLayersOfTheDomain(t *testing.T) {
 		"domain/linetest": {},
 		"domain/oracle":   {"domain/wire"},
 	}
-	for _, p := range list(t, "./domain/...") {
+	for _, p := range packages(t, "domain") {
 		name := strings.TrimPrefix(p.ImportPath, module+"/")
 		allowed, known := may[name]
 		if !known {
@@ -216,7 +236,7 @@ func checkPurity(t *testing.T, path string) {
 func TestAProducerLinksLittle(t *testing.T) {
 	allowed := []string{"github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "github.com/nats-io/nuid", "github.com/klauspost/compress",
 		"github.com/google/uuid", "github.com/cenkalti/backoff", "golang.org/x"}
-	for _, p := range list(t, "./streams/client") {
+	for _, p := range packages(t, "streams/client") {
 		for _, dep := range p.Deps {
 			first, _, _ := strings.Cut(dep, "/")
 			switch {
@@ -232,16 +252,8 @@ func TestAProducerLinksLittle(t *testing.T) {
 	}
 }
 
-// TestOtherModules: the modules beside the product's compile with it, and nothing of the product imports them, so that
-// their requirements stay out of its go.mod.
+// TestOtherModules: what the modules beside the product's require stays out of its go.mod. `make lint` compiles them.
 func TestOtherModules(t *testing.T) {
-	for _, dir := range []string{"cmd/scripbench", "docker/prometheus", "cmd/internal/api/validate", "cmd/internal/cluster/manifests"} {
-		vet := exec.Command("go", "vet", "./...")
-		vet.Dir = filepath.Join(root(t), dir)
-		if out, err := vet.CombinedOutput(); err != nil {
-			t.Errorf("go vet in %s: %v\n%s", dir, err, out)
-		}
-	}
 	requirements, err := os.ReadFile(filepath.Join(root(t), "go.mod"))
 	if err != nil {
 		t.Fatal(err)

@@ -95,7 +95,7 @@ var (
 // document names exist.
 func TestDocumentsNameWhatExists(t *testing.T) {
 	top := root(t)
-	for _, p := range list(t, "./...") {
+	for _, p := range packages(t, "") {
 		folder := layer(p.ImportPath)
 		design, err := os.ReadFile(filepath.Join(top, folder, "DESIGN.md"))
 		if err != nil {
