@@ -55,7 +55,7 @@ type shared struct {
 }
 
 // Main runs the tests and stops the shared cluster at their end. It returns the exit code for os.Exit.
-func Main(m *testing.M) int {
+func Main(m interface{ Run() int }) int {
 	common.mu.Lock()
 	common.pinned = true
 	common.mu.Unlock()

@@ -4,18 +4,19 @@
 //	r.Key(t, "support")
 //	r.Ask(t, "support", "GET", "/v1/campaigns", nil).Want(t, 200)
 //
-// It uses PostgreSQL as package projtest gives it: a test binary calls projtest.Main.
+// Every answer of /v1 is judged by the OpenAPI document that the server serves. It uses PostgreSQL as package projtest gives it:
+// a test binary calls Main.
 package apitest
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -37,7 +38,10 @@ type Rig struct {
 	URL  string // without credentials
 	User *url.Userinfo
 	Shop *client.Client
-	Keys map[string]string // by role; "support+codes" and others by their name
+	Keys map[string]string // secrets, by role; "support+codes" and others by their name
+	IDs  map[string]string // ids of keys, by the same name
+	// Postgres is the URL of the database that has the read tables.
+	Postgres string
 
 	// Stop stops the server; the end of the test does it too.
 	Stop func() error
@@ -48,19 +52,101 @@ var names atomic.Int64
 // Name returns a name that no other test has.
 func Name(of string) string { return fmt.Sprintf("%s-%d", of, names.Add(1)) }
 
+// shared is the server that tests of one binary have together.
+var shared struct {
+	once sync.Once
+	home home
+	rig  *Rig
+}
+
+// Shared returns a server that all tests of the binary use, which is started once. A test that counts what a whole log has, or
+// changes its settings, starts its own by Serve.
+func Shared(t testing.TB) *Rig {
+	t.Helper()
+	shared.once.Do(func() { shared.rig = serve(&shared.home, os.Stderr) })
+	if shared.rig == nil {
+		t.Fatal("the shared server did not start")
+	}
+	r := *shared.rig
+	r.Keys, r.IDs = map[string]string{}, map[string]string{} // keys are a test's own, and so are their allowances
+	return &r
+}
+
+// Main runs the tests, fails if all ran and an operation of the document had no successful answer, and stops the shared server
+// and the shared PostgreSQL at their end. It returns the exit code for os.Exit.
+func Main(m *testing.M) int { return projtest.Main(&running{m}) }
+
+type running struct{ m *testing.M }
+
+func (r *running) Run() int {
+	code := r.m.Run()
+	if d := document.Document; d != nil && code == 0 && flag.Lookup("test.run").Value.String() == "" {
+		if ids := d.Unanswered(); len(ids) > 0 {
+			fmt.Fprintln(os.Stderr, "no test asks for:", ids)
+			code = 1
+		}
+	}
+	if shared.home.end() {
+		code = max(code, 1)
+	}
+	return code
+}
+
+// home is what the shared server belongs to: a testing.TB that ends with the binary. A failure of its start ends the binary.
+type home struct {
+	testing.TB
+	ends  []func()
+	fails bool
+}
+
+func (h *home) Helper()          {}
+func (h *home) Cleanup(f func()) { h.ends = append(h.ends, f) }
+func (h *home) Fatal(all ...any) { panic(fmt.Sprint(all...)) }
+func (h *home) Fatalf(format string, all ...any) {
+	panic(fmt.Sprintf(format, all...))
+}
+func (h *home) Error(all ...any) { h.Errorf("%v", all) }
+func (h *home) Errorf(format string, all ...any) {
+	h.fails = true
+	fmt.Fprintf(os.Stderr, "the shared server: "+format+"\n", all...)
+}
+
+func (h *home) TempDir() string {
+	dir, err := os.MkdirTemp("", "apitest-")
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func (h *home) end() (failed bool) {
+	for len(h.ends) > 0 {
+		last := h.ends[len(h.ends)-1]
+		h.ends = h.ends[:len(h.ends)-1]
+		last()
+	}
+	return h.fails
+}
+
 // Serve starts a server for one test.
 func Serve(t *testing.T, change ...func(*server.Options)) *Rig {
 	t.Helper()
+	return serve(t, t.Output(), change...)
+}
+
+func serve(t testing.TB, log io.Writer, change ...func(*server.Options)) *Rig {
+	t.Helper()
 	data := filepath.Join(t.TempDir(), "data")
 	opts := server.Options{Data: data, NATSListen: "127.0.0.1:0", HTTPListen: "127.0.0.1:0", Postgres: projtest.URL(t), Lanes: 2,
-		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), Version: "v1.2.3"}
+		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})), Version: "v1.2.3"}
 	for _, c := range change {
 		c(&opts)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Run(ctx, opts) }()
-	r := &Rig{Keys: map[string]string{}}
+	r := &Rig{Keys: map[string]string{}, IDs: map[string]string{}, Postgres: opts.Postgres}
 	r.Stop = sync.OnceValue(func() error {
 		cancel()
 		return <-ended
@@ -123,145 +209,38 @@ func (r *Rig) Key(t testing.TB, named string) string {
 	case rest != "":
 		body["campaigns"] = strings.Split(rest, ",")
 	}
-	var made struct{ Secret string }
+	var made struct {
+		Key    struct{ ID string }
+		Secret string
+	}
 	r.Ask(t, "", "POST", "/v1/keys", body).Want(t, 201).Into(t, &made)
-	r.Keys[named] = made.Secret
+	r.Keys[named], r.IDs[named] = made.Secret, made.Key.ID
 	// In force within a second.
 	Until(t, "the key is in force", func() bool { return r.Ask(t, named, "GET", "/v1/settings", nil).Status != http.StatusUnauthorized })
 	return made.Secret
 }
 
-// Response is an answer, read to its end.
-type Response struct {
-	Status int
-	Header http.Header
-	Body   []byte
-	What   string
+var document struct {
+	once sync.Once
+	*Document
 }
 
-// Want fails unless the answer has one of the statuses.
-func (r *Response) Want(t testing.TB, statuses ...int) *Response {
+// Document is the document as the server serves it. It is the same for every log, so it is read once.
+func (r *Rig) Document(t testing.TB) *Document {
 	t.Helper()
-	for _, s := range statuses {
-		if r.Status == s {
-			return r
-		}
-	}
-	t.Fatalf("%s: %d, want %v: %s", r.What, r.Status, statuses, r.Body)
-	return nil
-}
-
-func (r *Response) Into(t testing.TB, v any) {
-	t.Helper()
-	if err := json.Unmarshal(r.Body, v); err != nil {
-		t.Fatalf("%s: %v: %s", r.What, err, r.Body)
-	}
-}
-
-// Object is the body as an object.
-func (r *Response) Object(t testing.TB) map[string]any {
-	t.Helper()
-	var v map[string]any
-	r.Into(t, &v)
-	return v
-}
-
-// Problem fails unless the answer is that problem.
-func (r *Response) Problem(t testing.TB, status int, code, location string) {
-	t.Helper()
-	r.Want(t, status)
-	var p struct {
-		Status int
-		Code   string
-		Errors []struct{ Location, Message string }
-	}
-	r.Into(t, &p)
-	if p.Status != status || p.Code != code || r.Header.Get("Content-Type") != "application/problem+json" {
-		t.Errorf("%s: %s, want %d %s", r.What, r.Body, status, code)
-	}
-	if location != "" && (len(p.Errors) == 0 || p.Errors[0].Location != location || p.Errors[0].Message == "") {
-		t.Errorf("%s: %s, want an error at %s", r.What, r.Body, location)
-	}
-}
-
-// Request makes a request. as is a name of key; "" = the credentials of the data directory, "-" = nothing. body is JSON, or a
-// string as it is.
-func (r *Rig) Request(t testing.TB, as, method, path string, body any, header ...string) *http.Request {
-	t.Helper()
-	var reader io.Reader
-	switch b := body.(type) {
-	case nil:
-	case string:
-		reader = strings.NewReader(b)
-	case io.Reader:
-		reader = b
-	default:
-		raw, err := json.Marshal(b)
+	document.once.Do(func() {
+		resp, err := http.Get(r.URL + "/v1/openapi.json")
 		if err != nil {
 			t.Fatal(err)
 		}
-		reader = bytes.NewReader(raw)
-	}
-	req, err := http.NewRequestWithContext(t.Context(), method, r.URL+path, reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if reader != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	switch as {
-	case "":
-		password, _ := r.User.Password()
-		req.SetBasicAuth(r.User.Username(), password)
-	case "-":
-	default:
-		req.Header.Set("Authorization", "Bearer "+r.Keys[as])
-	}
-	for i := 0; i < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	return req
-}
-
-// Ask sends a request and reads the answer.
-func (r *Rig) Ask(t testing.TB, as, method, path string, body any, header ...string) *Response {
-	t.Helper()
-	resp, err := http.DefaultClient.Do(r.Request(t, as, method, path, body, header...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &Response{resp.StatusCode, resp.Header, raw, method + " " + path}
-}
-
-// Campaign creates one.
-func (r *Rig) Campaign(t testing.TB, settings map[string]any) string {
-	t.Helper()
-	c := Name("c")
-	settings["campaign"] = c
-	r.Ask(t, "", "POST", "/v1/campaigns", settings).Want(t, 201)
-	return c
-}
-
-// Claim claims a coupon and returns its code.
-func (r *Rig) Claim(t testing.TB, campaign, customer string) string {
-	t.Helper()
-	out, err := r.Shop.Claim(t.Context(), campaign, customer)
-	if err != nil || out.Refused() {
-		t.Fatal(out, err)
-	}
-	return out.Code
-}
-
-// Redeem redeems a code.
-func (r *Rig) Redeem(t testing.TB, code, order string, opts ...client.Option) {
-	t.Helper()
-	out, err := r.Shop.Redeem(t.Context(), code, order, opts...)
-	if err != nil || out.Refused() {
-		t.Fatal(out, err)
-	}
+		defer resp.Body.Close()
+		raw, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if document.Document, err = ReadDocument(raw); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return document.Document
 }

@@ -54,7 +54,6 @@ type budget struct {
 
 	mu   sync.Mutex
 	by   map[trier]*tries
-	now  func() time.Time // time.Now, but in tests
 	most int
 }
 
@@ -67,7 +66,7 @@ const (
 
 // newBudget returns a budget without triers. A nil registerer means that its metrics are not shown anywhere.
 func newBudget(metrics prometheus.Registerer) *budget {
-	b := &budget{by: map[trier]*tries{}, now: time.Now, most: maxTriers,
+	b := &budget{by: map[trier]*tries{}, most: maxTriers,
 		wrong: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "scrip_wrong_codes_total",
 			Help: "Wrong codes that were tried over HTTP, by the budget that they cost: of a key, or of a public key."}, []string{"budget"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "scrip_wrong_codes_refused_total",
@@ -101,7 +100,7 @@ func (b *budget) begin(p access.Principal, address string) (end func(wrong bool)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.now()
+	now := time.Now()
 	for _, one := range parts {
 		t := b.tries(one.trier, one.allowance, now)
 		if wait := t.blocked.Sub(now); wait > 0 {
@@ -123,7 +122,7 @@ func (b *budget) begin(p access.Principal, address string) (end func(wrong bool)
 		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		now := b.now()
+		now := time.Now()
 		for _, one := range parts {
 			t := b.tries(one.trier, one.allowance, now)
 			t.open = max(t.open-1, 0)

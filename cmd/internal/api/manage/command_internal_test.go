@@ -1,6 +1,7 @@
 package manage
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
@@ -10,8 +11,10 @@ import (
 // such to its key alone, whatever was changed in it.
 func TestCommandIDs(t *testing.T) {
 	shop, other := access.Principal{ID: "k1"}, access.Principal{ID: "k2"}
-	if id := commandID(shop, "cart 1"); id != "hhnm4o5pl1d454bkudh2g47jpc" {
-		t.Errorf("the id of an Idempotency-Key is %s", id)
+	for key, want := range map[string]string{"cart 1": "hhnm4o5pl1d454bkudh2g47jpc", strings.Repeat("x", 255): "h7hch96qg7rse53o1gsk6e38ar"} {
+		if id := commandID(shop, key); id != want {
+			t.Errorf("the id of Idempotency-Key %s is %s, want %s", key, id, want)
+		}
 	}
 	if commandID(shop, "cart 1") == commandID(other, "cart 1") || commandID(shop, "cart 1") == commandID(shop, "cart 2") {
 		t.Error("ids of different Idempotency-Keys are not different")

@@ -45,8 +45,8 @@ func (s *commandStream) expect(t *testing.T, parts ...string) {
 // TestStreamOfCommands: outcomes come while the body is still open, in the order of the lines, and the stream ends with the body
 // or with its key.
 func TestStreamOfCommands(t *testing.T) {
-	r := apitest.Serve(t)
-	c := r.Campaign(t, map[string]any{"codes": 2000})
+	r := apitest.Shared(t)
+	c := r.Campaign(t, map[string]any{"codes": 300})
 	r.Key(t, "producer")
 	s := openStream(t, r, "producer")
 	claim := func(i int) string {
@@ -63,13 +63,13 @@ func TestStreamOfCommands(t *testing.T) {
 		s.expect(t, fmt.Sprintf(`{"id":"s%d","status":"claimed"`, i))
 	}
 	var many strings.Builder
-	for i := 3; i < 1500; i++ {
+	for i := 3; i < 200; i++ {
 		many.WriteString(claim(i))
 	}
 	go func() {
 		_, _ = io.WriteString(s.send, many.String()+"no line\n"+`{"id":"p","type":"pause_campaign","campaign":"x"}`+"\n\n"+claim(0))
 	}()
-	for i := 3; i < 1500; i++ {
+	for i := 3; i < 200; i++ {
 		s.expect(t, fmt.Sprintf(`{"id":"s%d","status":"claimed"`, i))
 	}
 	s.expect(t, `"refusal":"invalid"`)
@@ -91,8 +91,7 @@ func TestStreamOfCommands(t *testing.T) {
 	s = openStream(t, r, "producer")
 	write(s, claim(0))
 	s.expect(t, `"repeat":true`)
-	_, id, _ := strings.Cut(r.Keys["producer"], "sk_producer_")
-	r.Ask(t, "", "DELETE", "/v1/keys/"+id[:8], nil).Want(t, 200)
+	r.Ask(t, "", "DELETE", "/v1/keys/"+r.IDs["producer"], nil).Want(t, 200)
 	if rest, _ := io.ReadAll(s.got); len(rest) > 0 {
 		t.Errorf("after the key was revoked: %q", rest)
 	}

@@ -43,22 +43,23 @@ func (c *coupons) numbers() (all []string) {
 
 // TestCoupons finds coupons by code, customer, order and campaign, as keys that see codes and others.
 func TestCoupons(t *testing.T) {
-	r := apitest.Serve(t)
+	r := apitest.Shared(t)
 	a := r.Campaign(t, map[string]any{"codes": 10, "per_customer": 5, "max_redemptions": 3})
 	b := r.Campaign(t, map[string]any{"codes": 10})
+	ann, bob, order1, order2 := apitest.Name("ann/é"), apitest.Name("bob"), apitest.Name("order 1"), apitest.Name("order 2")
 	var codes []string
 	for range 3 {
-		codes = append(codes, r.Claim(t, a, "ann/é"))
+		codes = append(codes, r.Claim(t, a, ann))
 	}
-	codes = append(codes, r.Claim(t, b, "ann/é"), r.Claim(t, b, "bob"))
-	r.Redeem(t, codes[0], "order 1")
-	r.Redeem(t, codes[0], "order 2")
-	r.Redeem(t, codes[3], "order 1")
-	if out, err := r.Shop.Rollback(t.Context(), codes[3], "order 1"); err != nil || out.Refused() {
+	codes = append(codes, r.Claim(t, b, ann), r.Claim(t, b, bob))
+	r.Redeem(t, codes[0], order1)
+	r.Redeem(t, codes[0], order2)
+	r.Redeem(t, codes[3], order1)
+	if out, err := r.Shop.Rollback(t.Context(), codes[3], order1); err != nil || out.Refused() {
 		t.Fatal(out, err)
 	}
 	apitest.Until(t, "the tables have all, of the lanes of both campaigns", func() bool {
-		all := find(t, r, "", "customer=bob")
+		all := find(t, r, "", "customer="+bob)
 		return len(all.Coupons) == 1 && len(find(t, r, "", "code="+codes[3]).History) == 3 && len(find(t, r, "", "code="+codes[0]).History) == 3
 	})
 	r.Key(t, "support")
@@ -66,11 +67,11 @@ func TestCoupons(t *testing.T) {
 	r.Key(t, "support+"+b)
 
 	for query, want := range map[string]string{
-		"customer=" + url.QueryEscape("ann/é") + "&limit=2":       a + "/1 " + a + "/2 " + a + "/3 " + b + "/1",
-		"customer=" + url.QueryEscape("ann/é") + "&campaign=" + b: b + "/1",
+		"customer=" + url.QueryEscape(ann) + "&limit=2":       a + "/1 " + a + "/2 " + a + "/3 " + b + "/1",
+		"customer=" + url.QueryEscape(ann) + "&campaign=" + b: b + "/1",
 		"customer=nobody":                                  "",
-		"order=" + url.QueryEscape("order 1"):              a + "/1 " + b + "/1",
-		"order=" + url.QueryEscape("order 2") + "&limit=1": a + "/1",
+		"order=" + url.QueryEscape(order1):                 a + "/1 " + b + "/1",
+		"order=" + url.QueryEscape(order2) + "&limit=1":    a + "/1",
 		"campaign=" + a + "&limit=1":                       a + "/1 " + a + "/2 " + a + "/3",
 		"code=" + strings.ToLower(codes[4]):                b + "/2",
 		"code=" + codes[0] + "&campaign=" + a + "&limit=1": "",
@@ -92,13 +93,13 @@ func TestCoupons(t *testing.T) {
 	for as, clear := range map[string]bool{"support": false, "support+codes": true} {
 		var found coupons
 		r.Ask(t, as, "POST", "/v1/coupons/search", map[string]any{"code": codes[0]}).Want(t, 200).Into(t, &found)
-		shown := []string{found.Coupons[0].Code, found.History[0].Code, find(t, r, as, "order="+url.QueryEscape("order 2")).Coupons[0].Code}
+		shown := []string{found.Coupons[0].Code, found.History[0].Code, find(t, r, as, "order="+url.QueryEscape(order2)).Coupons[0].Code}
 		for _, code := range shown {
 			if masked := "****-****-" + codes[0][len(codes[0])-4:]; clear && code != codes[0] || !clear && code != masked {
 				t.Errorf("%s sees %s of %s", as, code, codes[0])
 			}
 		}
-		if found.Coupons[0].Customer_ID != "ann/é" || found.Coupons[0].Status != "claimed" {
+		if found.Coupons[0].Customer_ID != ann || found.Coupons[0].Status != "claimed" {
 			t.Errorf("%+v", found.Coupons[0])
 		}
 	}
@@ -108,11 +109,11 @@ func TestCoupons(t *testing.T) {
 	}
 
 	// A customer, whose id has a slash.
-	who := "/v1/customers/" + url.PathEscape("ann/é")
+	who := "/v1/customers/" + url.PathEscape(ann)
 	for as, want := range map[string]int{"": 4, "support+" + b: 1} {
 		var c coupons
 		r.Ask(t, as, "GET", who, nil).Want(t, 200).Into(t, &c)
-		if len(c.Coupons) != want || slices.ContainsFunc(c.History, func(h struct{ What, Code, Order_ID string }) bool { return as != "" && h.Order_ID == "order 2" }) {
+		if len(c.Coupons) != want || slices.ContainsFunc(c.History, func(h struct{ What, Code, Order_ID string }) bool { return as != "" && h.Order_ID == order2 }) {
 			t.Errorf("%s: %+v", as, c)
 		}
 	}
@@ -143,7 +144,7 @@ func TestCoupons(t *testing.T) {
 	r.Ask(t, limited, "POST", "/v1/coupons/search", map[string]any{"code": codes[0], "campaign": a}).Problem(t, 403, "forbidden", "")
 	r.Ask(t, limited, "POST", "/v1/coupons/void", map[string]any{"code": codes[0]}).Problem(t, 404, "code_not_found", "")
 	r.Ask(t, limited, "POST", "/v1/coupons/void", map[string]any{"code": codes[0], "campaign": b}).Problem(t, 404, "code_not_found", "")
-	if got := find(t, r, limited, "customer="+url.QueryEscape("ann/é")); len(got.Coupons) != 1 {
+	if got := find(t, r, limited, "customer="+url.QueryEscape(ann)); len(got.Coupons) != 1 {
 		t.Errorf("%+v", got)
 	}
 
@@ -163,39 +164,12 @@ func TestCoupons(t *testing.T) {
 	}
 }
 
-// TestIdempotencyKeysOfTwoClients: the same Idempotency-Key of two keys names two commands.
-func TestIdempotencyKeysOfTwoClients(t *testing.T) {
-	r := apitest.Serve(t)
-	c := r.Campaign(t, map[string]any{"codes": 3})
-	code := r.Claim(t, c, "ann")
-	body := map[string]any{"code": code, "expires_at": "2099-01-01T00:00:00Z"}
-	ids := map[string]bool{}
-	for _, as := range []string{"support", "operator", ""} {
-		if as != "" {
-			r.Key(t, as)
-		}
-		ids[r.Ask(t, as, "POST", "/v1/coupons/extend", body, "Idempotency-Key", "cart-77").Want(t, 200).Header.Get("Scrip-Command-Id")] = true
-	}
-	if len(ids) != 3 {
-		t.Error(ids)
-	}
-	// Another body under one of them.
-	r.Ask(t, "support", "POST", "/v1/coupons/void", map[string]any{"code": code}, "Idempotency-Key", "cart-77").Problem(t, 422, "idempotency_key_reused", "")
-}
-
 // TestARotatedKeyRepeatsItsCommands: a claim without an answer is repeated with the keys that replaced the first one.
 func TestARotatedKeyRepeatsItsCommands(t *testing.T) {
-	r := apitest.Serve(t)
+	r := apitest.Shared(t)
 	c := r.Campaign(t, map[string]any{"codes": 10, "per_customer": 5})
 	r.Key(t, "producer")
-	var list struct{ Keys []struct{ ID, Role string } }
-	r.Ask(t, "", "GET", "/v1/keys", nil).Want(t, 200).Into(t, &list)
-	id := ""
-	for _, k := range list.Keys {
-		if k.Role == "producer" {
-			id = k.ID
-		}
-	}
+	id := r.IDs["producer"]
 	claim := func() *apitest.Response {
 		return r.Ask(t, "producer", "POST", "/v1/campaigns/"+c+"/claims", map[string]any{"customer_id": "ann"}, "Idempotency-Key", "cart-77")
 	}
@@ -217,7 +191,7 @@ func TestARotatedKeyRepeatsItsCommands(t *testing.T) {
 
 // TestReminders: set, again, cancelled, too late.
 func TestReminders(t *testing.T) {
-	r := apitest.Serve(t)
+	r := apitest.Shared(t)
 	c := r.Campaign(t, map[string]any{"codes": 3, "opens_at": "2098-01-01T00:00:00Z", "expires_at": "2099-01-01T00:00:00Z"})
 	path := "/v1/campaigns/" + c + "/reminders/" + url.PathEscape("ann & bob") + "?kind=opens&before=24h"
 	r.Key(t, "producer")

@@ -29,14 +29,13 @@ type eventSink struct {
 	at     map[int]eventlog.Position // the last message of each lane that was written
 	sse    bool
 	buf    []byte
-	moved  bool             // at has changed since the last cursor
-	wrote  time.Time        // when the last cursor was sent
-	now    func() time.Time // time.Now, but in tests
+	moved  bool      // at has changed since the last cursor
+	wrote  time.Time // when the last cursor was sent
 	failed error
 }
 
 func newEventSink(w http.ResponseWriter, log topology.Log, at map[int]eventlog.Position, sse bool) *eventSink {
-	s := &eventSink{w: w, stream: web.NewStream(w), log: log, at: at, sse: sse, now: time.Now}
+	s := &eventSink{w: w, stream: web.NewStream(w), log: log, at: at, sse: sse}
 	h := w.Header()
 	h.Set("Content-Type", ndjson)
 	if sse {
@@ -77,13 +76,13 @@ func (s *eventSink) Write(ctx context.Context, b *replay.Batch) error {
 	if !s.sse {
 		s.buf = append(s.buf, s.cursorLine()...)
 	}
-	s.moved, s.wrote = false, s.now()
+	s.moved, s.wrote = false, time.Now()
 	return s.send()
 }
 
 // Flush implements replay.Sink. It is called once a second while nothing arrives, and at the end.
 func (s *eventSink) Flush(context.Context) error {
-	since := s.now().Sub(s.wrote)
+	since := time.Since(s.wrote)
 	if !(s.moved && since >= cursorEvery) && since < heartbeat {
 		return nil
 	}
@@ -92,7 +91,7 @@ func (s *eventSink) Flush(context.Context) error {
 
 // progress sends a cursor alone.
 func (s *eventSink) progress() error {
-	s.moved, s.wrote = false, s.now()
+	s.moved, s.wrote = false, time.Now()
 	s.buf = s.buf[:0]
 	if s.sse {
 		s.buf = append(append(append(s.buf, ": \nid: "...), s.cursor()...), "\n\n"...)

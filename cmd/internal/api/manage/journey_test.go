@@ -14,7 +14,7 @@ func TestJourneyWithCurl(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("curl is not installed")
 	}
-	r := apitest.Serve(t)
+	r := apitest.Shared(t)
 	r.Ask(t, "", "POST", "/v1/campaigns", map[string]any{"campaign": "winter", "codes": 1}).Want(t, 201)
 	code := r.Claim(t, "winter", "ann")
 	password, _ := r.User.Password()

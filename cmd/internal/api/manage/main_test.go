@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/seed-4a2410e3/scrip/projections/projtest"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/api/apitest"
 )
 
-func TestMain(m *testing.M) { os.Exit(projtest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(apitest.Main(m)) }

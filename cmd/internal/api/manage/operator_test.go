@@ -47,12 +47,40 @@ func TestStatusAndSettings(t *testing.T) {
 	if none := string(r.Ask(t, "", "GET", "/v1/audit?kind=export", nil).Want(t, 200).Body); !strings.Contains(none, `"entries":[]`) {
 		t.Error(none)
 	}
+	t.Run("a rate of requests", func(t *testing.T) { aKeyHasARate(t, r) })
+	t.Run("settings that cannot be recorded", func(t *testing.T) { settingsThatCannotBeRecorded(t, r) })
 }
 
-// TestSettingsThatCannotBeRecorded: a setting that is in force, but not in the audit stream, is no change without effect; the answer
+// aKeyHasARate: with a rate, a key that sends too many requests is refused; another key goes on, and without the setting there is
+// no limit.
+func aKeyHasARate(t *testing.T, r *apitest.Rig) {
+	r.Key(t, "producer")
+	r.Key(t, "producer+public")
+	claim := func(as string) *apitest.Response {
+		return r.Ask(t, as, "POST", "/v1/campaigns/none/claims", map[string]any{"customer_id": "ann"})
+	}
+	if got := claim("producer").Want(t, 404); got.Header.Get("RateLimit") != "" {
+		t.Errorf("without a rate: %v", got.Header)
+	}
+	r.Ask(t, "", "PATCH", "/v1/settings", map[string]any{"http.rate": "1", "http.burst": "20"}).Want(t, 200)
+	var refused *apitest.Response
+	apitest.Until(t, "the key has used its rate", func() bool {
+		refused = claim("producer")
+		return refused.Status != 404
+	})
+	refused.Problem(t, 429, "rate_limited", "")
+	if refused.Header.Get("Retry-After") != "1" || refused.Header.Get("RateLimit-Policy") != `"key";q=20;w=20` || refused.Object(t)["effect"] != "none" {
+		t.Errorf("%v %s", refused.Header, refused.Body)
+	}
+	claim("producer+public").Want(t, 404)
+	claim("").Want(t, 404)
+	r.Ask(t, "", "PATCH", "/v1/settings", map[string]any{"http.rate": "default"}).Want(t, 200)
+	apitest.Until(t, "the rate is gone", func() bool { return claim("producer").Header.Get("RateLimit") == "" })
+}
+
+// settingsThatCannotBeRecorded: a setting that is in force, but not in the audit stream, is no change without effect; the answer
 // names it, and those after it are not changed.
-func TestSettingsThatCannotBeRecorded(t *testing.T) {
-	r := apitest.Serve(t)
+func settingsThatCannotBeRecorded(t *testing.T, r *apitest.Rig) {
 	js, err := jetstream.New(r.Shop.Conn())
 	if err != nil {
 		t.Fatal(err)
@@ -60,75 +88,82 @@ func TestSettingsThatCannotBeRecorded(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), topology.AuditStream); err != nil {
 		t.Fatal(err)
 	}
-	got := r.Ask(t, "", "PATCH", "/v1/settings", map[string]string{"reminder.batch": "200", "reminder.grace": "10m"})
+	got := r.Ask(t, "", "PATCH", "/v1/settings", map[string]string{"reminder.batch": "300", "reminder.grace": "11m"})
 	if got.Problem(t, 503, "unknown_outcome", ""); !strings.Contains(string(got.Body), `"effect":"unknown"`) || !strings.Contains(string(got.Body), "reminder.batch is changed") {
 		t.Errorf("%s", got.Body)
 	}
 	now := string(r.Ask(t, "", "GET", "/v1/settings", nil).Want(t, 200).Body)
-	if !strings.Contains(now, `{"setting":"reminder.batch","value":"200","default":false`) || strings.Contains(now, `"value":"10m0s"`) {
+	if !strings.Contains(now, `{"setting":"reminder.batch","value":"300","default":false`) || !strings.Contains(now, `"value":"10m0s"`) {
 		t.Error(now)
 	}
 }
 
 // TestDeadLetters: a bad line is listed, and sent again unchanged and corrected.
 func TestDeadLetters(t *testing.T) {
-	r := apitest.Serve(t)
+	r := apitest.Shared(t)
 	c := r.Campaign(t, map[string]any{"codes": 3})
-	if err := r.Shop.Conn().Publish("scrip.cmd."+c, []byte(`{"id":"bad-1","type":"claim","customer":"ann"}`)); err != nil {
+	bad := "bad-" + c
+	if err := r.Shop.Conn().Publish("scrip.cmd."+c, []byte(`{"id":"`+bad+`","type":"claim","customer":"ann"}`)); err != nil {
 		t.Fatal(err)
 	}
-	var list struct {
-		Dead_Letters []struct{ ID, Payload, State string }
-		Next         string
+	type deadLetter struct{ ID, Payload, State string }
+	var letter deadLetter
+	listed := func(state string) bool {
+		var list struct{ Dead_Letters []deadLetter }
+		r.Ask(t, "", "GET", "/v1/dead-letters?state="+state, nil).Want(t, 200).Into(t, &list)
+		for _, letter = range list.Dead_Letters {
+			if strings.Contains(letter.Payload, bad) {
+				return letter.State == state
+			}
+		}
+		return false
 	}
-	apitest.Until(t, "the dead letter is listed", func() bool {
-		r.Ask(t, "", "GET", "/v1/dead-letters", nil).Want(t, 200).Into(t, &list)
-		return len(list.Dead_Letters) == 1
-	})
-	letter := list.Dead_Letters[0]
-	if letter.State != "open" || !strings.Contains(letter.Payload, "bad-1") {
-		t.Errorf("%+v", letter)
-	}
+	apitest.Until(t, "the dead letter is listed", func() bool { return listed("open") })
 	r.Ask(t, "", "POST", "/v1/dead-letters/retry", map[string]any{"id": letter.ID}).Problem(t, 409, "not_retriable", "")
-	line := `{"id":"bad-1","type":"claim","campaign":"` + c + `","customer_id":"ann"}`
+	line := `{"id":"` + bad + `","type":"claim","campaign":"` + c + `","customer_id":"ann"}`
 	for range 2 { // a second retry is a repeat
 		done := r.Ask(t, "", "POST", "/v1/dead-letters/retry", map[string]any{"id": letter.ID, "lines": []string{line}}).Want(t, 200)
 		if !strings.Contains(string(done.Body), `"state":"retried"`) || !strings.Contains(string(done.Body), `"status":"claimed"`) {
 			t.Errorf("%s", done.Body)
 		}
 	}
-	r.Ask(t, "", "GET", "/v1/dead-letters?state=retried", nil).Want(t, 200).Into(t, &list)
-	if len(list.Dead_Letters) != 1 {
-		t.Errorf("%+v", list)
+	if !listed("retried") {
+		t.Errorf("the letter is not listed as retried: %+v", letter)
 	}
 }
 
 // TestNobodyGivesMoreThanTheyHave: the table of package accesstest, over HTTP. What is refused is a 403, and makes no key. The
 // keys are then listed page by page.
 func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
-	r := apitest.Serve(t)
-	made := 0
+	r := apitest.Shared(t)
+	var made []string
+	make := func(as, path string, body any) (secret string) {
+		var key struct {
+			Key    struct{ ID string }
+			Secret string
+		}
+		r.Ask(t, as, "POST", path, body).Want(t, 201).Into(t, &key)
+		made = append(made, key.Key.ID)
+		return key.Secret
+	}
 	for i, c := range accesstest.Rights() {
 		by := c.By.Name
 		if r.Keys[by] == "" {
 			n := access.New{Name: by, Role: c.By.Role, Campaigns: c.By.Campaigns, Codes: c.By.Codes}
-			r.Keys[by] = r.Ask(t, "", "POST", "/v1/keys", n).Want(t, 201).Object(t)["secret"].(string)
+			r.Keys[by] = make("", "/v1/keys", n)
 			apitest.Until(t, "the key is in force", func() bool { return r.Ask(t, by, "GET", "/v1/settings", nil).Status != 401 })
-			made++
 		}
 		c.Key.Name = fmt.Sprint("key-", i)
 		path, body := "/v1/keys", any(c.Key)
 		if c.Action == "rotate" {
-			r.Ask(t, "", "POST", path, c.Key).Want(t, 201) // with the credentials of the data directory
-			made++
+			make("", path, c.Key) // with the credentials of the data directory
 			path, body = "/v1/keys/"+c.Key.Name+"/rotate", map[string]any{}
 		}
 		if !c.May {
 			r.Ask(t, by, "POST", path, body).Problem(t, 403, "forbidden", "")
 			continue
 		}
-		r.Ask(t, by, "POST", path, body).Want(t, 201)
-		made++
+		make(by, path, body)
 	}
 	listed, pages := map[string]bool{}, 0
 	for after := ""; pages == 0 || after != ""; pages++ {
@@ -138,19 +173,27 @@ func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 		}
 		r.Ask(t, "", "GET", "/v1/keys?limit=20&after="+after, nil).Want(t, 200).Into(t, &page)
 		for _, k := range page.Keys {
+			if listed[k.ID] {
+				t.Errorf("key %s is listed twice", k.ID)
+			}
 			listed[k.ID] = true
 		}
 		after = page.Next
 	}
-	if len(listed) != made || pages != (made+19)/20 {
-		t.Errorf("%d keys were made, %d are listed on %d pages", made, len(listed), pages)
+	for _, id := range made {
+		if !listed[id] {
+			t.Errorf("key %s is not listed", id)
+		}
+	}
+	if pages != (len(listed)+19)/20 {
+		t.Errorf("%d keys are listed on %d pages", len(listed), pages)
 	}
 	r.Ask(t, "", "GET", "/v1/keys?after=none", nil).Problem(t, 400, "malformed", "query.after")
 }
 
 // TestKeys: a key is made, replaced and revoked; a key cannot make one that sees more.
 func TestKeys(t *testing.T) {
-	r := apitest.Serve(t)
+	r := apitest.Shared(t)
 	r.Key(t, "operator")
 	r.Ask(t, "operator", "POST", "/v1/keys", map[string]any{"name": "more", "role": "support", "codes": true}).Problem(t, 403, "forbidden", "")
 	made := r.Ask(t, "operator", "POST", "/v1/keys", map[string]any{"name": "one", "role": "support"}).Want(t, 201).Object(t)

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/access"
 )
 
 // TestUsualForm: which requests take the short way.
@@ -43,15 +42,6 @@ func TestUsualForm(t *testing.T) {
 			t.Errorf("%s: %v", what, got)
 		} else if got && (x.cmd.Campaign != "summer" || x.cmd.CustomerID != "ann") {
 			t.Errorf("%s: %+v", what, x.cmd)
-		}
-	}
-}
-
-// TestCommandIDsStay: a retry after an upgrade has the id that the first request had.
-func TestCommandIDsStay(t *testing.T) {
-	for key, want := range map[string]string{"cart-77": "hos1naa8rd7ktok71bfivgqrqf", strings.Repeat("x", 255): "hlhafdb0ubb15b0rkb6qsuf077"} {
-		if id := commandID(access.Principal{ID: "0123abcd"}, key); id != want {
-			t.Errorf("%s: %s, want %s", key, id, want)
 		}
 	}
 }

@@ -16,7 +16,7 @@ var (
 
 // TestBothWaysAnswerAlike: the short way of a hot route and huma give the same answers to the same requests, right and wrong.
 func TestBothWaysAnswerAlike(t *testing.T) {
-	r := apitest.Serve(t)
+	r := apitest.Shared(t)
 	const ways = 2 // huma, quick
 	var campaigns, codes, limited [ways]string
 	r.Key(t, "producer")

@@ -9,12 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api/apitest"
-	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
 )
 
 // TestShop: a coupon from its claim to its rollback, over HTTP alone, with what repeats and what is refused.
 func TestShop(t *testing.T) {
-	r := apitest.Serve(t)
+	r := apitest.Shared(t)
 	c := r.Campaign(t, map[string]any{"codes": 1, "benefit": map[string]any{"off": 5}})
 	r.Key(t, "producer")
 	r.Key(t, "producer+public")
@@ -59,8 +58,7 @@ func TestShop(t *testing.T) {
 // TestLimitedKeysDoNotWaitForTheTables: a key that is limited to campaigns redeems codes without naming the campaign at its pace
 // while the read tables do not answer.
 func TestLimitedKeysDoNotWaitForTheTables(t *testing.T) {
-	database := ""
-	r := apitest.Serve(t, func(o *server.Options) { database = o.Postgres })
+	r := apitest.Shared(t)
 	c := r.Campaign(t, map[string]any{"codes": 20})
 	other := r.Claim(t, r.Campaign(t, map[string]any{"codes": 1}), "bob")
 	limited := "producer+" + c
@@ -70,7 +68,7 @@ func TestLimitedKeysDoNotWaitForTheTables(t *testing.T) {
 		codes[i] = r.Claim(t, c, fmt.Sprint("customer", i))
 	}
 	apitest.Until(t, "the tables have all", func() bool { return len(find(t, r, "", "campaign="+c).Coupons) == len(codes) })
-	db, err := pgx.Connect(t.Context(), database)
+	db, err := pgx.Connect(t.Context(), r.Postgres)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +96,7 @@ func TestLimitedKeysDoNotWaitForTheTables(t *testing.T) {
 // TestAPublicKeyGetsNoCodeOfAnEarlierClaim: with the key of a page anybody may name any customer. The code comes with the first answer
 // and with repeats of that request.
 func TestAPublicKeyGetsNoCodeOfAnEarlierClaim(t *testing.T) {
-	r := apitest.Serve(t)
+	r := apitest.Shared(t)
 	c := r.Campaign(t, map[string]any{"codes": 3})
 	page, shop := "producer+public", "producer"
 	r.Key(t, page)
@@ -131,7 +129,7 @@ func TestAPublicKeyGetsNoCodeOfAnEarlierClaim(t *testing.T) {
 
 // TestManyCommands: lines in one request; each has its outcome, in their order.
 func TestManyCommands(t *testing.T) {
-	r := apitest.Serve(t)
+	r := apitest.Shared(t)
 	c, other := r.Campaign(t, map[string]any{"codes": 200}), r.Campaign(t, map[string]any{"codes": 200})
 	limited := "producer+" + c
 	r.Key(t, limited)

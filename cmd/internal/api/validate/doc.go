@@ -1,5 +1,5 @@
-// Package validate tests HTTP /v1 against its own OpenAPI document: with a public validator, which reads the document and the
-// real answers of every operation, and with a client that a public generator makes from the document.
+// Package validate tests the OpenAPI document of HTTP /v1: with a public parser, and with a client that a public generator makes
+// from it, which then makes a journey. Answers are judged by the document in package apitest, with a JSON Schema library alone.
 //
 // It is a module of its own: validator and generator are larger than what they test, and the product does not require them.
 package validate
