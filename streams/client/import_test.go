@@ -12,7 +12,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
-	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 func newCodec() *code.Codec { return code.New([32]byte{7}) }
@@ -134,12 +133,9 @@ func TestImportsThatEndEarly(t *testing.T) {
 		t.Errorf("a bad campaign: %+v, %v", out, err)
 	}
 
-	r.owner.SetFault(hold)
+	arrived := r.arrivals()
 	cancelled, cancel := context.WithCancel(ctx)
-	go func() {
-		streamtest.Eventually(t, "the import is under way", func() bool { return r.owner.Held() > 0 })
-		cancel()
-	}()
+	go func() { <-arrived; cancel() }()
 	_, err := r.ImportCodes(cancelled, "summer", numbered(100_000), nil, client.ID("cut"))
 	var unknown *client.UnknownError
 	if !errors.As(err, &unknown) || unknown.ID != "cut" || !errors.Is(err, context.Canceled) {

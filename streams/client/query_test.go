@@ -25,6 +25,8 @@ func TestQueries(t *testing.T) {
 			return `{"data":{"campaign":"summer","codes":5}}`
 		case q["query"] == "coupon.show":
 			return `{"data":{"campaign":"summer","n":7,"code":"X","status":"claimed"}}`
+		case q["query"] == "customer.show" && q["customer_id"] == "paged":
+			return fmt.Sprintf(`{"data":[{"campaign":"after %v, most %v","n":1}]}`, q["after"], q["limit"])
 		case q["query"] == "campaign.list" && q["after"] != nil:
 			return `{"data":[]}`
 		case q["query"] == "campaign.list":
@@ -45,6 +47,10 @@ func TestQueries(t *testing.T) {
 	customer, err := r.Customer(ctx, "c1")
 	if err != nil || len(customer.Coupons) != 2 || customer.Coupons[1].Campaign != "on-1" || customer.Unavailable == "" {
 		t.Errorf("Customer: %+v, %v", customer, err)
+	}
+	customer, err = r.CustomerPage(ctx, "paged", client.Page{Limit: 3, Before: "summer.7~"})
+	if err != nil || len(customer.Coupons) != 2 || customer.Coupons[0].Campaign != "after summer, most 4" {
+		t.Errorf("CustomerPage: %+v, %v", customer, err)
 	}
 	page, next, err := r.Campaigns(ctx, "", 2)
 	if err != nil || len(page) != 2 || page[0].Campaign != "on-0" || next != "on-1" {

@@ -3,7 +3,6 @@ package client_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"testing"
 	"time"
 
@@ -57,20 +56,7 @@ func (r *rig) serveOn(t *testing.T, nc *nats.Conn, log topology.Log) {
 	svc := service.New(nc, log, r.codec, service.Options{
 		Batch: batcher.Options{RetryAfter: quick}, Logger: streamtest.Logger(t),
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- svc.Run(ctx) }()
-	stopped := false
-	r.stop = func() {
-		if !stopped {
-			stopped = true
-			cancel()
-			if err := <-ended; err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
-				t.Errorf("the service: %v", err)
-			}
-		}
-	}
-	t.Cleanup(r.stop)
+	r.stop = streamtest.Background(t, svc.Run)
 }
 
 func (r *rig) generated(campaign, n uint32) string {
@@ -98,8 +84,17 @@ func (r *rig) lanes(t *testing.T, answer func(lane int, query map[string]any) st
 	}
 }
 
-// hold keeps all outcomes back.
-func hold(int, []wire.Command) int { return streamtest.HoldBack }
+// arrivals reports the ids of the lines that arrive from now on; their outcomes are held back.
+func (r *rig) arrivals() <-chan string {
+	ids := make(chan string, 1<<14)
+	r.owner.SetFault(func(_ int, cmds []wire.Command) int {
+		for _, cmd := range cmds {
+			ids <- cmd.ID
+		}
+		return streamtest.HoldBack
+	})
+	return ids
+}
 
 // within is a context for what is expected to work.
 func within(t *testing.T) context.Context {
