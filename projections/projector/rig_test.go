@@ -72,12 +72,6 @@ func (r *rig) work() {
 	}
 }
 
-// hurried is a clock whose waits take a fiftieth of the time.
-type hurried struct{}
-
-func (hurried) Now() time.Time                         { return time.Now() }
-func (hurried) After(d time.Duration) <-chan time.Time { return time.After(d / 50) }
-
 // running is a projector at work.
 type running struct {
 	*Projector
@@ -92,7 +86,7 @@ func (p *running) logged(text string) int { return strings.Count(p.logs.String()
 func (r *rig) projector(pool *pgxpool.Pool, opts Options) *running {
 	r.T.Helper()
 	out := &streamtest.Buffer{}
-	opts.Logger, opts.Clock = slog.New(slog.NewTextHandler(out, nil)), hurried{}
+	opts.Logger, opts.Clock = slog.New(slog.NewTextHandler(out, nil)), projtest.Hurried
 	p, err := New(pool, r.JS, r.Log, opts)
 	if err != nil {
 		r.T.Fatal(err)

@@ -2,17 +2,13 @@ package rebuild
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"runtime"
 	"strconv"
 	"testing"
-	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/fill"
@@ -72,74 +68,4 @@ func BenchmarkRebuild(b *testing.B) {
 		runtime.ReadMemStats(&m)
 		b.ReportMetric(float64(m.Sys)/(1<<20), "MiB")
 	}
-}
-
-// The same rows by COPY alone, prepared beforehand, by one connection per lane: into tables without indexes, which are
-// made then.
-func BenchmarkRawCopy(b *testing.B) {
-	r := newRig(b)
-	n := size(b)
-	s := r.open(Options{})
-	defer s.Close()
-	data := make([][]byte, lanes)
-	for lane := range data {
-		data[lane] = copyOf(fmt.Sprintf("c%d", lane), n/lanes)
-	}
-	for b.Loop() {
-		b.StopTimer()
-		sh, err := s.newShadow(b.Context(), ScratchSchema, selection{}, false)
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.StartTimer()
-		began := time.Now()
-		g, ctx := errgroup.WithContext(b.Context())
-		for _, rows := range data {
-			g.Go(func() error {
-				return pgx.BeginFunc(ctx, r.Pool, func(tx pgx.Tx) error {
-					_, err := tx.Conn().PgConn().CopyFrom(ctx, bytes.NewReader(rows), "COPY "+ScratchSchema+
-						".coupon_row (n, claimed_at, redeemed_count, campaign, code, customer_id, claimed_place) FROM STDIN (FORMAT binary)")
-					return err
-				})
-			})
-		}
-		if err := g.Wait(); err != nil {
-			b.Fatal(err)
-		}
-		loaded := time.Since(began)
-		if err := sh.finish(b.Context(), true); err != nil {
-			b.Fatal(err)
-		}
-		took := time.Since(began)
-		b.ReportMetric(float64(n)/took.Seconds(), "rows/s")
-		b.ReportMetric(loaded.Seconds(), "s-loading")
-		b.ReportMetric((took - loaded).Seconds(), "s-indexing")
-		b.StopTimer()
-		if err := s.discard(b.Context(), ScratchSchema); err != nil {
-			b.Fatal(err)
-		}
-		b.StartTimer()
-	}
-}
-
-func copyOf(campaign string, coupons int) []byte {
-	out := []byte("PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00")
-	text := func(s string) {
-		out = append(binary.BigEndian.AppendUint32(out, uint32(len(s))), s...)
-	}
-	number := func(v int64) {
-		out = binary.BigEndian.AppendUint64(append(out, 0, 0, 0, 8), uint64(v))
-	}
-	for n := 1; n <= coupons; n++ {
-		e := projtest.Claimed(campaign, uint32(n), 1)
-		out = append(out, 0, 7)
-		number(int64(n))
-		number(1)
-		number(0)
-		text(campaign)
-		text(e.Code)
-		text(e.CustomerID)
-		number(int64(n))
-	}
-	return append(out, 0xff, 0xff)
 }

@@ -3,9 +3,9 @@ package rebuild
 import (
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 
-	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 )
 
@@ -173,17 +173,21 @@ func TestDependentInUse(t *testing.T) {
 	t.Parallel()
 	r, want := newDependents(t)
 	end := r.reading("scrip.analyst_view")
-	done := make(chan struct{})
+	exchanged, done := make(chan struct{}), make(chan struct{})
+	once := sync.OnceFunc(func() { close(exchanged) })
 	go func() {
 		defer close(done)
-		for r.schemas() != "scrip scrip_previous" && t.Context().Err() == nil { // until the exchange has happened
-			r.Claim(0, 1)
-		}
+		<-exchanged
 		r.Claim(0, 1)
 		r.synced() // the projector goes on meanwhile
 		end()
 	}()
-	if got := r.rebuild(Options{Limits: fill.Limits{Lines: 1000}}); len(got.Left) > 0 { // large batches: claims arrive without a pause
+	got := r.rebuild(Options{Progress: func(p Progress) {
+		if p.Phase == Exchanged {
+			once()
+		}
+	}})
+	if len(got.Left) > 0 {
 		t.Errorf("left: %v", got.Left)
 	}
 	<-done

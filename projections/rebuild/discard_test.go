@@ -71,20 +71,3 @@ func TestReadersDelayNoRebuild(t *testing.T) {
 		t.Errorf("schemas %s", s)
 	}
 }
-
-func TestDropPreviousWhileItIsRead(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.rebuild(Options{})
-	r.rebuild(Options{})
-	end := r.reading("scrip_previous.coupon_row")
-	s := r.open(Options{})
-	defer s.Close()
-	if _, err := s.DropPrevious(t.Context()); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "the previous tables have been read for longer") {
-		t.Errorf("while it is read: %v", err)
-	}
-	end()
-	if dropped, err := s.DropPrevious(t.Context()); err != nil || !dropped {
-		t.Errorf("afterwards: %t, %v", dropped, err)
-	}
-}

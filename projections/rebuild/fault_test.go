@@ -3,18 +3,16 @@ package rebuild
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
-	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
 )
-
-const lockLost = "the lock's connection lost"
 
 var phases = []Phase{Loading, Indexing, CatchingUp, Comparing, Exchanging, Exchanged}
 
@@ -27,43 +25,44 @@ func TestKilledAtEachPhase(t *testing.T) {
 	r.Work()
 	r.synced()
 	for _, how := range []struct {
-		name string
-		kill func(cancel context.CancelFunc)
+		name   string
+		phases []Phase
+		kill   func(cancel context.CancelFunc)
 	}{
-		{"cancelled", func(cancel context.CancelFunc) { cancel() }},
-		{"all connections lost", func(context.CancelFunc) {
+		// What is lost is noticed in the other phases like in these.
+		{"cancelled", phases, func(cancel context.CancelFunc) { cancel() }},
+		{"all connections lost", []Phase{Loading, CatchingUp, Exchanging, Exchanged}, func(context.CancelFunc) {
 			r.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'scrip rebuild%' AND datname = current_database()")
 		}},
-		{lockLost, func(context.CancelFunc) {
+		{"the lock's connection lost", []Phase{Loading, Exchanging}, func(context.CancelFunc) {
 			r.exec(`SELECT pg_terminate_backend(l.pid) FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted
 				AND l.objid::bigint = $1 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`, int64(rebuildLock)&0xffffffff)
 		}},
 	} {
-		for _, at := range phases {
-			if how.name == lockLost && (at == Indexing || at == Comparing) {
-				continue // noticed like the others
-			}
+		for _, at := range how.phases {
 			t.Run(how.name+" "+string(at), func(t *testing.T) {
 				r.T = t
-				r.synced()
+				reached := map[Phase]bool{}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				reached := false
 				s := r.open(Options{Hook: func(phase Phase) error {
+					if reached[phase] {
+						return nil
+					}
+					reached[phase] = true
 					if phase == Loading || phase == Indexing {
 						r.Claim(0, 2)
 						r.Claim(1, 2)
 						r.synced()
 					}
-					if phase == at && !reached {
-						reached = true
+					if phase == at {
 						how.kill(cancel)
 					}
 					return nil
 				}})
 				_, err := s.Rebuild(ctx)
 				s.Close()
-				if !reached {
+				if !reached[at] {
 					t.Fatalf("phase %s was not reached: %v", at, err)
 				}
 				if err == nil && at != Exchanged {
@@ -92,22 +91,6 @@ func TestKilledAtEachPhase(t *testing.T) {
 	}
 }
 
-func TestTwoAtOnce(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	first := r.open(Options{Who: "scrip verify"})
-	_, err := r.tryOpen(Options{})
-	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "scrip verify, process") {
-		t.Errorf("second: %v", err)
-	}
-	first.Close()
-	second, err := r.tryOpen(Options{})
-	if err != nil {
-		t.Fatalf("after the first has ended: %v", err)
-	}
-	second.Close()
-}
-
 // Claims arrive all the time, from another goroutine and in every phase. Before the shadow is indexed, the hook waits until
 // the live tables have moved on by a whole round of claims: there is something to catch up with on every machine.
 func TestLiveEventsThroughout(t *testing.T) {
@@ -118,7 +101,7 @@ func TestLiveEventsThroughout(t *testing.T) {
 	r.synced()
 	ctx, cancel := context.WithCancel(t.Context())
 	var writing sync.WaitGroup
-	var rounds atomic.Int64 // of claims that are in the live tables
+	round := make(chan struct{}) // of claims that are in the live tables
 	writing.Go(func() {
 		for ctx.Err() == nil {
 			for range 2 * near {
@@ -126,20 +109,21 @@ func TestLiveEventsThroughout(t *testing.T) {
 				r.Claim(1, 1)
 			}
 			r.synced() // no faster than the tables
-			rounds.Add(1)
+			select {
+			case round <- struct{}{}:
+			default:
+			}
 		}
 	})
 	seen := map[Phase]bool{}
-	for range 3 {
-		r.rebuild(Options{Limits: fill.Limits{Lines: 1000}, Hook: func(p Phase) error {
-			seen[p] = true
-			if p == Indexing {
-				before := rounds.Load()
-				streamtest.Eventually(t, "a round of claims in the live tables", func() bool { return rounds.Load() >= before+2 })
-			}
-			return nil
-		}})
-	}
+	r.rebuild(Options{Limits: fill.Limits{Lines: 1000}, Hook: func(p Phase) error {
+		seen[p] = true
+		if p == Indexing {
+			<-round
+			<-round
+		}
+		return nil
+	}})
 	cancel()
 	writing.Wait()
 	r.synced()
@@ -150,42 +134,6 @@ func TestLiveEventsThroughout(t *testing.T) {
 		if !seen[p] {
 			t.Errorf("phase %s was not seen", p)
 		}
-	}
-}
-
-// What is in use need not be whole, current or in the log to be exchanged, and a projector that has stopped goes on.
-func TestDamagedTables(t *testing.T) {
-	for name, c := range map[string]struct{ damage, want string }{
-		"all rows deleted":      {"TRUNCATE scrip.campaign, scrip.coupon_row, scrip.redemption, scrip.expiry_task, scrip.reminder, scrip.campaign_stats, scrip.refusal_stats, scrip.dead_letter", ""},
-		"a table dropped":       {"DROP TABLE scrip.redemption", ""},
-		"a column dropped":      {"ALTER TABLE scrip.reminder DROP COLUMN customer_id", ""},
-		"checkpoint dropped":    {"DROP TABLE scrip.checkpoint", "incomplete"},
-		"checkpoint of nothing": {"UPDATE scrip.checkpoint SET digest = repeat('0', 32)", "were not filled from this log"},
-		"checkpoint ahead":      {"UPDATE scrip.checkpoint SET sequence = sequence + 1000", "were not filled from this log"},
-		"another log":           {"UPDATE scrip.checkpoint SET log = 'other'", "were not filled from this log"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t)
-			r.project()
-			r.Work()
-			r.synced()
-			want := r.digest()
-			r.exec(c.damage)
-			got := r.rebuild(Options{})
-			if !strings.Contains(got.NotCompared, c.want) || (c.want == "") != (got.NotCompared == "") {
-				t.Errorf("not compared: %q, want %q", got.NotCompared, c.want)
-			}
-			if r.digest() != want {
-				t.Errorf("rebuilt:\n%swant\n%s", r.digest(), want)
-			}
-			r.Claim(0, 1)
-			r.Claim(1, 1)
-			r.synced()
-			if got, want := r.digest(), r.folded(); got != want {
-				t.Errorf("the projector does not go on:\n%swant\n%s", got, want)
-			}
-		})
 	}
 }
 
@@ -200,16 +148,12 @@ func TestEmptyDatabaseAndLog(t *testing.T) {
 	if got := r.rebuild(Options{}); !strings.Contains(got.NotCompared, "behind") {
 		t.Errorf("%+v", got)
 	}
-	want := r.folded()
-	if r.digest() != want {
-		t.Errorf("rebuilt without a projector:\n%swant\n%s", r.digest(), want)
-	}
-	r.project()
+	r.project() // goes on in tables that were rebuilt without one
 	r.Claim(0, 1)
 	r.Claim(1, 1)
 	r.synced()
 	if got, want := r.digest(), r.folded(); got != want {
-		t.Errorf("a projector does not go on:\n%swant\n%s", got, want)
+		t.Errorf("rebuilt without a projector:\n%swant\n%s", got, want)
 	}
 }
 
@@ -220,21 +164,18 @@ func TestPoison(t *testing.T) {
 	r := newRig(t)
 	r.project()
 	r.Work()
-	r.synced()
 	r.Write(0, `{"type":"coupon.rolled_back","campaign":"c0","at":"@","n":6,"code":"x","order_id":"o","redeemed_count":2,"status":"claimed"}`,
 		`{"type":"coupon.voided","campaign":"c0","at":"@","n":7,"code":"x","reason":"r","status":"voided"}`)
 	r.Write(1, `nonsense`)
+	r.Write(1, `{"type":"coupon.claimed","campaign":"c1","at":"@","n":3,"code":"again","customer_id":"other"}`)
 	r.synced()
-	for range 2 {
-		r.rebuild(Options{Limits: fill.Limits{Lines: 1000}})
-		if got, want := r.digest(), r.folded(); got != want {
-			t.Errorf("rebuilt:\n%swant\n%s", got, want)
+	for _, table := range r.rebuild(Options{Limits: fill.Limits{Lines: 1000}}).Tables {
+		if !table.Equal {
+			t.Errorf("rebuilt: %+v", table)
 		}
-		r.Write(1, `{"type":"coupon.claimed","campaign":"c1","at":"@","n":3,"code":"again","customer_id":"other"}`)
-		r.synced()
 	}
-	if n := r.text("SELECT count(*)::text FROM scrip.dead_letter WHERE stream LIKE 'SCRIP_EVT%'"); n != "6" {
-		t.Errorf("%s lines parked, want 6", n)
+	if n := r.text("SELECT count(*)::text FROM scrip.dead_letter WHERE stream LIKE 'SCRIP_EVT%'"); n != "5" {
+		t.Errorf("%s lines parked, want 5", n)
 	}
 }
 
@@ -249,34 +190,30 @@ func TestPostgreSQLStopsMidway(t *testing.T) {
 	r.synced()
 	want := r.digest()
 	stop()
-	for _, at := range []Phase{Loading, Indexing, Exchanging} {
-		s := r.open(Options{Hook: func(p Phase) error {
-			if p == at {
-				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-				defer cancel()
-				return cluster.Stop(ctx)
-			}
-			return nil
-		}})
-		_, err := s.Rebuild(t.Context())
-		s.Close()
-		if err == nil {
-			t.Fatalf("%s: no error", at)
+	s := r.open(Options{Hook: func(p Phase) error {
+		if p == Exchanging {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			return cluster.Stop(ctx)
 		}
-		t.Logf("%s: %v", at, err)
-		if _, err := cluster.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		r.URL = cluster.URL()
-		r.Pool.Close()
-		r.Pool = projtest.Pool(t, r.URL)
-		if r.digest() != want {
-			t.Errorf("%s: the live tables changed", at)
-		}
-		r.rebuild(Options{})
-		if r.digest() != want {
-			t.Errorf("%s: rebuilt afterwards, they differ", at)
-		}
+		return nil
+	}})
+	_, err := s.Rebuild(t.Context())
+	s.Close()
+	if err == nil || !strings.Contains(err.Error(), "run it again when it is available") {
+		t.Fatalf("stopped: %v", err)
+	}
+	if _, err := cluster.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.URL = cluster.URL()
+	r.Pool.Close()
+	r.Pool = projtest.Pool(t, r.URL)
+	if r.digest() != want {
+		t.Error("the live tables changed")
+	}
+	if r.rebuild(Options{}); r.digest() != want {
+		t.Error("rebuilt afterwards, they differ")
 	}
 }
 
@@ -319,24 +256,29 @@ func TestRoles(t *testing.T) {
 	}
 }
 
+// What is refused changes nothing, and names what to do.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.Work()
-	s := r.open(Options{Room: func() (uint64, bool) { return 1000, true }})
+	refused := func(what string, err error, text string) {
+		t.Helper()
+		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	s := r.open(Options{Who: "scrip verify", Room: func() (uint64, bool) { return 1000, true }})
 	defer s.Close()
-	if _, err := s.Rebuild(t.Context()); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "has 1000.0 B free") {
-		t.Errorf("a full disk: %v", err)
-	}
-	if _, err := s.Undo(t.Context()); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "no previous tables") {
-		t.Errorf("undo of nothing: %v", err)
-	}
-	if _, err := s.Copy(t.Context(), "ahead", time.Now().Add(time.Hour)); !errors.Is(err, ErrRefused) {
-		t.Errorf("a copy of the future: %v", err)
-	}
-	if _, err := s.Copy(t.Context(), "public", time.Time{}); !errors.Is(err, ErrRefused) {
-		t.Errorf("a copy into public: %v", err)
-	}
+	_, err := r.tryOpen(Options{})
+	refused("a second session", err, "scrip verify, process")
+	_, err = s.Rebuild(t.Context())
+	refused("a full disk", err, "has 1000.0 B free")
+	_, err = s.Undo(t.Context())
+	refused("undo of nothing", err, "no previous tables")
+	_, err = s.Copy(t.Context(), "ahead", time.Now().Add(time.Hour))
+	refused("a copy of the future", err, "")
+	_, err = s.Copy(t.Context(), "public", time.Time{})
+	refused("a copy into public", err, "")
 	if s := r.schemas(); s != "scrip" {
 		t.Errorf("schemas %s", s)
 	}
@@ -346,29 +288,30 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	s.Close()
+
 	s = r.open(Options{Room: func() (uint64, bool) { return 0, false }})
 	defer s.Close()
 	if got, err := s.Rebuild(t.Context()); err != nil || !strings.Contains(strings.Join(got.Notes, ""), "was not checked") {
 		t.Errorf("a disk elsewhere: %v, %v", got.Notes, err)
 	}
-}
-
-// Checkpoints of other projections, whose tables lie elsewhere, are not lost.
-func TestCheckpointsOfOtherProjectionsAreCopied(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.project()
-	r.Work()
-	r.synced()
-	r.exec("INSERT INTO scrip.checkpoint (projection, lane, sequence, updated_at, log, digest) VALUES ('daily', 0, 3, now(), 'l', 'd')")
-	r.rebuild(Options{})
-	r.exec("UPDATE scrip.checkpoint SET sequence = 5 WHERE projection = 'daily'")
-	s := r.open(Options{})
-	defer s.Close()
-	if _, err := s.Undo(t.Context()); err != nil {
+	end := r.reading("scrip_previous.coupon_row")
+	_, err = s.DropPrevious(t.Context())
+	refused("dropping previous tables that are read", err, "the previous tables have been read for longer")
+	end()
+	if dropped, err := s.DropPrevious(t.Context()); err != nil || !dropped {
+		t.Errorf("dropping previous tables: %t, %v", dropped, err)
+	}
+	// Tables put aside that were filled from what the log no longer holds do not come back: the projector would stop on them.
+	if _, err := s.Rebuild(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if at := r.text("SELECT sequence::text FROM scrip.checkpoint WHERE projection = 'daily'"); at != "5" {
-		t.Errorf("the other projection is at %s, want 5", at)
-	}
+	r.exec("UPDATE scrip_previous.checkpoint SET digest = repeat('0', 32) WHERE lane = 1")
+	_, err = s.Undo(t.Context())
+	refused("undo", err, "the log no longer has what the previous tables were filled from")
+
+	r.exec("INSERT INTO scrip_meta.migration (version_id, is_applied) VALUES (99, true)")
+	newer := fmt.Sprintf("have migration 99, this program knows migrations up to %d", schema.Version())
+	refused("tables of a newer version", sameVersion(t.Context(), s.pool), newer)
+	_, err = s.Rebuild(t.Context())
+	refused("a rebuild of them", err, newer)
 }

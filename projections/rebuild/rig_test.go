@@ -14,7 +14,11 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(projtest.Main(m)) }
+// TestMain shortens what a reader or another session is waited for.
+func TestMain(m *testing.M) {
+	waits = limits{lock: 300 * time.Millisecond, watch: 50 * time.Millisecond, drop: 100 * time.Millisecond, dropAsked: 200 * time.Millisecond}
+	os.Exit(projtest.Main(m))
+}
 
 const lanes = projtest.Lanes
 
@@ -36,7 +40,7 @@ func newRig(t testing.TB) *rig {
 // project runs a live projector until the end of the test, or until the function it returns is called.
 func (r *rig) project() (stop func()) {
 	r.T.Helper()
-	p, err := projector.New(r.Pool, r.JS, r.Log, projector.Options{Logger: quiet})
+	p, err := projector.New(r.Pool, r.JS, r.Log, projector.Options{Logger: quiet, Clock: projtest.Hurried})
 	if err != nil {
 		r.T.Fatal(err)
 	}

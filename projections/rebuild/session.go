@@ -26,13 +26,23 @@ const (
 	// lockAttempts are made, lockPause apart, before Open fails because another session holds the lock.
 	lockAttempts = 10
 	lockPause    = 100 * time.Millisecond
-	// watchEvery is how often the connection that holds the lock and the live traffic are checked, pingFor bounds the
-	// first check.
-	watchEvery = time.Second
-	pingFor    = 10 * time.Second
+	// pingFor bounds the check of the connection that holds the lock.
+	pingFor = 10 * time.Second
 	// closeFor bounds cleaning up at the end.
 	closeFor = 10 * time.Second
 )
+
+// limits are what tests shorten.
+type limits struct {
+	// lock is how long one attempt waits for the projector's transactions to end. Later transactions wait for this one, so it is
+	// short. watch is how often the connection that holds the lock and the live traffic are checked.
+	lock, watch time.Duration
+	// drop is how long dropping waits for readers of the tables. New readers wait meanwhile. dropAsked is the same for
+	// --drop-previous.
+	drop, dropAsked time.Duration
+}
+
+var waits = limits{lock: 2 * time.Second, watch: time.Second, drop: 500 * time.Millisecond, dropAsked: 3 * time.Second}
 
 // Session holds the advisory lock that allows rebuilding in one database, until Close.
 type Session struct {
@@ -165,7 +175,7 @@ func (s *Session) fillSchema(ctx context.Context, name string, f func(context.Co
 func (s *Session) watch(ctx context.Context, lost context.CancelCauseFunc) {
 	yields := func(yes bool) { s.report.update(func(p *Progress) { p.Yielding = yes }) }
 	defer yields(false)
-	tick := time.NewTicker(watchEvery)
+	tick := time.NewTicker(waits.watch)
 	defer tick.Stop()
 	for first := 0; ; first += lookLanes {
 		select {
@@ -262,9 +272,6 @@ func tablesOf(ctx context.Context, db rower, name string) ([]string, error) {
 }
 
 const (
-	// lockFor is how long one attempt waits for the projector's transactions to end. Later transactions wait for this
-	// one, so it is short.
-	lockFor = 2 * time.Second
 	// lockedFor is how long the live tables may be locked while the shadow catches up for the last time.
 	lockedFor = 5 * time.Second
 	// attempts are made before the last one, which locks them without this limit.
@@ -285,7 +292,7 @@ func (s *Session) locked(ctx context.Context, f func(ctx context.Context, tx pgx
 			return err
 		}
 		// The next attempt has less to wait for, or less to catch up.
-		if err := topology.Pause(ctx, lockFor); err != nil {
+		if err := topology.Pause(ctx, waits.lock); err != nil {
 			return err
 		}
 	}
@@ -300,7 +307,7 @@ func (s *Session) tryLocked(ctx context.Context, last bool, f func(ctx context.C
 	// Cancelling a query closes the connection and so releases the lock; ctx only limits what f does on other
 	// connections.
 	return pgx.BeginFunc(context.WithoutCancel(ctx), s.conn, func(tx pgx.Tx) error {
-		limit := lockFor
+		limit := waits.lock
 		if last {
 			limit = time.Minute
 		}

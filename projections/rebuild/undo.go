@@ -23,10 +23,6 @@ const (
 	previousMark = "read tables of scrip before the last rebuild, migration "
 	// droppedPrefix begins the names of schemas that are set aside to be dropped; microseconds since 1970 follow.
 	droppedPrefix = "scrip_dropped_"
-	// dropFor is how long dropping waits for readers of the tables. New readers wait meanwhile.
-	dropFor = 500 * time.Millisecond
-	// dropAskedFor is the same for --drop-previous.
-	dropAskedFor = 3 * time.Second
 )
 
 // Undo exchanges the live and the previous tables: a second Undo reverts the first. The projector catches up from the
@@ -93,10 +89,10 @@ func (s *Session) DropPrevious(ctx context.Context) (dropped bool, err error) {
 		if err := s.checkPrevious(ctx, tx); err != nil {
 			return err
 		}
-		return dropSchema(ctx, tx, PreviousSchema, dropAskedFor)
+		return dropSchema(ctx, tx, PreviousSchema, waits.dropAsked)
 	})
 	if isLockTimeout(err) {
-		return false, refuse("the previous tables have been read for longer than %s; try again when the readers have ended (pg_stat_activity, pg_locks)", dropAskedFor)
+		return false, refuse("the previous tables have been read for longer than %s; try again when the readers have ended (pg_stat_activity, pg_locks)", waits.dropAsked)
 	}
 	return dropped, explain(err)
 }
@@ -138,7 +134,7 @@ func isLockTimeout(err error) bool {
 func (s *Session) discard(ctx context.Context, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	drop := func(tx pgx.Tx) error { return dropSchema(ctx, tx, name, dropFor) }
+	drop := func(tx pgx.Tx) error { return dropSchema(ctx, tx, name, waits.drop) }
 	err := pgx.BeginFunc(ctx, s.conn, drop)
 	if isLockTimeout(err) {
 		err = pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error { return setAside(ctx, tx, name) })
@@ -159,7 +155,7 @@ func (s *Session) dropAside(ctx context.Context) (left []string, err error) {
 		return nil, err
 	}
 	for _, name := range names {
-		err := pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error { return dropSchema(ctx, tx, name, dropFor) })
+		err := pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error { return dropSchema(ctx, tx, name, waits.drop) })
 		switch {
 		case isLockTimeout(err):
 			left = append(left, name)

@@ -10,89 +10,95 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 )
 
-// Each table is damaged in the three ways there are, which are found, named and put right, while the projector works.
+// damages are what can be wrong with a row of each table: the statement, the key and the column of the difference, and how many
+// rows differ.
+var damages = []struct {
+	sql, table, key, column, problem string
+	rows                             int64
+}{
+	{"UPDATE scrip.campaign SET redeemed = 5, claimed = 99 WHERE campaign = 'c0'", "campaign", "c0", "claimed", Changed, 1},
+	{"INSERT INTO scrip.campaign (campaign, status, claimed, redeemed, expired, voided, opens_at, created_at, lane, number, per_customer, max_redemptions, generated_codes, imported_codes, inheriting_live, inheriting_redeemed) VALUES ('forged', 'active', 0, 0, 0, 0, now(), now(), 0, 9, 1, 1, 1, 0, 0, 0)", "campaign", "forged", "", TooMany, 1},
+	{"DELETE FROM scrip.campaign WHERE campaign = 'c1'", "campaign", "c1", "", Missing, 1},
+	{"UPDATE scrip.coupon_row SET customer_id = 'mallory' WHERE campaign = 'c1' AND n = 5", "coupon_row", "c1/5", "customer_id", Changed, 1},
+	{"UPDATE scrip.coupon_row SET expires_at = NULL WHERE campaign = 'c0' AND n = 4", "coupon_row", "c0/4", "expires_at", Changed, 1},
+	{"DELETE FROM scrip.coupon_row WHERE campaign = 'c0' AND n = 7", "coupon_row", "c0/7", "", Missing, 1},
+	{"INSERT INTO scrip.coupon_row (n, claimed_at, claimed_place, redeemed_count, campaign, code, customer_id) VALUES (500, now(), 1, 0, 'c0', 'x', 'y')", "coupon_row", "c0/500", "", TooMany, 1},
+	{"UPDATE scrip.coupon_row SET campaign = 'zzz' WHERE campaign = 'c1' AND n = 1", "coupon_row", "c1/1", "", Missing, 2}, // and one too many
+	{"INSERT INTO scrip.redemption SELECT n, redeemed_at, rolled_back_at, sequence, 9, campaign, code, customer_id, order_id FROM scrip.redemption WHERE campaign = 'c0' AND n = 1", "redemption", "c0/1/3/9", "", TooMany, 1},
+	{"UPDATE scrip.redemption SET order_id = 'other' WHERE campaign = 'c0' AND n = 1 AND line = 1", "redemption", "c0/1/3/1", "order_id", Changed, 1},
+	{"DELETE FROM scrip.redemption WHERE campaign = 'c0' AND n = 2", "redemption", "c0/2/3/2", "", Missing, 1},
+	{"UPDATE scrip.expiry_task SET live = live + 1 WHERE campaign = 'c0' AND state = 'pending'", "expiry_task", "c0/2026-06-01 00:00:00+00", "live", Changed, 1},
+	{"UPDATE scrip.expiry_task SET processed_at = processed_at + interval '1 microsecond' WHERE campaign = 'c0' AND state = 'processed'", "expiry_task", "c0/2026-01-01 02:00:00+00", "processed_at", Changed, 1},
+	{"DELETE FROM scrip.expiry_task WHERE campaign = 'c1' AND state = 'pending'", "expiry_task", "c1/2026-06-01 00:00:00+00", "", Missing, 1},
+	{"INSERT INTO scrip.expiry_task (due_at, live, redeemed, lane, campaign, state) VALUES ('2030-01-01Z', 0, 0, 0, 'c0', 'pending')", "expiry_task", "c0/2030-01-01 00:00:00+00", "", TooMany, 1},
+	{"UPDATE scrip.reminder SET state = 'cancelled', settled_at = '2026-01-01Z' WHERE campaign = 'c0' AND r = 1", "reminder", "c0/1", "settled_at", Changed, 1},
+	{"DELETE FROM scrip.reminder WHERE campaign = 'c1' AND r = 1", "reminder", "c1/1", "", Missing, 1},
+	{"INSERT INTO scrip.reminder (r, before_us, set_at, set_place, campaign, customer_id, kind, state) VALUES (9, 1, now(), 1, 'c0', 'x', 'opens', 'pending')", "reminder", "c0/9", "", TooMany, 1},
+	{"UPDATE scrip.campaign_stats SET claimed = 0 WHERE campaign = 'c1' AND attribute = ''", "campaign_stats", "c1/2026-01-01 00:00:00+00//", "claimed", Changed, 1},
+	{"DELETE FROM scrip.campaign_stats WHERE campaign = 'c0'", "campaign_stats", "c0/2026-01-01 00:00:00+00//", "", Missing, 1},
+	{"INSERT INTO scrip.campaign_stats VALUES ('2026-01-09Z', 1, 1, 1, 1, 'c0', 'city', 'Oslo')", "campaign_stats", "c0/2026-01-09 00:00:00+00/city/Oslo", "", TooMany, 1},
+	{"UPDATE scrip.refusal_stats SET refused = 8 WHERE campaign = 'c1' AND reason = 'sold_out'", "refusal_stats", "1/c1/2026-01-01 00:00:00+00/sold_out", "refused", Changed, 1},
+	{"DELETE FROM scrip.refusal_stats WHERE campaign = 'c0' AND reason = 'sold_out'", "refusal_stats", "0/c0/2026-01-01 00:00:00+00/sold_out", "", Missing, 1},
+	{"INSERT INTO scrip.refusal_stats VALUES ('2026-01-01Z', 1, 0, '', 'invalid')", "refusal_stats", "0//2026-01-01 00:00:00+00/invalid", "", TooMany, 1},
+	{"UPDATE scrip.coupon_event SET reason = 'none' WHERE campaign = 'c0' AND what = 'voided'", "coupon_event", "c0/3/4194306", "reason", Changed, 1},
+	{"DELETE FROM scrip.coupon_event WHERE campaign = 'c1' AND what = 'extended'", "coupon_event", "c1/4/6291457", "", Missing, 1},
+	{"INSERT INTO scrip.coupon_event (n, place, at, campaign, what) VALUES (1, 1, now(), 'c0', 'voided')", "coupon_event", "c0/1/1", "", TooMany, 1},
+	{"UPDATE scrip.expiry_event SET at = at - interval '1 hour' WHERE campaign = 'c0'", "expiry_event", "c0/2026-01-01 02:00:00+00", "at", Changed, 1},
+	{"DELETE FROM scrip.expiry_event WHERE campaign = 'c1'", "expiry_event", "c1/2026-01-01 02:00:00+00", "", Missing, 1},
+	{"INSERT INTO scrip.expiry_event VALUES ('2027-01-01Z', now(), 1, NULL, 'zzz')", "expiry_event", "zzz/2027-01-01 00:00:00+00", "", TooMany, 1},
+	{"UPDATE scrip.dead_letter SET payload = '' WHERE lane = 0 AND event_line = 4", "dead_letter", "0/6/4", "payload", Changed, 1},
+	{"DELETE FROM scrip.dead_letter WHERE lane = 1 AND event_line = 4", "dead_letter", "1/6/4", "", Missing, 1},
+	{"INSERT INTO scrip.dead_letter SELECT lane, sequence, line, 70, event_line, at, stream, reason, payload FROM scrip.dead_letter WHERE lane = 0 AND event_line = 4", "dead_letter", "0/70/4", "", TooMany, 1},
+}
+
+// Each table is damaged in the three ways there are, which are found, named and put right, while the projector works: all at
+// once, and one each of those that belong to no campaign of the log.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.project()
 	r.Work()
 	r.synced()
+	right := r.digest()
 	untried, err := tablesOf(t.Context(), r.Pool, "scrip")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]struct {
-		damage string
-		table  string
-		// key and column of the first difference, and what is wrong
-		key, column, problem string
-		total                int64
-	}{
-		"campaign changed":       {"UPDATE scrip.campaign SET redeemed = 5, claimed = 99 WHERE campaign = 'c0'", "campaign", "c0", "claimed", Changed, 1},
-		"campaign too many":      {"INSERT INTO scrip.campaign (campaign, status, claimed, redeemed, expired, voided, opens_at, created_at, lane, number, per_customer, max_redemptions, generated_codes, imported_codes, inheriting_live, inheriting_redeemed) VALUES ('forged', 'active', 0, 0, 0, 0, now(), now(), 0, 9, 1, 1, 1, 0, 0, 0)", "campaign", "forged", "", TooMany, 1},
-		"campaign missing":       {"DELETE FROM scrip.campaign WHERE campaign = 'c1'", "campaign", "c1", "", Missing, 1},
-		"coupon changed":         {"UPDATE scrip.coupon_row SET customer_id = 'mallory' WHERE campaign = 'c1' AND n = 5", "coupon_row", "c1/5", "customer_id", Changed, 1},
-		"coupon nulled":          {"UPDATE scrip.coupon_row SET expires_at = NULL WHERE campaign = 'c0' AND n = 4", "coupon_row", "c0/4", "expires_at", Changed, 1},
-		"coupon missing":         {"DELETE FROM scrip.coupon_row WHERE campaign = 'c0' AND n = 7", "coupon_row", "c0/7", "", Missing, 1},
-		"coupon too many":        {"INSERT INTO scrip.coupon_row (n, claimed_at, claimed_place, redeemed_count, campaign, code, customer_id) VALUES (500, now(), 1, 0, 'c0', 'x', 'y')", "coupon_row", "c0/500", "", TooMany, 1},
-		"coupon of another":      {"UPDATE scrip.coupon_row SET campaign = 'zzz' WHERE campaign = 'c1' AND n = 1", "coupon_row", "c1/1", "", Missing, 2},
-		"all coupons":            {"TRUNCATE scrip.coupon_row", "coupon_row", "c0/1", "", Missing, 26},
-		"redemption changed":     {"UPDATE scrip.redemption SET order_id = 'other' WHERE campaign = 'c0' AND n = 1", "redemption", "c0/1/3/1", "order_id", Changed, 1},
-		"redemption missing":     {"DELETE FROM scrip.redemption WHERE campaign = 'c0' AND n = 2", "redemption", "c0/2/3/2", "", Missing, 1},
-		"redemption too many":    {"INSERT INTO scrip.redemption SELECT n, redeemed_at, rolled_back_at, sequence, 9, campaign, code, customer_id, order_id FROM scrip.redemption WHERE campaign = 'c0' AND n = 1", "redemption", "c0/1/3/9", "", TooMany, 1},
-		"task changed":           {"UPDATE scrip.expiry_task SET live = live + 1 WHERE campaign = 'c0' AND state = 'pending'", "expiry_task", "c0/2026-06-01 00:00:00+00", "live", Changed, 1},
-		"processed task changed": {"UPDATE scrip.expiry_task SET processed_at = processed_at + interval '1 microsecond' WHERE campaign = 'c0' AND state = 'processed'", "expiry_task", "c0/2026-01-01 02:00:00+00", "processed_at", Changed, 1},
-		"task missing":           {"DELETE FROM scrip.expiry_task WHERE campaign = 'c1' AND state = 'pending'", "expiry_task", "c1/2026-06-01 00:00:00+00", "", Missing, 1},
-		"task too many":          {"INSERT INTO scrip.expiry_task (due_at, live, redeemed, lane, campaign, state) VALUES ('2030-01-01Z', 0, 0, 0, 'c0', 'pending')", "expiry_task", "c0/2030-01-01 00:00:00+00", "", TooMany, 1},
-		"reminder changed":       {"UPDATE scrip.reminder SET state = 'cancelled', settled_at = '2026-01-01Z' WHERE campaign = 'c0' AND r = 1", "reminder", "c0/1", "settled_at", Changed, 1},
-		"reminder missing":       {"DELETE FROM scrip.reminder WHERE campaign = 'c0' AND r = 1", "reminder", "c0/1", "", Missing, 1},
-		"reminder too many":      {"INSERT INTO scrip.reminder (r, before_us, set_at, set_place, campaign, customer_id, kind, state) VALUES (9, 1, now(), 1, 'c0', 'x', 'opens', 'pending')", "reminder", "c0/9", "", TooMany, 1},
-		"stats changed":          {"UPDATE scrip.campaign_stats SET claimed = 0 WHERE campaign = 'c0' AND attribute = ''", "campaign_stats", "c0/2026-01-01 00:00:00+00//", "claimed", Changed, 1},
-		"stats missing":          {"DELETE FROM scrip.campaign_stats WHERE campaign = 'c0'", "campaign_stats", "c0/2026-01-01 00:00:00+00//", "", Missing, 1},
-		"stats too many":         {"INSERT INTO scrip.campaign_stats VALUES ('2026-01-09Z', 1, 1, 1, 1, 'c0', 'city', 'Oslo')", "campaign_stats", "c0/2026-01-09 00:00:00+00/city/Oslo", "", TooMany, 1},
-		"refusals changed":       {"UPDATE scrip.refusal_stats SET refused = 8 WHERE campaign = 'c1' AND reason = 'sold_out'", "refusal_stats", "1/c1/2026-01-01 00:00:00+00/sold_out", "refused", Changed, 1},
-		"refusals missing":       {"DELETE FROM scrip.refusal_stats WHERE campaign = 'c1' AND reason = 'sold_out'", "refusal_stats", "1/c1/2026-01-01 00:00:00+00/sold_out", "", Missing, 1},
-		"refusals too many":      {"INSERT INTO scrip.refusal_stats VALUES ('2026-01-01Z', 1, 0, '', 'invalid')", "refusal_stats", "0//2026-01-01 00:00:00+00/invalid", "", TooMany, 1},
-		"event changed":          {"UPDATE scrip.coupon_event SET reason = 'none' WHERE campaign = 'c0' AND what = 'voided'", "coupon_event", "c0/3/4194306", "reason", Changed, 1},
-		"event missing":          {"DELETE FROM scrip.coupon_event WHERE campaign = 'c1' AND what = 'extended'", "coupon_event", "c1/4/6291457", "", Missing, 1},
-		"event too many":         {"INSERT INTO scrip.coupon_event (n, place, at, campaign, what) VALUES (1, 1, now(), 'c0', 'voided')", "coupon_event", "c0/1/1", "", TooMany, 1},
-		"expiry changed":         {"UPDATE scrip.expiry_event SET at = at - interval '1 hour' WHERE campaign = 'c0'", "expiry_event", "c0/2026-01-01 02:00:00+00", "at", Changed, 1},
-		"expiry missing":         {"DELETE FROM scrip.expiry_event WHERE campaign = 'c1'", "expiry_event", "c1/2026-01-01 02:00:00+00", "", Missing, 1},
-		"expiry too many":        {"INSERT INTO scrip.expiry_event VALUES ('2027-01-01Z', now(), 1, NULL, 'zzz')", "expiry_event", "zzz/2027-01-01 00:00:00+00", "", TooMany, 1},
-		"dead letter changed":    {"UPDATE scrip.dead_letter SET payload = '' WHERE lane = 0 AND event_line = 4", "dead_letter", "0/6/4", "payload", Changed, 1},
-		"dead letter missing":    {"DELETE FROM scrip.dead_letter WHERE lane = 1 AND event_line = 4", "dead_letter", "1/6/4", "", Missing, 1},
-		"dead letter too many":   {"INSERT INTO scrip.dead_letter SELECT lane, sequence, line, 70, event_line, at, stream, reason, payload FROM scrip.dead_letter WHERE lane = 0 AND event_line = 4", "dead_letter", "0/70/4", "", TooMany, 1},
-	} {
-		untried = slices.DeleteFunc(untried, func(table string) bool { return table == c.table })
-		t.Run(name, func(t *testing.T) {
-			r.T = t
-			r.synced()
-			right := r.digest()
-			r.exec(c.damage)
-			damaged := r.digest()
-
-			if c.problem == Changed { // a repair describes what it finds in the same way
-				if got := r.verify(VerifyOptions{}); got.Total != c.total || r.digest() != damaged {
-					t.Errorf("without a repair: %d differences, want %d; the tables\n%swere\n%s", got.Total, c.total, r.digest(), damaged)
+	check := func(from, to int) {
+		t.Helper()
+		var rows int64
+		for _, d := range damages[from:to] {
+			r.exec(d.sql)
+			rows += d.rows
+		}
+		damaged := r.digest()
+		for _, repair := range []bool{false, true} { // a repair describes what it finds in the same way
+			got := r.verify(VerifyOptions{Limit: 1000, Repair: repair})
+			if got.Total != rows {
+				t.Errorf("damages %d to %d, repair %t: %d rows differ, want %d", from, to, repair, got.Total, rows)
+			}
+			for _, d := range damages[from:to] {
+				if !slices.ContainsFunc(got.Differences, func(found Difference) bool {
+					return found.Table == d.table && found.Key == d.key && found.Column == d.column && found.Problem == d.problem
+				}) {
+					t.Errorf("repair %t: %s: not found in %+v", repair, d.sql, got.Differences)
 				}
 			}
-			got := r.verify(VerifyOptions{Repair: true})
-			if got.Total != c.total || len(got.Differences) == 0 {
-				t.Fatalf("found %d differences, want %d: %+v", got.Total, c.total, got.Differences)
+			if want := map[bool]string{false: damaged, true: right}[repair]; r.digest() != want || (len(got.Repaired) > 0) != repair {
+				t.Errorf("damages %d to %d, repair %t: repaired %v:\n%swant\n%s", from, to, repair, got.Repaired, r.digest(), want)
 			}
-			d := got.Differences[0]
-			if d.Table != c.table || d.Key != c.key || d.Column != c.column || d.Problem != c.problem {
-				t.Errorf("found %+v, want table %s, key %s, column %s, %s", d, c.table, c.key, c.column, c.problem)
-			}
-			if len(got.Repaired) == 0 || r.digest() != right {
-				t.Errorf("repaired %v:\n%swant\n%s", got.Repaired, r.digest(), right)
-			}
-			if s := r.text("SELECT string_agg(nspname, ' ' ORDER BY nspname) FROM pg_namespace WHERE nspname LIKE 'scrip%'"); s != "scrip scrip_meta" {
-				t.Errorf("schemas %s are left", s)
-			}
-		})
+		}
+		if s := r.schemas(); s != "scrip" {
+			t.Errorf("schemas %s are left", s)
+		}
 	}
-	r.T = t
+	check(0, len(damages))
+	for n, d := range damages {
+		untried = slices.DeleteFunc(untried, func(table string) bool { return table == d.table })
+		if d.key == "forged" || strings.HasPrefix(d.key, "zzz/") || strings.HasPrefix(d.key, "0//") || d.key == "0/70/4" {
+			check(n, n+1)
+		}
+	}
 	if !slices.Equal(untried, []string{"checkpoint"}) {
 		t.Errorf("not damaged: %v", untried)
 	}
@@ -132,12 +138,12 @@ func TestLargeGroup(t *testing.T) {
 	r := newRig(t)
 	r.project()
 	r.Write(0, projtest.Created("c0", 0, ""))
-	for range 10 {
+	for range 5 {
 		r.Claim(0, 1000)
 	}
 	r.synced()
 	r.exec("UPDATE scrip.coupon_row SET code = 'forged', customer_id = 'mallory' WHERE n % 1000 = 1")
-	r.exec("DELETE FROM scrip.coupon_row WHERE n IN (4095, 4096, 10000)")
+	r.exec("DELETE FROM scrip.coupon_row WHERE n IN (4095, 4096, 5000)")
 	got := r.verify(VerifyOptions{Limit: 5})
 	columns := map[string]int{} // by row
 	for _, d := range got.Differences {
@@ -146,7 +152,7 @@ func TestLargeGroup(t *testing.T) {
 			columns[d.Key] += 10
 		}
 	}
-	if got.Total != 13 || got.Listed != 5 || len(columns) != 5 {
+	if got.Total != 8 || got.Listed != 5 || len(columns) != 5 {
 		t.Errorf("%d rows differ, %d listed, namely %v", got.Total, got.Listed, columns)
 	}
 	for key, n := range columns {
@@ -155,7 +161,7 @@ func TestLargeGroup(t *testing.T) {
 		}
 	}
 	for _, table := range got.Tables {
-		if table.Table == "coupon_row" && (table.Rows != 9997 || table.Expected != 10000 || table.Changed != 10 || table.Missing != 3 || table.TooMany != 0) {
+		if table.Table == "coupon_row" && (table.Rows != 4997 || table.Expected != 5000 || table.Changed != 5 || table.Missing != 3 || table.TooMany != 0) {
 			t.Errorf("%+v", table)
 		}
 	}
@@ -167,40 +173,48 @@ func TestLargeGroup(t *testing.T) {
 	}
 }
 
-// What cannot be repaired campaign by campaign: it is found, reported and not changed.
+// What cannot be repaired campaign by campaign is found, reported and not changed. A rebuild needs no whole, current tables
+// that are of this log to exchange them, and a projector that has stopped goes on.
 func TestNotRepairable(t *testing.T) {
-	for name, c := range map[string]struct{ damage, table, problem string }{
-		"checkpoint ahead of the log":  {"UPDATE scrip.checkpoint SET sequence = sequence + 100 WHERE lane = 1", "checkpoint", NotInLog},
-		"another message at its place": {"UPDATE scrip.checkpoint SET digest = repeat('0', 32) WHERE lane = 1", "checkpoint", NotInLog},
-		"another log":                  {"UPDATE scrip.checkpoint SET log = 'other'", "checkpoint", NotInLog},
-		"table gone":                   {"DROP TABLE scrip.redemption", "redemption", TableMissing},
-		"column gone":                  {"ALTER TABLE scrip.coupon_row DROP COLUMN void_reason CASCADE", "coupon_row", ColumnMissing},
+	t.Parallel()
+	r := newRig(t)
+	r.project()
+	r.Work()
+	r.synced()
+	right := r.digest()
+	for name, c := range map[string]struct{ damage, table, problem, notCompared string }{
+		"checkpoint ahead of the log":  {"UPDATE scrip.checkpoint SET sequence = sequence + 100 WHERE lane = 1", "checkpoint", NotInLog, "were not filled from this log"},
+		"another message at its place": {"UPDATE scrip.checkpoint SET digest = repeat('0', 32) WHERE lane = 1", "checkpoint", NotInLog, "were not filled from this log"},
+		"another log":                  {"UPDATE scrip.checkpoint SET log = 'other'", "checkpoint", NotInLog, "were not filled from this log"},
+		"checkpoint gone":              {"DROP TABLE scrip.checkpoint", "", "", "incomplete"},
+		"table gone":                   {"DROP TABLE scrip.redemption", "redemption", TableMissing, ""},
+		"column gone":                  {"ALTER TABLE scrip.coupon_row DROP COLUMN void_reason CASCADE", "coupon_row", ColumnMissing, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t)
-			stop := r.project()
-			r.Work()
-			r.synced()
-			stop()
-			r.exec(c.damage)
-			got := r.verify(VerifyOptions{})
-			if got.Equal() || got.Differences[0].Table != c.table || got.Differences[0].Problem != c.problem {
-				t.Errorf("%+v", got.Differences)
+		r.exec(c.damage)
+		s := r.open(Options{})
+		if c.table != "" {
+			got, err := s.Verify(t.Context(), VerifyOptions{})
+			if err != nil || got.Equal() || got.Differences[0].Table != c.table || got.Differences[0].Problem != c.problem {
+				t.Errorf("%s: %+v, %v", name, got, err)
 			}
-			s := r.open(Options{})
-			defer s.Close()
 			if _, err := s.Verify(t.Context(), VerifyOptions{Repair: true}); err == nil || !strings.Contains(err.Error(), "run `scrip rebuild`") {
-				t.Errorf("repair: %v", err)
+				t.Errorf("%s: repair: %v", name, err)
 			}
-			if _, err := s.Rebuild(t.Context()); err != nil {
-				t.Fatalf("rebuild: %v", err)
-			}
-			s.Close()
-			if got := r.verify(VerifyOptions{}); !got.Equal() {
-				t.Errorf("after a rebuild: %+v", got.Differences)
-			}
-		})
+		}
+		got, err := s.Rebuild(t.Context())
+		s.Close()
+		if err != nil || !strings.Contains(got.NotCompared, c.notCompared) || (c.notCompared == "") != (got.NotCompared == "") {
+			t.Errorf("%s: not compared: %q, want %q, %v", name, got.NotCompared, c.notCompared, err)
+		}
+		if r.digest() != right {
+			t.Errorf("%s: rebuilt\n%swant\n%s", name, r.digest(), right)
+		}
+	}
+	r.Claim(0, 1)
+	r.Claim(1, 1)
+	r.synced()
+	if got := r.verify(VerifyOptions{}); !got.Equal() {
+		t.Errorf("the projector does not go on: %+v", got.Differences)
 	}
 }
 
@@ -258,36 +272,34 @@ func TestRepairOfTablesThatAdvanced(t *testing.T) {
 // An event that meets a damaged row while a repair is at work is parked by the live projector; the repair puts that right,
 // too, for all campaigns and for one.
 func TestRepairRenewsDeadLetters(t *testing.T) {
-	for name, opts := range map[string]VerifyOptions{"all": {Repair: true}, "one": {Repair: true, Campaign: "c0"}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t)
-			r.Work()
-			r.project()
-			r.synced()
-			r.exec("DELETE FROM scrip.coupon_row WHERE campaign = 'c0' AND n = 7")
-			once := false
-			got := r.verifyWith(Options{Hook: func(p Phase) error {
-				if p == Comparing && !once {
-					once = true
-					r.Write(0, `{"type":"coupon.redeemed","campaign":"c0","at":"@","n":7,"code":"x","order_id":"o7","redeemed_count":1}`)
-					r.synced()
-					if n := r.text("SELECT count(*)::text FROM scrip.dead_letter WHERE stream = 'SCRIP_EVT_0'"); n != "2" {
-						t.Errorf("%s events parked, want that of the log and one more", n)
-					}
+	t.Parallel()
+	r := newRig(t)
+	r.Work()
+	r.project()
+	r.synced()
+	for n, opts := range map[int]VerifyOptions{7: {Repair: true}, 8: {Repair: true, Campaign: "c0"}} {
+		r.exec("DELETE FROM scrip.coupon_row WHERE campaign = 'c0' AND n = $1", n)
+		once := false
+		got := r.verifyWith(Options{Hook: func(p Phase) error {
+			if p == Comparing && !once {
+				once = true
+				r.Write(0, fmt.Sprintf(`{"type":"coupon.redeemed","campaign":"c0","at":"@","n":%d,"code":"x","order_id":"o","redeemed_count":1}`, n))
+				r.synced()
+				if n := r.text("SELECT count(*)::text FROM scrip.dead_letter WHERE stream = 'SCRIP_EVT_0'"); n != "2" {
+					t.Errorf("%s events parked, want that of the log and one more", n)
 				}
-				return nil
-			}}, opts)
-			if fmt.Sprint(got.Repaired) != "[c0]" || len(got.Notes) == 0 || !strings.Contains(got.Notes[len(got.Notes)-1], "conflicted with damaged rows: 1 repaired") {
-				t.Errorf("repaired %v, notes %v", got.Repaired, got.Notes)
 			}
-			if status := r.text("SELECT status FROM scrip.coupon WHERE campaign = 'c0' AND n = 7"); status != "redeemed" {
-				t.Errorf("the coupon is %s", status)
-			}
-			if again := r.verify(VerifyOptions{}); !again.Equal() {
-				t.Errorf("after the repair: %+v", again.Differences)
-			}
-		})
+			return nil
+		}}, opts)
+		if fmt.Sprint(got.Repaired) != "[c0]" || len(got.Notes) == 0 || !strings.Contains(got.Notes[len(got.Notes)-1], "conflicted with damaged rows: 1 repaired") {
+			t.Errorf("repaired %v, notes %v", got.Repaired, got.Notes)
+		}
+		if status := r.text("SELECT status FROM scrip.coupon WHERE campaign = 'c0' AND n = $1", n); status != "redeemed" {
+			t.Errorf("the coupon is %s", status)
+		}
+		if again := r.verify(VerifyOptions{}); !again.Equal() {
+			t.Errorf("after the repair: %+v", again.Differences)
+		}
 	}
 }
 
