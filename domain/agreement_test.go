@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/oracle"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/domain/worldtest"
 )
 
 func TestLaneAgreesWithTheContractWrittenDownTwice(t *testing.T) {
@@ -20,7 +21,7 @@ func TestLaneAgreesWithTheContractWrittenDownTwice(t *testing.T) {
 	})
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint("long, seed ", seed), func(t *testing.T) {
-			checkAgainstModel(t, t, newWorld(randomChooser(seed)), 500)
+			checkAgainstModel(t, t, newWorld(worldtest.Random(seed)), 500)
 		})
 	}
 }
@@ -37,11 +38,11 @@ type failer interface {
 // Where the lane makes indexes is another place each time, and what a step was given is overwritten when it returns.
 func checkAgainstModel(t *testing.T, rt failer, w *world, commands int) {
 	l, m, judge := testLane(), newModel(), oracle.New()
-	l.scanLimit = uint8(pick(w.choose, 0, 1, 5, linearScanLimit))
+	l.scanLimit = uint8(worldtest.Pick(w.Choose, 0, 1, 5, linearScanLimit))
 	step := NewStep(l)
 	var log []byte
 	for range commands {
-		cmd := w.command()
+		cmd := w.Command()
 		w.dueNow(l, &cmd)
 		line := cmd.AppendJSON(nil)
 		var parsed wire.Command
@@ -52,9 +53,9 @@ func checkAgainstModel(t *testing.T, rt failer, w *world, commands int) {
 		if cmd.Type == wire.Expire || cmd.Type == wire.RemindDue {
 			scope = wire.ScopeScheduler
 		}
-		want := m.decide(&cmd, w.now)
+		want := m.decide(&cmd, w.Now)
 		had := len(step.Events)
-		reply := step.Add(Message{Sequence: 1, Scope: scope, Payload: line}, w.now, nil)
+		reply := step.Add(Message{Sequence: 1, Scope: scope, Payload: line}, w.Now, nil)
 		scribble(line)
 		got, err := wire.ParseOutcome(bytes.TrimSpace(reply))
 		if err != nil {
@@ -68,14 +69,14 @@ func checkAgainstModel(t *testing.T, rt failer, w *world, commands int) {
 		}
 		got.Message = ""
 		if x, y := outcomeText(got), outcomeText(want); x != y {
-			rt.Fatalf("at %s\n%s\n got %s\nwant %s", w.now, cmd.AppendJSON(nil), x, y)
+			rt.Fatalf("at %s\n%s\n got %s\nwant %s", w.Now, cmd.AppendJSON(nil), x, y)
 		}
 		for line := range bytes.Lines(step.Events[had:]) {
 			var ev wire.Event
 			if err := wire.ParseEvent(bytes.Clone(line), &ev); err != nil {
 				rt.Fatal(err)
 			}
-			w.learn([]wire.Event{ev})
+			w.Learn([]wire.Event{ev})
 		}
 		if made := step.Events[had:]; len(made) > 0 && (got.Repeat || got.Refused() && got.Refusal != wire.Invalid) {
 			rt.Fatalf("%s is answered %s and makes %s", line, reply, made)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/linetest"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/domain/worldtest"
 )
 
 // A step and a fold read their lines without copying them. What follows finds what they keep of a line: it is overwritten
@@ -28,17 +29,17 @@ func scribble(b []byte) {
 func TestLinesTogetherAreLinesOneByOne(t *testing.T) {
 	together := func(t *testing.T, rt failer, w *world, messages int) {
 		a, b := testLane(), testLane()
-		a.scanLimit = uint8(pick(w.choose, 0, 5, linearScanLimit))
+		a.scanLimit = uint8(worldtest.Pick(w.Choose, 0, 5, linearScanLimit))
 		one, many := NewStep(a), NewStep(b)
 		for range messages {
 			var payload, want []byte
-			scope := pick(w.choose, wire.ScopeTrusted, wire.ScopeTrusted, wire.ScopeTrusted, wire.ScopeScheduler)
-			now := max(w.now, a.clock)
-			for range 1 + w.choose(20) {
-				cmd := w.command()
-				w.now = now
+			scope := worldtest.Pick(w.Choose, wire.ScopeTrusted, wire.ScopeTrusted, wire.ScopeTrusted, wire.ScopeScheduler)
+			now := max(w.Now, a.clock)
+			for range 1 + w.Choose(20) {
+				cmd := w.Command()
+				w.Now = now
 				line := cmd.AppendJSON(nil)
-				if w.choose(15) == 0 {
+				if w.Choose(15) == 0 {
 					line = line[:len(line)-1]
 				}
 				payload = append(append(payload, line...), '\n')
@@ -49,7 +50,7 @@ func TestLinesTogetherAreLinesOneByOne(t *testing.T) {
 					if err := wire.ParseEvent(bytes.Clone(made), &ev); err != nil {
 						rt.Fatal(err)
 					}
-					w.learn([]wire.Event{ev})
+					w.Learn([]wire.Event{ev})
 				}
 			}
 			got := many.Add(Message{Sequence: 1, Scope: scope, Payload: payload}, now, nil)
@@ -57,7 +58,7 @@ func TestLinesTogetherAreLinesOneByOne(t *testing.T) {
 			if !bytes.Equal(got, want) {
 				rt.Fatalf("together they are answered\n%s\none by one\n%s", got, want)
 			}
-			w.pass()
+			w.Pass()
 		}
 		one.Close()
 		many.Close()
@@ -74,7 +75,7 @@ func TestLinesTogetherAreLinesOneByOne(t *testing.T) {
 	})
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("long, seed ", seed), func(t *testing.T) {
-			together(t, t, newWorld(randomChooser(seed)), 30)
+			together(t, t, newWorld(worldtest.Random(seed)), 30)
 		})
 	}
 }
@@ -163,7 +164,7 @@ func TestParsedCommandsAndEventsAreOnesOwn(t *testing.T) {
 			t.Errorf("%s is\n%s and then\n%s (%v)", line, before, after, err)
 		}
 	}
-	w := newWorld(randomChooser(1))
+	w := newWorld(worldtest.Random(1))
 	for _, ev := range w.run(testLane(), 400) {
 		raw := ev.AppendJSON(nil)
 		var parsed wire.Event

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/domain/worldtest"
 )
 
 // A new command or event is a row of package wire. These tests fail until the lane has a rule for it.
@@ -59,14 +60,14 @@ func TestEveryEventIsApplied(t *testing.T) {
 func TestTheTableIsWhatTheLaneDoes(t *testing.T) {
 	done := map[wire.CommandType]bool{}
 	for seed := range uint64(20) {
-		w, l := newWorld(randomChooser(seed)), testLane()
+		w, l := newWorld(worldtest.Random(seed)), testLane()
 		for range 400 {
-			cmd := w.command()
+			cmd := w.Command()
 			if cmd.Type == wire.RemindDue || cmd.Type == wire.Expire {
 				w.dueNow(l, &cmd)
 			}
-			evs, out := l.Decide(&cmd, w.now, nil)
-			w.learn(evs)
+			evs, out := l.Decide(&cmd, w.Now, nil)
+			w.Learn(evs)
 			if out.Refused() {
 				if len(evs) != 0 {
 					t.Fatalf("%s is refused and makes %s", cmd.Type, eventTexts(evs))

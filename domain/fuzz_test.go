@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/linetest"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/domain/worldtest"
 )
 
 // FuzzStep: a step answers whatever line comes, and the events it makes can be read.
@@ -23,7 +24,7 @@ func FuzzStep(f *testing.F) {
 // FuzzApply: applying an event that could be read is an error or a change, never a panic.
 func FuzzApply(f *testing.F) {
 	for seed := range uint64(2) {
-		for _, ev := range newWorld(randomChooser(seed)).run(testLane(), 120) {
+		for _, ev := range newWorld(worldtest.Random(seed)).run(testLane(), 120) {
 			f.Add(ev.AppendJSON(nil))
 		}
 	}
@@ -33,7 +34,7 @@ func FuzzApply(f *testing.F) {
 			return
 		}
 		l := testLane()
-		newWorld(randomChooser(1)).run(l, 30)
+		newWorld(worldtest.Random(1)).run(l, 30)
 		_ = l.Apply(&ev)
 	})
 }

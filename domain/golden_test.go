@@ -5,6 +5,8 @@ import (
 	"flag"
 	"os"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/domain/worldtest"
 )
 
 var update = flag.Bool("update", false, "write testdata/snapshot-1.bin instead of comparing with it")
@@ -59,7 +61,7 @@ func TestTheFormatOfSnapshots(t *testing.T) {
 	if read.reminders != 2 || read.parked != 1 {
 		t.Errorf("%d reminders are pending, %d cancelled by a redemption", read.reminders, read.parked)
 	}
-	w := newWorld(randomChooser(1))
-	w.now = s.lane.Clock()
+	w := newWorld(worldtest.Random(1))
+	w.Now = s.lane.Clock()
 	bothDecide(t, w, s.lane, read, 100)
 }

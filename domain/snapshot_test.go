@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/table"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/domain/worldtest"
 )
 
 func snapshot(t testing.TB, l *Lane) []byte {
@@ -86,7 +87,7 @@ func compareDerived(t interface{ Fatalf(string, ...any) }, a, b *Lane) {
 
 func TestFrozenLaneDoesNotSeeWhatComesLater(t *testing.T) {
 	for seed := range uint64(20) {
-		w := newWorld(randomChooser(seed))
+		w := newWorld(worldtest.Random(seed))
 		l := testLane()
 		w.run(l, 200)
 		before := snapshot(t, l)
@@ -99,7 +100,7 @@ func TestFrozenLaneDoesNotSeeWhatComesLater(t *testing.T) {
 }
 
 func TestSnapshotIsWrittenWhileTheLaneGoesOn(t *testing.T) {
-	w := newWorld(randomChooser(7))
+	w := newWorld(worldtest.Random(7))
 	l := testLane()
 	w.run(l, 2000)
 	fill(t, l, 3*table.PageSize)
@@ -176,7 +177,7 @@ func TestSnapshotOfManyPagesAndCodes(t *testing.T) {
 }
 
 func TestReadLaneRefuses(t *testing.T) {
-	w := newWorld(randomChooser(3))
+	w := newWorld(worldtest.Random(3))
 	l := testLane()
 	w.run(l, 300)
 	raw := snapshot(t, l)
@@ -233,7 +234,7 @@ func hugeCount(t *testing.T) []byte {
 }
 
 func TestReadLaneRefusesEveryTruncationAndEveryFlippedByte(t *testing.T) {
-	w := newWorld(randomChooser(5))
+	w := newWorld(worldtest.Random(5))
 	l := testLane()
 	w.run(l, 60)
 	raw := snapshot(t, l)
@@ -286,7 +287,7 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 // FuzzReadLane gives a valid sum to whatever the fuzzer makes, so that it gets behind it.
 func FuzzReadLane(f *testing.F) {
 	for seed := range uint64(3) {
-		w := newWorld(randomChooser(seed))
+		w := newWorld(worldtest.Random(seed))
 		l := testLane()
 		w.run(l, 100)
 		raw := snapshot(f, l)
@@ -304,7 +305,7 @@ func FuzzReadLane(f *testing.F) {
 		if !bytes.Equal(snapshot(t, readLane(t, raw)), raw) {
 			t.Fatal("read and written again, the snapshot has other bytes")
 		}
-		newWorld(randomChooser(1)).run(l, 50)
+		newWorld(worldtest.Random(1)).run(l, 50)
 	})
 }
 

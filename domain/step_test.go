@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/linetest"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/domain/worldtest"
 )
 
 // checkEvents reads every event line.
@@ -310,7 +311,7 @@ func hostile() map[string]func(l *Lane) []string {
 			_, out := l.Decide(&cmd, start, nil)
 			codes = append(codes, out.Code)
 			for r := range reminders {
-				cmd = wire.Command{Type: wire.Remind, ID: fmt.Sprint("set", i, "r", r), Campaign: long, CustomerID: fmt.Sprint("cust", i), Kind: wire.KindExpires, Before: beforeTimes[r]}
+				cmd = wire.Command{Type: wire.Remind, ID: fmt.Sprint("set", i, "r", r), Campaign: long, CustomerID: fmt.Sprint("cust", i), Kind: wire.KindExpires, Before: worldtest.BeforeTimes[r]}
 				l.Decide(&cmd, start, nil)
 			}
 		}
@@ -479,20 +480,20 @@ func TestTheStepIsNeverTooLarge(t *testing.T) {
 // TestFitsIsABound: no message makes more events than Fits counted on, if its lines are what they look like.
 func TestFitsIsABound(t *testing.T) {
 	for seed := range uint64(30) {
-		w := newWorld(randomChooser(seed))
+		w := newWorld(worldtest.Random(seed))
 		s := NewStep(testLane())
 		for range 60 {
 			var payload []byte
-			for range 1 + w.choose(12) {
-				c := w.command()
+			for range 1 + w.Choose(12) {
+				c := w.Command()
 				line := c.AppendJSON(nil)
-				if w.choose(5) == 0 {
-					line = line[:w.choose(len(line))]
+				if w.Choose(5) == 0 {
+					line = line[:w.Choose(len(line))]
 				}
 				payload = append(append(payload, line...), '\n')
 			}
 			bound, had := s.cost(payload), s.size()
-			s.Add(Message{Sequence: 5, Scope: pick(w.choose, wire.ScopeTrusted, wire.ScopeTrusted, wire.ScopeScheduler), Payload: payload}, w.now, nil)
+			s.Add(Message{Sequence: 5, Scope: worldtest.Pick(w.Choose, wire.ScopeTrusted, wire.ScopeTrusted, wire.ScopeScheduler), Payload: payload}, w.Now, nil)
 			if got := s.size() - had; got > bound {
 				t.Fatalf("seed %d: %s\nmakes %d bytes, foreseen were %d:\n%s", seed, payload, got, bound, s.Events[had:])
 			}
@@ -503,7 +504,7 @@ func TestFitsIsABound(t *testing.T) {
 			t.Fatalf("closed, the step has %d bytes; %d were foreseen", len(s.Events), size)
 		}
 		for _, ev := range checkEvents(t, s.Events) {
-			w.learn([]wire.Event{ev})
+			w.Learn([]wire.Event{ev})
 		}
 		if !s.Fits([]byte(claimLine(1)), "") && len(s.Events) < wire.MaxStep-2000 {
 			t.Fatalf("one line does not fit beside %d bytes", len(s.Events))
