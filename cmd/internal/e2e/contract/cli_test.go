@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
 )
@@ -119,83 +118,6 @@ func TestEveryVerb(t *testing.T) {
 	// Refusals are answers: on standard output, in words, too.
 	if no := sh.run(t, "claim", "absent", "--customer", "ann"); no.code != 3 || !strings.Contains(no.out, "campaign_not_found") || no.err != "" {
 		t.Errorf("a refusal in words: %+v", no)
-	}
-}
-
-// TestTimesFromNow: +10m counts from now, in the zone of nobody.
-func TestTimesFromNow(t *testing.T) {
-	r := server(t)
-	sh, c := r.shell(), r.name()
-	earliest := time.Now().Add(10 * time.Minute).Truncate(time.Second)
-	sh.json(t, 0, "campaign", "create", c, "--codes", "1", "--expires", "+10m")
-	latest := time.Now().Add(10 * time.Minute)
-	ends := instant(parse(t, sh.json(t, 0, "campaign", "show", c))["expires_at"].(string))
-	if ends.Before(earliest) || ends.After(latest) {
-		t.Errorf("+10m became %s, want %s to %s", ends, earliest, latest)
-	}
-	life := r.name()
-	sh.json(t, 0, "campaign", "create", life, "--codes", "1", "--valid-for", "72h")
-	match(t, r.eventsOf(t, life, "campaign.created", 1)[0], `{"type":"campaign.created","campaign":"`+life+`","at":"~time","id":"~uuid7","number":"~n","codes":1,"per_customer":1,"valid_for":"72h0m0s","max_redemptions":1,"priority":"normal","by":"~has:local:"}`)
-	sh.json(t, 0, "campaign", "create", r.name(), "--codes", "1", "--expires", "2031-01-01T00:00:00+02:00")
-}
-
-// TestWrongUsage exits 2, says what would be right on standard error, and does nothing.
-func TestWrongUsage(t *testing.T) {
-	r := server(t)
-	sh, c := r.shell(), r.name()
-	for line, says := range map[string]string{
-		"claim":                                     "CAMPAIGN",
-		"claim summer":                              "--customer",
-		"claim summer --customer":                   "--customer",
-		"claim summer winter --customer ann":        "winter",
-		"claim summer --customer ann --colour 1":    "--colour",
-		"redeem":                                    "CODE",
-		"redeem ABCD":                               "--order",
-		"extend ABCD":                               "--expires",
-		"extend ABCD --expires soon":                "RFC 3339",
-		"remind summer --customer ann --kind opens": "--before",
-		"remind summer --customer ann --kind closes --before 1m":  "opens or expires",
-		"remind summer --customer ann --kind opens --before 1day": "1m",
-		"remind summer --customer ann --kind opens --before -1m":  "between",
-		"campaign create " + c:                                     "--codes",
-		"campaign create " + c + " --codes -5":                     "whole number",
-		"campaign create " + c + " --codes many":                   "whole number",
-		"campaign create " + c + " --codes 1 --expires 2031-01-01": "RFC 3339",
-		"campaign create " + c + " --codes 1 --expires +1day":      "+10m",
-		"campaign create " + c + " --codes 1 --benefit {":          "JSON",
-		"campaign create " + c + " --codes 1 --priority urgent":    "normal",
-		"campaign create " + c + " --codes 1 --max-redemptions 0":  "whole number",
-		"campaign update " + c:                                     "setting",
-		"campaign":                                                 "create",
-		"campaign burn":                                            "burn",
-		"steal":                                                    "steal",
-		"codes import " + c + " /no/such/file.csv":                 "/no/such/file.csv",
-		"status --output yaml":                                     "json",
-		"serve --roles cook":                                       "cook",
-		"serve --sync sometimes":                                   "always",
-	} {
-		got := sh.run(t, strings.Fields(line)...)
-		if got.code != 2 || !strings.Contains(got.err, says) || got.out != "" {
-			t.Errorf("scrip %s: exit %d, want 2 and %q on standard error, nothing on standard output\n%s%s", line, got.code, says, got.out, got.err)
-		}
-	}
-	// What only the server can judge is refused.
-	for line, says := range map[string]string{
-		"campaign create " + c + " --codes 1 --expires 2020-01-01T00:00:00Z": "future",
-		"campaign create " + c + " --codes 1 --expires +1h --closes +2h":     "closes_at",
-		"campaign create " + c + " --codes 1 --expires +1h --valid-for 1h":   "valid_for",
-		"claim b%c --customer ann":                        "A-Z a-z 0-9 _ -",
-		"claim " + c + " --customer " + long(129):         "at most 128",
-		"claim " + c + " --customer ann --id " + long(65): "at most 64",
-	} {
-		if got := sh.run(t, strings.Fields(line)...); got.code != 3 || !strings.Contains(got.out, says) || got.err != "" {
-			t.Errorf("scrip %s: exit %d, want 3 and %q\n%s%s", line, got.code, says, got.out, got.err)
-		}
-	}
-	for _, line := range r.subscriber.lines("scrip.evt.", c) {
-		if event := parse(t, line); event["type"] == "campaign.created" {
-			t.Errorf("a wrong command line did something: %s", line)
-		}
 	}
 }
 

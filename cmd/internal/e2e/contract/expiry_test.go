@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats.go"
 )
 
 // TestExpiryAtTheInstant: whoever redeems before the instant succeeds, whoever redeems at or after it is refused, to
@@ -101,32 +99,4 @@ func TestExpiryIsAnnounced(t *testing.T) {
 	r.wantStatus(t, "scrip.campaign.update", `{"campaign":"`+c+`","expires_at":"2031-01-01T00:00:00Z"}`, "updated")
 	statuses(`{"customer_id":"claimed","status":"claimed"}`, `{"customer_id":"redeemed","status":"claimed"}`, `{"customer_id":"voided","status":"voided"}`,
 		`{"customer_id":"extended","status":"expired"}`, `{"customer_id":"both","status":"voided"}`)
-}
-
-// TestExpireAheadOfTime: the scheduler's commands can neither expire the future nor fire a reminder early.
-func TestExpireAheadOfTime(t *testing.T) {
-	r := server(t)
-	c := r.campaign(t, `"codes":9,"expires_at":"2031-01-01T00:00:00Z"`)
-	code := r.claim(t, c, "ann")
-	r.wantStatus(t, "scrip.remind."+c, `{"customer_id":"ann","kind":"expires","before":"24h"}`, "reminder_set")
-	due := fmt.Sprintf("scrip.lane.%d.due", r.lane(c))
-	_, outcomes := r.post(t, due, fill(`{"id":"e","type":"expire","campaign":"$c","through":"2032-01-01T00:00:00Z"}
-{"id":"d","type":"remind_due","campaign":"$c","kind":"expires","due_at":"2030-12-31T00:00:00Z","through_r":9}
-{"id":"n","type":"expire","campaign":"absent-$c","through":"2020-01-01T00:00:00Z"}`, "$c", c))
-	if len(outcomes) != 3 {
-		t.Fatalf("%s", outcomes)
-	}
-	match(t, outcomes[0], `{"id":"e","status":"expired","campaign":"`+c+`"}`)
-	if answer := parse(t, outcomes[1]); answer["status"] == "refused" || answer["count"] != nil {
-		t.Errorf("%s", outcomes[1])
-	}
-	received := r.eventsOf(t, c, "coupons.expired", 1)
-	match(t, received[0], `{"type":"coupons.expired","campaign":"`+c+`","at":"~time","id":"e","through":"~time","count":0}`)
-	if event := parse(t, received[0]); event["through"] != event["at"] {
-		t.Errorf("a request for the future is announced through %s at %s", event["through"], event["at"])
-	}
-	matchRows(t, r.rows(t, `SELECT status, (SELECT state FROM scrip.reminder WHERE campaign = $1) FROM scrip.coupon WHERE campaign = $1`, c), `{"status":"claimed","state":"pending"}`)
-	r.wantStatus(t, "scrip.redeem", `{"code":"`+code+`","order_id":"o"}`, "redeemed")
-	// Nobody has to listen to the scheduler's outcomes.
-	r.publish(t, &nats.Msg{Subject: due, Data: []byte(`{"id":"e2","type":"expire","campaign":"` + c + `","through":"2020-01-01T00:00:00Z"}`)})
 }

@@ -110,15 +110,6 @@ func server(t *testing.T) *rig {
 // name makes the name of a campaign that no other test uses.
 func (r *rig) name() string { return fmt.Sprintf("c%d", names.Add(1)) }
 
-// nameOn makes one that lives on a lane.
-func (r *rig) nameOn(lane int) string {
-	for {
-		if name := r.name(); r.lane(name) == lane {
-			return name
-		}
-	}
-}
-
 // lane is the lane of a campaign: FNV-1a-32 of its name mod lanes.
 func (r *rig) lane(campaign string) int {
 	h := fnv.New32a()
