@@ -24,7 +24,7 @@ func (o *owner) reportGap(ctx context.Context) {
 	if last == 0 {
 		return
 	}
-	gap := o.opt.Now().Sub(last.Time())
+	gap := o.opt.Clock.Now().Sub(last.Time())
 	o.opt.Metrics.gap.WithLabelValues(o.lane.label).Set(gap.Seconds())
 	switch {
 	case gap > suspiciousGap:
@@ -47,7 +47,7 @@ const (
 type heldBack struct {
 	reason string // empty: nothing is held back
 	logged time.Time
-	until  *time.Timer // next check
+	until  <-chan time.Time // next check
 }
 
 // timer is ready at the next check; nil while nothing is held back.
@@ -55,12 +55,12 @@ func (h *heldBack) timer() <-chan time.Time {
 	if h.reason == "" {
 		return nil
 	}
-	return h.until.C
+	return h.until
 }
 
 // early reports whether a command is stamped in the future, and holds the lane back while it is.
 func (o *owner) early(ctx context.Context, c *protocol.Command) bool {
-	now := o.opt.Now()
+	now := o.opt.Clock.Now()
 	wait := c.Early(now, o.maxAhead())
 	if wait <= 0 {
 		o.resume(ctx)
@@ -75,16 +75,14 @@ func (o *owner) early(ctx context.Context, c *protocol.Command) bool {
 // wait or sooner.
 func (o *owner) holdBack(ctx context.Context, reason string, wait time.Duration) {
 	h := &o.held
+	h.until = o.opt.Clock.After(min(wait, heldPoll))
 	if h.reason == "" {
-		h.until = time.NewTimer(min(wait, heldPoll))
 		o.opt.Metrics.waiting.WithLabelValues(o.lane.label).Set(1)
-	} else {
-		h.until.Reset(min(wait, heldPoll))
 	}
 	fresh := h.reason == ""
 	h.reason = reason
-	if fresh || time.Since(h.logged) >= heldAlarm {
-		h.logged = time.Now()
+	if now := o.opt.Clock.Now(); fresh || now.Sub(h.logged) >= heldAlarm {
+		h.logged = now
 		o.opt.Logger.ErrorContext(ctx, "the lane waits: "+reason, "commands_behind", o.feed.Behind())
 		o.report(StateOwner)
 	}
@@ -95,7 +93,6 @@ func (o *owner) resume(ctx context.Context) {
 	if o.held.reason == "" {
 		return
 	}
-	o.held.until.Stop()
 	o.held.reason = ""
 	o.opt.Metrics.waiting.WithLabelValues(o.lane.label).Set(0)
 	o.opt.Logger.InfoContext(ctx, "the lane continues")

@@ -8,8 +8,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
-// How an owner checks that it still is the owner. Tests use shorter times.
-var (
+// How an owner checks that it still is the owner.
+const (
 	// confirmEvery is the time after the last proof of ownership when the end of the event stream is requested.
 	confirmEvery = 5 * time.Second
 	// queriesFor is how long after the last proof queries are answered. A leader that was cut off together with this owner
@@ -20,7 +20,7 @@ var (
 // confirmation is the last proof of ownership: no other owner had written by since. Each acknowledged step proves that, by
 // its fence; a lane without steps requests the end of its event stream.
 type confirmation struct {
-	since     time.Time // by our monotonic clock
+	since     time.Time
 	requested time.Time // start of the request in flight; zero = none
 	replies   chan confirmed
 }
@@ -35,7 +35,7 @@ type confirmed struct {
 // considerConfirming requests the end of the event stream if no step has proved ownership lately. It does so in a goroutine
 // of its own: a server that does not answer must not block the loop.
 func (o *owner) considerConfirming(ctx context.Context) {
-	now := time.Now()
+	now := o.opt.Clock.Now()
 	if !o.confirmation.requested.IsZero() || o.inFlight != nil || now.Sub(o.confirmation.since) < confirmEvery {
 		return
 	}
@@ -59,10 +59,11 @@ func (o *owner) confirm(c confirmed) error {
 		return fmt.Errorf("%w: the event stream continues to %d, after our last step %d", errLost, c.bounds.Last, c.fence)
 	case c.bounds.Last == c.fence:
 		o.confirmation.since = requested
+		o.lane.signals.Confirmed.Send(c.fence)
 	}
 	return nil
 }
 
 // mayAnswer reports whether queries may be answered. An owner that may have been replaced does not answer; the client then
 // retries.
-func (o *owner) mayAnswer() bool { return time.Since(o.confirmation.since) < queriesFor }
+func (o *owner) mayAnswer() bool { return o.opt.Clock.Now().Sub(o.confirmation.since) < queriesFor }

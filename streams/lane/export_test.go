@@ -13,19 +13,23 @@ func during[T any](t testing.TB, variable *T, value T) {
 	t.Cleanup(func() { *variable = was })
 }
 
-// ConsiderEvery lets tests have lanes think of snapshots more often.
-func ConsiderEvery(t testing.TB, d time.Duration) { during(t, &considerEvery, d) }
-
 // ContradictionPauses lets tests wait less long between looks at a contradiction.
 func ContradictionPauses(t testing.TB, pauses ...time.Duration) {
 	during(t, &contradictionPauses, func(bool) []time.Duration { return pauses })
 }
 
-// Confirming sets how often owners look for others, and for how long queries are answered after that.
-func Confirming(t testing.TB, every, queries time.Duration) {
-	during(t, &confirmEvery, every)
-	during(t, &queriesFor, queries)
-}
-
 // EndlessWalks has no walk over the campaigns come to an end.
 func EndlessWalks(t testing.TB) { during(t, &sliceIndex, 0) }
+
+// Watched returns the lane's signals. Call it before the lane runs.
+func (l *Lane) Watched() *signals {
+	l.signals.Reported.Watch()
+	l.signals.Configured.Watch()
+	l.signals.Confirmed.Watch()
+	l.signals.Purged.Watch()
+	l.signals.Saved.Watch()
+	return &l.signals
+}
+
+// Signals returns the signals of a lane that is watched.
+func (l *Lane) Signals() *signals { return &l.signals }

@@ -16,6 +16,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/load"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
+	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -28,6 +30,17 @@ type Lane struct {
 	load *load.Lane // what it reports
 
 	alarmed atomic.Uint64 // newest foreign message of the event stream that was reported
+
+	signals signals
+}
+
+// signals are the facts that tests wait for.
+type signals struct {
+	Reported   testsignal.Signal[Status]             // the state, its error or the owner's nonce has changed
+	Configured testsignal.Signal[*settings.Settings] // the loop applies these
+	Confirmed  testsignal.Signal[uint64]             // the event stream still ends with our last step
+	Purged     testsignal.Signal[uint64]             // the command stream begins there now, or later
+	Saved      testsignal.Signal[error]              // a snapshot was written, or not
 }
 
 // New returns the lane; Run runs it.
@@ -77,7 +90,7 @@ func (l *Lane) Run(ctx context.Context) error {
 			return nil
 		case errors.Is(err, errLost):
 			l.opt.Metrics.lost.WithLabelValues(l.label).Inc()
-			pause := recent.add(time.Now())
+			pause := recent.add(l.opt.Clock.Now())
 			l.opt.Logger.WarnContext(ctx, "lane lost to another owner; loading it again", "in", pause, "err", err)
 			if pause > 0 {
 				l.report(func(s *Status) {
@@ -91,8 +104,8 @@ func (l *Lane) Run(ctx context.Context) error {
 			}
 			continue
 		case errors.Is(err, errDoubtful):
-			if time.Since(since) > doubtsWithin {
-				doubted, since = 0, time.Now()
+			if now := l.opt.Clock.Now(); now.Sub(since) > doubtsWithin {
+				doubted, since = 0, now
 			}
 			if doubted++; doubted <= doubts {
 				l.opt.Logger.WarnContext(ctx, "commands and events contradict each other; loading the lane again", "err", err)
@@ -155,7 +168,7 @@ func (l *Lane) take(ctx context.Context) error {
 			*s = Status{State: StateLoading}
 		}
 	})
-	o := &owner{lane: l, opt: l.opt, started: time.Now(), arrived: true, queries: make(chan receivedQuery, maxQueries)}
+	o := &owner{lane: l, opt: l.opt, started: l.opt.Clock.Now(), arrived: true, queries: make(chan receivedQuery, maxQueries)}
 	o.Owner = protocol.New(protocol.Options{
 		Log: l.opt.Log.UUID, Lane: l.opt.Lane, Nonce: uuid.NewString(), State: domain.NewLane(l.opt.domainOptions()),
 		Sealer: eventlog.EventSealer(l.opt.Log, l.opt.Lane),
@@ -189,10 +202,10 @@ func (l *Lane) take(ctx context.Context) error {
 	l.opt.Metrics.owned.WithLabelValues(l.label).Set(1)
 	defer l.opt.Metrics.owned.WithLabelValues(l.label).Set(0)
 	defer l.opt.Metrics.snapshotting.WithLabelValues(l.label).Set(0)
-	o.report(StateOwner)
 	o.reportGap(ctx)
 	l.opt.Logger.InfoContext(ctx, "lane taken", "events", o.Sequence(), "commands", o.Covered(),
-		"campaigns", o.State().Campaigns(), "replayed", o.replayed, "took", time.Since(o.started).Round(time.Millisecond))
+		"campaigns", o.State().Campaigns(), "replayed", o.replayed, "took", l.opt.Clock.Now().Sub(o.started).Round(time.Millisecond))
+	o.report(StateOwner)
 
 	o.confirmation = confirmation{since: o.started, replies: make(chan confirmed, 1)}
 	group, running := errgroup.WithContext(ctx)
@@ -287,7 +300,11 @@ func (l *Lane) report(change func(*Status)) {
 	if old := l.status.Load(); old != nil {
 		s = *old
 	}
+	was := s
 	change(&s)
 	l.status.Store(&s)
 	l.load.Loading.Store(s.State == StateLoading)
+	if s.State != was.State || s.Error != was.Error || s.Owner != was.Owner {
+		l.signals.Reported.Send(s)
+	}
 }

@@ -14,7 +14,7 @@ import (
 // load builds the state at the end of the event log: from the newest snapshot that fits, and the events after it. It is the
 // same fold as in deciding.
 func (o *owner) load(ctx context.Context) error {
-	o.snapshotted = o.opt.Now()
+	o.snapshotted = o.opt.Clock.Now()
 	if err := o.restore(ctx); err != nil {
 		return fmt.Errorf("loading the snapshot: %w", err)
 	}

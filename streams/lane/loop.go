@@ -17,15 +17,14 @@ import (
 // intakeBatch is how many command messages are taken from the feed at once.
 const intakeBatch = 64
 
-// considerEvery is how often the lane considers a snapshot and reports its status. Tests use a shorter time.
-var considerEvery = time.Second
+// considerEvery is how often the lane considers a snapshot and reports its status.
+const considerEvery = time.Second
 
 // loop is the lane's main loop. It takes the commands that have arrived, decides them at once, writes one step at a time,
 // and collects the next one while a write is in flight: under load a write carries the commands that arrived during the one
 // before it, and a single command does not wait.
 func (o *owner) loop(ctx context.Context) error {
-	tick := time.NewTicker(considerEvery)
-	defer tick.Stop()
+	tick := o.opt.Clock.After(considerEvery)
 	defer o.resume(ctx)
 	configured := o.configure()
 	for {
@@ -79,7 +78,8 @@ func (o *owner) loop(ctx context.Context) error {
 			// collect checks whether the first message may be decided now.
 		case <-configured:
 			configured = o.configure()
-		case <-tick.C:
+		case <-tick:
+			tick = o.opt.Clock.After(considerEvery)
 			o.considerSnapshot()
 			o.considerConfirming(ctx)
 			o.report(StateOwner)
@@ -93,6 +93,7 @@ func (o *owner) configure() (changed <-chan struct{}) {
 	settings, changed := o.opt.Config.Current()
 	o.State().SetGrace(settings.ReminderGrace)
 	o.State().SetQuoted(settings.DeadLetterQuote)
+	o.lane.signals.Configured.Send(settings)
 	return changed
 }
 
@@ -175,7 +176,7 @@ func (o *owner) publish() {
 	if w := o.Publish(); w != nil {
 		attempt := w.Attempt
 		attempt.Wait = min(firstLook, o.opt.WriteTimeout)
-		o.inFlight = &flight{o.appender.PublishAsync(attempt), o.opt.Now()}
+		o.inFlight = &flight{o.appender.PublishAsync(attempt), o.opt.Clock.Now()}
 	}
 }
 
@@ -198,14 +199,14 @@ func (o *owner) landed(ctx context.Context) error {
 	m.steps.WithLabelValues(label).Inc()
 	m.commands.WithLabelValues(label).Add(float64(w.Commands))
 	m.size.WithLabelValues(label).Observe(float64(w.Commands))
-	m.write.WithLabelValues(label).Observe(o.opt.Now().Sub(f.began).Seconds())
+	m.write.WithLabelValues(label).Observe(o.opt.Clock.Now().Sub(f.began).Seconds())
 	return nil
 }
 
 // acked records that the write in flight is durable.
 func (o *owner) acked(sequence uint64) *protocol.Write {
 	w := o.Acked(sequence)
-	o.confirmation.since = time.Now()
+	o.confirmation.since = o.opt.Clock.Now()
 	o.opt.Mover.Answered()
 	o.durable.Store(o.Covered())
 	return w

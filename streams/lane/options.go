@@ -14,6 +14,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 // Options of a lane. JetStream, Log and Key are required.
@@ -52,8 +53,8 @@ type Options struct {
 	// this process's to take, else the error for Run to return. Nil = it always is.
 	Contested func(ctx context.Context) error
 
-	// Now is the clock; defaults to time.Now.
-	Now func() time.Time
+	// Clock is the source of time. Defaults to wall.Machine.
+	Clock wall.Clock
 }
 
 func (o Options) withDefaults() Options {
@@ -72,8 +73,8 @@ func (o Options) withDefaults() Options {
 	if o.Log.Seal == nil {
 		o.Log = o.Log.WithKey(o.Key)
 	}
-	if o.Now == nil {
-		o.Now = time.Now
+	if o.Clock == nil {
+		o.Clock = wall.Machine
 	}
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)

@@ -28,16 +28,14 @@ func (o *owner) purge(ctx context.Context) error {
 	}
 	var marks []mark  // what was covered when, rising
 	var target uint64 // purge up to here; kept while a backup has the lock
-	tick := time.NewTicker(o.opt.PurgeEvery)
-	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-o.opt.Clock.After(o.opt.PurgeEvery):
 		}
 		covered := o.durable.Load()
-		now := o.opt.Now()
+		now := o.opt.Clock.Now()
 		if len(marks) == 0 || marks[len(marks)-1].covered != covered {
 			marks = append(marks, mark{now, covered})
 		}
@@ -66,6 +64,7 @@ func (o *owner) purge(ctx context.Context) error {
 				o.opt.Logger.WarnContext(ctx, "covered commands not purged", "through", first, "err", err)
 				break
 			}
+			o.lane.signals.Purged.Send(first)
 		}
 	}
 }

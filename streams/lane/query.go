@@ -49,7 +49,7 @@ func (o *owner) subscribe() (*nats.Subscription, error) {
 			return
 		}
 		select {
-		case o.queries <- receivedQuery{msg, time.Now()}:
+		case o.queries <- receivedQuery{msg, o.opt.Clock.Now()}:
 		default:
 			dropped.Inc()
 		}
@@ -62,7 +62,7 @@ func (o *owner) late(query receivedQuery, q request) bool {
 	if wait <= 0 || wait > defaultWait {
 		wait = defaultWait
 	}
-	if time.Since(query.at) < wait {
+	if o.opt.Clock.Now().Sub(query.at) < wait {
 		return false
 	}
 	o.opt.Metrics.lateQueries.WithLabelValues(o.lane.label).Inc()
@@ -99,7 +99,7 @@ func (o *owner) reply(a protocol.Answer) {
 
 // answer answers a query about one campaign or coupon.
 func (o *owner) answer(q *request) []byte {
-	now := wire.At(o.opt.Now())
+	now := wire.At(o.opt.Clock.Now())
 	switch q.Query {
 	case "campaign.show":
 		if view, ok := o.State().Campaign(q.Campaign); ok {

@@ -80,6 +80,8 @@ func TestLongQueriesHoldUpNothing(t *testing.T) {
 	o := r.options()
 	registry := prometheus.NewRegistry()
 	o.Metrics = lane.NewMetrics(registry)
+	clock := streamtest.NewClock()
+	o.Clock = clock
 	run := r.up(r.start(o))
 	defer run.stop()
 	r.one(create("c", 1000, ""))
@@ -114,6 +116,7 @@ func TestLongQueriesHoldUpNothing(t *testing.T) {
 		}
 		return 0
 	}
+	clock.Move(2 * time.Second) // no client waits any more
 	streamtest.Eventually(t, "all are dropped", func() bool { return dropped() == long })
 	if _, err := r.nc.Request(topology.LaneQuery(0), []byte(`{"query":"campaign.show","campaign":"c"}`), 30*time.Second); err != nil {
 		t.Errorf("a query behind them: %v", err)

@@ -53,7 +53,7 @@ func (r *rig) connect() {
 // running is an owner at work.
 type running struct {
 	*lane.Lane
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	done   chan error
 }
 
@@ -70,30 +70,39 @@ func (r *rig) start(o lane.Options) *running {
 // run is start for a lane that was made before.
 func (r *rig) run(l *lane.Lane) *running {
 	r.t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
 	run := &running{Lane: l, cancel: cancel, done: make(chan error, 1)}
+	run.Watched()
 	go func() { run.done <- run.Run(ctx) }()
 	r.t.Cleanup(func() { run.stop() })
 	return run
 }
 
 func (r *running) stop() error {
-	r.cancel()
+	r.cancel(nil)
+	return r.wait()
+}
+
+// wait waits for an owner that ends by itself.
+func (r *running) wait() error {
 	err := <-r.done
 	r.done <- err
 	return err
 }
 
+// reports waits for a status.
+func (r *running) reports(t *testing.T, state lane.State, text string) lane.Status {
+	t.Helper()
+	return r.Signals().Reported.WaitFor(t, func(s lane.Status) bool { return s.State == state && strings.Contains(s.Error, text) })
+}
+
 // up waits until the owner decides.
 func (r *rig) up(run *running) *running {
 	r.t.Helper()
-	streamtest.Eventually(r.t, "lane taken", func() bool {
-		s := run.Status()
-		if s.State == lane.StateStopped {
-			r.t.Fatalf("the lane stopped: %s", s.Error)
-		}
-		return s.State == lane.StateOwner
-	})
+	s := run.Signals().Reported.WaitFor(r.t, func(s lane.Status) bool { return s.State == lane.StateOwner || s.State == lane.StateStopped })
+	if s.State == lane.StateStopped {
+		r.t.Fatalf("the lane stopped: %s", s.Error)
+	}
 	return run
 }
 

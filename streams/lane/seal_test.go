@@ -97,42 +97,6 @@ func TestAForgedMessageStopsNothing(t *testing.T) {
 	}
 }
 
-// TestAForgedSnapshotIsNotUsed: a snapshot is read only if a holder of the code key sealed it.
-func TestAForgedSnapshotIsNotUsed(t *testing.T) {
-	r := newRig(t)
-	o := r.withSnapshots()
-	run := r.up(r.start(o))
-	r.one(create("c", 100, ""))
-	r.one(claim("c", "alice"))
-	if err := run.stop(); err != nil { // writes a snapshot
-		t.Fatal(err)
-	}
-	sealed := r.up(r.start(r.withSnapshots()))
-	if replayed := sealed.Status().Replayed; replayed != 0 {
-		t.Errorf("%d events replayed behind a sealed snapshot", replayed)
-	}
-	r.one(claim("c", "bob"))
-	if err := sealed.stop(); err != nil {
-		t.Fatal(err)
-	}
-	// A program without the key writes the same snapshots again, as they are.
-	kv, err := r.js.KeyValue(t.Context(), topology.StateBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	entry, err := kv.Get(t.Context(), "snap.lane-0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := kv.PutString(t.Context(), "snap.lane-0", strings.ReplaceAll(string(entry.Value()), `"seal":"`, `"seal":"x`)); err != nil {
-		t.Fatal(err)
-	}
-	forged := r.up(r.start(r.withSnapshots()))
-	if replayed := forged.Status().Replayed; replayed == 0 {
-		t.Error("a snapshot without a valid seal was used")
-	}
-}
-
 // TestASkippedMessageIsPassedOver: what stops a lane is ignored once it is in the skip list, and only that.
 func TestASkippedMessageIsPassedOver(t *testing.T) {
 	r := newRig(t)

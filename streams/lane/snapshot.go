@@ -25,7 +25,7 @@ type snapshotNote struct {
 
 // considerSnapshot decides whether a snapshot is due.
 func (o *owner) considerSnapshot() {
-	due := o.EventsSinceSnapshot() >= o.opt.SnapshotEvents || o.EventsSinceSnapshot() > 0 && o.opt.Now().Sub(o.snapshotted) >= o.opt.SnapshotEvery
+	due := o.EventsSinceSnapshot() >= o.opt.SnapshotEvents || o.EventsSinceSnapshot() > 0 && o.opt.Clock.Now().Sub(o.snapshotted) >= o.opt.SnapshotEvery
 	if due && o.opt.Snapshots != nil && o.saved == nil {
 		o.snapshotting = true
 	}
@@ -47,7 +47,7 @@ func (o *owner) snapshot(ctx context.Context) {
 		release()
 		return
 	}
-	o.snapshotted = o.opt.Now()
+	o.snapshotted = o.opt.Clock.Now()
 	done := make(chan error, 1)
 	o.saved = done
 	o.opt.Metrics.snapshotting.WithLabelValues(o.lane.label).Set(1)
@@ -73,6 +73,7 @@ func (o *owner) save(ctx context.Context, into *snapstore.Store, meta snapstore.
 
 func (o *owner) snapshotDone(ctx context.Context, err error) {
 	o.saved = nil
+	o.lane.signals.Saved.Send(err)
 	o.opt.Metrics.snapshotting.WithLabelValues(o.lane.label).Set(0)
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
@@ -80,7 +81,7 @@ func (o *owner) snapshotDone(ctx context.Context, err error) {
 		}
 		return
 	}
-	o.opt.Metrics.snapshotAt.WithLabelValues(o.lane.label).Set(float64(o.opt.Now().Unix()))
+	o.opt.Metrics.snapshotAt.WithLabelValues(o.lane.label).Set(float64(o.opt.Clock.Now().Unix()))
 }
 
 // saveShutdownSnapshot writes a last snapshot at a clean stop, so that the next start replays nothing. It is optional: it is given up

@@ -90,15 +90,15 @@ func TestAStoppedLaneGoesOnWhenTheLogAgreesAgain(t *testing.T) {
 	o := r.options()
 	o.JetStream = y.JetStream
 	l := lane.New(o)
-	if err := l.Run(t.Context()); !errors.Is(err, lane.ErrStopped) || given.Load() != 3 {
+	stopped := r.run(l)
+	if err := stopped.wait(); !errors.Is(err, lane.ErrStopped) || given.Load() != 3 {
 		t.Fatalf("after %d looks: %v", given.Load(), err)
 	}
-	if s := l.Status(); s.State != lane.StateStopped || s.Error == "" {
+	if s := stopped.Status(); s.State != lane.StateStopped || s.Error == "" {
 		t.Fatalf("status %+v", s)
 	}
 	y.Answer(nil)
-	r.run(l)
-	streamtest.Eventually(t, "the lane goes on", func() bool { return l.Status().State == lane.StateOwner })
+	r.up(r.run(l))
 	if out := r.one(claim("c", "ann")); out.Refused() {
 		t.Fatalf("%+v", out)
 	}

@@ -8,9 +8,14 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
+
+// hurried is a clock whose waits are a two-hundredth as long.
+type hurried struct{}
+
+func (hurried) Now() time.Time                         { return time.Now() }
+func (hurried) After(d time.Duration) <-chan time.Time { return time.After(d / 200) }
 
 // TestALaneGoesOnWhileAnotherHasTheTurn: a snapshot is due all the time, and another lane has the slot for as long as the
 // test lasts. Everything that lies ready is decided nevertheless, also when nothing more arrives to wake the lane.
@@ -21,7 +26,6 @@ func TestALaneGoesOnWhileAnotherHasTheTurn(t *testing.T) {
 	if err := setup.stop(); err != nil {
 		t.Fatal(err)
 	}
-	lane.ConsiderEvery(t, 5*time.Millisecond)
 	// Work for many thoughts of a snapshot; and messages of which no two fit into
 	// a step, so that its arrival has always been signalled already.
 	payload := []byte(strings.Repeat(strings.Repeat("\x01", 250)+"\n", 900))
@@ -34,7 +38,7 @@ func TestALaneGoesOnWhileAnotherHasTheTurn(t *testing.T) {
 	_, last := r.send(topology.LaneCmd(0), claim("c", "the last"))
 
 	o := r.withSnapshots()
-	o.SnapshotEvents = 1
+	o.SnapshotEvents, o.Clock = 1, hurried{}
 	over, ok := o.Snapshots.TryAcquire()
 	if !ok {
 		t.Fatal("the slot is taken already")

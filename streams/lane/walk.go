@@ -45,7 +45,7 @@ func (o *owner) begin(query receivedQuery, q request, next func(*walk) bool) {
 	if q.Limit <= 0 || q.Limit > maxListed {
 		q.Limit = maxListed
 	}
-	w := &walk{query: query, q: q, next: next, now: wire.At(o.opt.Now())}
+	w := &walk{query: query, q: q, next: next, now: wire.At(o.opt.Clock.Now())}
 	if q.AfterN != 0 {
 		w.at = domain.CouponPlace{Campaign: q.After, N: q.AfterN}
 	}

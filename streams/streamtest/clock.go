@@ -19,7 +19,10 @@ type clockWait struct {
 }
 
 // NewClock returns a clock that shows the machine's time and stands still.
-func NewClock() *Clock { return &Clock{now: time.Now()} }
+func NewClock() *Clock { return ClockAt(time.Now()) }
+
+// ClockAt returns a clock that shows a time and stands still.
+func ClockAt(t time.Time) *Clock { return &Clock{now: t} }
 
 // Now returns the time that it shows.
 func (c *Clock) Now() time.Time {
