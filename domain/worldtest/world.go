@@ -7,7 +7,6 @@ package worldtest
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -28,8 +27,16 @@ const Start = wire.Instant(1795737600 * 1e6)
 // Chooser draws 0 to n-1.
 type Chooser func(n int) int
 
-// Random draws by a seed.
-func Random(seed uint64) Chooser { return rand.New(rand.NewPCG(seed, 1)).IntN }
+// Random draws by a seed (SplitMix64).
+func Random(seed uint64) Chooser {
+	return func(n int) int {
+		seed += 0x9e3779b97f4a7c15
+		z := seed
+		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+		z = (z ^ z>>27) * 0x94d049bb133111eb
+		return int((z ^ z>>31) % uint64(n))
+	}
+}
 
 // Pick draws one of several.
 func Pick[T any](c Chooser, of ...T) T { return of[c(len(of))] }
