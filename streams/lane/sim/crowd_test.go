@@ -54,12 +54,12 @@ func newCrowd(w *world) *crowd {
 	for i := range 3 {
 		name := fmt.Sprint("c", i)
 		c.campaigns = append(c.campaigns, name)
-		end := fmt.Sprintf(`"expires_at":"%s"`, w.now.Add(time.Duration(2+w.rng.IntN(20))*time.Second).Format(time.RFC3339))
-		if w.rng.IntN(2) == 0 {
-			end = fmt.Sprintf(`"valid_for":"%ds"`, 1+w.rng.IntN(6))
+		end := fmt.Sprintf(`"expires_at":"%s"`, w.Now.Add(time.Duration(2+w.Rng.IntN(20))*time.Second).Format(time.RFC3339))
+		if w.Rng.IntN(2) == 0 {
+			end = fmt.Sprintf(`"valid_for":"%ds"`, 1+w.Rng.IntN(6))
 		}
 		o := &op{kind: wire.CreateCampaign, campaign: name}
-		c.add(o, `"codes":%d,"per_customer":%d,"max_redemptions":%d,%s`, 1+w.rng.IntN(12), w.rng.IntN(3), 1+w.rng.IntN(2), end)
+		c.add(o, `"codes":%d,"per_customer":%d,"max_redemptions":%d,%s`, 1+w.Rng.IntN(12), w.Rng.IntN(3), 1+w.Rng.IntN(2), end)
 	}
 	return c
 }
@@ -75,7 +75,7 @@ func (c *crowd) add(o *op, format string, args ...any) {
 // issue makes one to three new ops and sends them in one message.
 func (c *crowd) issue() bool {
 	var ops []*op
-	for range 1 + c.w.rng.IntN(3) {
+	for range 1 + c.w.Rng.IntN(3) {
 		o := c.invent()
 		if o.due {
 			c.send(o)
@@ -89,8 +89,8 @@ func (c *crowd) issue() bool {
 
 // repeat sends some op again: because no answer came, or for no reason.
 func (c *crowd) repeat() bool {
-	o := c.ops[c.w.rng.IntN(len(c.ops))]
-	if o.heard && c.w.rng.IntN(3) != 0 {
+	o := c.ops[c.w.Rng.IntN(len(c.ops))]
+	if o.heard && c.w.Rng.IntN(3) != 0 {
 		return false
 	}
 	c.send(o)
@@ -99,14 +99,14 @@ func (c *crowd) repeat() bool {
 
 // invent makes a new command.
 func (c *crowd) invent() *op {
-	rng := c.w.rng
+	rng := c.w.Rng
 	o := &op{campaign: c.campaigns[rng.IntN(len(c.campaigns))]}
 	var claim held
 	if len(c.codes) > 0 {
 		claim = c.codes[rng.IntN(len(c.codes))]
 	}
 	soon := func() string {
-		return wire.At(c.w.now.Add(c.w.skew + time.Duration(rng.IntN(6000)-1000)*time.Millisecond)).String()
+		return wire.At(c.w.Now.Add(c.w.skew + time.Duration(rng.IntN(6000)-1000)*time.Millisecond)).String()
 	}
 	switch n := rng.IntN(100); {
 	case n < 45 || n < 80 && claim.code == "":
@@ -155,17 +155,14 @@ func (c *crowd) send(ops ...*op) {
 		lines = append(lines, o.line)
 	}
 	payload := []byte(strings.Join(lines, "\n"))
-	w.send("command", func() {
+	w.Send("command", func() {
 		// Each time it arrives it is stored: as a message of its own, with an inbox of its own to distinguish them.
-		in := &instance{ops: ops, refused: map[*op]bool{}, stored: w.now.Add(w.skew)}
+		in := &instance{ops: ops, refused: map[*op]bool{}, stored: w.Now.Add(w.skew)}
 		h := nats.Header{}
 		if !ops[0].due {
 			h.Set(topology.HeaderReply, fmt.Sprint("_INBOX.sim.", len(c.instances)))
 		}
-		in.seq = w.commands.append(subject, h, payload, in.stored)
-		if !w.lossy {
-			w.commands.synced = in.seq
-		}
+		in.seq = w.commands.Append(subject, h, payload, in.stored, !w.lossy)
 		c.instances = append(c.instances, in)
 	})
 }
@@ -174,7 +171,7 @@ func (c *crowd) send(ops ...*op) {
 func (c *crowd) of(a protocol.Answer) (*instance, []wire.Outcome) {
 	var number int
 	if _, err := fmt.Sscanf(a.Subject, "_INBOX.sim.%d", &number); err != nil {
-		c.w.violate("broken simulation", "answer to %s", a.Subject)
+		c.w.Violate("broken simulation", "answer to %s", a.Subject)
 		return nil, nil
 	}
 	in := c.instances[number]
@@ -182,13 +179,13 @@ func (c *crowd) of(a protocol.Answer) (*instance, []wire.Outcome) {
 	for _, line := range bytes.Split(bytes.TrimSuffix(a.Payload, []byte("\n")), []byte("\n")) {
 		out, err := wire.ParseOutcome(line)
 		if err != nil {
-			c.w.violate("broken simulation", "outcome %s: %v", line, err)
+			c.w.Violate("broken simulation", "outcome %s: %v", line, err)
 			return nil, nil
 		}
 		outs = append(outs, out)
 	}
 	if len(outs) != len(in.ops) {
-		c.w.violate("answers out of order", "%d outcomes for %d commands", len(outs), len(in.ops))
+		c.w.Violate("answers out of order", "%d outcomes for %d commands", len(outs), len(in.ops))
 		return nil, nil
 	}
 	return in, outs

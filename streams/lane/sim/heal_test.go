@@ -9,18 +9,18 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
-// heal ends all trouble and looks at what is left: everything ordered is decided, every retry gets the answer
+// Heal ends all trouble and looks at what is left: everything ordered is decided, every retry gets the answer
 // they got before, and the owner's state is the fold of the log.
-func (w *world) heal() {
-	w.note("the world heals")
+func (w *world) Heal() {
+	w.Note("the world heals")
 	w.full, w.skew = false, 0
 	for _, p := range w.processes {
 		p.paused, p.skew = false, 0
 		p.leave(dead)
 	}
-	w.now = w.now.Add(time.Minute) // every command's stamp is in the past, every election over
-	for len(w.network) > 0 {
-		w.take(0).arrive()
+	w.Now = w.Now.Add(time.Minute) // every command's stamp is in the past, every election over
+	for w.InFlight() > 0 {
+		w.ArriveNext()
 	}
 	w.judge.look()
 	p := w.processes[0]
@@ -33,11 +33,11 @@ func (w *world) heal() {
 	}
 	w.settle(p)
 	for _, o := range w.crowd.ops {
-		if !o.heard && w.found == nil {
-			w.judge.violate(stuck, "%s %s was sent and not answered", o.kind, o.id)
+		if !o.heard && w.Found == nil {
+			w.Violate(stuck, "%s %s was sent and not answered", o.kind, o.id)
 		}
 	}
-	if w.found == nil && p.phase == working && p.Settled() {
+	if w.Found == nil && p.phase == working && p.Settled() {
 		w.compare(p)
 	}
 }
@@ -46,28 +46,28 @@ func (w *world) heal() {
 func (w *world) settle(p *process) {
 	for range 1_500 {
 		switch {
-		case w.found != nil:
+		case w.Found != nil:
 			return
-		case len(w.network) > 0:
-			w.take(0).arrive()
-		case p.phase == working && p.Settled() && p.Covered() == w.commands.last:
+		case w.InFlight() > 0:
+			w.ArriveNext()
+		case p.phase == working && p.Settled() && p.Covered() == w.commands.Last:
 			return
 		case !p.next():
-			w.now = w.now.Add(10 * time.Millisecond) // it waits before it looks again
+			w.Now = w.Now.Add(10 * time.Millisecond) // it waits before it looks again
 		}
 		w.judge.look()
 	}
-	w.judge.violate(stuck, "%s covers %d of %d commands", p.name, p.Covered(), w.commands.last)
+	w.Violate(stuck, "%s covers %d of %d commands", p.name, p.Covered(), w.commands.Last)
 }
 
 // compare holds the owner's state against a plain fold of the whole log.
 func (w *world) compare(p *process) {
 	fold := domain.NewLane(laneOptions)
 	judge := eventlog.JudgeEvents(w.log, 0)
-	for seq := uint64(1); seq <= w.events.last; seq++ {
-		raw, err := w.events.get(seq)
+	for seq := uint64(1); seq <= w.events.Last; seq++ {
+		raw, err := w.events.Get(seq)
 		if err != nil {
-			w.violate("broken simulation", "%v", err)
+			w.Violate("broken simulation", "%v", err)
 			return
 		}
 		m, err := judge.Read(&raw)
@@ -81,7 +81,7 @@ func (w *world) compare(p *process) {
 				err = fold.Apply(&ev)
 			}
 			if err != nil {
-				w.violate(theFold, "message %d: %v", seq, err)
+				w.Violate(theFold, "message %d: %v", seq, err)
 				return
 			}
 		}
@@ -89,12 +89,12 @@ func (w *world) compare(p *process) {
 	}
 	var a, b bytes.Buffer
 	if _, err := fold.Freeze().WriteTo(&a); err != nil {
-		w.violate("broken simulation", "%v", err)
+		w.Violate("broken simulation", "%v", err)
 	}
 	if _, err := p.State().Freeze().WriteTo(&b); err != nil {
-		w.violate("broken simulation", "%v", err)
+		w.Violate("broken simulation", "%v", err)
 	}
 	if !bytes.Equal(a.Bytes(), b.Bytes()) {
-		w.violate(theFold, "the owner's state has %d bytes, the fold %d, or they differ", b.Len(), a.Len())
+		w.Violate(theFold, "the owner's state has %d bytes, the fold %d, or they differ", b.Len(), a.Len())
 	}
 }

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/domain/oracle"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
@@ -18,7 +21,7 @@ const (
 	sameAnswer  = "the same id gets the same answer"
 	contiguous  = "steps cover the commands without gap or overlap"
 	monotone    = "lane time never runs back"
-	notTooLate  = "never redeemed at or after its expiry, nor too often"
+	promises    = "the log keeps the promises, as the oracle folds it"
 	stops       = "a lane stops only where something was lost"
 	noEffect    = "refused means no effect"
 	byTheWriter = "who did not write a step answers nothing of it"
@@ -26,21 +29,18 @@ const (
 	theFold     = "the state is the fold of the log"
 )
 
-// judge folds the log from its lines in the simplest way, and records the answers. It shares no rule with the lane.
+// judge gives the log to the oracle, and records the answers. It shares no rule with the lane.
 type judge struct {
 	w       *world
 	reads   *eventlog.Judge
+	fold    *oracle.Fold
+	found   int    // of its violations
 	seen    uint64 // event messages looked at
 	covered uint64
 	clock   time.Time
 	cover   []cover // in the order of the log
 	done    map[string]done
-	coupons map[string]*coupon // by code
-	claimed map[string]uint32  // by campaign
-	ends    map[string]wire.Instant
-	limits  map[string]uint32
-	through map[string]wire.Instant
-	aside   map[string]bool // invariants not looked at, to see whether others find the same
+	coupons map[string]coupon // by code
 }
 
 // cover is an event message and the commands it covers.
@@ -48,7 +48,6 @@ type cover struct {
 	seq         uint64
 	first, last uint64
 	owner       string
-	commandTime time.Time
 }
 
 // done is an accepted command.
@@ -58,12 +57,8 @@ type done struct {
 }
 
 type coupon struct {
-	campaign, customer string
-	n                  uint32
-	own                wire.Instant
-	count              uint32
-	voided             bool
-	uses               map[string]bool // orders it was ever redeemed for
+	*oracle.Coupon
+	campaign string
 }
 
 func newJudge(w *world) *judge {
@@ -73,24 +68,16 @@ func newJudge(w *world) *judge {
 }
 
 func (j *judge) reset() {
-	aside := j.aside
-	*j = judge{w: j.w, reads: eventlog.JudgeEvents(j.w.log, 0), aside: aside, done: map[string]done{}, coupons: map[string]*coupon{}, claimed: map[string]uint32{},
-		ends: map[string]wire.Instant{}, limits: map[string]uint32{}, through: map[string]wire.Instant{}}
-}
-
-func (j *judge) violate(kind, format string, args ...any) {
-	if !j.aside[kind] {
-		j.w.violate(kind, format, args...)
-	}
+	*j = judge{w: j.w, reads: eventlog.JudgeEvents(j.w.log, 0), fold: oracle.New(), done: map[string]done{}, coupons: map[string]coupon{}}
 }
 
 // look folds what was written since.
 func (j *judge) look() {
-	for j.seen < j.w.events.last && j.w.found == nil {
+	for j.seen < j.w.events.Last && j.w.Found == nil {
 		j.seen++
-		raw, err := j.w.events.get(j.seen)
+		raw, err := j.w.events.Get(j.seen)
 		if err != nil {
-			j.w.violate("broken simulation", "%v", err)
+			j.w.Violate("broken simulation", "%v", err)
 			return
 		}
 		m, err := j.reads.Read(&raw)
@@ -98,7 +85,7 @@ func (j *judge) look() {
 			continue
 		}
 		if err != nil {
-			j.w.violate("broken simulation", "%v", err)
+			j.w.Violate("broken simulation", "%v", err)
 			return
 		}
 		j.message(&m)
@@ -106,23 +93,23 @@ func (j *judge) look() {
 }
 
 func (j *judge) message(m *eventlog.Message) {
-	j.w.note("event message %d by %s covers %d-%d, %d bytes", m.Sequence, m.Owner, m.Commands[0], m.Commands[1], len(m.Payload))
+	j.w.Note("event message %d by %s covers %d-%d, %d bytes", m.Sequence, m.Owner, m.Commands[0], m.Commands[1], len(m.Payload))
 	if m.Rebase == 0 && m.Commands[0] != j.covered+1 {
-		j.violate(contiguous, "message %d by %s covers from %d, the one before up to %d", m.Sequence, m.Owner, m.Commands[0], j.covered)
+		j.w.Violate(contiguous, "message %d by %s covers from %d, the one before up to %d", m.Sequence, m.Owner, m.Commands[0], j.covered)
 	}
 	if m.LaneTime.Before(j.clock) {
-		j.violate(monotone, "message %d is of %s, after %s", m.Sequence, m.LaneTime, j.clock)
+		j.w.Violate(monotone, "message %d is of %s, after %s", m.Sequence, m.LaneTime, j.clock)
 	}
 	j.covered = m.Commands[1]
-	j.cover = append(j.cover, cover{m.Sequence, m.Commands[0], m.Commands[1], m.Owner, m.CommandTime})
+	j.cover = append(j.cover, cover{m.Sequence, m.Commands[0], m.Commands[1], m.Owner})
 	for _, line := range eventlog.Lines(m.Payload) {
 		var ev wire.Event
 		if err := wire.ParseEvent(line, &ev); err != nil {
-			j.w.violate("broken simulation", "%v", err)
+			j.w.Violate("broken simulation", "%v", err)
 			return
 		}
 		if at := ev.At.Time(); at.Before(j.clock) || at.After(m.LaneTime) {
-			j.violate(monotone, "message %d: %s at %s, between %s and %s", m.Sequence, ev.Type, at, j.clock, m.LaneTime)
+			j.w.Violate(monotone, "message %d: %s at %s, between %s and %s", m.Sequence, ev.Type, at, j.clock, m.LaneTime)
 		}
 		j.event(m, &ev)
 	}
@@ -133,50 +120,32 @@ func (j *judge) event(m *eventlog.Message, ev *wire.Event) {
 	// One claim may make two events; an expire is answered as far as time has come, and more when it is sent later.
 	if ev.ID != "" && ev.Type != wire.CampaignSoldOut && ev.Type != wire.CouponsExpired {
 		if before, twice := j.done[ev.ID]; twice {
-			j.violate(sameAnswer, "%s is accepted in message %d and again in %d", ev.ID, before.seq, m.Sequence)
+			j.w.Violate(sameAnswer, "%s is accepted in message %d and again in %d", ev.ID, before.seq, m.Sequence)
 		}
 		j.done[ev.ID] = done{m.Sequence, *ev}
 		j.mayHave(ev.ID, m.Commands[0], m.Commands[1])
 	}
-	k := j.coupons[ev.Code]
-	switch ev.Type {
-	case wire.CampaignCreated, wire.CampaignUpdated:
-		j.ends[ev.Campaign], j.limits[ev.Campaign] = ev.Settings.Expires(), ev.Settings.MaxRedemptions
-	case wire.CouponClaimed:
-		if k != nil {
-			j.violate(oneHolder, "%s is %s's and %s's", ev.Code, k.customer, ev.CustomerID)
+	if k, known := j.coupons[ev.Code]; known && ev.Type == wire.CouponRedeemed { // where time runs back, after it was announced
+		if c := j.fold.Campaigns[k.campaign]; c.Expires(k.Coupon) <= c.Through {
+			j.w.Violate(promises, "message %d: %s is redeemed, expiry is announced through %s", m.Sequence, ev.Code, c.Through)
 		}
-		if j.claimed[ev.Campaign]++; j.claimed[ev.Campaign] != ev.N {
-			j.violate(oneHolder, "coupon %d of %s is claimed as number %d", ev.N, ev.Campaign, j.claimed[ev.Campaign])
+	}
+	j.fold.Apply(fmt.Sprint("message ", m.Sequence), ev)
+	for _, text := range j.fold.Violations[j.found:] {
+		j.found++
+		switch {
+		case strings.Contains(text, "lane time ran back"):
+			j.w.Violate(monotone, "%s", text)
+		case strings.Contains(text, "accepted twice"):
+			j.w.Violate(sameAnswer, "%s", text)
+		case ev.Type == wire.CouponClaimed || ev.Type == wire.CampaignCreated:
+			j.w.Violate(oneHolder, "%s", text)
+		default:
+			j.w.Violate(promises, "%s", text)
 		}
-		j.coupons[ev.Code] = &coupon{campaign: ev.Campaign, customer: ev.CustomerID, n: ev.N, own: ev.ExpiresAt, uses: map[string]bool{}}
-	case wire.CouponRedeemed:
-		end := j.ends[ev.Campaign]
-		if k != nil && k.own != 0 {
-			end = k.own
-		}
-		if k == nil || k.voided || k.count >= j.limits[ev.Campaign] || ev.At >= end || end <= j.through[ev.Campaign] {
-			j.violate(notTooLate, "message %d: %s is redeemed at %s: %+v, expires %s, announced through %s", m.Sequence, ev.Code, ev.At, k, end, j.through[ev.Campaign])
-			return
-		}
-		k.count++
-		k.uses[ev.OrderID] = true
-	case wire.CouponRolledBack:
-		if k == nil || k.count == 0 || !k.uses[ev.OrderID] {
-			j.violate(notTooLate, "message %d: %s is rolled back, not having been redeemed", m.Sequence, ev.Code)
-			return
-		}
-		k.count--
-	case wire.CouponVoided:
-		if k != nil {
-			k.voided = true
-		}
-	case wire.CouponExtended:
-		if k != nil {
-			k.own = ev.ExpiresAt
-		}
-	case wire.CouponsExpired:
-		j.through[ev.Campaign] = ev.Through
+	}
+	if c := j.fold.Campaigns[ev.Campaign]; ev.Type == wire.CouponClaimed && c != nil {
+		j.coupons[ev.Code] = coupon{c.Coupons[len(c.Coupons)-1], ev.Campaign}
 	}
 }
 
@@ -192,7 +161,7 @@ func (j *judge) mayHave(id string, first, last uint64) {
 			}
 		}
 	}
-	j.violate(noEffect, "%s took effect in the step over %d-%d, which holds no command of it that was not refused", id, first, last)
+	j.w.Violate(noEffect, "%s took effect in the step over %d-%d, which holds no command of it that was not refused", id, first, last)
 }
 
 // writer is the newest message that covers a command.
@@ -215,7 +184,7 @@ func (j *judge) answered(p *process, a protocol.Answer) {
 	step := j.writer(in.seq)
 	for i := range outs {
 		o, out := in.ops[i], &outs[i]
-		j.w.note("%s answers %s (command %d): %s %s %s repeat=%v", p.Nonce(), o.id, in.seq, out.Status, out.Refusal, out.Code, out.Repeat)
+		j.w.Note("%s answers %s (command %d): %s %s %s repeat=%v", p.Nonce(), o.id, in.seq, out.Status, out.Refusal, out.Code, out.Repeat)
 		if out.Refused() {
 			j.refused(in, o, out)
 		} else {
@@ -223,14 +192,14 @@ func (j *judge) answered(p *process, a protocol.Answer) {
 		}
 	}
 	if step == nil || step.owner != p.Nonce() {
-		j.violate(byTheWriter, "%s answers command %d, whose step is %+v", p.Nonce(), in.seq, step)
+		j.w.Violate(byTheWriter, "%s answers command %d, whose step is %+v", p.Nonce(), in.seq, step)
 	}
 }
 
 func (j *judge) refused(in *instance, o *op, out *wire.Outcome) {
 	// A slow owner may answer late what it decided early.
 	if o.answer != nil && in.seq > o.since && j.lasts(o) {
-		j.violate(sameAnswer, "%s was answered %s %s, then refused: %s", o.id, o.answer.Status, o.answer.Code, out.Refusal)
+		j.w.Violate(sameAnswer, "%s was answered %s %s, then refused: %s", o.id, o.answer.Status, o.answer.Code, out.Refusal)
 	}
 	in.refused[o] = true
 	if d, ok := j.done[o.id]; ok {
@@ -244,10 +213,10 @@ func (j *judge) refused(in *instance, o *op, out *wire.Outcome) {
 
 func (j *judge) accepted(in *instance, o *op, out *wire.Outcome) {
 	if first := o.answer; first != nil && j.lasts(o) && (first.Status != out.Status || first.Code != out.Code || first.N != out.N) {
-		j.violate(sameAnswer, "%s was answered %s %s, then %s %s", o.id, first.Status, first.Code, out.Status, out.Code)
+		j.w.Violate(sameAnswer, "%s was answered %s %s, then %s %s", o.id, first.Status, first.Code, out.Status, out.Code)
 	}
 	if !j.holds(o, out) {
-		j.violate(inTheLog, "%s is answered %s %s to %s (repeat=%v), of which the log does not know", o.id, out.Status, out.Code, o.customer, out.Repeat)
+		j.w.Violate(inTheLog, "%s is answered %s %s to %s (repeat=%v), of which the log does not know", o.id, out.Status, out.Code, o.customer, out.Repeat)
 	}
 	if o.answer == nil {
 		kept := *out
@@ -265,12 +234,12 @@ func (j *judge) lasts(o *op) bool {
 
 // holds reports whether the log agrees with an accepted answer.
 func (j *judge) holds(o *op, out *wire.Outcome) bool {
-	k := j.coupons[out.Code]
+	k, known := j.coupons[out.Code]
 	switch {
 	case o.kind == wire.Claim:
-		return k != nil && k.customer == o.customer && k.campaign == o.campaign && k.n == out.N
+		return known && k.Customer == o.customer && k.campaign == o.campaign && k.N == out.N
 	case o.kind == wire.Redeem:
-		return k != nil && out.Code == o.code && k.uses[o.order]
+		return known && out.Code == o.code && slices.ContainsFunc(k.Redemptions, func(r *oracle.Redemption) bool { return r.Order == o.order })
 	case !out.Repeat:
 		_, ok := j.done[o.id]
 		return ok
@@ -285,18 +254,18 @@ func (j *judge) forget() {
 	j.reset()
 	for _, in := range w.crowd.instances {
 		// A message that was trimmed away is still the one at that sequence.
-		if in.seq < w.commands.first() {
+		if in.seq < w.commands.First() {
 			continue
 		}
-		raw, err := w.commands.get(in.seq)
+		raw, err := w.commands.Get(in.seq)
 		in.gone = err != nil || !raw.Time.Equal(in.stored)
 	}
 	// Refusals of commands that are not covered any more, or covered by no known step: they are decided again.
 	reads := eventlog.JudgeEvents(w.log, 0)
-	for i := uint64(1); i <= w.events.last; i++ {
-		if raw, err := w.events.get(i); err == nil {
+	for i := uint64(1); i <= w.events.Last; i++ {
+		if raw, err := w.events.Get(i); err == nil {
 			if m, err := reads.Read(&raw); err == nil {
-				j.cover = append(j.cover, cover{m.Sequence, m.Commands[0], m.Commands[1], m.Owner, m.CommandTime})
+				j.cover = append(j.cover, cover{m.Sequence, m.Commands[0], m.Commands[1], m.Owner})
 			}
 		}
 	}
@@ -306,19 +275,14 @@ func (j *judge) forget() {
 		}
 	}
 	j.reset()
-	saved := j.aside
-	j.aside = map[string]bool{noEffect: true} // numbers may name other commands now
-	maps.Copy(j.aside, saved)
+	saved := w.Aside
+	w.Aside = map[string]bool{noEffect: true} // numbers may name other commands now
+	maps.Copy(w.Aside, saved)
 	j.look()
-	j.aside = saved
+	w.Aside = saved
 	for _, o := range w.crowd.ops {
 		if _, own := j.done[o.id]; o.answer != nil && !(own && j.holds(o, o.answer)) {
 			o.answer, o.heard = nil, false
 		}
 	}
-}
-
-// String describes a violation from where it was found.
-func (w *world) String() string {
-	return fmt.Sprintf("seed %d, step %d, lossy=%v", w.seed, w.steps, w.lossy)
 }

@@ -82,7 +82,7 @@ func (p *process) next() bool {
 	case idle:
 		p.load()
 	case loaded:
-		if p.looks > 0 && p.w.now.Before(p.lookAt) {
+		if p.looks > 0 && p.w.Now.Before(p.lookAt) {
 			return false
 		}
 		p.open()
@@ -91,7 +91,7 @@ func (p *process) next() bool {
 	case working:
 		// In the order of chance, not of wisdom: whatever is ready may come first.
 		doings := []func() bool{p.collect, p.publish, p.land, p.save, p.purge}
-		for _, i := range p.w.rng.Perm(len(doings)) {
+		for _, i := range p.w.Rng.Perm(len(doings)) {
 			if doings[i]() {
 				return true
 			}
@@ -101,7 +101,7 @@ func (p *process) next() bool {
 	return true
 }
 
-func (p *process) now() time.Time { return p.w.now.Add(p.skew) }
+func (p *process) now() time.Time { return p.w.Now.Add(p.skew) }
 
 // leave drops everything; next phase decides whether the process continues.
 func (p *process) leave(next phase) {
@@ -119,9 +119,9 @@ func (p *process) stop(err error) {
 		return
 	}
 	if !p.w.damaged {
-		p.w.judge.violate(stops, "%s: %v", p.name, err)
+		p.w.Violate(stops, "%s: %v", p.name, err)
 	}
-	p.w.note("%s stops: %v", p.name, err)
+	p.w.Note("%s stops: %v", p.name, err)
 	p.leave(stopped)
 }
 
@@ -131,8 +131,8 @@ func (p *process) outrun(err error) bool {
 	if ok && (!p.Outrun(end.Last) || p.w.bug.hasty) {
 		return false
 	}
-	p.w.count("outrun")
-	p.w.note("%s was outrun: %v", p.name, err)
+	p.w.Count("outrun", 1)
+	p.w.Note("%s was outrun: %v", p.name, err)
 	p.leave(idle)
 	return true
 }
@@ -153,22 +153,22 @@ func (p *process) load() {
 	for i := len(w.snapshots) - 1; i >= 0 && i >= len(w.snapshots)-2; i-- {
 		s := w.snapshots[i]
 		if !w.bug.anySnapshot && w.verify(&w.events, logID, s.mark.Position) != nil {
-			w.count("snapshot refused")
+			w.Count("snapshot refused", 1)
 			continue
 		}
 		state, err := domain.ReadLane(laneOptions, bytes.NewReader(s.bytes))
 		if err != nil {
-			w.count("snapshot damaged")
+			w.Count("snapshot damaged", 1)
 			continue
 		}
-		w.count("snapshot used")
+		w.Count("snapshot used", 1)
 		p.Restore(state, s.mark)
 		break
 	}
 	judge := eventlog.JudgeEvents(w.log, 0)
 	var last *eventlog.Message
 	for seq := p.Sequence() + 1; seq <= end.Last; seq++ {
-		raw, err := w.events.get(seq)
+		raw, err := w.events.Get(seq)
 		if err != nil {
 			p.stop(err)
 			return
@@ -191,7 +191,7 @@ func (p *process) load() {
 	}
 	p.Folded(last, end.Last)
 	p.phase, p.looks = loaded, 0
-	w.note("%s loads: events to %d, commands to %d", p.Nonce(), p.Sequence(), p.Covered())
+	w.Note("%s loads: events to %d, commands to %d", p.Nonce(), p.Sequence(), p.Covered())
 }
 
 // open checks that the commands go on where the events end, rebases where they do not and it is requested, and opens the
@@ -214,8 +214,8 @@ func (p *process) open() {
 		case p.outrun(err):
 			return
 		case p.looks < len(pauses) && !w.bug.firstLook:
-			w.count("contradiction looked at again")
-			p.lookAt = w.now.Add(pauses[p.looks] / faster)
+			w.Count("contradiction looked at again", 1)
+			p.lookAt = w.Now.Add(pauses[p.looks] / faster)
 			p.looks++
 			return
 		case !p.rebase:
@@ -224,7 +224,7 @@ func (p *process) open() {
 		}
 		p.rebase = false
 		if !w.damaged {
-			w.judge.violate(stops, "%s rebases: %v", p.name, err)
+			w.Violate(stops, "%s rebases: %v", p.name, err)
 			return
 		}
 		if bounds, ok = w.bounds(&w.commands); !ok {
@@ -236,7 +236,7 @@ func (p *process) open() {
 			p.stop(err)
 			return
 		}
-		w.count("rebase")
+		w.Count("rebase", 1)
 		// It is waited for like any write, and then the loop begins: see landed.
 		p.phase = working
 		p.cursor, p.pretend = bounds.Last, bounds.Last
@@ -250,7 +250,7 @@ func (p *process) open() {
 	if b := w.bug; b.ackPosition || b.quietRepeats {
 		// A consumer's position, acknowledged a while ago.
 		p.pretend = p.cursor
-		p.cursor -= min(p.cursor-min(p.cursor, w.commands.first()-1), uint64(w.rng.IntN(6)))
+		p.cursor -= min(p.cursor-min(p.cursor, w.commands.First()-1), uint64(w.Rng.IntN(6)))
 	}
 	p.look()
 	p.phase = working
@@ -258,8 +258,8 @@ func (p *process) open() {
 
 // look remembers what the feed delivered last.
 func (p *process) look() {
-	p.epoch, p.cursorAt = p.w.commands.epoch, time.Time{}
-	if raw, err := p.w.commands.get(p.cursor); err == nil {
+	p.epoch, p.cursorAt = p.w.commands.Epoch, time.Time{}
+	if raw, err := p.w.commands.Get(p.cursor); err == nil {
 		p.cursorAt = raw.Time
 	}
 }
@@ -268,22 +268,22 @@ func (p *process) look() {
 // server was away.
 func (p *process) feed() (raw eventlog.Raw, ok bool, err error) {
 	s := &p.w.commands
-	if p.epoch != s.epoch {
-		before, err := s.get(p.cursor)
+	if p.epoch != s.Epoch {
+		before, err := s.Get(p.cursor)
 		switch {
-		case p.cursor == 0 || errors.Is(err, eventlog.ErrTrimmed) && s.first() <= p.cursor+1:
+		case p.cursor == 0 || errors.Is(err, eventlog.ErrTrimmed) && s.First() <= p.cursor+1:
 		case err != nil:
 			return raw, false, err
 		case !p.cursorAt.IsZero() && !before.Time.Equal(p.cursorAt):
 			return raw, false, eventlog.ErrDiverged
 		}
-		p.epoch = s.epoch
+		p.epoch = s.Epoch
 	}
-	if p.cursor >= s.last {
+	if p.cursor >= s.Last {
 		return raw, false, nil
 	}
-	if raw, err = s.get(p.cursor + 1); err != nil {
-		return raw, false, &eventlog.GapError{Stream: s.name, After: p.cursor, Next: s.first()}
+	if raw, err = s.Get(p.cursor + 1); err != nil {
+		return raw, false, &eventlog.GapError{Stream: s.Name, After: p.cursor, Next: s.First()}
 	}
 	return raw, true, nil
 }
@@ -291,7 +291,7 @@ func (p *process) feed() (raw eventlog.Raw, ok bool, err error) {
 // collect decides some of what has arrived.
 func (p *process) collect() bool {
 	did := false
-	for range 1 + p.w.rng.IntN(4) {
+	for range 1 + p.w.Rng.IntN(4) {
 		if p.Full() {
 			break
 		}
@@ -305,14 +305,14 @@ func (p *process) collect() bool {
 		}
 		c, err := protocol.CommandOf(&raw)
 		if err != nil {
-			p.w.violate("broken simulation", "%v", err)
+			p.w.Violate("broken simulation", "%v", err)
 			return true
 		}
 		if !p.Fits(&c) {
 			break
 		}
 		if c.Early(p.now(), maxAhead) > 0 {
-			p.w.count("waited for the clock")
+			p.w.Count("waited for the clock", 1)
 			break
 		}
 		if p.w.bug.wildClock {
@@ -331,12 +331,12 @@ func (p *process) collect() bool {
 func (p *process) answerRepeat(c *protocol.Command) {
 	var buf bytes.Buffer
 	if _, err := p.State().Freeze().WriteTo(&buf); err != nil {
-		p.w.violate("broken simulation", "%v", err)
+		p.w.Violate("broken simulation", "%v", err)
 		return
 	}
 	state, err := domain.ReadLane(laneOptions, &buf)
 	if err != nil {
-		p.w.violate("broken simulation", "%v", err)
+		p.w.Violate("broken simulation", "%v", err)
 		return
 	}
 	step := domain.NewStep(state)
@@ -388,9 +388,9 @@ func (p *process) transmit(f *flight) {
 	f.try++
 	f.state = waiting
 	try, taking, attempt := f.try, p.taking, f.write.Attempt
-	w.send(p.name+" writes", func() {
+	w.Send(p.name+" writes", func() {
 		sequence, ok := w.write(attempt)
-		w.send("result to "+p.name, func() {
+		w.Send("result to "+p.name, func() {
 			if p.taking == taking && f.try == try && f.state == waiting {
 				f.state, f.seq = unknown, 0
 				if ok {
@@ -410,10 +410,10 @@ func (p *process) land() bool {
 	expected := f.write.Attempt.Expected
 	switch f.state {
 	case waiting:
-		if w.rng.IntN(8) != 0 {
+		if w.Rng.IntN(8) != 0 {
 			return false
 		}
-		w.count("ack not waited for")
+		w.Count("ack not waited for", 1)
 		f.state = unknown
 	case acked:
 		p.landed(f.seq)
@@ -443,14 +443,14 @@ func (p *process) verdict(f *flight, outcome eventlog.Outcome) {
 	}
 	switch verdict {
 	case protocol.Durable:
-		p.w.count("resolved: landed")
+		p.w.Count("resolved: landed", 1)
 		p.landed(f.write.Attempt.Expected + 1)
 	case protocol.Again:
-		p.w.count("resolved: published again")
+		p.w.Count("resolved: published again", 1)
 		p.transmit(f)
 	case protocol.Fenced:
-		p.w.count("fenced")
-		p.w.note("%s is fenced out", p.Nonce())
+		p.w.Count("fenced", 1)
+		p.w.Note("%s is fenced out", p.Nonce())
 		p.leave(idle)
 	}
 }
@@ -469,31 +469,31 @@ func (p *process) landed(sequence uint64) {
 func (p *process) answer(answers []protocol.Answer) {
 	for _, a := range answers {
 		p.w.judge.answered(p, a)
-		p.w.send("answer", func() { p.w.crowd.hear(a) })
+		p.w.Send("answer", func() { p.w.crowd.hear(a) })
 	}
 }
 
 // save writes a snapshot, seldom.
 func (p *process) save() bool {
-	if !p.Settled() || p.Sequence() == 0 || p.Mark().Position.Sequence == 0 || p.w.rng.IntN(12) != 0 {
+	if !p.Settled() || p.Sequence() == 0 || p.Mark().Position.Sequence == 0 || p.w.Rng.IntN(12) != 0 {
 		return false
 	}
 	frozen, mark := p.Freeze()
 	var buf bytes.Buffer
 	if _, err := frozen.WriteTo(&buf); err != nil {
-		p.w.violate("broken simulation", "%v", err)
+		p.w.Violate("broken simulation", "%v", err)
 	}
-	p.w.count("snapshot saved")
+	p.w.Count("snapshot saved", 1)
 	p.w.snapshots = append(p.w.snapshots, snapshot{mark, buf.Bytes()})
 	return true
 }
 
 // purge removes covered commands, never the last covered one.
 func (p *process) purge() bool {
-	if p.w.rng.IntN(20) != 0 || p.Covered() <= p.w.commands.first() {
+	if p.w.Rng.IntN(20) != 0 || p.Covered() <= p.w.commands.First() {
 		return false
 	}
-	p.w.commands.trim(p.w.commands.first() + uint64(p.w.rng.Int64N(int64(p.Covered()-p.w.commands.first())+1)))
-	p.w.count("commands purged")
+	p.w.commands.Trim(p.w.commands.First() + uint64(p.w.Rng.Int64N(int64(p.Covered()-p.w.commands.First())+1)))
+	p.w.Count("commands purged", 1)
 	return true
 }

@@ -1,57 +1,86 @@
 package sim
 
 import (
-	"flag"
-	"maps"
-	"slices"
-	"strings"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/simtest"
 )
 
-var (
-	oneSeed = flag.Uint64("sim.seed", 0, "run this seed alone (0 = a few hundred)")
-	steps   = flag.Int("sim.steps", 1000, "how many things happen in a run")
-	seeds   = flag.Int("sim.seeds", 400, "how many seeds are run, from 1")
-)
-
-// TestSimulation runs the real protocol through a few hundred worlds. None may break a promise.
-func TestSimulation(t *testing.T) {
-	first, last := uint64(1), uint64(*seeds)
-	if *oneSeed != 0 {
-		first, last = *oneSeed, *oneSeed
-	}
-	counts := map[string]int{}
-	for seed := first; seed <= last; seed++ {
-		w := newWorld(seed, bug{})
-		if found := w.run(*steps); found != nil {
-			t.Fatalf("%s\n\n%s\n%s\nagain with: go test ./streams/lane/sim -run TestSimulation -sim.seed=%d -sim.steps=%d", strings.Join(w.notes, "\n"), w, found, seed, *steps)
-		}
-		for what, n := range w.counts {
-			counts[what] += n
-		}
-	}
-	for _, what := range slices.Sorted(maps.Keys(counts)) {
-		t.Logf("%8d × %s", counts[what], what)
-	}
-	if *oneSeed != 0 {
-		return
-	}
-	// A simulation in which trouble does not happen shows nothing.
-	for _, d := range newWorld(1, bug{}).doings {
-		if counts[d.name] == 0 {
-			t.Errorf("never happened: %s", d.name)
-		}
-	}
+var suite = simtest.Suite[bug]{
+	Package: "./streams/lane/sim", New: newWorld,
+	Form: []string{contiguous, monotone, byTheWriter, stops, stuck},
 }
 
-// TestASeedSaysEverything runs a world twice: the same happens, to the letter.
-func TestASeedSaysEverything(t *testing.T) {
-	for seed := uint64(1); seed <= 20; seed++ {
-		a, b := newWorld(seed, bug{}), newWorld(seed, bug{})
-		a.run(*steps)
-		b.run(*steps)
-		if len(a.notes) == 0 || !slices.Equal(a.notes, b.notes) || !maps.Equal(a.counts, b.counts) {
-			t.Fatalf("seed %d does not repeat itself", seed)
-		}
-	}
+// TestSimulation runs the real protocol through many worlds. None may break a promise.
+func TestSimulation(t *testing.T) { suite.Simulation(t) }
+
+// TestASeedSaysEverything runs worlds twice: the same happens, to the letter.
+func TestASeedSaysEverything(t *testing.T) { suite.Repeats(t) }
+
+// TestPlantedBugs breaks one rule of the protocol at a time. The simulation must find each, and as one of the things
+// that the rule is there to prevent: first whatever shows first, then, with the form put aside that no customer would
+// notice (how the log is written, that a lane stops), a promise to people that is broken.
+func TestPlantedBugs(t *testing.T) {
+	suite.Finds(t, []simtest.Plant[bug]{
+		{
+			Name: "no fence: the event store takes whatever it is given", Bug: bug{noFence: true},
+			First:    []string{contiguous, oneHolder, monotone, sameAnswer, inTheLog, byTheWriter},
+			Promises: []string{oneHolder, sameAnswer, inTheLog, noEffect},
+		},
+		{
+			Name: "answers leave before the ack", Bug: bug{answerEarly: true},
+			First:    []string{inTheLog, byTheWriter},
+			Promises: []string{inTheLog, sameAnswer, noEffect},
+		},
+		{
+			Name: "a repeat is answered without a step, by a process that believes to own the lane", Bug: bug{freeRepeats: true},
+			First:    []string{inTheLog, byTheWriter},
+			Promises: []string{inTheLog, sameAnswer},
+		},
+		{
+			Name: "the covered range is ignored: an owner goes on at an acknowledged position", Bug: bug{ackPosition: true},
+			First:    []string{contiguous},
+			Promises: []string{noEffect, stops}, // the next load of the log refuses the overlap
+		},
+		{
+			Name: "the covered range is ignored, and the steps pretend that it is not", Bug: bug{quietRepeats: true},
+			First:    []string{noEffect, byTheWriter, inTheLog, sameAnswer},
+			Promises: []string{noEffect, inTheLog, sameAnswer},
+		},
+		{
+			Name: "the clock is not clamped", Bug: bug{wildClock: true},
+			First:    []string{monotone},
+			Promises: []string{promises},
+		},
+		{
+			Name: "a second write is in flight behind the first", Bug: bug{pipelined: true},
+			First:    []string{contiguous, oneHolder, stuck},
+			Promises: []string{oneHolder, sameAnswer, inTheLog, noEffect},
+		},
+		{
+			Name: "a snapshot is not held against the log", Bug: bug{anySnapshot: true},
+			First:    []string{oneHolder, contiguous, theFold, inTheLog},
+			Promises: []string{oneHolder, theFold, inTheLog},
+		},
+		{
+			Name: "the command stream is not held against the events", Bug: bug{anyCommands: true},
+			First:    []string{stuck, noEffect},
+			Promises: []string{stuck, noEffect},
+		},
+		{
+			Name: "a lane that is only behind stops", Bug: bug{hasty: true},
+			First:    []string{stops},
+			Promises: []string{stops},
+		},
+		{
+			Name: "bounds are believed although no leader gave them, at the first look", Bug: bug{anyFollower: true, firstLook: true},
+			First:    []string{stops},
+			Promises: []string{stops},
+		},
+		{
+			Name: "a contradiction is believed when it is seen first", Bug: bug{firstLook: true},
+			First:    []string{stops},
+			Promises: []string{stops},
+		},
+	})
 }

@@ -1,9 +1,7 @@
 package sim
 
 import (
-	"fmt"
-	"math/rand/v2"
-	"runtime/debug"
+	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -11,6 +9,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
+	"github.com/seed-4a2410e3/scrip/streams/simtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -36,184 +35,73 @@ type bug struct {
 
 // world is a lane and everything around it.
 type world struct {
+	*simtest.World
 	bug     bug
 	log     topology.Log
-	seed    uint64
-	rng     *rand.Rand
-	lossy   bool // sync interval: a power loss takes what was not synced
-	now     time.Time
+	lossy   bool          // sync interval: a power loss takes what was not synced
 	skew    time.Duration // of the clock that stamps commands
 	full    bool          // the event store takes nothing
 	damaged bool          // a store lost something: a lane may stop
 
 	commands, events store
-	backups          [][2]store // commands, events
+	backups          [][2]simtest.Stream // commands, events
 	snapshots        []snapshot
-	network          []packet
 	processes        []*process
 	crowd            *crowd
 	judge            *judge
 	takings          int
-
-	doings []doing
-	total  int
-	counts map[string]int // what really happened
-	steps  int
-	notes  []string
-	found  *violation
 }
+
+// Look holds what was written against the promises.
+func (w *world) Look() { w.judge.look() }
+
+// Close has nothing to release.
+func (w *world) Close() {}
 
 type snapshot struct {
 	mark  protocol.Mark
 	bytes []byte
 }
 
-// packet is something on its way. It may arrive never, once, or more often, in any order.
-type packet struct {
-	what   string
-	arrive func()
-}
-
-type violation struct{ kind, text string }
-
-func (v *violation) String() string { return v.kind + ": " + v.text }
-
-// doing is what may happen in a step, and how often beside the others.
-type doing struct {
-	name   string
-	weight int
-	do     func() bool // false: it did not apply
-}
-
-// newWorld makes a world in which only the seed decides. Some worlds know only some kinds of trouble, so that one kind
-// does not hide another.
-func newWorld(seed uint64, b bug) *world {
-	w := &world{
-		bug: b, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
-		commands: store{name: "commands"}, events: store{name: "events"}, counts: map[string]int{},
-	}
+// newWorld makes a world in which only the seed decides.
+func newWorld(_ testing.TB, seed uint64, b bug) simtest.Sim {
+	w := &world{World: simtest.New(seed), bug: b}
+	w.commands.Name, w.events.Name = "commands", "events"
 	w.log = topology.Log{UUID: logID, Lanes: 1, Format: topology.Format}.WithKey(laneOptions.Key)
-	w.lossy = w.rng.IntN(4) == 0
+	w.lossy = w.Rng.IntN(4) == 0
 	w.judge = newJudge(w)
 	w.crowd = newCrowd(w)
 	for i := range 3 {
 		w.processes = append(w.processes, &process{w: w, name: string(rune('A' + i)), phase: dead})
 	}
 	w.processes[0].phase = idle
-	sometimes := func(weight int) int { return weight * []int{0, 1, 1, 4}[w.rng.IntN(4)] }
-	w.doings = []doing{
-		{"packet arrives", 400, w.arrive},
-		{"client sends a request", 120, w.crowd.issue},
-		{"client repeats a request", 60, w.crowd.repeat},
-		{"owner goes on", 400, w.goOn},
-		{"packet lost", sometimes(30), w.lose},
-		{"packet doubled", sometimes(30), w.double},
-		{"owner paused", sometimes(8), w.pause},
-		{"owner woken", 12, w.wake},
-		{"owner killed", sometimes(4), w.kill},
-		{"owner started", 10, w.start},
-		{"server clock jumps", sometimes(4), func() bool { w.skew = w.jump(w.skew); return true }},
-		{"owner clock jumps", sometimes(4), func() bool { p := w.any(); p.skew = w.jump(p.skew); return true }},
-		{"event store full", sometimes(3), func() bool { w.full = !w.full; return true }},
-		{"foreign message", sometimes(2), w.foreign},
-		{"backup", 3, w.backup},
-		{"store restored", sometimes(1), w.restore},
-		{"commands trimmed from outside", sometimes(1), w.trim},
-		{"election of the commands", sometimes(6), func() bool { return w.elect(&w.commands) }},
-		{"election of the events", sometimes(3), func() bool { return w.elect(&w.events) }},
-		{"sync", 20, w.sync},
-		{"power loss", sometimes(2), w.powerLoss},
-		{"snapshot damaged or foreign", sometimes(3), w.spoil},
-	}
-	for _, d := range w.doings {
-		w.total += d.weight
-	}
+	sometimes := w.Sometimes
+	w.Act("packet arrives", 400, w.Arrive)
+	w.Act("client sends a request", 120, w.crowd.issue)
+	w.Act("client repeats a request", 60, w.crowd.repeat)
+	w.Act("owner goes on", 400, w.goOn)
+	w.Act("packet lost", sometimes(30), w.Lose)
+	w.Act("packet doubled", sometimes(30), w.Double)
+	w.Act("owner paused", sometimes(8), w.pause)
+	w.Act("owner woken", 12, w.wake)
+	w.Act("owner killed", sometimes(4), w.kill)
+	w.Act("owner started", 10, w.start)
+	w.Act("server clock jumps", sometimes(4), func() bool { w.skew = w.jump(w.skew); return true })
+	w.Act("owner clock jumps", sometimes(4), func() bool { p := w.any(); p.skew = w.jump(p.skew); return true })
+	w.Act("event store full", sometimes(3), func() bool { w.full = !w.full; return true })
+	w.Act("foreign message", sometimes(2), w.foreign)
+	w.Act("backup", 3, w.backup)
+	w.Act("store restored", sometimes(1), w.restore)
+	w.Act("commands trimmed from outside", sometimes(1), w.trim)
+	w.Act("election of the commands", sometimes(6), func() bool { return w.elect(&w.commands) })
+	w.Act("election of the events", sometimes(3), func() bool { return w.elect(&w.events) })
+	w.Act("sync", 20, w.sync)
+	w.Act("power loss", sometimes(2), w.powerLoss)
+	w.Act("snapshot damaged or foreign", sometimes(3), w.spoil)
 	return w
 }
 
-// run lets steps things happen, then heals the world and looks at what is left.
-func (w *world) run(steps int) (found *violation) {
-	defer func() {
-		if r := recover(); r != nil && w.found == nil {
-			w.violate("panic", "%v\n%s", r, debug.Stack())
-		}
-		found = w.found
-	}()
-	for w.steps < steps && w.found == nil {
-		w.step()
-	}
-	if w.found == nil {
-		w.heal()
-	}
-	return w.found
-}
-
-func (w *world) step() {
-	w.steps++
-	w.now = w.now.Add(time.Duration(1+w.rng.IntN(40_000)) * time.Microsecond)
-	at := w.rng.IntN(w.total)
-	for _, d := range w.doings {
-		if at -= d.weight; at < 0 {
-			if d.do() {
-				w.count(d.name)
-			}
-			break
-		}
-	}
-	w.judge.look()
-}
-
-func (w *world) count(what string) { w.counts[what]++ }
-
-func (w *world) note(format string, args ...any) {
-	if len(w.notes) > 80 {
-		w.notes = append(w.notes[:0], w.notes[40:]...)
-	}
-	w.notes = append(w.notes, fmt.Sprintf("%5d ", w.steps)+fmt.Sprintf(format, args...))
-}
-
-func (w *world) violate(kind, format string, args ...any) {
-	if w.found == nil {
-		w.found = &violation{kind, fmt.Sprintf(format, args...)}
-	}
-}
-
-func (w *world) send(what string, arrive func()) { w.network = append(w.network, packet{what, arrive}) }
-
-func (w *world) take(i int) packet {
-	p := w.network[i]
-	w.network = append(w.network[:i], w.network[i+1:]...)
-	return p
-}
-
-// arrive delivers a packet, more often than not an old one.
-func (w *world) arrive() bool {
-	if len(w.network) == 0 {
-		return false
-	}
-	p := w.take(min(w.rng.IntN(len(w.network)), w.rng.IntN(len(w.network))))
-	w.note("arrives: %s", p.what)
-	p.arrive()
-	return true
-}
-
-func (w *world) lose() bool {
-	if len(w.network) == 0 {
-		return false
-	}
-	w.note("lost: %s", w.take(w.rng.IntN(len(w.network))).what)
-	return true
-}
-
-func (w *world) double() bool {
-	if len(w.network) == 0 {
-		return false
-	}
-	w.network = append(w.network, w.network[w.rng.IntN(len(w.network))])
-	return true
-}
-
-func (w *world) any() *process { return w.processes[w.rng.IntN(len(w.processes))] }
+func (w *world) any() *process { return w.processes[w.Rng.IntN(len(w.processes))] }
 
 // goOn lets an owner do one thing.
 func (w *world) goOn() bool {
@@ -227,7 +115,7 @@ func (w *world) pause() bool {
 		return false
 	}
 	p.paused = true
-	w.note("%s is stopped in its tracks", p.name)
+	w.Note("%s is stopped in its tracks", p.name)
 	return true
 }
 
@@ -243,7 +131,7 @@ func (w *world) kill() bool {
 	if p.phase == dead {
 		return false
 	}
-	w.note("%s is killed", p.name)
+	w.Note("%s is killed", p.name)
 	p.paused = false
 	p.leave(dead)
 	return true
@@ -254,16 +142,16 @@ func (w *world) start() bool {
 	if p.phase != dead {
 		return false
 	}
-	if p.rebase = w.rng.IntN(4) == 0; p.rebase {
-		w.note("%s starts, with a rebase left behind", p.name)
+	if p.rebase = w.Rng.IntN(4) == 0; p.rebase {
+		w.Note("%s starts, with a rebase left behind", p.name)
 	}
 	return p.next()
 }
 
 // jump steps a clock, mostly by little, both ways.
 func (w *world) jump(skew time.Duration) time.Duration {
-	by := time.Duration(w.rng.Int64N(int64(4 * time.Second)))
-	if w.rng.IntN(2) == 0 {
+	by := time.Duration(w.Rng.Int64N(int64(4 * time.Second)))
+	if w.Rng.IntN(2) == 0 {
 		by = -by
 	}
 	if skew += by; skew > 8*time.Second || skew < -8*time.Second {
@@ -274,55 +162,43 @@ func (w *world) jump(skew time.Duration) time.Duration {
 
 // write is the event store: the fence, and a disk that may be full before or after the write.
 func (w *world) write(a eventlog.Attempt) (sequence uint64, ok bool) {
-	if w.events.last != a.Expected && !w.bug.noFence {
-		w.count("write refused by the fence")
+	if number, _ := w.events.Fence(a); !number && !w.bug.noFence {
+		w.Count("write refused by the fence", 1)
 		return 0, false
 	}
-	if w.full && w.rng.IntN(2) == 0 {
-		w.count("write refused by the disk")
+	if w.full && w.Rng.IntN(2) == 0 {
+		w.Count("write refused by the disk", 1)
 		return 0, false
 	}
-	// As the wire would carry it: the sender's copy is its own.
-	h := nats.Header{}
-	for name, values := range a.Header {
-		h[name] = append([]string(nil), values...)
-	}
-	sequence = w.events.append(topology.Evt(0), h, append([]byte(nil), a.Payload...), w.now.Add(w.skew))
-	if !w.lossy {
-		w.events.synced = sequence
-	}
-	return sequence, !w.full
+	return w.events.Write(topology.Evt(0), a, w.Now.Add(w.skew), !w.lossy), !w.full
 }
 
 func (w *world) foreign() bool {
 	covered := w.judge.covered
-	h := eventlog.Header{Commands: [2]uint64{covered + 2, covered + 3}, CommandTime: w.now, LaneTime: w.now, Owner: "mallory"}.Encode()
+	h := eventlog.Header{Commands: [2]uint64{covered + 2, covered + 3}, CommandTime: w.Now, LaneTime: w.Now, Owner: "mallory"}.Encode()
 	payload := []byte("I do not belong here")
-	switch w.rng.IntN(5) {
+	switch w.Rng.IntN(5) {
 	case 0:
 		h = nats.Header{}
 	case 1: // as if of a newer version
 		h.Set(topology.HeaderFormat, "3")
 	case 2: // a step that was written once before
-		if w.events.last > 0 {
-			old := w.events.messages[w.rng.IntN(len(w.events.messages))]
-			if old.Header.Get(topology.HeaderSeal) != "" {
+		if w.events.Last > 0 {
+			old, err := w.events.Get(1 + w.Rng.Uint64N(w.events.Last))
+			if err == nil && old.Header.Get(topology.HeaderSeal) != "" {
 				h, payload = old.Header, old.Data
 			}
 		}
 	case 3: // what would be the next step, with a seal of another log's key
 		h = eventlog.EventSealer(topology.Log{UUID: "other"}.WithKey(laneOptions.Key), 0).Encode(
-			eventlog.Header{Commands: [2]uint64{covered + 1, covered + 1}, CommandTime: w.now, LaneTime: w.now, Owner: "mallory"}, w.events.last+1, payload)
+			eventlog.Header{Commands: [2]uint64{covered + 1, covered + 1}, CommandTime: w.Now, LaneTime: w.Now, Owner: "mallory"}, w.events.Last+1, payload)
 	}
-	w.events.append(topology.Evt(0), h, payload, w.now)
-	if !w.lossy {
-		w.events.synced = w.events.last
-	}
+	w.events.Append(topology.Evt(0), h, payload, w.Now, !w.lossy)
 	return true
 }
 
 func (w *world) backup() bool {
-	w.backups = append(w.backups, [2]store{w.commands.copy(), w.events.copy()})
+	w.backups = append(w.backups, [2]simtest.Stream{w.commands.Copy(), w.events.Copy()})
 	return true
 }
 
@@ -332,13 +208,13 @@ func (w *world) restore() bool {
 		return false
 	}
 	w.blackout("restore")
-	b := w.backups[w.rng.IntN(len(w.backups))]
-	which := w.rng.IntN(3)
+	b := w.backups[w.Rng.IntN(len(w.backups))]
+	which := w.Rng.IntN(3)
 	if which != 0 {
-		w.commands.restore(b[0])
+		w.commands.Restore(b[0])
 	}
 	if which != 1 {
-		w.events.restore(b[1])
+		w.events.Restore(b[1])
 	}
 	w.damaged = true
 	w.judge.forget()
@@ -346,24 +222,24 @@ func (w *world) restore() bool {
 }
 
 func (w *world) blackout(why string) {
-	w.note("%s: everything goes down", why)
+	w.Note("%s: everything goes down", why)
 	for _, p := range w.processes {
 		p.paused = false
 		p.leave(dead)
 	}
-	w.network = nil
+	w.Blackout()
 }
 
 // trim is a program that purges undecided commands.
 func (w *world) trim() bool {
-	w.commands.trim(w.commands.last - min(w.commands.last, uint64(w.rng.IntN(3))))
+	w.commands.Trim(w.commands.Last - min(w.commands.Last, uint64(w.Rng.IntN(3))))
 	w.damaged = true
 	w.judge.forget()
 	return true
 }
 
 func (w *world) sync() bool {
-	w.commands.synced, w.events.synced = w.commands.last, w.events.last
+	w.commands.Synced, w.events.Synced = w.commands.Last, w.events.Last
 	return w.lossy
 }
 
@@ -371,15 +247,15 @@ func (w *world) sync() bool {
 func (w *world) powerLoss() bool {
 	w.blackout("power loss")
 	if !w.lossy {
-		w.commands.synced, w.events.synced = w.commands.last, w.events.last
+		w.commands.Synced, w.events.Synced = w.commands.Last, w.events.Last
 		return true
 	}
-	if w.commands.synced < w.commands.last || w.events.synced < w.events.last {
-		w.count("tail lost")
+	if w.commands.Synced < w.commands.Last || w.events.Synced < w.events.Last {
+		w.Count("tail lost", 1)
 		w.damaged = true
 	}
-	w.commands.cut(w.commands.synced)
-	w.events.cut(w.events.synced)
+	w.commands.Cut(w.commands.Synced)
+	w.events.Cut(w.events.Synced)
 	w.judge.forget()
 	return true
 }
@@ -390,9 +266,9 @@ func (w *world) spoil() bool {
 		return false
 	}
 	s := &w.snapshots[len(w.snapshots)-1]
-	if w.rng.IntN(2) == 0 {
+	if w.Rng.IntN(2) == 0 {
 		s.bytes = append([]byte(nil), s.bytes...)
-		s.bytes[w.rng.IntN(len(s.bytes))] ^= 1 << w.rng.IntN(8)
+		s.bytes[w.Rng.IntN(len(s.bytes))] ^= 1 << w.Rng.IntN(8)
 		return true
 	}
 	s.mark.Position.Log = "another"
