@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/batcher"
@@ -194,23 +193,6 @@ func TestAnUnknownResultIsAnErrorWithTheID(t *testing.T) {
 	}
 }
 
-func TestALostOutcomeIsAskedForAgain(t *testing.T) {
-	r := newRig(t)
-	r.serve(t, Options{})
-	lost := make(chan struct{}, 1)
-	r.owner.SetFault(func(int, []wire.Command) int {
-		select {
-		case lost <- struct{}{}:
-			return 0
-		default:
-			return 1
-		}
-	})
-	if out := r.outcome(t, "scrip.claim.summer", `{"customer_id":"c"}`); !out.Repeat || out.Status != wire.StatusClaimed {
-		t.Errorf("answered %+v", out)
-	}
-}
-
 // Two servers, many requesters: everyone gets their own answer, requests share messages, both servers work.
 func TestManyRequestersAndTwoServers(t *testing.T) {
 	r := newRig(t)
@@ -241,85 +223,38 @@ func TestManyRequestersAndTwoServers(t *testing.T) {
 	t.Logf("%d requests in %d messages", lines, messages)
 }
 
+// A stop waits a moment for the outcomes of the requests that were accepted, and takes no more. Without an outcome they are
+// answered 503.
 func TestAStopAnswersWhatItTook(t *testing.T) {
-	r := newRig(t)
-	s, stop := r.serve(t, Options{})
-	r.owner.SetFault(func(int, []wire.Command) int { return streamtest.HoldBack })
-	type answer struct {
-		reply *nats.Msg
-		err   error
-	}
-	answers := make(chan answer, 2)
-	send := func(id string) {
-		reply, err := r.conn.Request("scrip.claim.summer", []byte(`{"customer_id":"c","id":"`+id+`"}`), 20*time.Second)
-		answers <- answer{reply, err}
-	}
-	go send("in-time")
-	streamtest.Eventually(t, "the request is under way", func() bool { return r.owner.Held() > 0 })
-	stopped := make(chan struct{})
-	go func() { stop(); close(stopped) }()
-	streamtest.Eventually(t, "the service takes no more", func() bool {
-		_, err := r.conn.Request("scrip.coupon.show", nil, time.Second)
-		return err == nats.ErrNoResponders
-	})
-	r.owner.SetFault(nil)
-	r.owner.Release(t)
-	<-stopped
-	if a := <-answers; a.err != nil || a.reply.Header.Get(micro.ErrorCodeHeader) != "" {
-		t.Errorf("a request under way at the stop got %v, %v", a.reply, a.err)
-	}
-	if s.open.Load() != 0 {
-		t.Errorf("%d requests are open", s.open.Load())
-	}
-
-	_, stop = r.serve(t, Options{})
-	r.owner.SetFault(func(int, []wire.Command) int { return streamtest.HoldBack })
-	go send("too-late")
-	streamtest.Eventually(t, "the request is under way", func() bool { return r.owner.Held() > 0 })
-	stop()
-	if a := <-answers; a.err != nil || a.reply.Header.Get(micro.ErrorCodeHeader) != "503" {
-		t.Errorf("a request without outcome at the stop got %v, %v", a.reply, a.err)
-	}
-}
-
-func TestTheDescriptionNamesTheLog(t *testing.T) {
-	r := newRig(t)
-	s, _ := r.serve(t, Options{Version: "1.2.3", Sync: "always"})
-	reply := r.request(t, "$SRV.INFO.scrip", "")
-	var info micro.Info
-	if err := json.Unmarshal(reply.Data, &info); err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]string{"log": r.owner.Log.UUID, "lanes": "2", "version": "1.2.3", "sync": "always"}
-	for k, v := range want {
-		if info.Metadata[k] != v {
-			t.Errorf("metadata %s is %q, expected %q", k, info.Metadata[k], v)
-		}
-	}
-	if info.Version != "1.2.3" || len(info.Endpoints) != len(endpoints) {
-		t.Errorf("version %s with %d endpoints", info.Version, len(info.Endpoints))
-	}
-
-	r.outcome(t, "scrip.claim.summer", `{"customer_id":"c"}`)
-	r.outcome(t, "scrip.claim.summer", `{}`)
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(s)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := make(map[string]float64)
-	for _, f := range families {
-		for _, m := range f.Metric {
-			key := f.GetName()
-			for _, l := range m.Label {
-				key += " " + l.GetValue()
+	for name, code := range map[string]string{"InTime": "", "TooLate": "503"} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			s, stop := r.serve(t, Options{})
+			held := make(chan struct{}, 1<<10)
+			r.owner.SetFault(func(int, []wire.Command) int { held <- struct{}{}; return streamtest.HoldBack })
+			inbox := r.conn.NewInbox()
+			replies, err := r.conn.SubscribeSync(inbox)
+			if err != nil {
+				t.Fatal(err)
 			}
-			found[key] = m.GetCounter().GetValue()
-		}
-	}
-	if found["scrip_requests_total claim done"] != 1 || found["scrip_requests_total claim refused"] != 1 ||
-		found["scrip_batcher_lines_total"] != 1 {
-		t.Errorf("metrics %v", found)
+			if err := r.conn.PublishRequest("scrip.claim.summer", inbox, []byte(`{"customer_id":"c"}`)); err != nil {
+				t.Fatal(err)
+			}
+			<-held
+			stopped := make(chan struct{})
+			go func() { stop(); close(stopped) }()
+			s.signals.stopped.Wait(t)
+			if _, err := r.conn.Request("scrip.coupon.show", nil, time.Minute); err != nats.ErrNoResponders {
+				t.Errorf("a request during the stop: %v", err)
+			}
+			if code == "" {
+				r.owner.Release(t)
+			}
+			<-stopped
+			reply, err := replies.NextMsg(time.Minute)
+			if err != nil || reply.Header.Get(micro.ErrorCodeHeader) != code || s.open.Load() != 0 {
+				t.Errorf("the request got %v, %v; %d are open", reply, err, s.open.Load())
+			}
+		})
 	}
 }

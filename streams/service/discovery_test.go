@@ -2,17 +2,16 @@ package service
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
-	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // TestAllEndpointsShareOneBudget: what waits unparsed is bounded over all endpoints together, also where messages are
@@ -31,82 +30,73 @@ func TestAllEndpointsShareOneBudget(t *testing.T) {
 	}
 }
 
-// TestDiscovery: each verb is answered to all services, those of the name, and the instance.
+// TestDiscovery: each verb is answered to all services, those of the name, and the instance. Metrics count the same requests.
 func TestDiscovery(t *testing.T) {
 	r := newRig(t)
-	r.serve(t, Options{Version: "1.2.3"})
-	r.outcome(t, "scrip.claim.summer", `{"customer_id":"c"}`)
-	var ping micro.Ping
-	if err := json.Unmarshal(r.request(t, "$SRV.PING", "").Data, &ping); err != nil || ping.Type != micro.PingResponseType || ping.ID == "" {
-		t.Fatalf("%+v, %v", ping, err)
+	s, _ := r.serve(t, Options{Version: "1.2.3", Sync: "always"})
+	for _, body := range []string{`{"customer_id":"c"}`, `{}`} {
+		r.outcome(t, "scrip.claim.summer", body)
 	}
-	var info micro.Info
-	if err := json.Unmarshal(r.request(t, "$SRV.INFO.scrip."+ping.ID, "").Data, &info); err != nil || info.Type != micro.InfoResponseType || info.ID != ping.ID {
-		t.Errorf("%+v, %v", info, err)
-	}
-	streamtest.Eventually(t, "the claim is in the statistics", func() bool {
-		var stats micro.Stats
-		if err := json.Unmarshal(r.request(t, "$SRV.STATS.scrip", "").Data, &stats); err != nil || stats.Type != micro.StatsResponseType {
-			t.Fatalf("%+v, %v", stats, err)
-		}
-		claim := slices.IndexFunc(stats.Endpoints, func(e *micro.EndpointStats) bool { return e.Name == "claim" })
-		return len(stats.Endpoints) == len(endpoints) && claim >= 0 && stats.Endpoints[claim].NumRequests == 1 && stats.Endpoints[claim].AverageProcessingTime > 0
-	})
-}
-
-// TestNoErrorHasAnEmptyBody: an empty message is what several JetStream APIs take as a request.
-func TestNoErrorHasAnEmptyBody(t *testing.T) {
-	r := newRig(t)
-	r.serve(t, Options{})
-	reply := r.request(t, "scrip.campaign.show", `{"campaign":"summer"}`) // the lane has no owner that answers queries
-	if reply.Header.Get(micro.ErrorCodeHeader) != "503" || !json.Valid(reply.Data) {
-		t.Errorf("%v %q", reply.Header, reply.Data)
-	}
-}
-
-// TestTheForwarderPassesOnKnownHeaders, and no message whose PubAck would go elsewhere than to an inbox.
-func TestTheForwarderPassesOnKnownHeaders(t *testing.T) {
-	server := streamtest.Start(t)
-	f := forwarder(t, server.Conn(t))
-	conn := server.Conn(t)
-	got := make(chan *nats.Msg, 16)
-	if _, err := conn.ChanSubscribe("scrip.lane.*.cmd.*", got); err != nil {
-		t.Fatal(err)
-	}
-	send := func(reply string) {
-		msg := nats.NewMsg(topology.CmdSubject("summer"))
-		msg.Reply, msg.Data = reply, []byte("x")
-		for _, name := range []string{topology.HeaderReply, HeaderTimeout, "Scrip-Trace", nats.MsgIdHdr, "Other", "Nats-TTL", "Nats-Rollup"} {
-			msg.Header.Set(name, "1s")
-		}
-		msg.Header.Set("Nats-Trace-Dest", "scrip.evt.0")
-		if err := conn.PublishMsg(msg); err != nil {
+	ask := func(into any, subject string) {
+		t.Helper()
+		if err := json.Unmarshal(r.request(t, subject, "").Data, into); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for i, reply := range []string{"scrip.evt.0", "_INBOX.mine", ""} {
-		send(reply)
-		if i == 0 {
-			continue
-		}
-		select {
-		case m := <-got:
-			if m.Reply != reply || len(m.Header) != 4 || m.Header.Get(topology.HeaderReply) != "1s" || m.Header.Get(nats.MsgIdHdr) != "1s" {
-				t.Errorf("forwarded with reply %q and %v", m.Reply, m.Header)
+	var ping micro.Ping
+	if ask(&ping, "$SRV.PING"); ping.Type != micro.PingResponseType || ping.ID == "" {
+		t.Fatalf("%+v", ping)
+	}
+	var info micro.Info
+	ask(&info, "$SRV.INFO.scrip."+ping.ID)
+	if info.Type != micro.InfoResponseType || info.ID != ping.ID || info.Version != "1.2.3" || len(info.Endpoints) != len(endpoints) {
+		t.Errorf("%+v", info)
+	}
+	if want := map[string]string{"log": r.owner.Log.UUID, "lanes": "2", "version": "1.2.3", "sync": "always"}; !maps.Equal(info.Metadata, want) {
+		t.Errorf("metadata %v", info.Metadata)
+	}
+	var stats micro.Stats
+	ask(&stats, "$SRV.STATS.scrip")
+	claim := slices.IndexFunc(stats.Endpoints, func(e *micro.EndpointStats) bool { return e.Name == "claim" })
+	if stats.Type != micro.StatsResponseType || len(stats.Endpoints) != len(endpoints) || claim < 0 {
+		t.Fatalf("%+v", stats)
+	}
+	// The second request was begun after the first one's end.
+	if e := stats.Endpoints[claim]; e.NumRequests < 1 || e.NumRequests > 2 || e.AverageProcessingTime <= 0 {
+		t.Errorf("%+v", e)
+	}
+	found := gathered(t, s)
+	if found["scrip_requests_total claim done"] != 1 || found["scrip_requests_total claim refused"] != 1 || found["scrip_batcher_lines_total"] != 1 {
+		t.Errorf("metrics %v", found)
+	}
+}
+
+// gathered are a service's counters by name and labels.
+func gathered(t *testing.T, s *Service) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(s)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := make(map[string]float64)
+	for _, f := range families {
+		for _, m := range f.Metric {
+			key := f.GetName()
+			for _, l := range m.Label {
+				key += " " + l.GetValue()
 			}
-		case <-time.After(time.Minute):
-			t.Fatalf("the message with reply %q was not forwarded", reply)
+			found[key] = m.GetCounter().GetValue()
 		}
 	}
-	streamtest.Eventually(t, "two are forwarded", func() bool { return f.Forwarded() == 2 })
+	return found
 }
 
 // TestAFloodOnOneEndpointDropsItsOwnRequests, counts them, and leaves the others alone.
 func TestAFloodOnOneEndpointDropsItsOwnRequests(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.serve(t, Options{})
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(s)
 	i := slices.IndexFunc(endpoints, func(e endpoint) bool { return e.subject == "scrip.coupon.show" })
 	messages, _ := endpoints[i].pendingLimits()
 	s.mu.Lock() // queries are blocked
@@ -124,20 +114,9 @@ func TestAFloodOnOneEndpointDropsItsOwnRequests(t *testing.T) {
 		t.Errorf("a claim meanwhile: %+v", out)
 	}
 	s.mu.Unlock()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() != "scrip_requests_dropped_total" {
-			continue
+	for key, n := range gathered(t, s) {
+		if of, is := strings.CutPrefix(key, "scrip_requests_dropped_total "); is && (n > 0) != (of == endpoints[i].name) {
+			t.Errorf("%s dropped %v", of, n)
 		}
-		for _, m := range f.Metric {
-			if of := m.Label[0].GetValue(); (m.GetCounter().GetValue() > 0) != (of == endpoints[i].name) {
-				t.Errorf("%s dropped %v", of, m.GetCounter().GetValue())
-			}
-		}
-		return
 	}
-	t.Error("nothing is counted")
 }

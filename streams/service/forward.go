@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/streams/replyto"
+	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -33,6 +34,10 @@ type Forwarder struct {
 	logger    *slog.Logger
 	forwarded atomic.Uint64
 	refused   prometheus.Counter // reply subjects that are no inbox
+
+	signals struct {
+		subscribed testsignal.Signal[struct{}]
+	}
 }
 
 // forwarded are the headers that are copied, with this server's permissions. Others could make NATS itself publish
@@ -86,6 +91,7 @@ func (f *Forwarder) Run(ctx context.Context) error {
 			return fmt.Errorf("raising the limits of %s: %w", pattern, err)
 		}
 	}
+	f.signals.subscribed.Send(struct{}{})
 	select {
 	case <-ctx.Done():
 		return nil

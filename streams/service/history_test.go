@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -39,7 +42,7 @@ func (h long) Customer(_ context.Context, _ string, limit int, before string) (H
 	return h.page(limit, before)
 }
 
-// shownPage is an answer of a show.
+// shownPage is an answer of a show or of a list.
 type shownPage struct {
 	Data    json.RawMessage
 	History []struct{ At int }
@@ -49,18 +52,26 @@ type shownPage struct {
 	HistoryUnavailable string `json:"history_unavailable"`
 }
 
-func (r *rig) page(t *testing.T, subject, subjectOf string, limit int, before string) (p shownPage) {
+// campaigns are those in a page of coupons or campaigns, with the numbers of coupons.
+func (p shownPage) campaigns(t *testing.T) (names []string) {
 	t.Helper()
-	fields := map[string]any{}
-	if err := json.Unmarshal([]byte(subjectOf), &fields); err != nil {
+	var list []struct {
+		Campaign string
+		N        int
+	}
+	if err := json.Unmarshal(p.Data, &list); err != nil {
 		t.Fatal(err)
 	}
-	if limit > 0 {
-		fields["limit"] = limit
+	for _, c := range list {
+		names = append(names, fmt.Sprint(c.Campaign, c.N))
 	}
-	if before != "" {
-		fields["before"] = before
-	}
+	return names
+}
+
+// page requests a page. fields of the request that are zero are left out.
+func (r *rig) page(t *testing.T, subject string, fields map[string]any) (p shownPage) {
+	t.Helper()
+	maps.DeleteFunc(fields, func(_ string, v any) bool { return v == 0 || v == "" })
 	body, err := json.Marshal(fields)
 	if err != nil {
 		t.Fatal(err)
@@ -72,20 +83,34 @@ func (r *rig) page(t *testing.T, subject, subjectOf string, limit int, before st
 	if err := json.Unmarshal(reply.Data, &p); err != nil || p.Data == nil {
 		t.Fatalf("%s %s: %.300s (%v)", subject, body, reply.Data, err)
 	}
-	if p.More != (p.Next != "") {
-		t.Fatalf("more is %t and next is %q", p.More, p.Next)
-	}
 	return p
 }
 
-// held makes both lanes show a customer's coupons as real ones would: so many in each of two campaigns.
-func (r *rig) held(t *testing.T, coupons, size int) {
+// pages requests all pages; cursor is the field that continues them.
+func (r *rig) pages(t *testing.T, subject, cursor string, fields map[string]any) (all []shownPage) {
+	t.Helper()
+	for {
+		p := r.page(t, subject, fields)
+		if all = append(all, p); p.Next == "" {
+			return all
+		}
+		if fields[cursor] = p.Next; len(all) > 5000 {
+			t.Fatal("the pages never end")
+		}
+	}
+}
+
+// held makes both lanes show a customer's coupons as real ones would: so many in each of two campaigns, of some bytes.
+func (r *rig) held(t *testing.T, of func() (coupons, size int)) {
 	t.Helper()
 	for lane := range lanes {
 		name := fmt.Sprint("c", lane)
 		r.lane(t, lane, func(q query) string {
+			if q.Query == showCoupon.name {
+				return `{"data":{"campaign":"summer","n":7}}`
+			}
 			list := []map[string]any{}
-			from := coupons
+			from, size := of()
 			if q.After > name {
 				from = 0
 			} else if q.After == name {
@@ -103,110 +128,96 @@ func (r *rig) held(t *testing.T, coupons, size int) {
 	}
 }
 
-// TestACustomerInPages: whatever the sizes, pages together have each coupon and each entry once, in order, and none is
-// left out without more and next.
-func TestACustomerInPages(t *testing.T) {
+func three() (coupons, size int) { return 3, 10 }
+
+// TestHistoryInPages: whatever the sizes, pages together have each coupon and each entry once, in order, and none is left out
+// without more and next.
+func TestHistoryInPages(t *testing.T) {
+	r := newRig(t)
+	tables := &switched{}
+	r.serve(t, Options{History: tables})
+	var coupons, size atomic.Int64
+	r.held(t, func() (int, int) { return int(coupons.Load()), int(size.Load()) })
 	for _, c := range []struct{ coupons, couponSize, entries, entrySize, limit int }{
 		{0, 10, 0, 10, 0}, {3, 10, 3, 10, 0}, {3, 10, 3, 10, 1}, {1, 10, 9, 10, 4}, {9, 10, 1, 10, 4}, {150, 10, 250, 10, 0}, {4, 10, 0, 10, 4},
 		{600, 700, 700, 2000, MaxShown}, // pages are full before their limit
 		{2, 300_000, 3, 300_000, 2},     // one of each is what there is room for
 	} {
-		t.Run(fmt.Sprint(c), func(t *testing.T) {
-			r := newRig(t)
-			r.serve(t, Options{History: long{c.entries, c.entrySize}})
-			r.held(t, c.coupons, c.couponSize)
+		coupons.Store(int64(c.coupons))
+		size.Store(int64(c.couponSize))
+		tables.to(long{c.entries, c.entrySize})
+		var wantCoupons, wantEntries []string
+		for lane := range lanes {
+			for n := c.coupons; n > 0; n-- {
+				wantCoupons = append(wantCoupons, fmt.Sprintf("c%d%d", lane, n))
+			}
+		}
+		for n := range c.entries {
+			wantEntries = append(wantEntries, fmt.Sprint(n))
+		}
+		for subject, fields := range map[string]map[string]any{
+			"scrip.customer.show": {"customer_id": "ann", "limit": c.limit},
+			"scrip.coupon.show":   {"code": "X", "campaign": "summer", "limit": c.limit},
+		} {
 			var coupons, entries []string
-			for before, pages := "", 0; ; pages++ {
-				p := r.page(t, "scrip.customer.show", `{"customer_id":"ann"}`, c.limit, before)
-				var list []struct {
-					Campaign string
-					N        int
-				}
-				if err := json.Unmarshal(p.Data, &list); err != nil {
-					t.Fatal(err)
-				}
-				for _, k := range list {
-					coupons = append(coupons, fmt.Sprint(k.Campaign, k.N))
+			for _, p := range r.pages(t, subject, "before", fields) {
+				if subject == "scrip.customer.show" {
+					list := p.campaigns(t)
+					if coupons = append(coupons, list...); c.limit > 0 && len(list) > c.limit {
+						t.Errorf("%d coupons in a page of %d", len(list), c.limit)
+					}
 				}
 				for _, e := range p.History {
 					entries = append(entries, fmt.Sprint(e.At))
 				}
-				if c.limit > 0 && (len(list) > c.limit || len(p.History) > c.limit) {
-					t.Errorf("%d coupons and %d entries in a page of %d", len(list), len(p.History), c.limit)
-				}
-				if before = p.Next; !p.More {
-					break
-				}
-				if pages > 5000 {
-					t.Fatal("the pages never end")
+				if c.limit > 0 && len(p.History) > c.limit || p.More != (p.Next != "") {
+					t.Errorf("%d entries in a page of %d, more %t, next %q", len(p.History), c.limit, p.More, p.Next)
 				}
 			}
-			var wantCoupons, wantEntries []string
-			for lane := range lanes {
-				for n := c.coupons; n > 0; n-- {
-					wantCoupons = append(wantCoupons, fmt.Sprintf("c%d%d", lane, n))
-				}
+			if subject == "scrip.customer.show" && !slices.Equal(coupons, wantCoupons) {
+				t.Errorf("%v: %d of %d coupons, or in another order", c, len(coupons), len(wantCoupons))
 			}
-			for n := range c.entries {
-				wantEntries = append(wantEntries, fmt.Sprint(n))
+			if !slices.Equal(entries, wantEntries) {
+				t.Errorf("%s %v: %d of %d entries, or in another order", subject, c, len(entries), len(wantEntries))
 			}
-			if fmt.Sprint(coupons) != fmt.Sprint(wantCoupons) {
-				t.Errorf("coupons: %d of %d, or in another order", len(coupons), len(wantCoupons))
-			}
-			if fmt.Sprint(entries) != fmt.Sprint(wantEntries) {
-				t.Errorf("entries: %d of %d, or in another order", len(entries), len(wantEntries))
-			}
-		})
+		}
 	}
 }
 
-func TestACouponInPages(t *testing.T) {
-	r := newRig(t)
-	r.serve(t, Options{History: long{250, 10}})
-	r.lane(t, 0, func(query) string { return `{"data":{"campaign":"summer","n":7}}` })
-	r.lane(t, 1, func(query) string { return `{"data":{"campaign":"summer","n":7}}` })
-	seen := 0
-	for before := ""; ; {
-		p := r.page(t, "scrip.coupon.show", `{"code":"X","campaign":"summer"}`, 0, before)
-		for _, e := range p.History {
-			if e.At != seen {
-				t.Fatalf("entry %d where %d was expected", e.At, seen)
-			}
-			seen++
-		}
-		if before = p.Next; !p.More {
-			break
-		}
-	}
-	if seen != 250 {
-		t.Errorf("%d entries of 250", seen)
-	}
+// switched is a history that tests replace.
+type switched struct{ is atomic.Value }
+
+func (s *switched) to(h History) { s.is.Store(&h) }
+func (s *switched) now() History { return *s.is.Load().(*History) }
+
+func (s *switched) Coupon(ctx context.Context, campaign string, n uint32, limit int, before string) (HistoryPage, error) {
+	return s.now().Coupon(ctx, campaign, n, limit, before)
 }
 
-// away is a history that fails.
-type away struct{ long }
-
-func (away) Customer(context.Context, string, int, string) (HistoryPage, error) {
-	return HistoryPage{}, errors.New("no route to host")
+func (s *switched) Customer(ctx context.Context, customerID string, limit int, before string) (HistoryPage, error) {
+	return s.now().Customer(ctx, customerID, limit, before)
 }
 
 // While the tables are away coupons are paged all the same, and the history does not count as shown.
 func TestPagesWithoutHistory(t *testing.T) {
 	r := newRig(t)
-	_, stop := r.serve(t, Options{History: away{}})
-	r.held(t, 3, 10)
-	p := r.page(t, "scrip.customer.show", `{"customer_id":"ann"}`, 4, "")
+	history := &switched{}
+	history.to(tables{errors.New("no route to host")})
+	r.serve(t, Options{History: history})
+	r.held(t, three)
+	next := func(before string) shownPage {
+		t.Helper()
+		return r.page(t, "scrip.customer.show", map[string]any{"customer_id": "ann", "limit": 4, "before": before})
+	}
+	p := next("")
 	if !p.More || p.History != nil || !strings.Contains(p.HistoryUnavailable, "no route") {
 		t.Fatalf("%+v", p)
 	}
-	last := r.page(t, "scrip.customer.show", `{"customer_id":"ann"}`, 4, p.Next)
-	if last.More || string(last.Data) == "[]" {
+	if last := next(p.Next); last.More || string(last.Data) == "[]" {
 		t.Errorf("the last page: %+v", last)
 	}
-	stop()
-	r.serve(t, Options{History: long{1, 10}}) // the tables are back
-	last = r.page(t, "scrip.customer.show", `{"customer_id":"ann"}`, 4, p.Next)
-	if last.More || len(last.History) != 1 {
+	history.to(long{1, 10}) // the tables are back
+	if last := next(p.Next); last.More || len(last.History) != 1 {
 		t.Errorf("the last page, when the tables are back: %+v", last)
 	}
 }
@@ -214,30 +225,15 @@ func TestPagesWithoutHistory(t *testing.T) {
 func TestBadCursors(t *testing.T) {
 	r := newRig(t)
 	r.serve(t, Options{History: long{3, 10}})
-	r.held(t, 3, 10)
+	r.held(t, three)
 	for _, before := range []string{"x", "17", "c0~", "c0.x~", "c0.0~", "c 0.1~", "c0.1~x", ".~x", "c0.99999999999~"} {
 		out := r.outcome(t, "scrip.customer.show", `{"customer_id":"ann","before":"`+before+`"}`)
 		if out.Refusal != wire.Invalid || !strings.HasPrefix(out.Message, "before: ") || !strings.Contains(out.Message, "the next of an answer") {
 			t.Errorf("%q: %+v", before, out)
 		}
 	}
-}
-
-func TestBadCursorOfACoupon(t *testing.T) {
-	r := newRig(t)
-	r.serve(t, Options{History: long{3, 10}})
-	r.lane(t, 0, func(query) string { return `{"data":{"campaign":"summer","n":7}}` })
-	out := r.outcome(t, "scrip.coupon.show", `{"code":"X","campaign":"`+r.onLane(0)+`","before":"yesterday"}`)
+	out := r.outcome(t, "scrip.coupon.show", `{"code":"X","campaign":"summer","before":"yesterday"}`)
 	if out.Refusal != wire.Invalid || out.Message != "before: "+ErrBadCursor.Error() {
 		t.Errorf("coupon.show: %+v", out)
-	}
-}
-
-// onLane is the name of a campaign that lives on a lane.
-func (r *rig) onLane(lane int) string {
-	for i := 0; ; i++ {
-		if name := fmt.Sprint("c", i); wire.LaneOf(name, lanes) == lane {
-			return name
-		}
 	}
 }

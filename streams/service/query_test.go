@@ -84,33 +84,14 @@ func TestAListThatALaneCutShort(t *testing.T) {
 		})
 	}
 	var got []string
-	for after, pages := "", 0; pages == 0 || after != ""; pages++ {
-		body := "{}"
-		if after != "" {
-			body = fmt.Sprintf(`{"after":%q}`, after)
-		}
-		var page struct {
-			Data []struct{ Campaign string }
-			Next string
-		}
-		if err := json.Unmarshal(r.request(t, "scrip.campaign.list", body).Data, &page); err != nil || pages > 5 {
-			t.Fatalf("page %d: %v", pages, err)
-		}
-		for _, c := range page.Data {
-			got = append(got, c.Campaign)
-		}
-		after = page.Next
+	for _, p := range r.pages(t, "scrip.campaign.list", "after", map[string]any{}) {
+		got = append(got, p.campaigns(t)...)
 	}
-	if !slices.Equal(got, []string{"a", "b", "m", "n", "p", "z"}) {
+	if !slices.Equal(got, []string{"a1", "b1", "m1", "n1", "p1", "z1"}) {
 		t.Errorf("listed are %v", got)
 	}
-	var customer struct {
-		Data []struct{ Campaign string }
-		More bool
-		Next string
-	}
-	if err := json.Unmarshal(r.request(t, "scrip.customer.show", `{"customer_id":"c"}`).Data, &customer); err != nil || len(customer.Data) != 3 || !customer.More || customer.Next == "" {
-		t.Errorf("%+v, %v", customer, err)
+	if p := r.page(t, "scrip.customer.show", map[string]any{"customer_id": "c"}); len(p.campaigns(t)) != 3 || !p.More || p.Next == "" {
+		t.Errorf("%+v", p)
 	}
 }
 
@@ -153,20 +134,25 @@ func TestQueriesGoToTheRightLane(t *testing.T) {
 func TestALaneWithoutOwnerIsAnError(t *testing.T) {
 	r := newRig(t)
 	r.serve(t, Options{})
-	description, _ := r.fails(t, "scrip.campaign.show", `{"campaign":"summer"}`)
-	has(t, description, "has no owner", "retry")
+	// The body is not empty: several JetStream APIs take an empty message as a request.
+	if description, body := r.fails(t, "scrip.campaign.show", `{"campaign":"summer"}`); len(body) == 0 || !strings.Contains(description, "has no owner") || !strings.Contains(description, "retry") {
+		t.Errorf("%q %v", description, body)
+	}
 	r.lane(t, 0, func(query) string { return `{"data":[]}` })
 	r.lane(t, 1, func(query) string { return "" }) // it does not answer
 	streamtest.Eventually(t, "lane 0 answers within the time, and lane 1 does not", func() bool {
-		description, _ = r.fails(t, "scrip.campaign.list", "", HeaderTimeout, "200ms")
+		description, _ := r.fails(t, "scrip.campaign.list", "", HeaderTimeout, "200ms")
 		return strings.Contains(description, "lane 1 did not answer")
 	})
 }
 
-// campaigns makes both lanes list the given campaigns as real ones would, by name and a page at a time.
-func (r *rig) campaigns(t *testing.T, names ...string) {
-	t.Helper()
-	slices.Sort(names)
+func TestTheListMergesLanesAndPages(t *testing.T) {
+	r := newRig(t)
+	r.serve(t, Options{})
+	var names []string
+	for i := range 25 {
+		names = append(names, fmt.Sprintf("c%02d", i))
+	}
 	for lane := range lanes {
 		r.lane(t, lane, func(q query) string {
 			list := []map[string]string{}
@@ -182,50 +168,15 @@ func (r *rig) campaigns(t *testing.T, names ...string) {
 			return string(data)
 		})
 	}
-}
-
-func TestTheListMergesLanesAndPages(t *testing.T) {
-	r := newRig(t)
-	r.serve(t, Options{})
-	var names []string
-	for i := range 25 {
-		names = append(names, fmt.Sprintf("c%02d", i))
-	}
-	r.campaigns(t, names...)
 	for _, limit := range []int{0, 1, 4, 5, 24, 25, 26} {
 		var got []string
-		after, pages := "", 0
-		for {
-			fields := map[string]any{}
-			if limit > 0 {
-				fields["limit"] = limit
-			}
-			if after != "" {
-				fields["after"] = after
-			}
-			body, err := json.Marshal(fields)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var page struct {
-				Data []struct{ Campaign string }
-				Next string
-			}
-			if err := json.Unmarshal(r.request(t, "scrip.campaign.list", string(body)).Data, &page); err != nil {
-				t.Fatal(err)
-			}
-			for _, c := range page.Data {
-				got = append(got, c.Campaign)
-			}
-			if pages++; page.Next == "" {
-				break
-			}
-			if after = page.Next; pages > 30 {
-				t.Fatal("the list never ends")
+		for _, p := range r.pages(t, "scrip.campaign.list", "after", map[string]any{"limit": limit}) {
+			for _, name := range p.campaigns(t) {
+				got = append(got, strings.TrimSuffix(name, "0"))
 			}
 		}
 		if !slices.Equal(got, names) {
-			t.Errorf("limit %d: listed %v in %d pages", limit, got, pages)
+			t.Errorf("limit %d: listed %v", limit, got)
 		}
 	}
 }
@@ -242,6 +193,18 @@ func (h tables) Customer(_ context.Context, customerID string, _ int, _ string) 
 }
 
 func TestHistoryIsAnExtra(t *testing.T) {
+	r := newRig(t)
+	for lane := range lanes {
+		r.lane(t, lane, func(q query) string {
+			if q.Query == showCustomer.name {
+				return fmt.Sprintf(`{"data":[{"campaign":"%d","n":1}]}`, 9-lane)
+			}
+			if q.Code == "ABSENT" {
+				return `{"id":"","status":"refused","refusal":"code_not_found"}`
+			}
+			return `{"data":{"campaign":"summer","n":7}}`
+		})
+	}
 	for _, test := range []struct {
 		name             string
 		history          History
@@ -255,19 +218,8 @@ func TestHistoryIsAnExtra(t *testing.T) {
 			`"history_unavailable":"this server has no read tables"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := newRig(t)
-			r.serve(t, Options{History: test.history})
-			for lane := range lanes {
-				r.lane(t, lane, func(q query) string {
-					if q.Query == "customer.show" {
-						return fmt.Sprintf(`{"data":[{"campaign":"%d","n":1}]}`, 9-lane)
-					}
-					if q.Code == "ABSENT" {
-						return `{"id":"","status":"refused","refusal":"code_not_found"}`
-					}
-					return `{"data":{"campaign":"summer","n":7}}`
-				})
-			}
+			_, stop := r.serve(t, Options{History: test.history})
+			defer stop()
 			reply := r.request(t, "scrip.coupon.show", `{"code":"X","campaign":"summer"}`)
 			if want := `{"data":{"campaign":"summer","n":7},` + test.coupon + `}`; string(reply.Data) != want {
 				t.Errorf("the coupon: %s, expected %s", reply.Data, want)

@@ -47,6 +47,7 @@ func (r *rig) serve(t *testing.T, opts Options) (*Service, func()) {
 	}
 	opts.Logger = streamtest.Logger(t)
 	s := New(r.server.Conn(t), r.owner.Log, r.codec, opts)
+	s.signals.stopped.Watch()
 	stop := streamtest.Background(t, s.Run)
 	<-s.Ready()
 	return s, stop

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/batcher"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
+	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -85,6 +86,10 @@ type Service struct {
 	work    context.Context // of the queries; nil before and after Run
 	in      *instance       // nil before Run
 	running sync.WaitGroup  // queries in progress; added to with mu held and work set
+
+	signals struct {
+		stopped testsignal.Signal[struct{}] // no more requests arrive
+	}
 }
 
 // New returns the service of a log. codec decodes the codes of the log's key.
@@ -171,6 +176,7 @@ func (s *Service) settle() {
 	if err := s.nc.FlushTimeout(stopGrace); err != nil {
 		return // the connection is closed: no reply could be sent
 	}
+	s.signals.stopped.Send(struct{}{})
 	grace := time.NewTimer(stopGrace)
 	defer grace.Stop()
 	look := time.NewTicker(5 * time.Millisecond)
