@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
@@ -187,30 +186,17 @@ func TestAFileIsCompleteOrMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.run(File(link, NDJSON), Options{})
+	// Events hold codes and customers: a new file is for its owner alone.
+	private := filepath.Join(dir, "private")
+	if r.run(File(private, NDJSON), Options{}); mode(t, private) != 0o600 {
+		t.Errorf("%s has mode %v", private, mode(t, private))
+	}
 	info, err := os.Lstat(link)
 	if err != nil || info.Mode()&os.ModeSymlink == 0 {
 		t.Errorf("the link became %v, %v", info, err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Size() == 0 || info.Mode().Perm() != 0o640 {
 		t.Errorf("the file behind the link: %v, %v", info, err)
-	}
-}
-
-// Events hold codes and customers: what a replay makes is for its owner alone.
-func TestFilesAreForTheirOwnerAlone(t *testing.T) {
-	r := newRig(t)
-	dir := t.TempDir()
-	whole, named := filepath.Join(dir, "whole"), filepath.Join(dir, "named")
-	r.run(File(whole, NDJSON), Options{})
-	sink, err := NamedFile(named, "daily", NDJSON, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.run(sink, Options{})
-	for _, path := range []string{whole, named, StatePath(named, "daily")} {
-		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v, %v", path, info.Mode(), err)
-		}
 	}
 }
 
@@ -252,6 +238,15 @@ func TestLeftoversOfKilledReplays(t *testing.T) {
 	}
 }
 
+func mode(t *testing.T, path string) os.FileMode {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Mode().Perm()
+}
+
 // listed are the names in a directory, in order.
 func listed(t *testing.T, dir string) (names []string) {
 	t.Helper()
@@ -276,237 +271,5 @@ func TestWrongFiles(t *testing.T) {
 		if !errors.As(err, &wrong) || wrong.Field != "out" || !strings.Contains(wrong.Problem, c.want) {
 			t.Errorf("%s: %v", c.path, err)
 		}
-	}
-}
-
-// wholeFile is what the named file must hold.
-func (r *rig) wholeFile(format Format) string {
-	r.T.Helper()
-	var out bytes.Buffer
-	r.run(Stream(&out, format), Options{})
-	return out.String()
-}
-
-// sameLines compares whatever the order: following mixes lanes.
-func sameLines(t *testing.T, got, want string) {
-	t.Helper()
-	count := map[string]int{}
-	for line := range strings.Lines(got) {
-		count[line]++
-	}
-	for line := range strings.Lines(want) {
-		count[line]--
-	}
-	for line, n := range count {
-		if n != 0 {
-			t.Errorf("%+d of %s", n, line)
-		}
-	}
-}
-
-func named(t *testing.T, path string, format Format, reset bool) *namedFile {
-	t.Helper()
-	s, err := NamedFile(path, "daily", format, reset)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s.(*namedFile)
-}
-
-// Run after run adds what is new, to the letter what one run would have written.
-func TestNamedFileContinues(t *testing.T) {
-	for _, format := range []Format{NDJSON, CSV} {
-		t.Run(string(format), func(t *testing.T) {
-			r := newRig(t)
-			path := filepath.Join(t.TempDir(), "out")
-			for i := range 4 {
-				if i > 0 {
-					r.claimOnce(i)
-				}
-				r.run(named(t, path, format, false), Options{Limits: fill.Limits{Lines: i}})
-				got, err := os.ReadFile(path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				sameLines(t, string(got), r.wholeFile(format))
-			}
-			r.run(named(t, path, format, true), Options{})
-			if got, _ := os.ReadFile(path); string(got) != r.wholeFile(format) {
-				t.Errorf("begun again: %s", got)
-			}
-		})
-	}
-}
-
-// claimOnce writes something new to both lanes, campaigns the first time.
-func (r *rig) claimOnce(i int) {
-	r.T.Helper()
-	for _, c := range campaigns {
-		if i == 1 {
-			r.create(c, "")
-		}
-		r.claim(c, fmt.Sprintf("customer-%d", i), fmt.Sprintf("friend-%d", i))
-	}
-}
-
-// Killed at any moment, it goes on without losing or doubling a line. A kill leaves the file as it is at that moment
-// and the state as it was last saved.
-func TestNamedFileKilled(t *testing.T) {
-	r := newRig(t)
-	for i := range 6 {
-		r.claimOnce(i + 1)
-	}
-	for kill := range 8 {
-		path := filepath.Join(t.TempDir(), "out")
-		r.run(named(t, path, NDJSON, false), Options{Filter: Filter{}}) // a first run, to have a state
-		state, err := os.ReadFile(StatePath(path, "daily"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.claimOnce(100 + kill)
-		whole := r.wholeFile(NDJSON)
-		crashed := errors.New("killed")
-		writes := 0
-		sink := named(t, path, NDJSON, false)
-		_, err = r.try(crashing{sink, func() error {
-			if writes++; writes > kill {
-				// As a kill would: what was written is in the file, the state is the old one.
-				_ = sink.enc.flush()
-				sink.broken = true
-				return crashed
-			}
-			_ = sink.enc.flush()
-			return nil
-		}}, Options{Limits: fill.Limits{Lines: 1}})
-		if err != nil && !errors.Is(err, crashed) {
-			t.Fatal(err)
-		}
-		if err != nil {
-			if now, _ := os.ReadFile(StatePath(path, "daily")); !bytes.Equal(now, state) {
-				t.Fatalf("the state moved: %s", now)
-			}
-		}
-		r.run(named(t, path, NDJSON, false), Options{})
-		got, _ := os.ReadFile(path)
-		sameLines(t, string(got), whole)
-	}
-}
-
-// crashing is a sink that fails after having written.
-type crashing struct {
-	*namedFile
-	after func() error
-}
-
-func (c crashing) Write(ctx context.Context, b *Batch) error {
-	if err := c.namedFile.Write(ctx, b); err != nil {
-		return err
-	}
-	return c.after()
-}
-
-// A disk that fills up costs nothing but time.
-func TestNamedFileFullDisk(t *testing.T) {
-	r := newRig(t)
-	r.work()
-	whole := r.wholeFile(CSV)
-	for room := 0; room < len(whole); room += 777 {
-		path := filepath.Join(t.TempDir(), "out")
-		sink := named(t, path, CSV, false)
-		sink.limit = func(w io.Writer) io.Writer { return &full{w, room} }
-		if _, err := r.try(sink, Options{Limits: fill.Limits{Lines: 3}}); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "it continues there") {
-			t.Fatalf("room for %d: %v", room, err)
-		}
-		r.run(named(t, path, CSV, false), Options{})
-		if got, _ := os.ReadFile(path); string(got) != whole {
-			t.Errorf("room for %d: got\n%s", room, got)
-		}
-	}
-}
-
-func TestNamedFileFollows(t *testing.T) {
-	r := newRig(t)
-	path := filepath.Join(t.TempDir(), "out")
-	for i := range 3 {
-		stop := r.follow(named(t, path, NDJSON, false), Options{})
-		r.claimOnce(i + 1)
-		whole := r.wholeFile(NDJSON)
-		streamtest.Eventually(t, "the file has it", func() bool {
-			got, _ := os.ReadFile(path)
-			return len(got) == len(whole)
-		})
-		if i == 0 {
-			if _, err := r.try(named(t, path, NDJSON, false), Options{}); err == nil || !strings.Contains(err.Error(), "another process writes") {
-				t.Errorf("two at once: %v", err)
-			}
-		}
-		if err := stop(); err != nil {
-			t.Fatal(err)
-		}
-		got, _ := os.ReadFile(path)
-		sameLines(t, string(got), whole)
-	}
-}
-
-// What a named file cannot go on with is refused, saying what to do; the file stays as it is.
-func TestNamedFileRefuses(t *testing.T) {
-	r := newRig(t)
-	r.work()
-	for name, c := range map[string]struct {
-		spoil  func(path string)
-		format Format
-		filter Filter
-		want   string
-	}{
-		"no state":       {func(path string) { _ = os.Remove(StatePath(path, "daily")) }, NDJSON, Filter{}, "--reset"},
-		"broken state":   {func(path string) { _ = os.WriteFile(StatePath(path, "daily"), []byte("{"), 0o600) }, NDJSON, Filter{}, "--reset"},
-		"shorter":        {func(path string) { _ = os.Truncate(path, 5) }, NDJSON, Filter{}, "the file was changed"},
-		"another format": {func(string) {}, CSV, Filter{}, "was begun as ndjson"},
-		"another filter": {func(string) {}, NDJSON, Filter{Types: []wire.EventType{wire.CouponVoided}}, "begun with no filter, not with --type coupon.voided"},
-		"another log": {func(path string) {
-			raw, _ := os.ReadFile(StatePath(path, "daily"))
-			_ = os.WriteFile(StatePath(path, "daily"), bytes.ReplaceAll(raw, []byte(r.Log.UUID), []byte("other")), 0o600)
-		}, NDJSON, Filter{}, "restore that log"},
-		"ahead of the log": {func(path string) {
-			raw, _ := os.ReadFile(StatePath(path, "daily"))
-			_ = os.WriteFile(StatePath(path, "daily"), bytes.Replace(raw, []byte(`"sequence":`), []byte(`"sequence":9`), 1), 0o600)
-		}, NDJSON, Filter{}, "begin again with --reset"},
-	} {
-		path := filepath.Join(t.TempDir(), "out")
-		r.run(named(t, path, NDJSON, false), Options{})
-		c.spoil(path)
-		before, _ := os.ReadFile(path)
-		_, err := r.try(named(t, path, c.format, false), Options{Filter: c.filter})
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
-		}
-		if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
-			t.Errorf("%s: the file changed", name)
-		}
-	}
-	if _, err := NamedFile("x", "daily", Parquet, false); err == nil || !strings.Contains(err.Error(), "give ndjson or csv") {
-		t.Errorf("Parquet: %v", err)
-	}
-	if _, err := NamedFile("x", "Not a name", CSV, false); err == nil || !strings.Contains(err.Error(), "a-z") {
-		t.Errorf("name: %v", err)
-	}
-}
-
-// A resumed replay of a customer still knows which coupons are theirs: the redemption does not name them.
-func TestNamedFileOfACustomer(t *testing.T) {
-	r := newRig(t)
-	path := filepath.Join(t.TempDir(), "out")
-	c := campaigns[0]
-	r.create(c, "")
-	codes := r.claim(c, "ann", "bob")
-	f := Filter{Customer: "bob"}
-	r.run(named(t, path, NDJSON, false), Options{Filter: f})
-	r.redeem(c, codes[0], "of ann")
-	r.redeem(c, codes[1], "of bob")
-	r.run(named(t, path, NDJSON, false), Options{Filter: f})
-	r.run(named(t, path, NDJSON, false), Options{Filter: f})
-	got, err := os.ReadFile(path)
-	if err != nil || strings.Count(string(got), "\n") != 2 || !strings.Contains(string(got), "of bob") {
-		t.Errorf("%s, %v", got, err)
 	}
 }

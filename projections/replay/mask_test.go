@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/csv"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -89,41 +88,6 @@ func TestMaskedCodes(t *testing.T) {
 	}
 	if _, err := OpenMask(short); err == nil || !strings.Contains(err.Error(), "15 bytes") {
 		t.Errorf("a short key: %v", err)
-	}
-}
-
-// A file that was begun with a mask is not gone on with without it, or under another key.
-func TestAMaskedFileStaysMasked(t *testing.T) {
-	r := newRig(t)
-	r.work()
-	dir := t.TempDir()
-	mask, err := OpenMask(filepath.Join(dir, "a.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := OpenMask(filepath.Join(dir, "b.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "out.ndjson")
-	into := func(m *Mask) error {
-		sink, err := NamedFile(path, "n", NDJSON, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = Run(t.Context(), r.JS, r.Log, sink, Options{Filter: Filter{Mask: m}, Logger: slog.New(slog.DiscardHandler)})
-		return err
-	}
-	if err := into(mask); err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range []*Mask{nil, other} {
-		if err := into(m); err == nil || !strings.Contains(err.Error(), "--mask-codes key ") {
-			t.Errorf("gone on with mask %v: %v", m, err)
-		}
-	}
-	if err := into(mask); err != nil {
-		t.Error(err)
 	}
 }
 

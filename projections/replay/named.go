@@ -56,20 +56,24 @@ func NamedFile(path, name string, format Format, reset bool) (Sink, error) {
 		return nil, err
 	}
 	const remedy = "; what was saved before remains: make room and run it again, it continues there"
-	return &namedFile{output: output{format: format, name: path, remedy: remedy}, reset: reset, state: fileState{Name: name, Format: format}}, nil
+	return &namedFile{output: output{format: format, name: path, remedy: remedy}, reset: reset, state: fileState{Version: stateVersion, Name: name, Format: format}}, nil
 }
 
 // StatePath returns the path of NamedFile's state file.
 func StatePath(path, name string) string { return path + "." + name + ".replay" }
 
+// stateVersion is the format of state files. A file of a higher one is refused.
+const stateVersion = 1
+
 // fileState is the content of the state file. Everything in the file up to Length is from events up to the positions.
 type fileState struct {
+	Version int `json:"version"`
+
 	Name   string `json:"name"`
 	Format Format `json:"format"`
 	Filter string `json:"filter"`
 	Length int64  `json:"length"`
-	// Tail is the SHA-256 of the last 4 KiB before Length, of all if there is less, in hex. Empty: unknown, or Length
-	// is 0.
+	// Tail is the SHA-256 of the last 4 KiB before Length, of all if there is less, in hex. Empty: Length is 0.
 	Tail   string              `json:"tail,omitempty"`
 	Places []eventlog.Position `json:"places"`
 }
@@ -131,7 +135,7 @@ func (s *namedFile) resume(f *Filter) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return invalid("out", "%s exists without its state file %s; give another file, or --reset to begin again", s.name, filepath.Base(statePath))
 	case err != nil:
-		return fmt.Errorf("%s is not a valid state of %s: %w; begin again with --reset", statePath, s.name, err)
+		return fmt.Errorf("%s is not a valid state of %s: %w; or begin again with --reset", statePath, s.name, err)
 	case then.Format != s.state.Format:
 		return invalid("format", "%s was begun as %s; give that format, another --out, or --reset to begin again", s.name, then.Format)
 	case then.Filter != s.state.Filter:
@@ -141,7 +145,7 @@ func (s *namedFile) resume(f *Filter) error {
 	}
 	if tail, err := s.tail(then.Length); err != nil {
 		return err
-	} else if then.Tail != "" && tail != then.Tail {
+	} else if tail != then.Tail {
 		return fmt.Errorf("%s does not end, at byte %d, with what a replay wrote: the file was changed, possibly by a replay of another name; give another --out, or --reset to begin again", s.name, then.Length)
 	}
 	s.positions = map[int]eventlog.Position{}
@@ -187,7 +191,9 @@ func readState(path string) (s fileState, err error) {
 	if err != nil {
 		return s, err
 	}
-	err = json.Unmarshal(raw, &s)
+	if err = json.Unmarshal(raw, &s); err == nil && s.Version != stateVersion {
+		err = fmt.Errorf("it has format %d, and this program reads format %d: use the scrip that wrote it", s.Version, stateVersion)
+	}
 	return s, err
 }
 
@@ -254,7 +260,7 @@ func (s *namedFile) save(length int64) error {
 	for _, lane := range slices.Sorted(maps.Keys(s.positions)) {
 		s.state.Places = append(s.state.Places, s.positions[lane])
 	}
-	raw, err := json.Marshal(s.state)
+	raw, err := s.state.encode()
 	if err != nil {
 		return err
 	}
@@ -262,7 +268,12 @@ func (s *namedFile) save(length int64) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(StatePath(s.name, s.state.Name), append(raw, '\n'), info.Mode().Perm())
+	return atomicfile.Write(StatePath(s.name, s.state.Name), raw, info.Mode().Perm())
+}
+
+func (s *fileState) encode() ([]byte, error) {
+	raw, err := json.Marshal(s)
+	return append(raw, '\n'), err
 }
 
 // End saves what was written, whatever the cause, unless writing the file failed.

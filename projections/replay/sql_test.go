@@ -10,7 +10,6 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
-	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 func parse(t *testing.T, file, text string) *SQLFile {
@@ -59,10 +58,10 @@ func TestSQLProjection(t *testing.T) {
 		if got, want := query(t, db, perTypeText), r.perTypeWant(); got != want {
 			t.Errorf("batches of %d: %s, want %s", lines, got, want)
 		}
-		stop := r.follow(Postgres(db, f.Definition(), false), Options{Limits: fill.Limits{Lines: lines}})
+		live := r.follow(Postgres(db, f.Definition(), false), Options{Limits: fill.Limits{Lines: lines}})
 		r.claim(campaigns[0], fmt.Sprintf("more%d", lines))
-		streamtest.Eventually(t, "a live table", func() bool { return query(t, db, perTypeText) == r.perTypeWant() })
-		if err := stop(); err != nil {
+		live.until(func() bool { return query(t, db, perTypeText) == r.perTypeWant() })
+		if err := live.stop(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -142,7 +141,8 @@ func TestSQLFailsLate(t *testing.T) {
 		"INSERT INTO seen SELECT lane, sequence, line FROM events\nWHERE 1 / (campaign <> 'poison')::int = 1;\n"
 	_, err := r.try(Postgres(db, parse(t, "late.sql", text).Definition(), false), Options{Limits: fill.Limits{Lines: 1}})
 	var batch *BatchError
-	if !errors.As(err, &batch) || batch.Lane != 1 || batch.First > bad || batch.Last < bad {
+	var pg *pgconn.PgError // errors.As finds PostgreSQL's
+	if !errors.As(err, &pg) || pg.Code != "22012" || !errors.As(err, &batch) || batch.Lane != 1 || batch.First > bad || batch.Last < bad {
 		t.Fatalf("error %v, want lane 1 around %d", err, bad)
 	}
 	for _, want := range []string{fmt.Sprintf("messages %d to %d of lane 1", batch.First, batch.Last), "late.sql:4: division by zero", "rolled back", "it continues there"} {
@@ -175,6 +175,9 @@ func TestSQLFailsLate(t *testing.T) {
 func TestSQLWritesOutside(t *testing.T) {
 	r := newRig(t)
 	r.work()
+	db := projtest.URL(t)
+	execute(t, db, "CREATE SCHEMA spare; CREATE SCHEMA shop; CREATE TABLE shop.t (n int PRIMARY KEY); INSERT INTO shop.t VALUES (1); CREATE SEQUENCE shop.s; CREATE FUNCTION shop.f() RETURNS int LANGUAGE sql AS 'SELECT 1'; "+
+		"GRANT USAGE ON SCHEMA shop, spare TO PUBLIC; GRANT SELECT ON shop.t TO PUBLIC")
 	for name, c := range map[string]struct{ create, fold, want string }{
 		"insert":           {"", "INSERT INTO shop.t SELECT 1", "denied for table t"},
 		"update nothing":   {"", "UPDATE shop.t SET n = 2 WHERE false", "denied for table t"},
@@ -203,9 +206,7 @@ func TestSQLWritesOutside(t *testing.T) {
 		"owner":            {"", "DO $$ BEGIN EXECUTE format('SET ROLE %I', (SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = current_database())); END $$", "denied to set role"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			db := projtest.URL(t)
-			execute(t, db, "CREATE SCHEMA spare; CREATE SCHEMA shop; CREATE TABLE shop.t (n int PRIMARY KEY); INSERT INTO shop.t VALUES (1); CREATE SEQUENCE shop.s; CREATE FUNCTION shop.f() RETURNS int LANGUAGE sql AS 'SELECT 1'; "+
-				"GRANT USAGE ON SCHEMA shop, spare TO PUBLIC; GRANT SELECT ON shop.t TO PUBLIC")
+			execute(t, db, "DROP SCHEMA IF EXISTS outside CASCADE")
 			f := parse(t, "outside.sql", "-- scrip: create\nCREATE TABLE mine (n int);\n"+c.create+";\n-- scrip: fold\nINSERT INTO mine SELECT n FROM shop.t;\n"+c.fold)
 			_, err := r.try(Postgres(db, f.Definition(), false), Options{})
 			var pg *pgconn.PgError
@@ -268,16 +269,5 @@ func TestSplit(t *testing.T) {
 		if list := split("SELECT "+open+" ; x", 1); len(list) > 2 {
 			t.Errorf("%q: %v", open, list)
 		}
-	}
-}
-
-// Whatever the error, errors.As finds PostgreSQL's.
-func TestSQLErrorsKeepTheirCause(t *testing.T) {
-	r := newRig(t)
-	r.work()
-	_, err := r.try(Postgres(projtest.URL(t), parse(t, "x.sql", "-- scrip: fold\nSELECT 1/0 FROM events").Definition(), false), Options{})
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || pg.Code != "22012" {
-		t.Errorf("%v", err)
 	}
 }

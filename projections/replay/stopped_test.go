@@ -12,7 +12,6 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
-	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -24,17 +23,16 @@ func TestAFollowedLaneContinues(t *testing.T) {
 		seen[b.Lane].Add(uint64(len(b.Events)))
 		return nil
 	})
-	var logged streamtest.Buffer
-	stop := r.follow(sink, Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+	f := r.follow(sink, Options{})
 	event := `{"type":"campaign.paused","campaign":"x","at":"@"}`
 	r.Write(0, event)
-	streamtest.Eventually(t, "it follows", func() bool { return seen[0].Load() == 1 })
+	f.until(func() bool { return seen[0].Load() == 1 })
 	newer := nats.Header{topology.HeaderFormat: {"9"}, topology.HeaderSeal: {strings.Repeat("A", 43)}}
 	at := r.Publish(0, newer, nil)
-	streamtest.Eventually(t, "the lane stops", func() bool { return strings.Contains(logged.String(), "this lane stopped at a message") })
+	f.until(func() bool { return strings.Contains(f.logged.String(), "this lane stopped at a message") })
 	r.Write(0, event, event)
 	r.Write(1, event)
-	streamtest.Eventually(t, "the other lane goes on", func() bool { return seen[1].Load() == 1 })
+	f.until(func() bool { return seen[1].Load() == 1 })
 	if n := seen[0].Load(); n != 1 {
 		t.Errorf("%d events of the lane that stopped", n)
 	}
@@ -51,8 +49,8 @@ func TestAFollowedLaneContinues(t *testing.T) {
 	if err := store.Skip(t.Context(), stream.Name(), at, hash, "ann"); err != nil {
 		t.Fatal(err)
 	}
-	streamtest.Eventually(t, "the lane goes on", func() bool { return seen[0].Load() == 3 })
-	if err := stop(); err != nil {
+	f.until(func() bool { return seen[0].Load() == 3 })
+	if err := f.stop(); err != nil {
 		t.Error(err)
 	}
 }
