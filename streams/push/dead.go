@@ -23,8 +23,8 @@ import (
 const DeadStream = topology.PushDeadStream
 
 const (
-	// deadFormat is the format of a dead letter.
-	deadFormat = "1"
+	// Format of dead letters, of entries of WaitStream and of records in Bucket. A higher one stops its reader.
+	Format = 1
 
 	deadSubjects = "scrip.push.dead."
 
@@ -176,17 +176,10 @@ func (d *deadStream) remove(ctx context.Context, name string, message messageID,
 // ends. If the subject holds something else the error is errChanged; after an attempt without an answer that may be the
 // letter itself.
 func (d *deadStream) store(ctx context.Context, l *DeadLetter, replaces uint64) error {
-	payload, err := encode(l.Reminders)
+	msg, err := l.message()
 	if err != nil {
 		return err
 	}
-	msg := nats.NewMsg(deadSubject(l.Name, l.id))
-	msg.Data = payload
-	msg.Header.Set(topology.HeaderFormat, deadFormat)
-	msg.Header.Set(headerStream, l.Stream)
-	msg.Header.Set(headerSequence, strconv.FormatUint(l.Sequence, 10))
-	msg.Header.Set(headerTries, strconv.Itoa(l.Tries))
-	msg.Header.Set(headerError, l.Error)
 	for pause := storePause; ; pause = min(2*pause, storePauseMost) {
 		once, done := context.WithTimeout(ctx, storeTimeout)
 		ack, err := d.js.PublishMsg(once, msg, jetstream.WithExpectStream(DeadStream), jetstream.WithExpectLastSequencePerSubject(replaces))
@@ -205,6 +198,27 @@ func (d *deadStream) store(ctx context.Context, l *DeadLetter, replaces uint64) 
 			return err
 		}
 	}
+}
+
+// message returns the letter as DeadStream holds it.
+func (l *DeadLetter) message() (*nats.Msg, error) {
+	payload, err := encode(l.Reminders)
+	msg := nats.NewMsg(deadSubject(l.Name, l.id))
+	msg.Data = payload
+	msg.Header.Set(topology.HeaderFormat, strconv.Itoa(Format))
+	msg.Header.Set(headerStream, l.Stream)
+	msg.Header.Set(headerSequence, strconv.FormatUint(l.Sequence, 10))
+	msg.Header.Set(headerTries, strconv.Itoa(l.Tries))
+	msg.Header.Set(headerError, l.Error)
+	return msg, err
+}
+
+// checkFormat returns an error if a message was written by a newer program.
+func checkFormat(what string, h nats.Header) error {
+	if format, _ := strconv.Atoi(h.Get(topology.HeaderFormat)); format > Format {
+		return fmt.Errorf("%s has format %d, this program reads up to %d; use a newer scrip", what, format, Format)
+	}
+	return nil
 }
 
 // delete deletes a letter of which nothing is left.
@@ -269,6 +283,9 @@ func byPosition(a, b string) int {
 }
 
 func readLetter(msg *jetstream.RawStreamMsg) (DeadLetter, error) {
+	if err := checkFormat(fmt.Sprintf("letter %d of stream %s", msg.Sequence, DeadStream), msg.Header); err != nil {
+		return DeadLetter{ID: msg.Sequence}, err
+	}
 	l := DeadLetter{ID: msg.Sequence, Stream: msg.Header.Get(headerStream), Error: msg.Header.Get(headerError), At: msg.Time.UTC()}
 	var err error
 	complain := func(what string, e error) {

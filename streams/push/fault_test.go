@@ -46,7 +46,7 @@ func TestDiesAroundThePush(t *testing.T) {
 				t.Errorf("Run returned %v", dying.err)
 			}
 			s := r.sender(t, push.Options{AckWait: short}, b.push)
-			eventually(t, "the reminder of ann is delivered by the other", func() bool { return s.Stats().Pushed == 1 })
+			r.until(t, "the reminder of ann is delivered by the other", func() bool { return s.Stats().Pushed == 1 })
 			r.settled(t, "test")
 			want := 1
 			if delivered {
@@ -76,7 +76,7 @@ func TestDiesAfterTheDeadLetter(t *testing.T) {
 	close(ready)
 	<-dying.done
 	s := r.sender(t, push.Options{AckWait: short, Tries: 5}, b.push)
-	eventually(t, "the message came again", func() bool { return s.Stats().Repeated == 1 })
+	r.until(t, "the message came again", func() bool { return s.Stats().Repeated == 1 })
 	r.settled(t, "test")
 	if l := r.letters(t, "test"); len(l) != 1 || b.deliveries("ann") != 1 {
 		t.Errorf("dead letters %+v; tried %d times", l, b.deliveries("ann"))
@@ -92,15 +92,15 @@ func TestALetterOfBefore(t *testing.T) {
 		b.record(batch)
 		return &push.Refused{Err: errAway}
 	}
-	s := r.sender(t, push.Options{Name: "other"}, b.push) // makes the stream of letters
-	eventually(t, "the reminder of ann is delivered", func() bool { return s.Stats().Pushed == 1 })
+	s := r.sender(t, push.Options{Name: "other", Since: push.FromStart()}, b.push) // makes the stream of letters
+	r.until(t, "the reminder of ann is delivered", func() bool { return s.Stats().Pushed == 1 })
 	old := nats.NewMsg(fmt.Sprintf("scrip.push.dead.test.0.%d.12345", seq))
 	old.Header.Set("Scrip-Push-Tries", "1")
 	if _, err := r.js.PublishMsg(within(t), old); err != nil {
 		t.Fatal(err)
 	}
 	s = r.sender(t, push.Options{Tries: 2}, fails)
-	eventually(t, "a dead letter", func() bool { return s.Stats().Dead == 1 })
+	r.until(t, "a dead letter", func() bool { return s.Stats().Dead == 1 })
 	r.settled(t, "test")
 	if l := r.letters(t, "test"); len(l) != 2 || customers(l[0])+customers(l[1]) != "ann" || b.deliveries("ann") != 3 {
 		t.Errorf("dead letters %+v; tried %d times", l, b.deliveries("ann"))
@@ -129,7 +129,7 @@ func (r *rig) returned(t *testing.T, times int) {
 func (r *rig) known(t *testing.T, opts push.Options) {
 	t.Helper()
 	s := r.sender(t, opts, newBook().push)
-	eventually(t, "the consumer is there", func() bool { _, err := s.Lag(t.Context()); return err == nil })
+	r.until(t, "the consumer is there", func() bool { _, err := s.Lag(t.Context()); return err == nil })
 	if err := s.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestAMessageThatKills(t *testing.T) {
 	close(ready)
 	<-dying.done
 	s := r.sender(t, opts, b.push)
-	eventually(t, "the letter is found", func() bool { return s.Stats().Repeated == 1 })
+	r.until(t, "the letter is found", func() bool { return s.Stats().Repeated == 1 })
 	r.settled(t, "test")
 	if l := r.letters(t, "test"); len(l) != 1 || l[0].Tries != 4 || !strings.Contains(l[0].Error, "no process finished it") || customers(l[0]) != "poison poison too" || b.deliveries("poison") != 1 {
 		t.Errorf("dead letters %+v; tried %d times", l, b.deliveries("poison"))
@@ -177,7 +177,7 @@ func TestRestartsMakeNoDeadLetter(t *testing.T) {
 				}
 				return nil
 			})
-			eventually(t, "ann is delivered", func() bool { return s.Stats().Pushed == 1 })
+			r.until(t, "ann is delivered", func() bool { return s.Stats().Pushed == 1 })
 			r.settled(t, "test")
 			if l := r.letters(t, "test"); len(l) != 0 || s.Stats().Dead != 0 {
 				t.Errorf("dead letters %+v, %+v", l, s.Stats())
@@ -215,7 +215,7 @@ func TestStop(t *testing.T) {
 			if heeds {
 				// AckWait is an hour: bob comes to the other because he was given back, or never taken.
 				other := r.sender(t, opts, b.push)
-				eventually(t, "the reminder of bob is delivered by another", func() bool { return other.Stats().Pushed == 1 })
+				r.until(t, "the reminder of bob is delivered by another", func() bool { return other.Stats().Pushed == 1 })
 				close(finish)
 				if err := <-ended; err != nil {
 					t.Errorf("Run returned %v", err)
@@ -232,7 +232,7 @@ func TestStop(t *testing.T) {
 				}
 				r.sender(t, opts, b.push)
 			}
-			eventually(t, "both are delivered", func() bool { return b.size() == 2 })
+			r.until(t, "both are delivered", func() bool { return b.size() == 2 })
 			r.settled(t, "test")
 			b.once(t, 2)
 		})
@@ -254,12 +254,12 @@ func TestStopInAPause(t *testing.T) {
 	}
 	opts := push.Options{Pause: time.Hour, Clock: clock}
 	s := r.sender(t, opts, f)
-	eventually(t, "bob is delivered, ann waits", func() bool { return s.Stats().Pushed == 1 && s.Stats().InFlight == 0 })
+	r.until(t, "bob is delivered, ann waits", func() bool { return s.Stats().Pushed == 1 && s.Stats().InFlight == 0 })
 	if err := s.stop(); err != nil {
 		t.Errorf("Run returned %v", err)
 	}
 	other := r.sender(t, opts, f)
-	eventually(t, "it waits", func() bool { lags, err := other.Lag(t.Context()); return err == nil && lags[0].Waiting == 1 })
+	r.until(t, "it waits", func() bool { lags, err := other.Lag(t.Context()); return err == nil && lags[0].Waiting == 1 })
 	clock.Move(2 * time.Hour)
 	r.settled(t, "test")
 	if b.deliveries("ann") != 2 || b.deliveries("bob") != 1 || other.Stats().Pushed != 1 {
@@ -282,7 +282,7 @@ func TestServerKilled(t *testing.T) {
 	t.Parallel() // it waits for AckWait
 	server := streamtest.StartProcess(t)
 	callsAcross(t, newRigOn(t, server, 2), func() {
-		time.Sleep(time.Duration(rand.IntN(int(20 * time.Millisecond))))
+		<-time.After(time.Duration(rand.IntN(int(20 * time.Millisecond))))
 		server.Kill(t)
 	}, *kills)
 }
@@ -314,7 +314,7 @@ func callsAcross(t *testing.T, r *rig, restart func(), rounds int) {
 		<-begun
 		restart()
 		close(gate)
-		eventually(t, "the reminder of everybody is delivered", func() bool { return b.size() == want })
+		r.until(t, "the reminder of everybody is delivered", func() bool { return b.size() == want })
 		r.settled(t, "test")
 		for len(begun) > 0 {
 			<-begun
@@ -329,15 +329,15 @@ func callsAcross(t *testing.T, r *rig, restart func(), rounds int) {
 // Foreign messages on the stream are reported and ignored.
 func TestForeign(t *testing.T) {
 	r := newRig(t, 1)
-	r.publish(t, 0, nil, due("evil")+"\n")
+	r.foreign(t, 0, nil, due("evil")+"\n")
 	h := eventlog.Header{Owner: "test", Source: eventlog.Source{Sequence: 1, Line: 1, LastR: 1}, SourceDigest: strings.Repeat("0", 32)}
-	r.publish(t, 0, streamtest.Sealed(h.Encode()), "not JSON\n\n"+due("ann")+"\n"+`{"type":"campaign.paused","campaign":"x","at":"2026-01-01T00:00:00Z"}`+"\n")
-	r.publish(t, 0, streamtest.Sealed(h.Encode()), "")
+	r.publish(t, 0, h, "not JSON\n\n"+due("ann")+"\n"+`{"type":"campaign.paused","campaign":"x","at":"2026-01-01T00:00:00Z"}`+"\n")
+	r.publish(t, 0, h, "")
 	r.fire(t, 0, "bob")
 	var logged streamtest.Buffer
 	b := newBook()
 	s := r.sender(t, push.Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))}, b.push)
-	eventually(t, "the reminder of bob is delivered", func() bool { return b.deliveries("bob") == 1 })
+	r.until(t, "the reminder of bob is delivered", func() bool { return b.deliveries("bob") == 1 })
 	r.settled(t, "test")
 	b.once(t, 2)
 	if b.deliveries("ann") != 1 || s.Stats().Skipped != 3 {
@@ -358,7 +358,7 @@ func TestForeign(t *testing.T) {
 // newer publishes what looks like a sealed message of a newer format.
 func (r *rig) newer(t *testing.T, lane int) uint64 {
 	t.Helper()
-	return r.publish(t, lane, nats.Header{topology.HeaderFormat: {"3"}, topology.HeaderSeal: {strings.Repeat("A", 43)}}, "?")
+	return r.foreign(t, lane, nats.Header{topology.HeaderFormat: {"3"}, topology.HeaderSeal: {strings.Repeat("A", 43)}}, "?")
 }
 
 // A message of a newer format that is there already ends Run.
@@ -379,12 +379,12 @@ func TestAStoppedLaneGoesOn(t *testing.T) {
 	b := newBook()
 	s := r.sender(t, push.Options{}, b.push)
 	r.fire(t, 0, "ann")
-	eventually(t, "the reminder of ann is delivered", func() bool { return s.Stats().Pushed == 1 })
+	r.until(t, "the reminder of ann is delivered", func() bool { return s.Stats().Pushed == 1 })
 	sequence := r.newer(t, 0)
-	eventually(t, "the lane waits", func() bool { return s.Stats().Stopped == 1 })
+	r.until(t, "the lane waits", func() bool { return s.Stats().Stopped == 1 })
 	r.fire(t, 0, "bob")
 	r.fire(t, 1, "cy")
-	eventually(t, "the other lane goes on", func() bool { return b.deliveries("cy") == 1 })
+	r.until(t, "the other lane goes on", func() bool { return b.deliveries("cy") == 1 })
 	if b.deliveries("bob") != 0 || s.Stats().Stopped != 1 {
 		t.Errorf("deliveries %v, %+v", b.names, s.Stats())
 	}
@@ -401,7 +401,7 @@ func TestAStoppedLaneGoesOn(t *testing.T) {
 	if err := store.Skip(within(t), stream.Name(), sequence, hash, "ann"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the reminder of bob is delivered", func() bool { return b.deliveries("bob") == 1 })
+	r.until(t, "the reminder of bob is delivered", func() bool { return b.deliveries("bob") == 1 })
 	r.settled(t, "test")
 	if got := s.Stats(); got.Stopped != 0 || got.Skipped != 1 || got.Pushed != 3 {
 		t.Errorf("%+v", got)
@@ -409,7 +409,7 @@ func TestAStoppedLaneGoesOn(t *testing.T) {
 
 	// One that waits ends when it is to end, and gives the message back.
 	r.newer(t, 0)
-	eventually(t, "the lane waits again", func() bool { return s.Stats().Stopped == 1 })
+	r.until(t, "the lane waits again", func() bool { return s.Stats().Stopped == 1 })
 	if err := s.stop(); err != nil {
 		t.Error(err)
 	}
@@ -420,9 +420,9 @@ func TestNothingToWorkOn(t *testing.T) {
 	t.Run("removed", func(t *testing.T) {
 		r := newRig(t, 1)
 		b := newBook()
-		s := r.sender(t, push.Options{}, b.push)
+		s := r.sender(t, push.Options{AckWait: short}, b.push)
 		r.fire(t, 0, "ann")
-		eventually(t, "the reminder of ann is delivered", func() bool { return s.Stats().Pushed == 1 })
+		r.until(t, "the reminder of ann is delivered", func() bool { return s.Stats().Pushed == 1 })
 		if err := r.js.DeleteStream(within(t), topology.RmdStream(0)); err != nil {
 			t.Fatal(err)
 		}
@@ -446,7 +446,7 @@ func TestNothingToWorkOn(t *testing.T) {
 		}
 	})
 	t.Run("no log", func(t *testing.T) {
-		r := &rig{server: streamtest.Start(t)}
+		r := &rig{server: streamtest.Start(t)} // no log
 		s := r.sender(t, push.Options{}, newBook().push)
 		<-s.done
 		if s.err == nil || !strings.Contains(s.err.Error(), "scrip serve") {

@@ -1,49 +1,12 @@
 package push
 
 import (
-	"fmt"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
-
-func TestPauseGrows(t *testing.T) {
-	for pause, want := range map[time.Duration]string{
-		2 * time.Second: "[2s 6s 18s 54s 1m0s 1m0s]",
-		time.Hour:       "[1h0m0s 1h0m0s 1h0m0s 1h0m0s 1h0m0s 1h0m0s]",
-	} {
-		o := Options{Pause: pause}
-		var got []time.Duration
-		for tries := range 6 {
-			got = append(got, o.pause(tries+1))
-		}
-		if fmt.Sprint(got) != want {
-			t.Errorf("after %s: %v, want %s", pause, got, want)
-		}
-	}
-}
-
-// A process remembers the last messages it finished, and no more than that.
-func TestTrackerForgetsTheOldest(t *testing.T) {
-	d := newTracker()
-	at := func(n int) messageID { return messageID{Sequence: uint64(n)} }
-	for n := range doneKept + 10 {
-		if d.begin(at(n)) != unknown || d.begin(at(n)) != inFlight {
-			t.Fatalf("message %d is not new, then in flight", n)
-		}
-		d.finish(at(n))
-		d.leave(at(n))
-	}
-	if d.begin(at(10)) != finished || d.begin(at(doneKept+9)) != finished || d.begin(at(9)) != unknown || len(d.done) != doneKept || d.inFlight() != 1 {
-		t.Errorf("it remembers %d of %d, and has %d in flight", len(d.done), doneKept, d.inFlight())
-	}
-	if d.begin(messageID{Sequence: 10, Stored: 1}) != unknown {
-		t.Error("another message at the same position is taken for the first")
-	}
-}
 
 // Of two deliveries of a message, other lines may fail: the entry of the first does not replace those of the second.
 func TestAnEntryIsTheSameOnlyWithAllLines(t *testing.T) {

@@ -25,7 +25,8 @@ const saveEvery = 5 * time.Second
 
 // record is the value of a key of Bucket.
 type record struct {
-	Log string `json:"log"`
+	Format int    `json:"format"`
+	Log    string `json:"log"`
 	// Events: the lane's events are read, not its reminders.
 	Events bool `json:"events,omitempty"`
 	// Begun is when the name was used first.
@@ -80,6 +81,9 @@ func (p *positions) read(ctx context.Context, name string, lane int) (r record, 
 	if err == nil {
 		revision, err = e.Revision(), json.Unmarshal(e.Value(), &r)
 	}
+	if err == nil && r.Format > Format {
+		err = fmt.Errorf("it has format %d, this program reads up to %d; use a newer scrip", r.Format, Format)
+	}
 	if err != nil {
 		return r, 0, fmt.Errorf("push: key %s of bucket %s: %w", bucketKey(name, lane), Bucket, err)
 	}
@@ -94,7 +98,7 @@ func (p *positions) change(ctx context.Context, name string, lane int, f func(*r
 			return err
 		}
 		f(&r)
-		r.At = time.Now().UTC()
+		r.Format, r.At = Format, time.Now().UTC()
 		data, err := json.Marshal(r)
 		if err != nil {
 			return err

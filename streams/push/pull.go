@@ -141,11 +141,13 @@ func (p *Pusher) take(lane int, msg delivery) error {
 		p.count.skipped.Add(1)
 		log.Warn("a message in the skip list is ignored")
 		p.ack(w)
+		p.Changed.Send(struct{}{})
 		return nil
 	case err != nil:
 		p.count.skipped.Add(1)
 		log.Error("a foreign message was ignored; find the program that publishes to "+p.source.subject(lane), "err", err)
 		p.ack(w)
+		p.Changed.Send(struct{}{})
 		return nil
 	}
 	var bad []error
@@ -171,6 +173,7 @@ func (p *Pusher) begin(w *work) bool {
 	case finished:
 		p.count.repeated.Add(1)
 		p.ack(w)
+		p.Changed.Send(struct{}{})
 		return false
 	case inFlight:
 		// Progress reports were lost. The goroutine at work continues, and its acknowledgement counts for this delivery, too.
@@ -209,6 +212,9 @@ func (p *Pusher) takeEntry(msg delivery) error {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return fmt.Errorf("push: a message without JetStream metadata: %w", err)
+	}
+	if err := checkFormat(fmt.Sprintf("message %d of stream %s", meta.Sequence.Stream, WaitStream), msg.Headers()); err != nil {
+		return fmt.Errorf("push: %w", err) // it is not acknowledged: nothing else holds what it refers to
 	}
 	var e entry
 	_, c, id, err := parseWaitSubject(msg.Subject())
@@ -309,6 +315,7 @@ func (p *Pusher) read(w *work, stored time.Time) (eventlog.Message, error) {
 	defer p.keepAlive(w)()
 	p.count.stopped.Add(1)
 	defer p.count.stopped.Add(-1)
+	p.Changed.Send(struct{}{})
 	w.log.Error(fmt.Sprintf("the lane waits at a message that this program cannot read: run a newer one, or start scrip serve once with --skip-message %s%d=%d to lose the message", p.source.skip, w.lane, w.sequence), "err", err)
 	skips, waited := p.awaitSkip(w.lane, err)
 	if waited != nil {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -57,9 +58,14 @@ type Pusher struct {
 	entries   entryStore
 	dead      letterStore
 
+	// Changed is for tests: it is sent when Stats have changed, and when all is prepared.
+	Changed testsignal.Signal[struct{}]
+
 	works         sync.WaitGroup
 	progress      sync.WaitGroup
 	progressEvery time.Duration // between progress reports of a message in flight
+
+	ackFor time.Duration // the constant; shorter in tests
 
 	// ctx ends when Run is to end: no new message is taken. hard ends Grace later: calls in progress are to return.
 	ctx, hard context.Context
@@ -85,7 +91,7 @@ func newPusher(js jetstream.JetStream, opts Options, from source) (*Pusher, erro
 	}
 	return &Pusher{
 		js: js, opts: opts, source: from, process: uuid.NewString(), tracker: newTracker(), gate: newGate(&opts),
-		call: caller{batch: opts.Batch, timeout: opts.Timeout},
+		call: caller{batch: opts.Batch, timeout: opts.Timeout}, ackFor: ackFor,
 	}, nil
 }
 
@@ -131,6 +137,7 @@ func (p *Pusher) run(ctx context.Context, push func(context.Context, []item) err
 		}
 	})
 
+	p.Changed.Send(struct{}{})
 	var feeds, saver sync.WaitGroup
 	pull := func(f feed, from puller) {
 		feeds.Go(func() {

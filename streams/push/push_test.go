@@ -42,14 +42,14 @@ func TestEachCustomerOnce(t *testing.T) {
 	fire(1)
 	for range 2 {
 		guest := r.sender(t, push.Options{Workers: 1}, b.push)
-		eventually(t, "a reminder is delivered", func() bool { return b.size() > 0 })
+		r.until(t, "a reminder is delivered", func() bool { return b.size() > 0 })
 		if err := guest.stop(); err != nil {
 			t.Errorf("Run returned %v", err)
 		}
 		all = append(all, guest)
 	}
 	fire(2)
-	eventually(t, "the reminder of everybody is delivered", func() bool { return b.size() >= want })
+	r.until(t, "the reminder of everybody is delivered", func() bool { return b.size() >= want })
 	r.settled(t, "test")
 	b.once(t, want)
 	var pushed uint64
@@ -78,57 +78,36 @@ func TestSince(t *testing.T) {
 	begin := func(name string, since push.Since) *book {
 		b := newBook()
 		s := r.sender(t, push.Options{Name: name, Since: since}, b.push)
-		eventually(t, "the consumer is there", func() bool { _, err := s.Lag(t.Context()); return err == nil })
+		r.until(t, "the consumer is there", func() bool { _, err := s.Lag(t.Context()); return err == nil })
 		return b
 	}
+	fresh := begin("fresh", push.Since{}) // the zero value delivers nothing that is over
 	all := begin("all", push.FromStart())
 	before := begin("before", push.From(time.Now().Add(-time.Hour)))
 	ahead := begin("ahead", push.From(time.Now().Add(time.Hour)))
 	r.fire(t, 0, "new")
 	for _, got := range []*book{all, before} {
-		eventually(t, "both are delivered", func() bool { return got.deliveries("old") == 1 && got.deliveries("new") == 1 })
+		r.until(t, "both are delivered", func() bool { return got.deliveries("old") == 1 && got.deliveries("new") == 1 })
 	}
-	eventually(t, "the reminder of new is delivered", func() bool { return ahead.deliveries("new") == 1 })
-	if ahead.deliveries("old") != 0 {
-		t.Error("old was delivered although the name begins later")
-	}
-}
-
-// The zero Since delivers nothing that is over.
-func TestANewNameBeginsNow(t *testing.T) {
-	r := newRig(t, 1)
-	r.fire(t, 0, "old")
-	b := newBook()
-	p, err := push.New(r.js, push.Options{Name: "fresh", Logger: discard})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx, b.push) }()
-	eventually(t, "the consumer is there", func() bool { _, err := p.Lag(t.Context()); return err == nil })
-	r.fire(t, 0, "new")
-	eventually(t, "the reminder of new is delivered", func() bool { return b.deliveries("new") == 1 })
-	cancel()
-	if err := <-ended; err != nil || b.deliveries("old") != 0 {
-		t.Errorf("old was delivered %d times; Run returned %v", b.deliveries("old"), err)
-	}
-	if err := p.Run(t.Context(), b.push); err == nil || !strings.Contains(err.Error(), "once") {
-		t.Errorf("a second Run returned %v", err)
+	for _, got := range []*book{fresh, ahead} {
+		r.until(t, "the reminder of new is delivered", func() bool { return got.deliveries("new") == 1 })
+		if got.deliveries("old") != 0 {
+			t.Error("old was delivered although the name begins later")
+		}
 	}
 }
 
 // A function slower than AckWait is not called again: the server gets progress reports.
 func TestSlowIsNotDead(t *testing.T) {
 	t.Parallel() // it waits for AckWait, which is long enough for a report of a busy machine
-	const ackWait = 4500 * time.Millisecond
+	const ackWait = 2400 * time.Millisecond
 	r := newRig(t, 1)
 	r.fire(t, 0, "ann")
 	b := newBook()
-	var beats atomic.Int32
+	beats := make(chan struct{}, 100)
 	if _, err := r.js.Conn().Subscribe("$JS.ACK."+topology.RmdStream(0)+".test.>", func(m *nats.Msg) {
 		if string(m.Data) == "+WPI" {
-			beats.Add(1)
+			beats <- struct{}{}
 		}
 	}); err != nil {
 		t.Fatal(err)
@@ -142,7 +121,9 @@ func TestSlowIsNotDead(t *testing.T) {
 	first := r.sender(t, push.Options{AckWait: ackWait}, f)
 	second := r.sender(t, push.Options{AckWait: ackWait}, f)
 	// For longer than AckWait one of them reports progress, and the other gets nothing.
-	eventually(t, "signs of life", func() bool { return beats.Load() >= 4 })
+	for range 4 {
+		<-beats
+	}
 	close(finish)
 	r.settled(t, "test")
 	b.once(t, 1)
@@ -150,41 +131,6 @@ func TestSlowIsNotDead(t *testing.T) {
 	if n := first.Stats().Repeated + second.Stats().Repeated; n != 0 {
 		t.Errorf("delivered again %d times", n)
 	}
-}
-
-// One call hangs and ignores its context. The other workers go on, and what hangs becomes a dead letter, since others are
-// delivered between its tries.
-func TestHangs(t *testing.T) {
-	t.Parallel() // it waits for its timeouts, which are long enough for what does not hang on a busy machine
-	r := newRig(t, 1)
-	r.fire(t, 0, "hangs")
-	r.fire(t, 0, names("well", 3)...)
-	release := make(chan struct{})
-	defer close(release)
-	b := newBook()
-	s := r.sender(t, push.Options{Workers: 2, Timeout: 2 * time.Second, Tries: 2}, func(ctx context.Context, batch []push.Reminder) error {
-		if batch[0].CustomerID == "hangs" {
-			<-release
-		}
-		return b.push(ctx, batch)
-	})
-	eventually(t, "the others are delivered", func() bool { return b.size() == 3 })
-	more := 0
-	eventually(t, "a dead letter", func() bool {
-		r.fire(t, 0, fmt.Sprint("more-", more))
-		more++
-		return s.Stats().Dead == 1
-	})
-	r.settled(t, "test")
-	l := r.letters(t, "test")
-	if len(l) != 1 || customers(l[0]) != "hangs" || l[0].Tries != 2 || !strings.Contains(l[0].Error, "not done within 2s") || !strings.Contains(l[0].Error, "hangs") {
-		t.Errorf("dead letters %+v", l)
-	}
-	if st := s.Stats(); st.Hanging != int(st.FailedTries) || st.FailedTries < 2 {
-		t.Errorf("%+v", st)
-	}
-	r.fire(t, 0, "later")
-	eventually(t, "the reminder of later is delivered", func() bool { return b.deliveries("later") == 1 })
 }
 
 // A function that hangs each time would leak without end: Run reports it and ends.
@@ -205,64 +151,40 @@ func TestHangsAlways(t *testing.T) {
 	}
 }
 
-// A function that heeds its context has failed; the error has its timeout.
-func TestTimeout(t *testing.T) {
-	t.Parallel() // it waits for its timeout, which is long enough for the second call on a busy machine
+// What fails comes again under the same keys until it succeeds.
+func TestFailsThenSucceeds(t *testing.T) {
 	r := newRig(t, 1)
-	r.fire(t, 0, "slow")
+	seq := r.fire(t, 0, "ann", "bob")
 	b := newBook()
-	s := r.sender(t, push.Options{Timeout: 2 * time.Second}, func(ctx context.Context, batch []push.Reminder) error {
+	var calls atomic.Int32
+	s := r.sender(t, push.Options{}, func(ctx context.Context, batch []push.Reminder) error {
+		if len(batch) != 2 {
+			t.Errorf("a batch of %d", len(batch))
+		}
 		b.record(batch)
-		if b.deliveries("slow") == 1 {
-			<-ctx.Done()
-			return ctx.Err()
+		if calls.Add(1) < 3 {
+			return errAway
 		}
 		return nil
 	})
-	eventually(t, "the reminder of slow is delivered", func() bool { return s.Stats().Pushed == 1 })
+	r.until(t, "both are delivered", func() bool { return s.Stats().Pushed == 2 })
 	r.settled(t, "test")
-	if st := s.Stats(); st.FailedTries != 1 || st.Hanging != 0 || b.deliveries("slow") != 2 {
+	if st := s.Stats(); st.FailedTries != 2 || st.Dead != 0 {
 		t.Errorf("%+v", st)
 	}
-}
-
-// What fails, by error or by panic, comes again under the same keys until it succeeds.
-func TestFailsThenSucceeds(t *testing.T) {
-	for name, fail := range map[string]func() error{
-		"error":        func() error { return errAway },
-		"panic":        func() error { panic("no gateway") },
-		"odd partial":  func() error { return &push.Partial{Failed: []int{7}, Err: errAway} },
-		"mute partial": func() error { return fmt.Errorf("wrapped: %w", &push.Partial{Err: errAway}) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, 1)
-			seq := r.fire(t, 0, "ann", "bob")
-			b := newBook()
-			var calls atomic.Int32
-			s := r.sender(t, push.Options{}, func(ctx context.Context, batch []push.Reminder) error {
-				if len(batch) != 2 {
-					t.Errorf("a batch of %d", len(batch))
-				}
-				b.record(batch)
-				if calls.Add(1) < 3 {
-					return fail()
-				}
-				return nil
-			})
-			eventually(t, "both are delivered", func() bool { return s.Stats().Pushed == 2 })
-			r.settled(t, "test")
-			if st := s.Stats(); st.FailedTries != 2 || st.Dead != 0 {
-				t.Errorf("%+v", st)
-			}
-			for key, times := range b.keys {
-				if times != 3 || !strings.HasPrefix(key, fmt.Sprintf("%s/0/%d/", r.log.UUID, seq)) {
-					t.Errorf("the key %s came %d times", key, times)
-				}
-			}
-			if b.size() != 2 {
-				t.Errorf("keys %v", b.keys)
-			}
-		})
+	for key, times := range b.keys {
+		if times != 3 || !strings.HasPrefix(key, fmt.Sprintf("%s/0/%d/", r.log.UUID, seq)) {
+			t.Errorf("the key %s came %d times", key, times)
+		}
+	}
+	if b.size() != 2 {
+		t.Errorf("keys %v", b.keys)
+	}
+	if err := s.stop(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Run(t.Context(), b.push); err == nil || !strings.Contains(err.Error(), "once") {
+		t.Errorf("a second Run returned %v", err)
 	}
 }
 
@@ -291,7 +213,7 @@ func TestFailsForSome(t *testing.T) {
 	}
 	one := r.sender(t, push.Options{Tries: 3}, f)
 	two := r.sender(t, push.Options{Tries: 3}, f)
-	eventually(t, "a dead letter", func() bool { return one.Stats().Dead+two.Stats().Dead == 1 })
+	r.until(t, "a dead letter", func() bool { return one.Stats().Dead+two.Stats().Dead == 1 })
 	r.settled(t, "test")
 	if b.deliveries("ann") != 1 || b.deliveries("cid") != 1 || b.deliveries("dot") != 2 || b.deliveries("bob") != 3 {
 		t.Errorf("deliveries %v", b.names)
@@ -322,7 +244,7 @@ func TestDeadLetter(t *testing.T) {
 		return nil
 	})
 	letter := <-dead
-	eventually(t, "the reminder of bob is delivered", func() bool { return b.deliveries("bob") == 1 })
+	r.until(t, "the reminder of bob is delivered", func() bool { return b.deliveries("bob") == 1 })
 	r.settled(t, "test")
 	if b.deliveries("ann") != 3 || b.deliveries("bad") != 3 {
 		t.Errorf("tried %v", b.names)

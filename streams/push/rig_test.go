@@ -17,6 +17,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -35,7 +36,7 @@ func TestThePackageIsLight(t *testing.T) {
 	if len(deps) < 10 {
 		t.Fatalf("go list -deps names only %d packages", len(deps))
 	}
-	ours := []string{"streams/push", "streams/topology", "streams/eventlog", "streams/seal", "streams/wall", "domain", "domain/code", "domain/siphash",
+	ours := []string{"streams/push", "streams/topology", "streams/eventlog", "streams/seal", "streams/wall", "streams/testsignal", "domain", "domain/code", "domain/siphash",
 		"domain/reminder", "domain/table", "domain/wire"}
 	for _, dep := range deps {
 		if rest, mine := strings.CutPrefix(dep, "github.com/seed-4a2410e3/scrip/"); mine && !slices.Contains(ours, rest) {
@@ -60,7 +61,8 @@ type rig struct {
 	js     jetstream.JetStream
 	log    topology.Log
 
-	source uint64 // of the next message
+	source  uint64 // of the next message
+	changed testsignal.Signal[struct{}]
 }
 
 // natsServer is a server in this process or in one of its own.
@@ -77,6 +79,7 @@ func newRig(t *testing.T, lanes int) *rig {
 func newRigOn(t *testing.T, server natsServer, lanes int) *rig {
 	t.Helper()
 	r := &rig{server: server}
+	r.changed.Watch()
 	r.js = r.server.JetStream(t)
 	var err error
 	if r.log, err = topology.Ensure(within(t), r.js, topology.Spec{Lanes: lanes, KeyFingerprint: "test"}); err != nil {
@@ -122,16 +125,32 @@ func (r *rig) fireLines(t *testing.T, lane int, priority string, lines ...string
 	h := eventlog.Header{
 		Owner: "test", Source: eventlog.Source{Sequence: r.source, Line: 1, LastR: uint64(len(lines))}, SourceDigest: strings.Repeat("0", 32), Priority: priority,
 	}
-	return r.publish(t, lane, streamtest.Sealed(h.Encode()), strings.Join(lines, "\n")+"\n")
+	return r.publish(t, lane, h, strings.Join(lines, "\n")+"\n")
 }
 
-func (r *rig) publish(t *testing.T, lane int, h nats.Header, payload string) uint64 {
+// publish publishes a message as a scheduler does.
+func (r *rig) publish(t *testing.T, lane int, h eventlog.Header, payload string) uint64 {
+	t.Helper()
+	return r.foreign(t, lane, streamtest.Sealed(h.Encode()), payload)
+}
+
+// foreign publishes a message with any headers.
+func (r *rig) foreign(t *testing.T, lane int, h nats.Header, payload string) uint64 {
 	t.Helper()
 	ack, err := r.js.PublishMsg(within(t), &nats.Msg{Subject: topology.Rmd(lane), Header: h, Data: []byte(payload)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return ack.Sequence
+}
+
+// until waits for a fact that Stats of a sender show, or what its function did before them.
+func (r *rig) until(t *testing.T, what string, fact func() bool) {
+	t.Helper()
+	t.Logf("waiting until %s", what)
+	if !fact() {
+		r.changed.WaitFor(t, func(struct{}) bool { return fact() })
+	}
 }
 
 // book counts the deliveries per customer, over all senders of a test.
@@ -214,11 +233,15 @@ func (r *rig) sender(t *testing.T, opts push.Options, f push.Func) *sender {
 	if opts.Logger == nil {
 		opts.Logger = discard
 	}
-	if opts.Since == (push.Since{}) {
+	if opts.Since == (push.Since{}) && opts.Name == "test" {
 		opts.Since = push.FromStart()
 	}
 	if s.Pusher, err = push.New(js, opts); err != nil {
 		t.Fatal(err)
+	}
+	s.Changed = r.changed
+	if opts.AckWait < never {
+		s.AckFor(opts.AckWait) // what is not acknowledged is delivered again then
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -279,9 +302,4 @@ func names(prefix string, n int) []string {
 		out[i] = fmt.Sprintf("%s-%d", prefix, i)
 	}
 	return out
-}
-
-func eventually(t *testing.T, what string, fact func() bool) {
-	t.Helper()
-	streamtest.Eventually(t, what, fact)
 }

@@ -117,15 +117,21 @@ func parseWaitSubject(subject string) (name string, c class, id messageID, err e
 	return parts[0], c, messageID{Lane: int(n[0]), Sequence: uint64(n[1]), Stored: n[2], Hop: int(n[3]), Line: int(n[4])}, nil
 }
 
+// message returns the entry as WaitStream holds it.
+func (e *entry) message(subject string) (msg *nats.Msg, err error) {
+	msg = nats.NewMsg(subject)
+	msg.Header.Set(topology.HeaderFormat, strconv.Itoa(Format))
+	msg.Data, err = json.Marshal(e)
+	return msg, err
+}
+
 // put stores an entry. One that is there already and has all of its lines is the same: the process before died between it and
 // the acknowledgement. One with other lines is of an earlier delivery, whose message was returned: its own try comes first.
 func (s *waitStream) put(ctx context.Context, c class, id messageID, e entry) error {
-	data, err := json.Marshal(e)
+	msg, err := e.message(waitSubject(s.name, c, id))
 	if err != nil {
 		return err
 	}
-	msg := nats.NewMsg(waitSubject(s.name, c, id))
-	msg.Data = data
 	ctx, done := context.WithTimeout(ctx, storeTimeout)
 	defer done()
 	_, err = s.js.PublishMsg(ctx, msg, jetstream.WithExpectStream(WaitStream), jetstream.WithExpectLastSequencePerSubject(0))

@@ -54,7 +54,10 @@ type work struct {
 // work is one try of a message and what follows: delivered, waiting for another try, a dead letter, or returned to NATS.
 func (p *Pusher) work(w *work, t *turn) {
 	var r result
-	left := func() { p.gate.leave(t, r.fate, r.retryAfter) }
+	left := func() {
+		p.gate.leave(t, r.fate, r.retryAfter)
+		p.Changed.Send(struct{}{})
+	}
 	guarded, ok := p.prepareTry(w)
 	if !ok {
 		left()
@@ -136,6 +139,7 @@ func (p *Pusher) prepareTry(w *work) (guarded, ok bool) {
 func (p *Pusher) failedTry(w *work, r *result) {
 	p.count.failed.Add(1)
 	p.counts[w.lane].failed.Add(1)
+	p.Changed.Send(struct{}{})
 	if p.call.hung.Load() >= int64(hungPerWorker*p.opts.Workers) {
 		p.fail(fmt.Errorf("push: %w: %d calls have not returned although their context ended; fix the function, or restart the process", ErrHangs, p.call.hung.Load()))
 	}
@@ -223,6 +227,7 @@ func (p *Pusher) finish(w *work) {
 	p.ack(w)
 	w.stop()
 	p.tracker.leave(w.id)
+	p.Changed.Send(struct{}{})
 }
 
 // giveBack ends the work and returns the message to NATS.
@@ -230,11 +235,12 @@ func (p *Pusher) giveBack(w *work, delay time.Duration) {
 	w.stop()
 	p.tracker.leave(w.id)
 	p.nak(w, delay)
+	p.Changed.Send(struct{}{})
 }
 
 // ack acknowledges until the server confirms it, for at most ackFor.
 func (p *Pusher) ack(w *work) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), ackFor)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), p.ackFor)
 	defer cancel()
 	for {
 		once, done := context.WithTimeout(ctx, ackOnce)
