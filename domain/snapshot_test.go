@@ -308,23 +308,3 @@ func FuzzReadLane(f *testing.F) {
 		newWorld(worldtest.Random(1)).run(l, 50)
 	})
 }
-
-func BenchmarkReadLane(b *testing.B) {
-	const coupons = 1_000_000
-	l := testLane()
-	fill(b, l, coupons)
-	raw := snapshot(b, l)
-	b.SetBytes(int64(len(raw)))
-	for b.Loop() {
-		readLane(b, raw)
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/coupons, "ns/coupon")
-}
-
-func BenchmarkFreeze(b *testing.B) {
-	l := testLane()
-	fill(b, l, 1_000_000)
-	for b.Loop() {
-		l.Freeze()
-	}
-}

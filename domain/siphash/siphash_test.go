@@ -92,19 +92,3 @@ func TestNothingIsAllocated(t *testing.T) {
 		t.Errorf("%v allocations, want 0 (sum %x)", n, sink)
 	}
 }
-
-func BenchmarkSum64(b *testing.B) {
-	id := "018f3b2e-9f5c-7cc0-a1b2-c3d4e5f60718" // a UUIDv7, as the SDK makes command ids
-	b.ReportAllocs()
-	for b.Loop() {
-		Sum64(vectorKey, id)
-	}
-}
-
-func BenchmarkSum128(b *testing.B) {
-	id := "customer-000000000017"
-	b.ReportAllocs()
-	for b.Loop() {
-		Sum128(vectorKey, id)
-	}
-}
