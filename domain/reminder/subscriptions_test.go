@@ -186,6 +186,12 @@ func (g *subscriptionsRig) due(t failer, now wire.Instant) []DueReminders {
 	if got := slices.Collect(g.subs.Due(g.anchors, now)); !slices.Equal(got, want) {
 		t.Fatalf("due by %d are\n%v, want\n%v", now, got, want)
 	}
+	for d := range g.subs.Due(g.anchors, now) { // and may be ended early
+		if d != want[0] {
+			t.Fatalf("first due is %v, want %v", d, want[0])
+		}
+		break
+	}
 	return want
 }
 
@@ -461,36 +467,19 @@ func TestSubscriptionNumbersHaveBounds(t *testing.T) {
 	}
 }
 
-func TestDueCanBeEndedEarly(t *testing.T) {
-	var s Subscriptions
-	for r := range uint64(1000) {
-		s.Set(r+1, wire.KindExpires, time.Minute, uint32(r+1), start+wire.Instant(r)*minute)
-	}
-	looked := 0
-	for d := range s.Due(Anchors{}, wire.Never) {
-		if looked++; d.DueAt != start-minute || d.FromR != 1 || d.Subscriptions != 1 {
-			t.Errorf("first is %v", d)
-		}
-		break
-	}
-	if looked != 1 {
-		t.Errorf("%d looked at", looked)
-	}
-}
-
 // TestMemoryFollowsWhatIsPending: numbers rise for ever, and what was pending once is not paid for.
 func TestMemoryFollowsWhatIsPending(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	for name, survives := range map[string]func(r int) bool{
-		"the newest": func(r int) bool { return r >= 300_000 }, "one of a thousand": func(r int) bool { return r%1000 == 0 },
+		"the newest": func(r int) bool { return r >= 100_000 }, "one of a thousand": func(r int) bool { return r%1000 == 0 },
 		"some": func(int) bool { return rnd.IntN(50) == 0 }, "the oldest": func(r int) bool { return r < 1000 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s Subscriptions
-			for r := range 301_000 {
+			for r := range 101_000 {
 				s.Set(uint64(r+1), wire.KindExpires, time.Hour, uint32(r+1), start+wire.Instant(r/4)*minute)
 			}
-			for r := range 301_000 {
+			for r := range 101_000 {
 				if !survives(r) {
 					s.Cancel(uint64(r + 1))
 				}
@@ -519,10 +508,10 @@ func TestMemoryFollowsWhatIsPending(t *testing.T) {
 
 // TestManyGroupsInAnyOrder: expiries that do not come in order split the lists of groups in their middle.
 func TestManyGroupsInAnyOrder(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range uint64(2) {
 		choose := randomChooser(seed)
 		g := &subscriptionsRig{now: start + day, anchors: Anchors{Opens: start + hour, Expires: start + day}}
-		for range 4000 {
+		for range 3000 {
 			g.lastR++
 			s := Subscription{R: g.lastR, Kind: wire.KindExpires, Before: time.Hour, N: uint32(g.lastR), Own: start + wire.Instant(choose(3*int(day/second)))*second}
 			g.subs.Set(s.R, s.Kind, s.Before, s.N, s.Own)
@@ -535,7 +524,7 @@ func TestManyGroupsInAnyOrder(t *testing.T) {
 				g.subs.Move(s.N, s.Own)
 			}
 		}
-		for range 3000 {
+		for range 2000 {
 			r := 1 + uint64(choose(int(g.lastR)))
 			if got, want := g.subs.Cancel(r), g.naive.cancel(r); got != want {
 				t.Fatalf("cancelling %d: %v, want %v", r, got, want)
