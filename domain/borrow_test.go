@@ -55,6 +55,17 @@ func TestLinesTogetherAreLinesOneByOne(t *testing.T) {
 			}
 			got := many.Add(Message{Sequence: 1, Scope: scope, Payload: payload}, now, nil)
 			scribble(payload)
+			// Nothing hangs on the payload, so that its memory comes free.
+			for i, x := 0, &b.scratch; i < len(x.lines); i++ {
+				if x.lines[i].text != nil || x.lines[i].cmd.ID != "" || x.prepared[i].cmd != nil {
+					rt.Fatalf("line %d is still in the scratch", i)
+				}
+			}
+			for _, ev := range b.scratch.decision.events[:cap(b.scratch.decision.events)] {
+				if ev.ID != "" {
+					rt.Fatalf("event %+v is still in the scratch", ev)
+				}
+			}
 			if !bytes.Equal(got, want) {
 				rt.Fatalf("together they are answered\n%s\none by one\n%s", got, want)
 			}
@@ -92,61 +103,6 @@ func withoutLines(events []byte) string {
 		b.WriteByte('\n')
 	}
 	return b.String()
-}
-
-// TestNothingOfAMessageIsKept names everything that a lane keeps as text: overwriting the message must not show.
-func TestNothingOfAMessageIsKept(t *testing.T) {
-	payload := func() []byte {
-		return []byte(`{"id":"a","type":"create_campaign","campaign":"summer","codes":1,"prefix":"SUN","category":"food","priority":"high","benefit":{"a": "b"}}
-{"id":"b","type":"create_campaign","campaign":"imported","codes":0}
-{"id":"c","type":"import_codes","campaign":"imported","codes":["FIRST-1","SECOND-2"]}
-{"id":"d","type":"claim","campaign":"summer","customer_id":"ann","attributes":{"channel":"app"}}
-{"id":"e","type":"claim","campaign":"summer","customer_id":"bob"}
-{"id":"f","type":"claim","campaign":"nowhere","customer_id":"bob"}
-{"id":"g","type":"claim","campaign":"imported","customer_id":"ann"}
-{"id":"h","type":"remind","campaign":"imported","customer_id":"ann","kind":"expires","before":"1h"}
-{"id":"i","type":"extend","campaign":"imported","code":"first-1","expires_at":"2027-01-01T00:00:00.5Z"}
-{"id":"j","type":"update_campaign","campaign":"imported","category":"toys","benefit":"free"}
-`)
-	}
-	run := func(scribbled bool) (l *Lane, output string) {
-		l = testLane()
-		s := NewStep(l)
-		p := payload()
-		replies := s.Add(Message{Sequence: 1, Scope: wire.ScopeTrusted, Payload: p}, start, nil)
-		if scribbled {
-			scribble(p)
-		}
-		s.Close()
-		return l, string(replies) + string(s.Events)
-	}
-	kept, output := run(false)
-	l, scribbledOutput := run(true)
-	if output != scribbledOutput {
-		t.Fatalf("the answers and events are\n%s\nbut should be\n%s", scribbledOutput, output)
-	}
-	if !bytes.Equal(snapshot(t, l), snapshot(t, kept)) {
-		t.Fatal("the lane has kept some of the message")
-	}
-	for _, name := range []string{"summer", "imported"} {
-		got, ok := l.Campaign(name)
-		want, _ := kept.Campaign(name)
-		if !ok || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
-			t.Fatalf("%s is %+v, want %+v", name, got, want)
-		}
-	}
-	// Nothing hangs on the payload either, so that its memory comes free.
-	x := &l.scratch
-	for i := range x.lines {
-		if x.lines[i].text != nil || x.lines[i].cmd.ID != "" || x.prepared[i].cmd != nil {
-			t.Fatalf("line %d is still in the scratch", i)
-		}
-	}
-	for _, ev := range x.decision.events[:cap(x.decision.events)] {
-		if ev.ID != "" {
-			t.Fatalf("event %+v is still in the scratch", ev)
-		}
-	}
 }
 
 // TestParsedCommandsAndEventsAreOnesOwn: the parsers for everyone copy, whatever the lane does.

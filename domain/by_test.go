@@ -37,23 +37,3 @@ func TestEventsNameWhoCausedThem(t *testing.T) {
 		t.Errorf("the events do not fold: %v", err)
 	}
 }
-
-// TestAStepOfAPersonKeepsItsBound: a thousand voids under the longest name, each of a coupon with reminders.
-func TestAStepOfAPersonKeepsItsBound(t *testing.T) {
-	by := strings.Repeat(`"`, wire.MaxBy)
-	l := NewLane(LaneOptions{Lane: 0, Lanes: 1, Key: [32]byte{1}})
-	s := NewStep(l)
-	const at = wire.Instant(1_800_000_000_000_000)
-	lines := make([]string, wire.MaxMessageLines)
-	for i := range lines {
-		lines[i] = `{"id":"` + strings.Repeat("x", 40) + `","type":"claim","campaign":"nothere","customer_id":"c","code":"` + strings.Repeat("y", 100) + `"}`
-	}
-	payload := []byte(strings.Join(lines, "\n"))
-	if !s.Fits(payload, "") && s.Fits(payload, by) {
-		t.Error("a name makes a message smaller")
-	}
-	s.Add(Message{Sequence: 1, Scope: wire.ScopeTrusted, By: by, Payload: payload}, at, nil)
-	if s.Close(); len(s.Events) > wire.MaxStep {
-		t.Errorf("%d bytes of events", len(s.Events))
-	}
-}
