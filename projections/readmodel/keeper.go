@@ -13,7 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/push"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/testsignal"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 const (
@@ -33,6 +34,8 @@ const (
 type KeeperOptions struct {
 	// Every is the pause between rounds. Defaults to 5 s; it is longer while rounds take long.
 	Every time.Duration
+	// Clock is what the pauses go by. Defaults to wall.Machine.
+	Clock wall.Clock
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 }
@@ -42,7 +45,9 @@ type Keeper struct {
 	pool  *pgxpool.Pool
 	js    jetstream.JetStream
 	every time.Duration
+	clock wall.Clock
 	log   *slog.Logger
+	ended testsignal.Signal[error] // a round
 
 	created time.Time      // of the stream that after is of
 	after   uint64         // the letters up to this id are in the table
@@ -51,9 +56,12 @@ type Keeper struct {
 
 // NewKeeper returns a Keeper. It starts nothing.
 func NewKeeper(pool *pgxpool.Pool, js jetstream.JetStream, opts KeeperOptions) *Keeper {
-	k := &Keeper{pool: pool, js: js, every: opts.Every, log: opts.Logger}
+	k := &Keeper{pool: pool, js: js, every: opts.Every, clock: opts.Clock, log: opts.Logger}
 	if k.every <= 0 {
 		k.every = keepEvery
+	}
+	if k.clock == nil {
+		k.clock = wall.Machine
 	}
 	if k.log == nil {
 		k.log = slog.Default()
@@ -66,8 +74,9 @@ func NewKeeper(pool *pgxpool.Pool, js jetstream.JetStream, opts KeeperOptions) *
 func (k *Keeper) Run(ctx context.Context) error {
 	failed := false
 	for {
-		begun := time.Now()
+		begun := k.clock.Now()
 		err := k.round(ctx)
+		k.ended.Send(err)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -77,9 +86,11 @@ func (k *Keeper) Run(ctx context.Context) error {
 		failed = err != nil
 		pause := k.every
 		if err == nil {
-			pause = max(pause, keepShare*time.Since(begun)) // a failed round waited, and cost little
+			pause = max(pause, keepShare*k.clock.Now().Sub(begun)) // a failed round waited, and cost little
 		}
-		if topology.Pause(ctx, pause) != nil {
+		select {
+		case <-k.clock.After(pause):
+		case <-ctx.Done():
 			return nil
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
@@ -27,6 +26,7 @@ type rig struct {
 	t    *testing.T
 	pool *pgxpool.Pool
 	n    uint64
+	kept *Keeper // that runs
 }
 
 func newRig(t *testing.T) *rig {
@@ -38,7 +38,9 @@ func newRig(t *testing.T) *rig {
 func (r *rig) keep() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	k := NewKeeper(r.pool, r.JS, KeeperOptions{Every: 10 * time.Millisecond, Logger: streamtest.Logger(r.t)})
+	k := NewKeeper(r.pool, r.JS, KeeperOptions{Clock: projtest.Hurried, Logger: streamtest.Logger(r.t)})
+	k.ended.Watch()
+	r.kept = k
 	go func() { ended <- k.Run(ctx) }()
 	return func() {
 		cancel()
@@ -96,21 +98,21 @@ func (r *rig) deliver(customers uint64) {
 	}
 }
 
-// shows waits until a query returns a text.
+// shows waits until a query returns a text: after each round of the keeper that was started last.
 func (r *rig) shows(query, want string) {
 	r.t.Helper()
-	got := ""
-	defer func() {
-		if r.t.Failed() {
-			r.t.Logf("%s: %q", query, got)
-		}
-	}()
-	streamtest.Eventually(r.t, fmt.Sprintf("%s shows %q", query, want), func() bool {
+	for {
+		got := ""
 		if err := r.pool.QueryRow(r.t.Context(), query).Scan(&got); err != nil {
 			r.t.Fatal(err)
 		}
-		return got == want
-	})
+		if got == want {
+			return
+		}
+		if err := r.kept.ended.Wait(r.t); err != nil {
+			r.t.Logf("%s: %q, want %q: %v", query, got, want, err)
+		}
+	}
 }
 
 func (r *rig) exec(statement string) {
