@@ -17,6 +17,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
+func TestMain(m *testing.M) { streamtest.VerifyTestMain(m) }
+
 // rig is a server, an owner of its lanes, the micro service, and a client.
 type rig struct {
 	*client.Client

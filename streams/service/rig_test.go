@@ -1,6 +1,7 @@
 package service
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -13,9 +14,12 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/batcher"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
+
+func TestMain(m *testing.M) { streamtest.VerifyTestMain(m) }
 
 const lanes = 2
 
@@ -119,6 +123,33 @@ func (r *rig) lane(t *testing.T, lane int, answer func(query) string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// sent returns the lane of each command that was sent, by its id, and the person who sent it.
+func (r *rig) sent(t *testing.T) (on map[string]int, by map[string]string) {
+	t.Helper()
+	on, by = map[string]int{}, map[string]string{}
+	for lane := range lanes {
+		stream := eventlog.Commands(r.server.JetStream(t), lane)
+		bounds, err := stream.Bounds(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for seq := max(bounds.First, 1); seq <= bounds.Last; seq++ {
+			m, err := stream.Get(t.Context(), seq)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range bytes.Lines(m.Data) {
+				var c wire.Command
+				if err := wire.ParseCommand(bytes.TrimSuffix(line, []byte{'\n'}), wire.Defaults{}, &c); err != nil {
+					t.Fatalf("%s: %v", line, err)
+				}
+				on[c.ID], by[c.ID] = lane, m.Header.Get(topology.HeaderBy)
+			}
+		}
+	}
+	return on, by
 }
 
 func (r *rig) generated(campaign, n uint32) string {
