@@ -1,6 +1,7 @@
 package datadir
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/streams/golden"
 )
 
 func open(t *testing.T, path string) *Dir {
@@ -39,7 +41,7 @@ func TestFormat(t *testing.T) {
 	for _, c := range []struct{ content, want string }{
 		{"", ""},
 		{"1\n", ""},
-		{"2\n", "newer scrip"},
+		{"2\n", "has format 2, this program supports formats up to 1; use the newer scrip"},
 		{"zero", "restore it"},
 		{"0", "restore it"},
 	} {
@@ -159,7 +161,7 @@ func TestDescriptor(t *testing.T) {
 		t.Fatalf("Find without a server: %v", err)
 	}
 	d := open(t, path)
-	want := Descriptor{PID: os.Getpid(), NATSURL: "nats://127.0.0.1:4222", HTTPURL: "http://127.0.0.1:8080", PostgresURL: "postgres://x", Lanes: 4, Sync: "always"}
+	want := Descriptor{PID: os.Getpid(), NATSURL: "nats://127.0.0.1:4222", HTTPURL: "http://127.0.0.1:8080", PostgresURL: "postgres://x", Lanes: 4, TLSCert: "/data/cert.pem", Sync: "always"}
 	if err := d.Publish(want); err != nil {
 		t.Fatal(err)
 	}
@@ -167,6 +169,11 @@ func TestDescriptor(t *testing.T) {
 	if err != nil || got != want || !got.Alive() {
 		t.Fatalf("%+v, %v", got, err)
 	}
+	stored, err := os.ReadFile(d.file(descriptor))
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Bytes(t, "scrip.json.golden", bytes.Replace(stored, []byte(strconv.Itoa(want.PID)), []byte("4711"), 1))
 	if info, err := os.Stat(d.file(descriptor)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("mode %v, %v", info.Mode(), err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
@@ -18,15 +19,17 @@ func (s *server) startClock(context.Context) error {
 	if !s.opts.has(RoleLanes) {
 		return nil
 	}
+	return s.guardClock(func() *settings.Settings {
+		current, _ := s.config.Current()
+		return current
+	})
+}
+
+// guardClock is startClock with a tolerance and an accepted time from the settings, which may change.
+func (s *server) guardClock(current func() *settings.Settings) error {
 	clocks := s.opts.Clock
-	clocks.Tolerance = func() time.Duration {
-		settings, _ := s.config.Current()
-		return settings.ClockTolerance
-	}
-	clocks.Accepted = func() time.Time {
-		settings, _ := s.config.Current()
-		return settings.ClockAccepted
-	}
+	clocks.Tolerance = func() time.Duration { return current().ClockTolerance }
+	clocks.Accepted = func() time.Time { return current().ClockAccepted }
 	s.clock = wall.New(clocks)
 	if err := s.metrics.registry.Register(clockMetric(s.clock)); err != nil {
 		return err
