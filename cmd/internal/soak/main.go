@@ -36,7 +36,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if *seed == 0 {
-		*seed = rand.Uint64() >> 1
+		*seed = 1 + rand.Uint64N(1_000_000)
 	}
 	chosen, err := choose(*names)
 	if err == nil {

@@ -33,9 +33,9 @@ func tests(pattern string, more ...any) []string {
 	return args
 }
 
-// simulation runs one long simulated world.
+// simulation runs one simulated world.
 func simulation(_ time.Duration, seed uint64) []string {
-	return tests("^TestSimulation$", "sim.seed", seed, "sim.steps", 20_000)
+	return tests("^TestSimulation$", "sim.seed", seed)
 }
 
 // many is more rounds than there is time for.
