@@ -9,6 +9,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/lane"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // fault is what the proxy does to the next publish on a subject.
@@ -61,13 +68,6 @@ func newProxy(t *testing.T, server, subject string) *proxy {
 }
 
 func (p *proxy) url() string { return "nats://" + p.ln.Addr().String() }
-
-// arm sets the fault for the next publish.
-func (p *proxy) arm(f fault) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.armed = f
-}
 
 // armAll strikes at every pause-th publish, with one fault after the other.
 func (p *proxy) armAll(pause int, faults ...fault) {
@@ -176,4 +176,21 @@ func (p *proxy) fromServer(args []string, _ []byte) bool {
 		return false
 	}
 	return true
+}
+
+// behindProxy returns options whose connection goes through a proxy that can strike at the lane's event writes.
+func (r *rig) behindProxy() (*proxy, lane.Options) {
+	r.t.Helper()
+	p := newProxy(r.t, r.srv.ClientURL(), topology.Evt(0))
+	nc, err := nats.Connect(p.url(), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(nc.Close)
+	o := r.options()
+	if o.JetStream, err = jetstream.New(nc); err != nil {
+		r.t.Fatal(err)
+	}
+	o.WriteTimeout = 300 * time.Millisecond
+	return p, o
 }

@@ -42,3 +42,15 @@ func TestALogThatCannotBeReachedIsTriedAgain(t *testing.T) {
 		t.Error("the meter does not know that the lane is loaded")
 	}
 }
+
+// A lane whose event stream takes no writes and does not answer reports it, with the error.
+func TestALaneWithoutItsEventStreamSaysSo(t *testing.T) {
+	r := newRig(t)
+	run := r.up(r.start(r.options()))
+	r.one(create("c", 10, ""))
+	if err := r.js.DeleteStream(t.Context(), topology.EvtStream(0)); err != nil {
+		t.Fatal(err)
+	}
+	r.send(topology.LaneCmd(0), claim("c", "alice"))
+	run.reports(t, lane.StateUnknown, "does not answer")
+}

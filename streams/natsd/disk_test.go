@@ -3,9 +3,7 @@ package natsd_test
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -27,65 +25,69 @@ func accounts(t *testing.T) string {
 // TestAFullDisk: when the disk has nearly no room, and when a store has failed to write, JetStream goes down, so that
 // publishers get an error instead of waiting; when there is space it restarts with everything acknowledged.
 func TestAFullDisk(t *testing.T) {
-	const plenty = 1 << 40
+	const plenty, nearlyNone = 1 << 40, 1 << 20
+	nothing := func(*streamtest.Server) error { return nil }
+	broken := func(s *streamtest.Server) error { s.BreakStore(); return nil }
 	for _, c := range []struct {
 		name string
-		fill func(room *atomic.Uint64, s *streamtest.Server)
+		fail func(*streamtest.Server) error
+		room uint64
 		opts []streamtest.Option
 	}{
-		{"nearly no room", func(room *atomic.Uint64, _ *streamtest.Server) { room.Store(1 << 20) }, nil},
-		{"a store that failed to write, and no room", func(room *atomic.Uint64, s *streamtest.Server) { room.Store(0); s.BreakStore() }, nil},
-		{"a store that failed to write, room again at once", func(_ *atomic.Uint64, s *streamtest.Server) { s.BreakStore() }, nil},
-		{"nearly no room, with accounts", func(room *atomic.Uint64, _ *streamtest.Server) { room.Store(1 << 20) },
-			[]streamtest.Option{streamtest.Accounts(accounts(t))}},
+		{"nearly no room", nothing, nearlyNone, nil},
+		{"a store that failed to write, and no room", broken, 0, nil},
+		{"a store that failed to write, room again at once", broken, plenty, nil},
+		{"nats-server has shut JetStream down", func(s *streamtest.Server) error { return s.Nats().ShutdownJetStream() }, plenty, nil},
+		{"nearly no room, with accounts", nothing, nearlyNone, []streamtest.Option{streamtest.Accounts(accounts(t))}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := streamtest.Start(t, append(c.opts, streamtest.SyncAlways)...)
-			var room atomic.Uint64
-			room.Store(plenty)
-			var looked atomic.Int64
-			s.SetFree(func(string) uint64 { looked.Add(1); return room.Load() })
 			ctx, cancel := context.WithCancel(t.Context())
+			rooms := make(chan uint64)
+			s.SetFree(func(string) uint64 {
+				select {
+				case room := <-rooms:
+					return room
+				case <-ctx.Done():
+					return plenty
+				}
+			})
+			// sees returns after the server has acted on that much room: the second look begins then.
+			sees := func(room uint64) { rooms <- room; rooms <- room }
 			ended := make(chan error, 1)
 			go func() { ended <- s.Run(ctx) }()
 			js := s.JetStream(t)
-			_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
-			if err != nil {
+			if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := js.Publish(ctx, "s", []byte("before")); err != nil {
 				t.Fatal(err)
 			}
-			c.fill(&room, s)
-			if room.Load() != plenty {
-				streamtest.Eventually(t, "JetStream is down", func() bool { return !s.JetStreamUp() })
-				streamtest.Eventually(t, "publishers get an error", func() bool {
-					_, err := js.Publish(ctx, "s", []byte("while full"), jetstream.WithRetryAttempts(0))
-					return errors.Is(err, jetstream.ErrNoStreamResponse)
-				})
-				// It stays down while there is no room.
-				seen := looked.Load()
-				streamtest.Eventually(t, "it has been looked at again", func() bool { return looked.Load() > seen+2 })
+			if err := c.fail(s); err != nil {
+				t.Fatal(err)
+			}
+			sees(c.room)
+			if c.room != plenty {
+				if s.JetStreamUp() {
+					t.Fatal("JetStream is up without room")
+				}
+				if _, err := js.Publish(ctx, "s", []byte("while full"), jetstream.WithRetryAttempts(0)); !errors.Is(err, jetstream.ErrNoStreamResponse) {
+					t.Errorf("a publisher gets %v", err)
+				}
+				sees(c.room)
 				if s.JetStreamUp() {
 					t.Fatal("JetStream came back without room")
 				}
-				room.Store(plenty)
-			} else {
-				seen := looked.Load()
-				streamtest.Eventually(t, "it has been looked at", func() bool { return looked.Load() > seen+2 })
+				sees(plenty)
 			}
-			streamtest.Eventually(t, "a message is accepted again", func() bool {
-				short, done := context.WithTimeout(ctx, time.Second)
-				defer done()
-				_, err := js.Publish(short, "s", []byte("after"))
-				return err == nil
-			})
+			if ack, err := js.Publish(ctx, "s", []byte("after")); err != nil || ack.Sequence != 2 {
+				t.Errorf("a message after that: %+v, %v", ack, err)
+			}
 			stream, err := js.Stream(ctx, "S")
 			if err != nil {
 				t.Fatal(err)
 			}
-			first, err := stream.GetMsg(ctx, 1)
-			if err != nil || string(first.Data) != "before" {
+			if first, err := stream.GetMsg(ctx, 1); err != nil || string(first.Data) != "before" {
 				t.Errorf("the message from before: %v, %v", first, err)
 			}
 			cancel()

@@ -145,59 +145,6 @@ func TestCredentialsAreAsked(t *testing.T) {
 	nc.Close()
 }
 
-// What was acknowledged is there after a stop, a kill, and after JetStream went down as on a full disk.
-func TestAcknowledgedMessagesSurvive(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		hit  func(t *testing.T, s *streamtest.Server)
-	}{
-		{"clean stop", func(t *testing.T, s *streamtest.Server) { s.Restart(t) }},
-		{"kill", func(t *testing.T, s *streamtest.Server) { s.Kill(t) }},
-		{"full disk", func(t *testing.T, s *streamtest.Server) {
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- s.Run(ctx) }()
-			if err := s.Nats().ShutdownJetStream(); err != nil { // what nats-server does on ENOSPC
-				t.Fatal(err)
-			}
-			streamtest.Eventually(t, "JetStream is brought back", s.JetStreamUp)
-			cancel()
-			if err := <-ended; !errors.Is(err, context.Canceled) {
-				t.Errorf("Run ended with %v", err)
-			}
-		}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			s := streamtest.Start(t, streamtest.SyncAlways, streamtest.Lanes(4))
-			js := s.JetStream(t)
-			lane := topology.LaneOf("summer", 4)
-			_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{topology.LaneCmdFor(lane, "*")}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for range 10 {
-				if _, err := js.Publish(t.Context(), topology.CmdSubject("summer"), []byte("x")); err != nil {
-					t.Fatal(err)
-				}
-			}
-			tc.hit(t, s)
-			var last uint64
-			streamtest.Eventually(t, "a message is accepted again", func() bool {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				ack, err := js.Publish(ctx, topology.CmdSubject("summer"), []byte("y"))
-				if err == nil {
-					last = ack.Sequence
-				}
-				return err == nil
-			})
-			if last < 11 { // more if an attempt landed whose answer was lost
-				t.Errorf("the next message has sequence %d, want 11 or more", last)
-			}
-		})
-	}
-}
-
 // A store that nats-server made without scrip, or whose marker was lost, is recognised all the same.
 func TestStoreWithoutAMarker(t *testing.T) {
 	s := streamtest.Start(t)
