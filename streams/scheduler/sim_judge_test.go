@@ -2,8 +2,11 @@ package scheduler
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/domain/oracle"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
@@ -15,21 +18,28 @@ const (
 	simPublished = "who is published is not who fired, once, in order"
 	simFits      = "the events do not fit the timers"
 	simLeft      = "something due is left when all is well again"
+	simPromise   = "the events break a promise"
 	simStalls    = "the world does not come to rest"
 )
 
-type simViolation struct{ kind, text string }
-
-func (v *simViolation) String() string { return v.kind + ": " + v.text }
-
-// simJudge folds the events the naive way and holds the reminder stream against them.
+// simJudge gives the events to the oracle and holds the reminder stream against what fired.
 type simJudge struct {
 	w         *simWorld
-	model     model
-	newest    wire.Instant // the latest that any clock which stamps commands has shown
-	owed      []simLine    // all that fired, in order
-	published int          // of owed
+	fold      *oracle.Fold
+	fired     []oracle.Reminder // by the event that is folded
+	rs        []uint64          // their numbers
+	newest    wire.Instant      // the latest that any clock which stamps commands has shown
+	owed      []simLine         // all that fired, in order
+	published int               // of owed
 	sums      map[uint64]string
+}
+
+func newSimJudge(w *simWorld) *simJudge {
+	j := &simJudge{w: w, fold: oracle.New(), sums: map[uint64]string{}}
+	j.fold.Fired = func(c *oracle.Campaign, r uint64) {
+		j.fired, j.rs = append(j.fired, *c.Reminder(r)), append(j.rs, r)
+	}
+	return j
 }
 
 // simLine is a line that the reminder stream must hold.
@@ -47,38 +57,35 @@ func (j *simJudge) step(m *eventlog.Message) {
 	for n, line := range eventlog.Lines(m.Payload) {
 		var ev wire.Event
 		if err := wire.ParseEvent(line, &ev); err != nil {
-			j.w.violate(simFits, "%s: %v", line, err)
+			j.w.Violate(simFits, "%s: %v", line, err)
 			return
 		}
 		if ev.At > j.newest {
-			j.w.violate(simEarly, "%s is of %s, no clock has shown more than %s", line, ev.At, j.newest)
+			j.w.Violate(simEarly, "%s is of %s, no clock has shown more than %s", line, ev.At, j.newest)
 		}
 		switch ev.Type {
 		case wire.CouponsExpired:
 			if ev.Through > ev.At {
-				j.w.violate(simEarly, "%s", line)
+				j.w.Violate(simEarly, "%s", line)
 			}
-			j.w.came("coupons expired", int(ev.Count))
+			j.w.Count("coupons expired", int(ev.Count))
 		case wire.RemindersDue:
 			if ev.DueAt > ev.At {
-				j.w.violate(simEarly, "%s", line)
+				j.w.Violate(simEarly, "%s", line)
 			}
 		}
-		gone := j.model.fold(&ev)
-		if ev.Type != wire.RemindersDue {
-			continue
+		j.fired, j.rs = j.fired[:0], j.rs[:0]
+		if j.fold.Apply(fmt.Sprintf("message %d line %d", m.Sequence, n+1), &ev); len(j.fold.Violations) > 0 {
+			j.w.Violate(simPromise, "%s", j.fold.Violations[0])
 		}
-		if uint64(len(gone)) != ev.Fired+ev.Dropped {
-			j.w.violate(simFits, "%s, of %d that were due", line, len(gone))
-		}
-		j.w.came("reminders dropped", int(ev.Dropped))
-		j.w.came("reminders fired", int(ev.Fired))
+		j.w.Count("reminders dropped", int(ev.Dropped))
+		j.w.Count("reminders fired", int(ev.Fired))
 		if ev.Fired == 0 {
 			continue
 		}
 		j.sums[m.Sequence] = m.Digest()
-		for _, g := range gone {
-			j.owed = append(j.owed, simLine{simPublishedLine(ev.Campaign, ev.Kind, ev.DueAt, g.Customer), eventlog.Source{Sequence: m.Sequence, Line: n + 1, LastR: g.R}})
+		for i, r := range j.fired {
+			j.owed = append(j.owed, simLine{simPublishedLine(ev.Campaign, ev.Kind, ev.DueAt, r.Customer), eventlog.Source{Sequence: m.Sequence, Line: n + 1, LastR: j.rs[i]}})
 		}
 	}
 }
@@ -87,50 +94,64 @@ func (j *simJudge) step(m *eventlog.Message) {
 func (j *simJudge) publishing(raw *eventlog.Raw) {
 	m, err := eventlog.ParseReminder(raw.Header, raw.Data, raw.Sequence, raw.Time)
 	if err != nil {
-		j.w.violate(simPublished, "%v", err)
+		j.w.Violate(simPublished, "%v", err)
 		return
 	}
 	var last eventlog.Source
 	for _, line := range eventlog.Lines(m.Payload) {
 		var ev wire.Event
 		if err := wire.ParseEvent(line, &ev); err != nil {
-			j.w.violate(simPublished, "%s: %v", line, err)
+			j.w.Violate(simPublished, "%s: %v", line, err)
 			return
 		}
 		text := simPublishedLine(ev.Campaign, ev.Kind, ev.DueAt, ev.CustomerID)
 		switch {
 		case j.published == len(j.owed):
-			j.w.violate(simPublished, "message %d publishes %s, all that fired has been published", m.Sequence, text)
+			j.w.Violate(simPublished, "message %d publishes %s, all that fired has been published", m.Sequence, text)
 			return
 		case j.owed[j.published].text != text:
-			j.w.violate(simPublished, "message %d publishes %s, it is the turn of %s", m.Sequence, text, j.owed[j.published].text)
+			j.w.Violate(simPublished, "message %d publishes %s, it is the turn of %s", m.Sequence, text, j.owed[j.published].text)
 			return
 		case ev.At < ev.DueAt:
-			j.w.violate(simEarly, "%s", line)
+			j.w.Violate(simEarly, "%s", line)
 		}
 		if last.Sequence != 0 && last.Sequence != j.owed[j.published].source.Sequence {
-			j.w.came("a message publishes of several steps", 1)
+			j.w.Count("a message publishes of several steps", 1)
 		}
 		last = j.owed[j.published].source
 		j.published++
 	}
 	if m.Source != last || m.SourceDigest != j.sums[last.Sequence] {
-		j.w.violate(simPublished, "message %d has source %v, that of its last line is %v", m.Sequence, m.Source, last)
+		j.w.Violate(simPublished, "message %d has source %v, that of its last line is %v", m.Sequence, m.Source, last)
+	}
+}
+
+// instants are those at which coupons of a campaign expire or reminders are due, and that are not done.
+func (j *simJudge) instants(yield func(what string, at wire.Instant) bool) {
+	for _, name := range slices.Sorted(maps.Keys(j.fold.Campaigns)) {
+		c := j.fold.Campaigns[name]
+		expire := []wire.Instant{c.Settings.Expires()}
+		for _, k := range c.Coupons {
+			expire = append(expire, c.Expires(k))
+		}
+		for _, at := range expire {
+			if at > c.Through && !yield("expiry of "+name, at) {
+				return
+			}
+		}
+		for i := range c.Reminders {
+			if r := &c.Reminders[i]; r.State == oracle.Pending && !yield(fmt.Sprintf("reminder %d of %s", i+1, name), r.Due) {
+				return
+			}
+		}
 	}
 }
 
 // due has what is due at now and not done, "" if nothing is.
 func (j *simJudge) due(now wire.Instant) string {
-	for _, c := range j.model.campaigns {
-		for _, at := range append([]wire.Instant{c.expires}, c.falls...) {
-			if at > c.expiredThrough && at <= now {
-				return fmt.Sprintf("coupons of %s fall at %s, expired through %s", c.name, at, c.expiredThrough)
-			}
-		}
-		for _, r := range c.reminders {
-			if at := c.due(r); at <= now {
-				return fmt.Sprintf("reminder %d of %s is due at %s", r.r, c.name, at)
-			}
+	for what, at := range j.instants {
+		if at <= now {
+			return fmt.Sprintf("%s at %s", what, at)
 		}
 	}
 	if j.published < len(j.owed) {
@@ -142,16 +163,9 @@ func (j *simJudge) due(now wire.Instant) string {
 // next is when the next thing falls due after now, Never if nothing does.
 func (j *simJudge) next(now wire.Instant) wire.Instant {
 	next := wire.Never
-	for _, c := range j.model.campaigns {
-		for _, at := range append([]wire.Instant{c.expires}, c.falls...) {
-			if at > max(c.expiredThrough, now) {
-				next = min(next, at)
-			}
-		}
-		for _, r := range c.reminders {
-			if at := c.due(r); at > now {
-				next = min(next, at)
-			}
+	for _, at := range j.instants {
+		if at > now {
+			next = min(next, at)
 		}
 	}
 	return next
@@ -188,13 +202,13 @@ func (s *simScheduler) judgeRequest(cmd *wire.Command) {
 		a = &simRequest{at: max(cmd.DueAt, cmd.Through)}
 		s.requested[cmd.Campaign][key] = a
 	} else {
-		s.w.came("request repeated", 1)
+		s.w.Count("request repeated", 1)
 		pause := min(time.Second<<min(a.times-1, 4), 10*time.Second)
 		if a.fresh {
 			pause = time.Second
 		}
 		if s.progress-a.progress < pause {
-			s.w.violate(simTwice, "%s requests %s again after %s, for the %d. time", s.name, key, s.progress-a.progress, a.times+1)
+			s.w.Violate(simTwice, "%s requests %s again after %s, for the %d. time", s.name, key, s.progress-a.progress, a.times+1)
 		}
 	}
 	a.times++

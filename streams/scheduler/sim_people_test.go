@@ -19,8 +19,8 @@ var simBefores = []time.Duration{time.Second, 5 * time.Second, time.Minute, 61*t
 
 // soon is an instant that may lie a little in the past, often the same as another, rarely far away.
 func (p *simPeople) soon() wire.Instant {
-	r := p.w.rng
-	now := max(p.w.lane.Clock(), p.w.now)
+	r := p.w.Rng
+	now := max(p.w.lane.Clock(), p.w.now())
 	switch r.IntN(12) {
 	case 0:
 		return wire.At(time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC))
@@ -36,7 +36,7 @@ func (p *simPeople) soon() wire.Instant {
 }
 
 func (p *simPeople) act() bool {
-	r := p.w.rng
+	r := p.w.Rng
 	if p.campaigns < 4 && r.IntN(4) == 0 || p.campaigns == 0 {
 		settings := wire.DefaultSettings(1000)
 		settings.PerCustomer = 0
@@ -115,7 +115,7 @@ func (p *simPeople) act() bool {
 
 // workload lets up to a dozen customers request the same.
 func (p *simPeople) workload(cmd wire.Command) {
-	for i := range 1 + p.w.rng.IntN(12) {
+	for i := range 1 + p.w.Rng.IntN(12) {
 		cmd.CustomerID = fmt.Sprint("u", i)
 		p.request(cmd)
 	}

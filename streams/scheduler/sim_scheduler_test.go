@@ -55,7 +55,7 @@ type simClock struct{ s *simScheduler }
 func (c simClock) Now() time.Time                     { return c.s.now().Time() }
 func (simClock) After(time.Duration) <-chan time.Time { return nil }
 
-func (s *simScheduler) now() wire.Instant { return s.w.now + s.skew }
+func (s *simScheduler) now() wire.Instant { return s.w.now() + s.skew }
 
 func (s *simScheduler) start() bool {
 	w := s.w
@@ -63,17 +63,17 @@ func (s *simScheduler) start() bool {
 		return false
 	}
 	s.life++
-	w.note("%s starts", s.name)
+	w.Note("%s starts", s.name)
 	sched := New(nil, simLog, 0, Options{Snapshots: &w.snapshots, Metrics: w.metrics, Logger: slog.New(slog.DiscardHandler), Dir: w.t.TempDir(),
 		Clock: simClock{s}})
 	s.r = &run{Scheduler: sched, log: sched.opts.Logger, restoreFrom: &w.snapshots, pace: fanout.NewPace(nil)}
 	s.r.meter()
 	s.r.fan = &fanout.Fan{
-		Queue: fanout.Queue{Sealer: simSealer, Owner: fmt.Sprint(s.name, s.life), Last: uint64(len(w.rmd)), Chained: w.bug.gallops || w.rng.IntN(2) == 0},
+		Queue: fanout.Queue{Sealer: simSealer, Owner: fmt.Sprint(s.name, s.life), Last: w.rmd.Last, Chained: w.bug.gallops || w.Rng.IntN(2) == 0},
 		Pace:  s.r.pace, Clock: sched.opts.Clock, Log: s.r.log,
 	}
-	if n := len(w.rmd); n > 0 {
-		m, err := eventlog.ParseReminder(w.rmd[n-1].Header, w.rmd[n-1].Data, uint64(n), w.rmd[n-1].Time)
+	if last, err := w.rmd.Get(w.rmd.Last); err == nil {
+		m, err := eventlog.ParseReminder(last.Header, last.Data, last.Sequence, last.Time)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -85,7 +85,7 @@ func (s *simScheduler) start() bool {
 	}
 	position := s.r.restore(context.Background())
 	if s.next = int(position.Sequence); s.next > 0 {
-		w.came("scheduler began with a snapshot", 1)
+		w.Count("scheduler began with a snapshot", 1)
 		if w.bug.skips && s.next < len(w.events) {
 			s.next++
 		}
@@ -109,7 +109,7 @@ func (s *simScheduler) killed() bool {
 	if s.r == nil {
 		return false
 	}
-	s.w.note("%s is killed", s.name)
+	s.w.Note("%s is killed", s.name)
 	s.die()
 	return true
 }
@@ -147,7 +147,7 @@ func (s *simScheduler) goOn() bool {
 		s.r.planner.configure(s.settings)
 		clear(s.requested) // a pause that ends begins again
 	}
-	for n := w.rng.IntN(4); (n >= 0 || s.next < s.begun) && s.next < len(w.events) && !s.r.fan.Full(); n-- {
+	for n := w.Rng.IntN(4); (n >= 0 || s.next < s.begun) && s.next < len(w.events) && !s.r.fan.Full(); n-- {
 		if !s.fold(&w.events[s.next]) {
 			return true
 		}
@@ -172,14 +172,14 @@ func (s *simScheduler) fold(m *eventlog.Message) bool {
 	reached := s.r.fan.Reached
 	waiting := s.r.fan.Waiting()
 	if err := s.r.fold(context.Background(), m); err != nil {
-		w.violate(simFits, "%s: %v", s.name, err)
+		w.Violate(simFits, "%s: %v", s.name, err)
 		return false
 	}
 	if s.r.fan.Waiting() > waiting && reached.Sequence == m.Sequence && s.r.fan.Resumes() {
-		w.came("fan-out resumed within a firing", 1)
+		w.Count("fan-out resumed within a firing", 1)
 	}
 	if s.r.fan.Waiting() > waiting && s.life > 1 && s.next < s.begun {
-		w.came("a firing was late, for its scheduler was down", 1)
+		w.Count("a firing was late, for its scheduler was down", 1)
 	}
 	return true
 }
@@ -214,7 +214,7 @@ func (s *simScheduler) request(now wire.Instant) {
 		s.ids++
 		cmd.ID = fmt.Sprintf("%s-%d-%d", s.name, s.life, s.ids)
 		s.judgeRequest(&cmd)
-		w.send(fmt.Sprintf("%s of %s", cmd.Type, cmd.ID), func() { w.keep(cmd) })
+		w.Send(fmt.Sprintf("%s of %s", cmd.Type, cmd.ID), func() { w.keep(cmd) })
 	}
 }
 
@@ -233,7 +233,7 @@ func (s *simScheduler) pump() {
 			return
 		}
 	}
-	for n := w.rng.IntN(4); n > 0 && f.Waiting() > 0 && len(s.window) < s.room(); n-- {
+	for n := w.Rng.IntN(4); n > 0 && f.Waiting() > 0 && len(s.window) < s.room(); n-- {
 		attempt, published := f.Next(f.Pace.Batch())
 		x := &simShipment{Attempt: attempt, published: published}
 		s.window = append(s.window, x)
@@ -262,9 +262,9 @@ func (s *simScheduler) inFlight() (n int) {
 func (s *simScheduler) ship(x *simShipment) {
 	w := s.w
 	x.done = false
-	w.send(fmt.Sprintf("message %d of %s", x.Expected+1, s.name), func() {
+	w.Send(fmt.Sprintf("message %d of %s", x.Expected+1, s.name), func() {
 		ok := w.publish(x.Attempt)
-		w.send(fmt.Sprintf("result of message %d of %s", x.Expected+1, s.name), func() {
+		w.Send(fmt.Sprintf("result of message %d of %s", x.Expected+1, s.name), func() {
 			if !x.done {
 				x.done, x.landed = true, ok
 			}
@@ -283,19 +283,19 @@ func (s *simScheduler) mend() {
 	for len(s.window) > 0 {
 		x := s.window[0]
 		var placed *eventlog.Raw
-		if x.Expected < uint64(len(w.rmd)) {
-			placed = &w.rmd[x.Expected]
+		if raw, err := w.rmd.Get(x.Expected + 1); err == nil {
+			placed = &raw
 		}
-		outcome := x.Judge(uint64(len(w.rmd)), placed)
+		outcome := x.Judge(w.rmd.Last, placed)
 		if w.bug.unresolved {
 			outcome = eventlog.Unchanged
 			for i, x := range s.window {
-				x.Expected = uint64(len(w.rmd) + i)
+				x.Expected = w.rmd.Last + uint64(i)
 			}
 		}
 		if outcome == eventlog.Lost && !w.bug.adopts {
-			w.came("scheduler lost the reminder stream", 1)
-			w.note("%s has lost the reminder stream", s.name)
+			w.Count("scheduler lost the reminder stream", 1)
+			w.Note("%s has lost the reminder stream", s.name)
 			s.die()
 			return
 		}
@@ -316,7 +316,7 @@ func (s *simScheduler) timeOut() bool {
 	if s.r == nil || len(s.window) == 0 {
 		return false
 	}
-	x := s.window[s.w.rng.IntN(len(s.window))]
+	x := s.window[s.w.Rng.IntN(len(s.window))]
 	was := x.done
 	x.done = true
 	return !was
@@ -363,7 +363,7 @@ func (s *simScheduler) write() bool {
 	}
 	s.r.timers.Thaw()
 	s.frozen = nil
-	s.w.note("%s has written a snapshot of message %d", s.name, s.w.snapshots.kept[0].meta.Position.Sequence)
+	s.w.Note("%s has written a snapshot of message %d", s.name, s.w.snapshots.kept[0].meta.Position.Sequence)
 	return true
 }
 

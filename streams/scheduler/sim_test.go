@@ -1,11 +1,9 @@
 package scheduler
 
 import (
-	"flag"
-	"maps"
-	"slices"
-	"strings"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/simtest"
 )
 
 // The simulation tries a lane and its schedulers in a world made of chance: no server, no goroutine, no real time, one
@@ -25,93 +23,35 @@ import (
 //	go test ./streams/scheduler -run TestSimulation -sim.seed=17 -sim.steps=1000 -v
 //
 // What proves that the judge can see is [TestPlantedBugs]: worlds in which one rule is broken.
-var (
-	simSeed  = flag.Uint64("sim.seed", 0, "run this seed alone (0 = many)")
-	simSteps = flag.Int("sim.steps", 800, "how many things happen in a run")
-	simSeeds = flag.Int("sim.seeds", 200, "how many seeds are run, from 1")
-)
-
-// TestSimulation runs lane and schedulers through some hundred worlds. None may break a promise.
-func TestSimulation(t *testing.T) {
-	first, last := uint64(1), uint64(*simSeeds)
-	if *simSeed != 0 {
-		first, last = *simSeed, *simSeed
-	}
-	counts := map[string]int{}
-	for seed := first; seed <= last; seed++ {
-		w := newSimWorld(t, seed, simBug{})
-		if found := w.run(*simSteps); found != nil {
-			t.Fatalf("%s\n%s\nagain with: go test ./streams/scheduler -run TestSimulation -sim.seed=%d -sim.steps=%d", strings.Join(w.notes[max(0, len(w.notes)-200):], "\n"), found, seed, *simSteps)
-		}
-		for what, n := range w.counts {
-			counts[what] += n
-		}
-	}
-	for _, what := range slices.Sorted(maps.Keys(counts)) {
-		t.Logf("%8d × %s", counts[what], what)
-	}
-	if *simSeed != 0 {
-		return
-	}
-	// A simulation in which trouble does not happen shows nothing.
-	for _, d := range newSimWorld(t, 1, simBug{}).doings {
-		if counts[d.name] == 0 {
-			t.Errorf("never happened: %s", d.name)
-		}
-	}
-	for _, what := range simMust {
-		if counts[what] == 0 {
-			t.Errorf("never came about: %s", what)
-		}
-	}
+var simSuite = simtest.Suite[simBug]{
+	Package: "./streams/scheduler", New: newSimWorld,
+	Must: []string{
+		"reminders fired", "reminders dropped", "coupons expired", "request repeated", "reminder stream refused a write",
+		"scheduler lost the reminder stream", "scheduler began with a snapshot", "fan-out resumed within a firing", "a message publishes of several steps",
+		"a firing was late, for its scheduler was down", "reminder stream refused what followed a refused message",
+	},
 }
 
-// TestASeedDeterminesAll runs a world twice: the same happens, to the letter.
-func TestASeedDeterminesAll(t *testing.T) {
-	for seed := uint64(1); seed <= 10; seed++ {
-		a, b := newSimWorld(t, seed, simBug{}), newSimWorld(t, seed, simBug{})
-		a.run(*simSteps)
-		b.run(*simSteps)
-		if len(a.notes) == 0 || !slices.Equal(a.notes, b.notes) || !maps.Equal(a.counts, b.counts) {
-			t.Fatalf("seed %d does not repeat itself", seed)
-		}
-	}
-}
+// TestSimulation runs lane and schedulers through many worlds. None may break a promise.
+func TestSimulation(t *testing.T) { simSuite.Simulation(t) }
+
+// TestASeedDeterminesAll runs worlds twice: the same happens, to the letter.
+func TestASeedDeterminesAll(t *testing.T) { simSuite.Repeats(t) }
 
 // TestPlantedBugs breaks one rule at a time. The simulation must find each, and as one of the things that the rule is
 // there to prevent.
 func TestPlantedBugs(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		bug   simBug
-		finds []string
-	}{
-		{"a planner that forgets what it requested", simBug{forgets: true}, []string{simLeft}},
-		{"a planner that requests again at once", simBug{hasty: true}, []string{simTwice}},
-		{"a planner that does not see its clock run back", simBug{blind: true}, []string{simLeft}},
-		{"a fan-out that does not pass over what was published", simBug{publishesAgain: true}, []string{simPublished}},
-		{"a snapshot taken while the fan-out is not done", simBug{unsettled: true}, []string{simPublished, simLeft}},
-		{"a scheduler that goes on one message behind its snapshot", simBug{skips: true}, []string{simFits, simPublished, simLeft}},
-		{"a reminder stream without a fence", simBug{noFence: true}, []string{simPublished}},
-		{"a fan-out that takes another's message for its own", simBug{adopts: true}, []string{simPublished, simLeft}},
-		{"a fan-out that publishes again without reading what was stored", simBug{unresolved: true}, []string{simPublished, simStalls}},
-		{"a fan-out with several messages on their way that do not name each other", simBug{gallops: true}, []string{simPublished}},
-		{"a lane that believes the scheduler's clock", simBug{believes: true}, []string{simEarly}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			for seed := uint64(1); seed <= 1000; seed++ {
-				w := newSimWorld(t, seed, c.bug)
-				found := w.run(*simSteps)
-				if found == nil {
-					continue
-				}
-				t.Logf("seed %d: %s", seed, found)
-				if !slices.Contains(c.finds, found.kind) {
-					t.Errorf("expected one of %q", c.finds)
-				}
-				return
-			}
-			t.Error("not found")
-		})
-	}
+	simSuite.Finds(t, []simtest.Plant[simBug]{
+		{Name: "a planner that forgets what it requested", Bug: simBug{forgets: true}, First: []string{simLeft}},
+		{Name: "a planner that requests again at once", Bug: simBug{hasty: true}, First: []string{simTwice}},
+		{Name: "a planner that does not see its clock run back", Bug: simBug{blind: true}, First: []string{simLeft}},
+		{Name: "a fan-out that does not pass over what was published", Bug: simBug{publishesAgain: true}, First: []string{simPublished}},
+		{Name: "a snapshot taken while the fan-out is not done", Bug: simBug{unsettled: true}, First: []string{simPublished, simLeft}},
+		{Name: "a scheduler that goes on one message behind its snapshot", Bug: simBug{skips: true}, First: []string{simFits, simPublished, simLeft}},
+		{Name: "a reminder stream without a fence", Bug: simBug{noFence: true}, First: []string{simPublished}},
+		{Name: "a fan-out that takes another's message for its own", Bug: simBug{adopts: true}, First: []string{simPublished, simLeft}},
+		{Name: "a fan-out that publishes again without reading what was stored", Bug: simBug{unresolved: true}, First: []string{simPublished, simStalls}},
+		{Name: "a fan-out with several messages on their way that do not name each other", Bug: simBug{gallops: true}, First: []string{simPublished}},
+		{Name: "a lane that believes the scheduler's clock", Bug: simBug{believes: true}, First: []string{simEarly}},
+	})
 }
