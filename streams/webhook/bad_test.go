@@ -140,7 +140,7 @@ func TestHangs(t *testing.T) {
 	for i := range 5 {
 		r.event(t, claimed(fmt.Sprint(i)))
 	}
-	eventually(t, "the other is served, and the calls to this one fail", func() bool {
+	r.until(t, "the other is served, and the calls to this one fail", func() bool {
 		st := run.Stats()
 		return st[well.ID].Pushed == 5 && st[hanging.ID].FailedTries >= 2
 	})

@@ -39,6 +39,7 @@ func (f *fold) Current(lost bool) error {
 	r.now, r.gone = f.registry.list(), maps.Clone(f.registry.gone)
 	close(r.changed)
 	r.changed = make(chan struct{})
+	r.Changed.Send(struct{}{})
 	return nil
 }
 

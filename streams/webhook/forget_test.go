@@ -49,7 +49,7 @@ func TestDeletedOnesAreForgottenBehind(t *testing.T) {
 		}
 		return len(all)
 	}
-	eventually(t, "its position is recorded", func() bool { return kept() == 1 })
+	r.until(t, "its position is recorded", func() bool { return kept() == 1 })
 	stop()
 	if _, err := r.store.Make(within(t), ann, Change{Webhook: deleted.ID, What: Delete}, 0); err != nil {
 		t.Fatal(err)
@@ -69,12 +69,12 @@ func TestDeletedOnesAreForgottenBehind(t *testing.T) {
 	go func() { done <- run.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
 	r.event(t, claimed("ann"))
-	eventually(t, "ann's claim is delivered to the active one", func() bool { return run.Stats()[active.ID].Pushed == 1 })
+	r.until(t, "ann's claim is delivered to the active one", func() bool { return run.Stats()[active.ID].Pushed == 1 })
 	if n := kept(); n != 1 {
 		t.Errorf("%d positions of the deleted one are kept while their removal is held", n)
 	}
 	close(js.release)
-	eventually(t, "nothing is kept of the deleted one", func() bool { return kept() == 0 && js.failed.Load() })
+	r.until(t, "nothing is kept of the deleted one", func() bool { return kept() == 0 && js.failed.Load() })
 }
 
 // A webhook is delivered to after a replay before what is kept of the audience before it is removed, and a removal that fails
@@ -91,7 +91,7 @@ func TestEarlierAudiencesAreForgottenBehind(t *testing.T) {
 		}
 		return len(all)
 	}
-	eventually(t, "its position is recorded", func() bool { return kept() == 1 })
+	r.until(t, "its position is recorded", func() bool { return kept() == 1 })
 	stop()
 	e, err := r.store.Make(within(t), ann, Change{Webhook: e.ID, What: Replay, From: e.Created}, 0)
 	if err != nil || e.name(0) == before {
@@ -102,10 +102,10 @@ func TestEarlierAudiencesAreForgottenBehind(t *testing.T) {
 	run := r.runner(js, func(o *Options) { o.again = 10 * time.Millisecond })
 	r.serve(t, run, e)
 	r.event(t, claimed("ann"))
-	eventually(t, "ann's claim is delivered", func() bool { return run.Stats()[e.ID].Pushed == 1 })
+	r.until(t, "ann's claim is delivered", func() bool { return run.Stats()[e.ID].Pushed == 1 })
 	if n := kept(); n != 1 {
 		t.Errorf("%d positions of the audience before are kept while their removal is held", n)
 	}
 	close(js.release)
-	eventually(t, "nothing is kept of the audience before", func() bool { return kept() == 0 && js.failed.Load() })
+	r.until(t, "nothing is kept of the audience before", func() bool { return kept() == 0 && js.failed.Load() })
 }

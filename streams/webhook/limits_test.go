@@ -8,79 +8,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
-
-// An endpoint never has more requests at once than its concurrency.
-func TestConcurrency(t *testing.T) {
-	var now, most atomic.Int32
-	release := make(chan struct{})
-	s, server := bad(t, func(_ http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/probe" {
-			return
-		}
-		n := now.Add(1)
-		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
-		}
-		<-release
-		now.Add(-1)
-	}, nil)
-	s.slots = make(chan struct{}, 2)
-	s.limit.SetLimit(rate.Inf)
-	var calls sync.WaitGroup
-	var begun atomic.Int32
-	for range 8 {
-		calls.Go(func() {
-			begun.Add(1)
-			if err := s.push(t.Context(), one); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	eventually(t, "all calls are made, and two requests have arrived", func() bool { return begun.Load() == 8 && now.Load() >= 2 })
-	// A request too many would have arrived by the time that these have, each on a connection of its own.
-	probe := server.Client()
-	probe.Transport.(*http.Transport).DisableKeepAlives = true
-	for range 20 {
-		resp, err := probe.Get(server.URL + "/probe")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = resp.Body.Close()
-	}
-	for range 8 {
-		release <- struct{}{}
-	}
-	calls.Wait()
-	if most.Load() != 2 {
-		t.Errorf("%d requests at once", most.Load())
-	}
-}
-
-// An endpoint never has more requests a second than its rate; the first tenth of a second's may come at once.
-func TestRate(t *testing.T) {
-	s, _ := bad(t, func(http.ResponseWriter, *http.Request) {}, nil)
-	e := s.e
-	e.Rate = 20
-	limited := newSender(e, s.secrets, s.client.Transport, s.clock, s.record)
-	begun := time.Now()
-	for range 8 {
-		if err := limited.push(t.Context(), one); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// Two at once, then one each 50 ms.
-	if took := time.Since(begun); took < 290*time.Millisecond {
-		t.Errorf("8 requests took %s", took)
-	}
-}
 
 // 500 events are the most in a request.
 func TestABatchOf500(t *testing.T) {
@@ -92,7 +25,7 @@ func TestABatchOf500(t *testing.T) {
 		lines = append(lines, claimed(fmt.Sprint("c-", i)))
 	}
 	r.event(t, lines...)
-	eventually(t, "all are delivered", func() bool { return len(r.received()) == 2 })
+	r.until(t, "all are delivered", func() bool { return len(r.received()) == 2 })
 	events := map[int]bool{}
 	customers := 0
 	for _, got := range r.received() {
@@ -108,41 +41,14 @@ func TestABatchOf500(t *testing.T) {
 	}
 }
 
-// An endpoint that requests a rest gets no request before it is over.
-func TestRetryAfterIsObeyed(t *testing.T) {
-	r := newRig(t)
-	e, _ := r.create(t, Settings{})
-	clock := streamtest.NewClock()
-	var mu sync.Mutex
-	var at []time.Time
-	r.answers(func(w http.ResponseWriter, _ *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		if at = append(at, clock.Now()); len(at) == 1 {
-			w.Header().Set("Retry-After", "600")
-			w.WriteHeader(http.StatusTooManyRequests)
-		}
-	})
-	run := r.runner(r.js, func(o *Options) { o.Clock = clock })
-	r.serve(t, run, e)
-	r.event(t, claimed("ann"), claimed("bob"))
-	eventually(t, "the breaker is open", func() bool { return run.Stats()[e.ID].Away })
-	eventually(t, "both are delivered", func() bool { clock.Move(5 * time.Second); return run.Stats()[e.ID].Pushed == 2 })
-	mu.Lock()
-	defer mu.Unlock()
-	if rest := at[1].Sub(at[0]); rest < 10*time.Minute {
-		t.Errorf("the next request came after %s", rest)
-	}
-}
-
 // letter makes a dead letter of ann's claim: the endpoint is away until the event is older than the age limit.
 func letter(t *testing.T, r *rig, run *Runner, e Endpoint, clock *streamtest.Clock) {
 	t.Helper()
 	r.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 	stop := r.serve(t, run, e)
 	r.event(t, claimed("ann"))
-	eventually(t, "the breaker is open", func() bool { return run.Stats()[e.ID].Away })
-	eventually(t, "the event is given up", func() bool { clock.Move(6 * time.Hour); return run.Stats()[e.ID].Dead == 1 })
+	r.until(t, "the breaker is open", func() bool { return run.Stats()[e.ID].Away })
+	r.until(t, "the event is given up", func() bool { clock.Move(6 * time.Hour); return run.Stats()[e.ID].Dead == 1 })
 	stop()
 }
 
@@ -189,7 +95,7 @@ func TestDeadLettersAreRetried(t *testing.T) {
 		if _, err := r.store.Make(within(t), ann, Change{Webhook: e.ID, What: Retry}, 0); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the retry has a result", func() bool {
+		r.until(t, "the retry has a result", func() bool {
 			e, err := r.store.Show(within(t), e.ID)
 			return err == nil && !e.Retrying() && strings.Contains(e.LastRetry, want)
 		})
@@ -225,7 +131,7 @@ func TestDeadLettersInPages(t *testing.T) {
 		for _, line := range lines {
 			r.event(t, line)
 		}
-		eventually(t, "all events are given up", func() bool { clock.Move(6 * time.Hour); return uint64(run.Stats()[e.ID].Dead) == dead })
+		r.until(t, "all events are given up", func() bool { clock.Move(6 * time.Hour); return uint64(run.Stats()[e.ID].Dead) == dead })
 	}
 	giveUp(3, claimed("ann"), claimed("bob"), claimed("cid"))
 	var err error
@@ -271,7 +177,7 @@ func TestReplayFromATime(t *testing.T) {
 	run := r.runner(r.js, nil)
 	stop := r.serve(t, run, e)
 	r.event(t, claimed("ann"))
-	eventually(t, "ann's claim is delivered", func() bool { return len(r.received()) == 1 })
+	r.until(t, "ann's claim is delivered", func() bool { return len(r.received()) == 1 })
 	stream, err := r.js.Stream(within(t), topology.EvtStream(0))
 	if err != nil {
 		t.Fatal(err)
@@ -283,14 +189,14 @@ func TestReplayFromATime(t *testing.T) {
 	from := m.Time.Add(time.Nanosecond)
 	r.event(t, claimed("bob"))
 	r.event(t, claimed("cid"))
-	eventually(t, "all are delivered", func() bool { return len(r.received()) == 3 })
+	r.until(t, "all are delivered", func() bool { return len(r.received()) == 3 })
 	stop()
 	again, err := r.store.Make(within(t), ann, Change{Webhook: e.ID, What: Replay, From: from}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.serve(t, run, again)
-	eventually(t, "two are delivered again", func() bool { return run.Stats()[e.ID].Pushed == 2 })
+	r.until(t, "two are delivered again", func() bool { return run.Stats()[e.ID].Pushed == 2 })
 	ids := map[string]int{}
 	for _, got := range r.received() {
 		if ids[got.header.Get("webhook-id")]++; ids[got.header.Get("webhook-id")] == 2 && strings.Contains(got.body, "ann") {
@@ -326,7 +232,7 @@ func TestAReplayLeavesNothingOut(t *testing.T) {
 	run := r.runner(r.js, nil)
 	stop := r.serve(t, run, e)
 	r.event(t, claimed("ann"))
-	eventually(t, "the endpoint is away", func() bool { return run.Stats()[e.ID].Away })
+	r.until(t, "the endpoint is away", func() bool { return run.Stats()[e.ID].Away })
 	stop()
 	stream, err := r.js.Stream(within(t), topology.EvtStream(0))
 	if err != nil {
@@ -350,11 +256,11 @@ func TestAReplayLeavesNothingOut(t *testing.T) {
 	refused("the replay was never run", m.Time, err)
 	run = r.runner(r.js, nil)
 	r.serve(t, run, again)
-	eventually(t, "both are delivered", func() bool { return run.Stats()[e.ID].Pushed == 2 })
+	r.until(t, "both are delivered", func() bool { return run.Stats()[e.ID].Pushed == 2 })
 	if n := len(r.received()); n != before+2 {
 		t.Errorf("%d requests", n-before)
 	}
-	eventually(t, "a later replay is possible", func() bool { _, err = replay(time.Now()); return err == nil })
+	r.until(t, "a later replay is possible", func() bool { _, err = replay(time.Now()); return err == nil })
 }
 
 // A retry ends when its endpoint is changed: what it has not sent yet does not go to the URL of before.
@@ -371,7 +277,7 @@ func TestARetryEndsAtAChange(t *testing.T) {
 	}
 	run := r.runner(r.js, nil)
 	streamtest.Background(t, run.Run)
-	eventually(t, "the change is read", func() bool { now, _, _ := run.state(); return len(now) == 1 && now[0].URL == changed.URL })
+	r.until(t, "the change is read", func() bool { now, _, _ := run.state(); return len(now) == 1 && now[0].URL == changed.URL })
 	before := len(r.received())
 	run.retry(within(t), e) // as it was before the change
 	if n := len(r.received()) - before; n != 0 {

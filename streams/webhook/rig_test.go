@@ -20,6 +20,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
 )
@@ -39,6 +40,7 @@ type rig struct {
 	store    *Store
 	endpoint *httptest.Server
 	n        uint64
+	changed  testsignal.Signal[struct{}]
 
 	mu   sync.Mutex
 	got  []received
@@ -53,6 +55,7 @@ type received struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{server: streamtest.Start(t)}
+	r.changed.Watch()
 	r.js = r.server.JetStream(t)
 	var err error
 	if r.log, err = topology.Ensure(within(t), r.js, topology.Spec{Lanes: 1, KeyFingerprint: "test"}); err != nil {
@@ -145,7 +148,18 @@ func (r *rig) runner(js jetstream.JetStream, change func(*Options)) *Runner {
 	if change != nil {
 		change(&o)
 	}
-	return New(o)
+	run := New(o)
+	run.Changed = r.changed
+	return run
+}
+
+// until waits for a fact that a runner of the rig shows, or what an endpoint or the store got before that.
+func (r *rig) until(t *testing.T, what string, fact func() bool) {
+	t.Helper()
+	t.Logf("waiting until %s", what)
+	if !fact() {
+		r.changed.WaitFor(t, func(struct{}) bool { return fact() })
+	}
 }
 
 // serve delivers to one endpoint until the returned function is called.
@@ -160,9 +174,4 @@ func (r *rig) serve(t *testing.T, run *Runner, e Endpoint) (stop func()) {
 	stop = sync.OnceFunc(func() { cancel(); <-done })
 	t.Cleanup(stop)
 	return stop
-}
-
-func eventually(t *testing.T, what string, fact func() bool) {
-	t.Helper()
-	streamtest.Eventually(t, what, fact)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/seal"
+	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
@@ -65,6 +66,10 @@ type Runner struct {
 	o     Options
 	store *Store
 	key   *Key
+
+	// Changed is for tests: it is sent when Stats or the webhooks in force have changed, a change by this server is stored, or
+	// something was forgotten.
+	Changed testsignal.Signal[struct{}]
 
 	mu      sync.Mutex // guards the fields below
 	now     []Endpoint
@@ -239,6 +244,7 @@ func (r *Runner) forget(ctx context.Context, e *Endpoint, all bool) bool {
 				r.o.Logger.Warn("what is kept of a webhook that is gone could not be removed yet", "webhook", e.ID, "err", err)
 				return false
 			}
+			r.Changed.Send(struct{}{})
 		}
 	}
 	return true
@@ -291,6 +297,7 @@ func (r *Runner) record(ctx context.Context, c Change) error {
 		r.o.Logger.Warn("a change of a webhook was not stored", "webhook", c.Webhook, "what", c.What, "reason", c.Reason, "err", err)
 		return err
 	}
+	r.Changed.Send(struct{}{})
 	r.o.Logger.Log(ctx, level, "a webhook changed", "webhook", c.Webhook, "what", c.What, "reason", c.Reason)
 	return nil
 }
@@ -323,6 +330,7 @@ func (r *Runner) endpoint(ctx context.Context, e Endpoint) error {
 		if err != nil {
 			return err
 		}
+		p.Changed = r.Changed
 		both.pushers = append(both.pushers, p)
 		g.Go(func() error { return p.RunEvents(ctx, s.push) })
 	}
@@ -333,6 +341,7 @@ func (r *Runner) endpoint(ctx context.Context, e Endpoint) error {
 		r.mu.Lock()
 		delete(r.running, e.ID)
 		r.mu.Unlock()
+		r.Changed.Send(struct{}{})
 	}()
 	err = g.Wait()
 	if errors.Is(err, context.Canceled) {

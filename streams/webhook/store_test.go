@@ -6,65 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
-
-// older is a history as the first version with webhooks stored it, in a bucket as that version made it.
-var older = []string{
-	`{"webhook":"aaaaaaaa","what":"create","settings":{"url":"https://shop.example/hooks?a=1\u0026b=2","types":["coupon.*","reminder.due"],"batch":10,"rate":50,"concurrency":4,"max_age_hours":168},"secret":"c2VhbGVk","by":"ann@ops","at":"2026-11-20T09:00:00.123456789Z"}`,
-	`{"webhook":"bbbbbbbb","what":"create","settings":{"url":"https://crm.example/","types":["campaign.*"]},"secret":"c2VhbGVk","by":"ann@ops","at":"2026-11-20T09:01:00Z"}`,
-	`{"webhook":"aaaaaaaa","what":"rotate","secret":"bmV3ZXI=","by":"bob@ops","at":"2026-11-20T09:02:00Z"}`,
-	`{"webhook":"aaaaaaaa","what":"replay","from":"2026-11-20T08:00:00Z","by":"bob@ops","at":"2026-11-20T09:03:00Z"}`,
-	`{"webhook":"bbbbbbbb","what":"disable","reason":"the endpoint responded 410 Gone","by":"scrip serve","at":"2026-11-20T09:04:00Z"}`,
-	`{"webhook":"aaaaaaaa","what":"test","by":"bob@ops","at":"2026-11-20T09:05:00Z"}`,
-	`{"webhook":"aaaaaaaa","what":"tested","reason":"delivered","by":"scrip serve","at":"2026-11-20T09:05:01Z"}`,
-}
-
-// A history of the version before package changelog is read and continued.
-func TestAnOlderHistory(t *testing.T) {
-	js := streamtest.Start(t).JetStream(t)
-	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
-		Name: "KV_SCRIP_WEBHOOKS", Subjects: []string{"$KV.SCRIP_WEBHOOKS.>"}, Storage: jetstream.FileStorage, Replicas: 1,
-		MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: 64 << 10, MaxConsumers: -1,
-		DenyDelete: true, DenyPurge: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	kv, err := js.KeyValue(t.Context(), "SCRIP_WEBHOOKS")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n, value := range older {
-		if _, err := kv.Create(t.Context(), fmt.Sprintf("change.%010d", n+1), []byte(value)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s := Open(js, NewKey(codeKey, "log"))
-	all, err := s.List(within(t))
-	if err != nil || len(all) != 2 {
-		t.Fatalf("%+v, %v", all, err)
-	}
-	a, b := all[0], all[1]
-	if a.ID != "aaaaaaaa" || a.URL != "https://shop.example/hooks?a=1&b=2" || a.Batch != 10 || a.State != Active || a.By != "ann@ops" || a.Version != 4 ||
-		a.LastTest != "delivered" || a.Testing() || string(a.secrets[0]) != "newer" || string(a.secrets[1]) != "sealed" {
-		t.Errorf("%+v", a)
-	}
-	if a.name(0) != "webhook-aaaaaaaa-1e" || a.name(reminders) != "webhook-aaaaaaaa-1r" || !a.audiences[0].since.Equal(a.Since) || a.Since.Hour() != 8 {
-		t.Errorf("%+v", a)
-	}
-	if b.State != Disabled || !strings.Contains(b.Reason, "410") || b.name(0) != "webhook-bbbbbbbb-0e" || !b.audiences[0].since.Equal(b.Created) {
-		t.Errorf("%+v", b)
-	}
-	if e, err := s.Make(within(t), ann, Change{Webhook: b.ID, What: Resume}, 0); err != nil || e.State != Active || e.Version != 8 {
-		t.Errorf("%+v, %v", e, err)
-	}
-}
 
 // A write whose result is lost, stored or not, is one change, and the secret that was returned is the one in force.
 func TestAWriteWithoutAResult(t *testing.T) {
@@ -226,16 +172,16 @@ func TestTypesAreChanged(t *testing.T) {
 	run := r.runner(r.js, nil)
 	stop := r.serve(t, run, e)
 	r.event(t, claimed("ann"))
-	eventually(t, "ann's claim is delivered", func() bool { return len(r.received()) == 1 })
+	r.until(t, "ann's claim is delivered", func() bool { return len(r.received()) == 1 })
 	stop()
-	eventually(t, "its position is recorded", func() bool {
+	r.until(t, "its position is recorded", func() bool {
 		all, err := push.Positions(within(t), r.js, e.name(0))
 		return err == nil && len(all) == 1
 	})
 	r.event(t, claimed("bob"))
 	stop = r.serve(t, run, again)
 	r.event(t, claimed("cid"), paused)
-	eventually(t, "the campaign's pause is delivered", func() bool {
+	r.until(t, "the campaign's pause is delivered", func() bool {
 		got := r.received()
 		return len(got) == 2 && strings.Contains(got[1].body, "campaign.paused")
 	})
