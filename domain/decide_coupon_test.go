@@ -97,6 +97,22 @@ func TestRollback(t *testing.T) {
 	})
 }
 
+// TestManyActsOfACouponAreIndexed: a coupon may be extended any number of times.
+func TestManyActsOfACouponAreIndexed(t *testing.T) {
+	s := newScript(t)
+	s.run("0 create_campaign codes=2\n0 claim customer_id=ann")
+	for i := range manyActs + 1 {
+		s.line(fmt.Sprintf("0 extend code=$1 expires_at=+%dh", i+1))
+	}
+	s.run(`
+		0 redeem code=$1 order_id=o1 => redeemed
+		0 redeem code=$1 order_id=o1 => redeemed repeat
+		0 rollback code=$1 order_id=o2 => not_redeemed`)
+	if s.lane.campaigns["s"].indexes.orders == nil {
+		t.Error("its acts are still walked one by one")
+	}
+}
+
 // TestRollbacksAreBounded: each pair of redemption and rollback stays in the log for ever.
 func TestRollbacksAreBounded(t *testing.T) {
 	s := newScript(t)

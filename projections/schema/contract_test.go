@@ -3,11 +3,17 @@ package schema
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// TestTheContractNamesColumns: everything that the SQL part of the page names can be selected.
+// types of columns that outside queries may meet.
+var types = []uint32{pgtype.TextOID, pgtype.Int8OID, pgtype.TimestamptzOID, pgtype.Float8OID}
+
+// TestTheContractNamesColumns: everything that the SQL part of the page names can be selected, and has one of few types.
 func TestTheContractNamesColumns(t *testing.T) {
 	raw, err := os.ReadFile("../../domain/CONTRACT.md")
 	if err != nil {
@@ -27,7 +33,17 @@ func TestTheContractNamesColumns(t *testing.T) {
 		if !strings.Contains(name, ".") {
 			name = "scrip." + name
 		}
-		if _, err := p.Exec(t.Context(), "SELECT "+strings.ReplaceAll(row[2], " ", ", ")+" FROM "+name+" LIMIT 0"); err != nil {
+		rows, err := p.Query(t.Context(), "SELECT "+strings.ReplaceAll(row[2], " ", ", ")+" FROM "+name+" LIMIT 0")
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, column := range rows.FieldDescriptions() {
+			if !slices.Contains(types, column.DataTypeOID) {
+				t.Errorf("%s.%s has type %d", name, column.Name, column.DataTypeOID)
+			}
+		}
+		rows.Close()
+		if err := rows.Err(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -160,39 +159,6 @@ func TestUserWhoMayNotCreate(t *testing.T) {
 	_, err = Migrate(t.Context(), weak, quiet)
 	if !errors.Is(err, ErrUnusable) || !strings.Contains(err.Error(), "GRANT CREATE ON DATABASE") {
 		t.Errorf("error %v, want ErrUnusable and what to do", err)
-	}
-}
-
-// Columns that outside queries rely on: names and types are a contract.
-func TestContractColumns(t *testing.T) {
-	p := pool(t)
-	migrate(t, p)
-	for relation, columns := range map[string]string{
-		"campaign":       "campaign status category codes claimed redeemed expired voided opens_at closes_at expires_at created_at",
-		"coupon":         "campaign n code customer_id status claimed_at expires_at redeemed_count redeemed_at",
-		"redemption":     "campaign n code customer_id order_id redeemed_at rolled_back_at",
-		"expiry_task":    "campaign due_at pending redeemed expired state",
-		"reminder":       "campaign customer_id kind due_at state",
-		"campaign_stats": "campaign day attribute value claimed redeemed",
-		"refusal_stats":  "campaign day reason refused",
-		"checkpoint":     "projection lane sequence updated_at",
-		"dead_letter":    "stream lane sequence line reason payload at",
-	} {
-		rows, err := p.Query(t.Context(), `SELECT column_name::text, data_type::text FROM information_schema.columns
-			WHERE table_schema = 'scrip' AND table_name = $1`, relation)
-		if err != nil {
-			t.Fatal(err)
-		}
-		types := map[string]string{}
-		var name, kind string
-		if _, err := pgx.ForEachRow(rows, []any{&name, &kind}, func() error { types[name] = kind; return nil }); err != nil {
-			t.Fatal(err)
-		}
-		for _, column := range strings.Fields(columns) {
-			if !slices.Contains([]string{"text", "bigint", "timestamp with time zone"}, types[column]) {
-				t.Errorf("%s.%s has type %q", relation, column, types[column])
-			}
-		}
 	}
 }
 

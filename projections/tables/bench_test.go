@@ -32,27 +32,3 @@ func BenchmarkClaims(b *testing.B) {
 		})
 	}
 }
-
-// The same for coupons redeemed once each: loaded, changed and counted, with a redemption row.
-func BenchmarkRedemptions(b *testing.B) {
-	const size = 10_000
-	pool := open(b)
-	r := new(reader)
-	commit(b, pool, r.batch(script(`{"type":"campaign.created","campaign":"hot","at":"@1","number":1,"codes":1000000000,"expires_at":"2027-01-01T00:00:00Z","max_redemptions":1}`)))
-	n := 0
-	for b.Loop() {
-		b.StopTimer()
-		var claims, redemptions []byte
-		for range size {
-			n++
-			e := wire.Event{Type: wire.CouponClaimed, Campaign: "hot", At: minute(2), N: uint32(n), Code: fmt.Sprintf("CODE-%d", n), CustomerID: fmt.Sprintf("customer-%d", n)}
-			claims = append(e.AppendJSON(claims), '\n')
-			e = wire.Event{Type: wire.CouponRedeemed, Campaign: "hot", At: minute(3), N: uint32(n), Code: e.Code, OrderID: fmt.Sprintf("order-%d", n), RedeemedCount: 1}
-			redemptions = append(e.AppendJSON(redemptions), '\n')
-		}
-		commit(b, pool, r.batch([]message{{at: minute(2), lines: claims}}))
-		b.StartTimer()
-		commit(b, pool, r.batch([]message{{at: minute(3), lines: redemptions}}))
-	}
-	b.ReportMetric(size*float64(b.N)/b.Elapsed().Seconds(), "events/s")
-}

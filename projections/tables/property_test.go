@@ -126,7 +126,6 @@ func checkFold(t *testing.T, seed uint64, one, two *pgxpool.Pool, seen map[wire.
 			}
 			rest = rest[n:]
 		}
-		recounts(t, pool)
 	}
 	if m.CheckTallies(); len(m.Violations) > 0 {
 		t.Fatalf("the oracle finds %s\nlog:\n%s", m.Violations, show(log))

@@ -171,29 +171,3 @@ func digests(t fatal, pool *pgxpool.Pool) string {
 	}
 	return out.String()
 }
-
-// recounts compares every counter with a count of its rows.
-func recounts(t fatal, pool *pgxpool.Pool) {
-	t.Helper()
-	const wrong = `
-	SELECT c.campaign, c.claimed, c.redeemed, c.expired, c.voided, x.* FROM scrip.campaign c CROSS JOIN LATERAL (
-	    SELECT count(*) AS claimed, count(*) FILTER (WHERE status = 'redeemed') AS redeemed,
-	           count(*) FILTER (WHERE status = 'expired') AS expired, count(*) FILTER (WHERE status = 'voided') AS voided
-	    FROM scrip.coupon k WHERE k.campaign = c.campaign) x
-	WHERE (c.claimed, c.redeemed, c.expired, c.voided) IS DISTINCT FROM (x.claimed, x.redeemed, x.expired, x.voided)`
-	if got := rows(t, pool, wrong); got != "" {
-		t.Fatalf("campaign counts differ from its coupons (kept, then counted):\n%s", got)
-	}
-	const tasks = `
-	SELECT coalesce(t.campaign, x.campaign), coalesce(t.due_at, x.due_at), t.pending, t.redeemed, t.expired, x.pending, x.redeemed, x.expired
-	FROM scrip.expiry_task t FULL JOIN (
-	    SELECT campaign, expires_at AS due_at, count(*) FILTER (WHERE status = 'claimed') AS pending,
-	           count(*) FILTER (WHERE status = 'redeemed') AS redeemed, count(*) FILTER (WHERE status = 'expired') AS expired
-	    FROM scrip.coupon WHERE expires_at IS NOT NULL AND status <> 'voided' GROUP BY 1, 2) x
-	  ON x.campaign = t.campaign AND x.due_at = t.due_at
-	WHERE (t.pending, t.redeemed, t.expired) IS DISTINCT FROM (x.pending, x.redeemed, x.expired)
-	  AND NOT (t.campaign IS NULL AND x.pending = 0)` // cleaned up
-	if got := rows(t, pool, tasks); got != "" {
-		t.Fatalf("expiry tasks differ from the coupons (kept, then counted):\n%s", got)
-	}
-}
