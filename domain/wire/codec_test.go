@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"math"
 	"os"
 	"reflect"
 	"strings"
@@ -87,50 +88,52 @@ func drawDuration(t *rapid.T, least time.Duration) time.Duration {
 	return time.Duration(rapid.Int64Range(int64(least/time.Microsecond), int64(MaxBefore/time.Microsecond)).Draw(t, "duration")) * time.Microsecond
 }
 
-func drawEvent(t *rapid.T) Event {
-	e := Event{
-		Type: EventType(rapid.IntRange(int(CampaignCreated), int(numEvents)-1).Draw(t, "type")), Campaign: "c_1-x", At: drawInstant(t),
-		ID: maybe(t, func() string { return drawText(t, 64) }), By: maybe(t, func() string { return drawText(t, 64) }),
+// drawValue draws the value of a field that is not one of a campaign's settings in a command; it may be none unless it must be
+// given.
+func drawValue(t *rapid.T, f Field, p any, must bool) {
+	if !must && rapid.Bool().Draw(t, "left out") {
+		return
 	}
-	u32 := func() uint32 { return rapid.Uint32().Draw(t, "number") }
-	u64 := func() uint64 { return rapid.Uint64().Draw(t, "number") }
-	text := func() string { return drawText(t, 128) }
-	switch e.Type {
-	case CampaignCreated, CampaignUpdated:
-		e.Number, e.Settings = u32(), drawSettings(t)
-	case CodesImported:
-		e.Codes = []string{"ABC-1", text()}
-	case CouponClaimed:
-		e.N, e.Code, e.CustomerID = u32(), text(), text()
-		e.Attributes = maybe(t, func() []byte { return []byte(`{"channel":"app","x":1.5e3}`) })
-		e.ExpiresAt = maybe(t, func() Instant { return drawInstant(t) })
-	case CouponRedeemed, CouponRolledBack:
-		e.N, e.Code, e.OrderID, e.RedeemedCount, e.CustomerID = u32(), text(), text(), u32(), maybe(t, text)
-		if e.Type == CouponRolledBack {
-			e.Status = StatusClaimed
+	spec := &fieldSpecs[f]
+	switch p := p.(type) {
+	case *string:
+		switch {
+		case spec.oneOf != nil:
+			*p = rapid.SampledFrom(spec.oneOf).Draw(t, "one of")
+		case f == fPrefix || f == fIfVersion:
+			*p = "0123456789ABCDEF"
+		case spec.most != 0:
+			*p = drawText(t, int(spec.most))
+		default:
+			*p = drawText(t, 64)
 		}
-	case CouponVoided:
-		e.N, e.Code, e.Reason, e.Status = u32(), text(), maybe(t, text), StatusVoided
-	case CouponExtended:
-		e.N, e.Code, e.ExpiresAt, e.Status = u32(), text(), drawInstant(t), StatusRedeemed
-	case CouponsExpired:
-		e.Through, e.Count = drawInstant(t), u64()
-	case ReminderSet:
-		e.R, e.CustomerID, e.Kind, e.Before, e.DueAt, e.N = u64(), text(), KindExpires, drawDuration(t, 0), drawInstant(t), u32()
-	case ReminderCancelled:
-		if e.R = u64(); rapid.Bool().Draw(t, "requested") {
-			e.CustomerID, e.Kind, e.Before, e.N = text(), KindOpens, drawDuration(t, 0), u32()
+	case *[]byte:
+		*p = []byte(`{"channel":"app","new":true,"x":1.5e3}`)
+	case *uint32:
+		*p = rapid.Uint32Range(1, uint32(min(spec.most-1, math.MaxUint32-1))+1).Draw(t, "number")
+	case *uint64:
+		*p = rapid.Uint64Range(1, spec.most-1).Draw(t, "number") // 0 = without a bound
+	case *Instant:
+		*p = drawInstant(t)
+	case *time.Duration:
+		*p = drawDuration(t, time.Duration(spec.least))
+	case *[]string:
+		*p = []string{"ABC-1", "Z_9"}
+	case *[]RefusalCount:
+		*p = []RefusalCount{{SoldOut, rapid.Uint64().Draw(t, "count")}, {NotHolder, 1}}
+	case *bool:
+		*p = true
+	default:
+		t.Fatalf("no value is drawn for %s", f)
+	}
+}
+
+func drawEvent(t *rapid.T) Event {
+	e := Event{Type: EventType(rapid.IntRange(int(CampaignCreated), int(numEvents)-1).Draw(t, "type")), Campaign: "c_1-x", At: drawInstant(t)}
+	for _, f := range append(list(fID, fBy), e.Type.Spec().Fields...) {
+		if f &^= always; f != fBefore || e.Kind != "" {
+			drawValue(t, f, e.at(f), f == fCounts)
 		}
-	case RemindersDue:
-		e.Kind, e.DueAt, e.FromR, e.ThroughR, e.Fired, e.Dropped = KindOpens, drawInstant(t), u64(), u64(), u64(), u64()
-	case CommandsRefused:
-		e.Refused = []RefusalCount{{SoldOut, u64()}, {NotHolder, u64()}}
-		e.Sample = maybe(t, func() []string { return []string{"nowhere", text()} })
-	case CommandRejected:
-		e.Sequence, e.Line, e.Reason, e.Payload = u64(), u32(), text(), text()
-		e.Count, e.LastSequence, e.Bytes = maybe(t, u64), maybe(t, u64), maybe(t, u64)
-	case ReminderDue:
-		e.Kind, e.DueAt, e.CustomerID = KindOpens, drawInstant(t), text()
 	}
 	return e
 }
@@ -188,9 +191,7 @@ func TestParseEventRefuses(t *testing.T) {
 
 func drawCommand(t *rapid.T) Command {
 	c := Command{Type: CommandType(rapid.IntRange(int(CreateCampaign), int(numCommands)-1).Draw(t, "type")), ID: drawText(t, 64), Campaign: "c_1-x"}
-	customer := func() string { return drawText(t, 128) }
-	switch c.Type {
-	case CreateCampaign, UpdateCampaign:
+	if commands[c.Type].Settings {
 		s := drawSettings(t)
 		if s.ExpiresAt != 0 {
 			s.ValidFor, s.OpensAt = 0, min(s.OpensAt, s.ExpiresAt-1)
@@ -201,26 +202,11 @@ func drawCommand(t *rapid.T) Command {
 		}
 		s.OpensAt = max(s.OpensAt, 0)
 		c.Patch = PatchOf(s)
-	case ImportCodes:
-		c.Codes = []string{"ABC-1", "Z_9"}
-	case Claim:
-		c.CustomerID = customer()
-		c.Attributes = maybe(t, func() []byte { return []byte(`{"channel":"app","new":true,"x":1.5e3}`) })
-	case Redeem, Rollback:
-		c.Code, c.OrderID, c.CustomerID = drawText(t, 128), customer(), maybe(t, customer)
-	case Void:
-		c.Code, c.Reason = drawText(t, 128), maybe(t, customer)
-	case Extend:
-		c.Code, c.ExpiresAt = drawText(t, 128), drawInstant(t)
-	case Remind, Unremind:
-		c.CustomerID, c.Kind, c.Before = customer(), KindOpens, drawDuration(t, 0)
-	case Expire:
-		c.Through = drawInstant(t)
-	case RemindDue:
-		c.Kind, c.DueAt, c.ThroughR = KindExpires, drawInstant(t), rapid.Uint64Range(1, 1<<53).Draw(t, "r")
 	}
-	if allowed[c.Type].has(fIfVersion) {
-		c.IfVersion = maybe(t, func() string { return "0123456789abcdef" })
+	for rest := allowed[c.Type] &^ fields(fID, fType, fCampaign); rest != 0; rest &= rest - 1 {
+		if f := rest.first(); f == fIfVersion || !commands[c.Type].Settings {
+			drawValue(t, f, c.at(f), required[c.Type].has(f))
+		}
 	}
 	return c
 }
@@ -239,17 +225,11 @@ func TestCommandsComeBackFromTheirLines(t *testing.T) {
 	})
 }
 
-func drawOutcome(t *rapid.T) Outcome {
-	text := func() string { return drawText(t, 128) }
-	o := Outcome{
-		ID: maybe(t, text), Status: text(), Campaign: maybe(t, text), N: rapid.Uint32().Draw(t, "n"), Code: maybe(t, text),
-		CustomerID: maybe(t, text), OrderID: maybe(t, text), RedeemedCount: rapid.Uint32().Draw(t, "count"),
-		ExpiresAt: maybe(t, func() Instant { return drawInstant(t) }), DueAt: maybe(t, func() Instant { return drawInstant(t) }),
-		Benefit: maybe(t, func() []byte { return []byte(`{"off":5}`) }), Count: rapid.Uint64().Draw(t, "count"),
-		Repeat: rapid.Bool().Draw(t, "repeat"), Refusal: Refusal(maybe(t, text)), Message: maybe(t, text),
-	}
-	if o.Kind = maybe(t, text); o.Kind != "" {
-		o.Before = drawDuration(t, 0)
+func drawOutcome(t *rapid.T) (o Outcome) {
+	for _, f := range outcomeFields {
+		if f &^= always; f != fBefore || o.Kind != "" {
+			drawValue(t, f, o.at(f), f == fStatus)
+		}
 	}
 	return o
 }
