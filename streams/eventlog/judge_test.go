@@ -136,6 +136,9 @@ func TestEveryReaderPassesOverWhatIsSkipped(t *testing.T) {
 	if err := store.Skip(t.Context(), events.Name(), 4, hash, "ann"); err != nil { // the hash of another message
 		t.Fatal(err)
 	}
+	if _, listed, err := events.CheckSkip(t.Context(), 2); err != nil || !listed {
+		t.Errorf("listed: %t %v", listed, err)
+	}
 	if n := newer(); n != 2 {
 		t.Errorf("%d messages before the second that is newer", n)
 	}

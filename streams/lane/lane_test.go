@@ -115,7 +115,7 @@ func TestALogThatContradictsItselfStopsTheLane(t *testing.T) {
 	}{
 		{"a newer format", func(r *rig) {
 			r.plant(eventlog.Header{Owner: "someone"}, "2")
-		}, "newer"},
+		}, "use a newer scrip; run a newer scrip. To lose the decisions of that message instead, start once with --skip-message 0=SEQ"},
 		{"a command stream that lost its tail", func(r *rig) {
 			h := eventlog.Header{Commands: [2]uint64{3, 1000}, CommandTime: time.Now(), LaneTime: time.Now(), Owner: "someone"}
 			r.plant(h, "")

@@ -3,22 +3,17 @@ package lane_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// hurried is a clock whose waits are a two-hundredth as long.
-type hurried struct{}
-
-func (hurried) Now() time.Time                         { return time.Now() }
-func (hurried) After(d time.Duration) <-chan time.Time { return time.After(d / 200) }
-
 // TestALaneGoesOnWhileAnotherHasTheTurn: a snapshot is due all the time, and another lane has the slot for as long as the
-// test lasts. Everything that lies ready is decided nevertheless, also when nothing more arrives to wake the lane.
+// test lasts. Everything that lies ready is decided nevertheless, also when nothing more arrives to wake the lane, in steps that stay
+// within their size.
 func TestALaneGoesOnWhileAnotherHasTheTurn(t *testing.T) {
 	r := newRig(t)
 	setup := r.up(r.start(r.options()))
@@ -38,7 +33,7 @@ func TestALaneGoesOnWhileAnotherHasTheTurn(t *testing.T) {
 	_, last := r.send(topology.LaneCmd(0), claim("c", "the last"))
 
 	o := r.withSnapshots()
-	o.SnapshotEvents, o.Clock = 1, hurried{}
+	o.SnapshotEvents, o.Clock = 1, streamtest.Hurried(200)
 	over, ok := o.Snapshots.TryAcquire()
 	if !ok {
 		t.Fatal("the slot is taken already")
@@ -47,5 +42,11 @@ func TestALaneGoesOnWhileAnotherHasTheTurn(t *testing.T) {
 	r.up(r.start(o))
 	if out := r.answers(last); len(out) != 1 || out[0].Status != wire.StatusClaimed || out[0].N != 1 {
 		t.Errorf("the last claim: %+v", out)
+	}
+	messages, _ := r.events()
+	for _, m := range messages {
+		if len(m.Payload) > wire.MaxStep {
+			t.Errorf("event message %d has %d bytes", m.Sequence, len(m.Payload))
+		}
 	}
 }

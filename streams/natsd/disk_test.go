@@ -9,8 +9,12 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/access/callout"
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
+	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
+
+// hurried lets Run look a hundred times as often.
+func hurried(o *natsd.Options) { o.Clock = streamtest.Hurried(100) }
 
 // accounts are those of natsauth.
 func accounts(t *testing.T) string {
@@ -41,7 +45,7 @@ func TestAFullDisk(t *testing.T) {
 		{"nearly no room, with accounts", nothing, nearlyNone, []streamtest.Option{streamtest.Accounts(accounts(t))}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := streamtest.Start(t, append(c.opts, streamtest.SyncAlways)...)
+			s := streamtest.Start(t, append(c.opts, streamtest.SyncAlways, hurried)...)
 			ctx, cancel := context.WithCancel(t.Context())
 			rooms := make(chan uint64)
 			s.SetFree(func(string) uint64 {

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 // Version of the embedded server.
@@ -73,6 +74,8 @@ type Options struct {
 	TLS, Own *tls.Config
 	// Cluster, if set, makes this server one node of a cluster.
 	Cluster *Cluster
+	// Clock is the source of time of Run. Defaults to wall.Machine.
+	Clock wall.Clock
 	// Logger gets nats-server's warnings and errors, and its notices as debug. Defaults to slog.Default.
 	Logger *slog.Logger
 }
@@ -99,6 +102,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxPayload == 0 {
 		o.MaxPayload = DefaultMaxPayload
+	}
+	if o.Clock == nil {
+		o.Clock = wall.Machine
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

@@ -176,14 +176,12 @@ func (s *Server) JetStreamUp() bool { return s.ns.JetStreamEnabled() }
 // After a failed fsync it ends with ErrSync, and the process must end, too. Linux marks the pages it could not write as clean,
 // so a store that is opened again would read from memory what is not on the disk, and treat it as durable.
 func (s *Server) Run(ctx context.Context) error {
-	tick := time.NewTicker(reviveEvery)
-	defer tick.Stop()
 	down := false
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-tick.C:
+		case <-s.opts.Clock.After(reviveEvery):
 		}
 		if lost := s.log.unsynced.Load(); lost != nil {
 			return fmt.Errorf("%w: %w; the disk may have lost what was not acknowledged yet: read the kernel's log, check the disk, and start again, best after a reboot", ErrSync, lost)

@@ -186,7 +186,7 @@ func TestAFailedSyncEndsRun(t *testing.T) {
 		cause error
 		ends  bool
 	}{{syscall.EIO, true}, {syscall.ENOSPC, false}} {
-		s := streamtest.Start(t, streamtest.SyncAlways)
+		s := streamtest.Start(t, streamtest.SyncAlways, hurried)
 		ctx, cancel := context.WithCancel(t.Context())
 		looked := 0
 		s.SetFree(func(string) uint64 { // for room, after which it goes on
