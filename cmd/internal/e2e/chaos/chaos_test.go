@@ -40,8 +40,8 @@ func jsonError(data []byte) int {
 	return answer.Error.Code
 }
 
-// beside lets a short test run at the same time as the others, which wait most of the time. Worlds that run for long, and
-// rates that are measured, have the machine to themselves.
+// beside lets a short test run at the same time as the others, which wait most of the time. Worlds that run for long have the
+// machine to themselves.
 func beside(t *testing.T) {
 	if *runFor == 0 && *nodeFaults == 0 {
 		t.Parallel()

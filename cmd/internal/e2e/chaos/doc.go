@@ -17,10 +17,8 @@
 //	server 0 ── links ─┼── node 0 ═ links ═ node 1 ═ links ═ node 2     a link that is cut drops what is sent, without a FIN
 //	server 1 ── links ─┘
 //
-// With -chaos.faults it measures for each fault how long a lane did not answer and when the usual rate returned, after the
-// fault's begin and after its end; -chaos.kind selects kinds. A fault during which other processes used half of the cores
-// is not counted, and repeated. Callers wait for their answers, so one lane that does not answer soon stops them all: the rate
-// is that of the slowest lane.
+// With -chaos.faults it measures for how long a lane did not answer, during each fault and after its end; -chaos.kind selects
+// kinds. Callers wait for their answers, so one lane that does not answer soon stops them all.
 //
 // `make test` has a short run: two faults of one server with some thousand reminders, and one node that is killed. `make soak`
 // has the long ones (-chaos.for, -chaos.faults, -chaos.reminders), and prints the seed (-chaos.seed).
