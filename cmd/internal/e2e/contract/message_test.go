@@ -105,3 +105,22 @@ func TestOutcomesGoToInboxesOnly(t *testing.T) {
 		}
 	}
 }
+
+// TestRequestsMakeTheirIDs: the type is implied, the id optional.
+func TestRequestsMakeTheirIDs(t *testing.T) {
+	r := server(t)
+	c := r.name()
+	match(t, r.request(t, "scrip.campaign.create", `{"campaign":"`+c+`","codes":3,"opens_at":"2020-01-01T00:00:00Z"}`), `{"id":"~uuid7","status":"created","campaign":"`+c+`"}`)
+	first := r.request(t, "scrip.claim."+c, `{"customer_id":"ann"}`)
+	match(t, first, `{"id":"~uuid7","status":"claimed","campaign":"`+c+`","n":1,"code":"~code","?customer_id":"ann"}`)
+	again := r.request(t, "scrip.claim."+c, `{"customer_id":"ann"}`) // the same customer, whatever the id
+	match(t, again, `{"id":"~uuid7","status":"claimed","campaign":"`+c+`","n":1,"code":"~code","?customer_id":"ann","repeat":true}`)
+	if a, b := parse(t, first), parse(t, again); a["id"] == b["id"] || a["code"] != b["code"] {
+		t.Errorf("%s, then %s: want other ids and the same code", first, again)
+	}
+	// The type may be given, if it is the right one; refusals also have a generated id.
+	match(t, r.request(t, "scrip.claim."+c, `{"type":"claim","campaign":"`+c+`","customer_id":"bob"}`), `{"id":"~uuid7","status":"claimed","campaign":"`+c+`","n":2,"code":"~code","?customer_id":"bob"}`)
+	match(t, r.request(t, "scrip.claim.absent", `{"customer_id":"ann"}`), `{"id":"~uuid7","status":"refused","refusal":"campaign_not_found","message":"~has:absent","campaign":"absent"}`)
+	match(t, r.request(t, "scrip.remind."+c, `{"customer_id":"ann","kind":"opens","before":"1m"}`), `{"id":"~uuid7","status":"refused","refusal":"too_late","message":"~text","campaign":"`+c+`"}`)
+	match(t, r.request(t, "scrip.unremind."+c, `{"customer_id":"cleo","kind":"expires","before":"1m"}`), `{"id":"~uuid7","status":"refused","refusal":"not_holder","message":"~text","campaign":"`+c+`"}`)
+}
