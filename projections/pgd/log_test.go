@@ -52,6 +52,12 @@ func TestRotationKeepsTheEnd(t *testing.T) {
 	if size := sizeOf(path); size != 0 {
 		t.Errorf("%d bytes left", size)
 	}
+	victim, planted := path+".victim", path+".planted"
+	write(t, victim, "untouched")
+	symlink(t, victim, planted)
+	if rotate(planted, 1); sizeOf(victim) != int64(len("untouched")) {
+		t.Error("the file behind a link was cut")
+	}
 }
 
 func TestLastBytesBegin(t *testing.T) {

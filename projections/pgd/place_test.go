@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 )
 
 // closedDir returns a data directory below one that only the user who runs the test may pass.
@@ -138,27 +136,5 @@ func TestPointerLeadsNowhereElse(t *testing.T) {
 	}
 	if got, err := Open(opts).pointed(opts.DataDir); got != want || err != nil {
 		t.Errorf("remembered %q, got %q, %v", want, got, err)
-	}
-}
-
-func TestWriteFileDoesNotFollowALink(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	victim, planted := filepath.Join(dir, "victim"), filepath.Join(dir, "planted")
-	write(t, victim, "untouched")
-	if err := os.Symlink(victim, planted); err != nil {
-		t.Fatal(err)
-	}
-	if err := atomicfile.Write(planted, []byte("new"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	h := &home{place: place(dir)}
-	if err := os.Symlink(victim, h.place.log()); err != nil {
-		t.Fatal(err)
-	}
-	rotate(h.place.log(), 1)
-	raw, err := os.ReadFile(victim)
-	if err != nil || string(raw) != "untouched" {
-		t.Errorf("the file behind the link contains %q, %v", raw, err)
 	}
 }

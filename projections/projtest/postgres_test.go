@@ -75,25 +75,3 @@ func TestPinnedClusterOutlivesItsUsers(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-func TestPrivateClusterStopsAndStarts(t *testing.T) {
-	c := Cluster(t)
-	url := c.URL()
-	if _, err := connect(t, url).Exec(t.Context(), "CREATE TABLE kept (n int)"); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if conn, err := pgx.Connect(t.Context(), url); err == nil {
-		_ = conn.Close(t.Context())
-		t.Error("a stopped cluster answers")
-	}
-	again, err := c.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := connect(t, again).Exec(t.Context(), "INSERT INTO kept VALUES (1)"); err != nil {
-		t.Errorf("after stop and start: %v", err)
-	}
-}

@@ -329,7 +329,7 @@ func explain(doing string, err error) error {
 				"GRANT USAGE ON SCHEMA scrip, scrip_meta TO …; GRANT SELECT ON scrip.dead_letter, scrip.checkpoint TO …; "+
 				"GRANT SELECT, INSERT, UPDATE, DELETE ON scrip_meta.dead_letter TO …", doing, err)
 		case "42P01", "3F000":
-			return fmt.Errorf("%s: %w; the read tables do not exist, or an older scrip created them: start `scrip serve`, which creates or migrates them", doing, err)
+			return fmt.Errorf("%s: %w; the read tables do not exist: start `scrip serve`, which creates them", doing, err)
 		}
 	}
 	return fmt.Errorf("%s: %w", doing, err)

@@ -21,52 +21,6 @@ func parse(t *testing.T, file, text string) *SQLFile {
 	return f
 }
 
-const perType = `
--- How many of each type.
--- scrip: name per_type
--- scrip: create
-CREATE TABLE per_type (type text PRIMARY KEY, events bigint NOT NULL);
--- scrip: fold
-INSERT INTO per_type SELECT type, count(*) FROM events GROUP BY 1
-ON CONFLICT (type) DO UPDATE SET events = per_type.events + excluded.events;
-`
-
-const perTypeText = `SELECT string_agg(type || '=' || events, ' ' ORDER BY type) FROM per_type.per_type`
-
-// perTypeWant counts by way of encoding/json.
-func (r *rig) perTypeWant() string {
-	r.T.Helper()
-	counts := map[string]int{}
-	r.naive(func(_ Position, e map[string]any) bool { counts[e["type"].(string)]++; return false })
-	var list []string
-	for t := range EventTypes() {
-		if counts[t] > 0 {
-			list = append(list, fmt.Sprintf("%s=%d", t, counts[t]))
-		}
-	}
-	return sorted(list)
-}
-
-// The result is the same however batches are cut, run after run, and followed.
-func TestSQLProjection(t *testing.T) {
-	r := newRig(t)
-	r.work()
-	for _, lines := range []int{0, 1, 3} {
-		db := projtest.URL(t)
-		f := parse(t, "types.sql", perType)
-		r.run(Postgres(db, f.Definition(), false), Options{Limits: fill.Limits{Lines: lines}})
-		if got, want := query(t, db, perTypeText), r.perTypeWant(); got != want {
-			t.Errorf("batches of %d: %s, want %s", lines, got, want)
-		}
-		live := r.follow(Postgres(db, f.Definition(), false), Options{Limits: fill.Limits{Lines: lines}})
-		r.claim(campaigns[0], fmt.Sprintf("more%d", lines))
-		live.until(func() bool { return query(t, db, perTypeText) == r.perTypeWant() })
-		if err := live.stop(); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // Files that use column raw get the line itself; it costs most.
 func TestSQLRaw(t *testing.T) {
 	r := newRig(t)
