@@ -130,7 +130,7 @@ an hour.`,
 	cmd.Flags().BoolVar(&all, "all", false, "also those that were revoked or replaced")
 	return m.queryRunE(cmd, func(ctx context.Context, s *session, _ []string) error {
 		keys := []access.Key{}
-		now := m.Now()
+		now := m.Clock.Now()
 		for after := ""; ; {
 			var page service.KeyPage
 			if err := m.ask(ctx, s, "access.list", map[string]string{"after": after}, &page); err != nil {

@@ -14,7 +14,7 @@ import (
 
 // TestKeysFromTheCommandLine: the journey of a key, from its making to its end, on a server as two commands start it.
 func TestKeysFromTheCommandLine(t *testing.T) {
-	p := serve(t, dataDir(t), "--roles", "lanes,scheduler,api")
+	p := shared(t)
 	made := p.run("access", "create", "ann", "--role", "support", "--campaign", "winter,summer")
 	secret := strings.TrimSpace(made.out)
 	if role, _, err := access.ParseKey(secret); made.code != 0 || err != nil || role != access.Support || !strings.Contains(made.err, "role support, campaigns summer,winter; it is not shown again") || strings.Contains(made.err, secret) {
@@ -121,7 +121,7 @@ func TestKeysFromTheCommandLine(t *testing.T) {
 		return strings.Count(p.run("audit", "--kind", "login", "-o", "json").out, `"actor":"olga"`) == 1
 	})
 	at.User = url.User(next.Secret)
-	if got := scrip(t, nil, "access", "list", "--nats", at.String(), "--timeout", "3s"); got.code != cli.ExitFailed || strings.Contains(got.out, "olga") {
+	if got := scrip(t, nil, "access", "list", "--nats", at.String(), "--timeout", "500ms"); got.code != cli.ExitFailed || strings.Contains(got.out, "olga") {
 		t.Errorf("with the key of support: %+v", got)
 	}
 	_, ready := p.readiness()

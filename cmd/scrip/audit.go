@@ -73,7 +73,7 @@ settings, exports, and look-ups in clear. What changed campaigns and coupons is 
 // record adds an entry to the audit stream for what this program does by itself, before it does it. It needs the credentials of
 // the servers. The author is what the command line names.
 func (m *Main) record(ctx context.Context, js jetstream.JetStream, kind audit.Kind, action, about string) error {
-	err := audit.Open(js, m.clock()).Append(ctx, audit.By(access.Local(cmp.Or(m.by, userAtHost())), kind, action, about))
+	err := audit.Open(js, m.Clock).Append(ctx, audit.By(access.Local(cmp.Or(m.by, userAtHost())), kind, action, about))
 	if errors.Is(err, jetstream.ErrNoStreamResponse) {
 		fmt.Fprintln(m.Err, "scrip: this is not recorded: the log has no audit stream yet, which its servers make when they are upgraded")
 		return nil
@@ -84,7 +84,7 @@ func (m *Main) record(ctx context.Context, js jetstream.JetStream, kind audit.Ki
 // timeFlag is a time, RFC 3339 or from now.
 func (m *Main) timeFlag(into *time.Time) *cli.Value {
 	return &cli.Value{Kind: "TIME", Parse: func(s string) error {
-		at, err := cli.ParseTime(s, m.Now())
+		at, err := cli.ParseTime(s, m.Clock.Now())
 		if err == nil {
 			*into = at.Time()
 		}

@@ -45,8 +45,41 @@ var binary = sync.OnceValues(func() (string, error) {
 	return path, e2e.Build(path)
 })
 
+// common is the server that tests of commands use together; it is started once.
+var common struct {
+	once sync.Once
+	dir  string
+	p    *process
+	err  error
+}
+
+// shared is the server of all roles that tests of commands use together. Such a test is not parallel, and its campaigns, keys
+// and customers have names of their own.
+func shared(t *testing.T) *process {
+	t.Helper()
+	common.once.Do(func() {
+		if common.dir, common.err = openDir(); common.err == nil {
+			common.p, common.err = start(nil, filepath.Join(common.dir, "data"))
+		}
+	})
+	if common.err != nil {
+		t.Fatal(common.err)
+	}
+	p := *common.p
+	p.t = t
+	p.ready()
+	return &p
+}
+
 func TestMain(m *testing.M) {
 	code := m.Run()
+	if p := common.p; p != nil {
+		if err := p.stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "the shared server:", err)
+			code = max(code, 1)
+		}
+	}
+	_ = os.RemoveAll(common.dir)
 	if path, err := binary(); err == nil {
 		_ = os.RemoveAll(filepath.Dir(path))
 	}
@@ -57,7 +90,7 @@ func TestMain(m *testing.M) {
 // and a server started by root would make its cluster elsewhere.
 func dataDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "scrip-test-")
+	dir, err := openDir()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,10 +99,15 @@ func dataDir(t *testing.T) string {
 			t.Error(err)
 		}
 	})
-	if err := os.Chmod(dir, 0o711); err != nil {
-		t.Fatal(err)
-	}
 	return dir
+}
+
+func openDir() (string, error) {
+	dir, err := os.MkdirTemp("", "scrip-test-")
+	if err != nil {
+		return "", err
+	}
+	return dir, os.Chmod(dir, 0o711)
 }
 
 // process is a running `scrip serve`.
@@ -90,11 +128,28 @@ func launch(t *testing.T, data string, args ...string) *process {
 
 func launchAs(t *testing.T, as *syscall.Credential, data string, args ...string) *process {
 	t.Helper()
-	path, err := binary()
+	p, err := start(as, data, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{t: t, data: data, log: new(streamtest.Buffer), done: make(chan struct{})}
+	p.t = t
+	t.Cleanup(func() {
+		if err := p.stop(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Logf("log of scrip serve:\n%s", p.log.String())
+		}
+	})
+	return p
+}
+
+func start(as *syscall.Credential, data string, args ...string) (*process, error) {
+	path, err := binary()
+	if err != nil {
+		return nil, err
+	}
+	p := &process{data: data, log: new(streamtest.Buffer), done: make(chan struct{})}
 	p.cmd = exec.Command(path, "serve", "--data", data)
 	p.cmd.Env = append(os.Environ(), "SCRIP_NATS_LISTEN=127.0.0.1:0", "SCRIP_HTTP_LISTEN=127.0.0.1:0")
 	for _, a := range args {
@@ -110,22 +165,21 @@ func launchAs(t *testing.T, as *syscall.Credential, data string, args ...string)
 		p.cmd.Dir = "/"
 	}
 	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	go func() { _ = p.cmd.Wait(); close(p.done) }()
-	t.Cleanup(func() {
-		// Politely first, so that its PostgreSQL goes with it.
-		_ = p.cmd.Process.Signal(syscall.SIGTERM)
-		if !p.ended(stopLimit) {
-			_ = p.cmd.Process.Kill()
-			<-p.done
-			t.Errorf("scrip serve did not stop within %s", stopLimit)
-		}
-		if t.Failed() {
-			t.Logf("log of scrip serve:\n%s", p.log.String())
-		}
-	})
-	return p
+	return p, nil
+}
+
+// stop ends the server politely, so that its PostgreSQL goes with it.
+func (p *process) stop() error {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	if p.ended(stopLimit) {
+		return nil
+	}
+	_ = p.cmd.Process.Kill()
+	<-p.done
+	return fmt.Errorf("scrip serve did not stop within %s:\n%s", stopLimit, p.log.String())
 }
 
 // serve launches and waits until the server can be found.
@@ -177,13 +231,6 @@ func (p *process) signal(s os.Signal) {
 	if err := p.cmd.Process.Signal(s); err != nil {
 		p.t.Fatal(err)
 	}
-}
-
-// kill is kill -9, as if the process had crashed. Its private PostgreSQL is left to itself.
-func (p *process) kill() {
-	p.t.Helper()
-	p.signal(syscall.SIGKILL)
-	p.exit()
 }
 
 // run is the program in process, as a client of this server.

@@ -195,7 +195,7 @@ func (m *Main) instant(into *wire.Instant, clearable bool) *cli.Value {
 			return nil
 		}
 		var err error
-		*into, err = cli.ParseTime(s, m.Now())
+		*into, err = cli.ParseTime(s, m.Clock.Now())
 		return err
 	}}
 }

@@ -11,10 +11,16 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 // noon is what time it is in these tests.
 var noon = time.Date(2026, 11, 27, 12, 0, 0, 123456789, time.UTC)
+
+// still is a clock on which it stays noon.
+type still struct{ wall.Clock }
+
+func (still) Now() time.Time { return noon }
 
 // result is what one run of the program left.
 type result struct {
@@ -30,16 +36,16 @@ func scrip(t *testing.T, env []string, args ...string) result {
 
 func scripWith(t *testing.T, in *strings.Reader, env []string, args ...string) result {
 	t.Helper()
-	return scripAt(t, func() time.Time { return noon }, in, env, args...)
+	return scripAt(t, still{wall.Machine}, in, env, args...)
 }
 
 // scripNow runs it with a clock that goes.
 func scripNow(t *testing.T, args ...string) result {
 	t.Helper()
-	return scripAt(t, time.Now, strings.NewReader(""), nil, args...)
+	return scripAt(t, wall.Machine, strings.NewReader(""), nil, args...)
 }
 
-func scripAt(t *testing.T, now func() time.Time, in *strings.Reader, env []string, args ...string) result {
+func scripAt(t *testing.T, clock wall.Clock, in *strings.Reader, env []string, args ...string) result {
 	t.Helper()
 	var out, errOut bytes.Buffer
 	vars := map[string]string{}
@@ -47,7 +53,7 @@ func scripAt(t *testing.T, now func() time.Time, in *strings.Reader, env []strin
 		name, value, _ := strings.Cut(v, "=")
 		vars[name] = value
 	}
-	m := &Main{In: in, Out: &out, Err: &errOut, Now: now,
+	m := &Main{In: in, Out: &out, Err: &errOut, Clock: clock,
 		Env: func(name string) (string, bool) { v, ok := vars[name]; return v, ok }}
 	if in == nil {
 		m.TerminalIn = true

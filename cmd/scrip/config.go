@@ -60,7 +60,7 @@ func (m *Main) settings(ctx context.Context, s *session, defaults *settings.Sett
 	if err != nil {
 		return nil, err
 	}
-	return settings.Open(ctx, js, settings.Options{Defaults: defaults, Clock: m.clock()})
+	return settings.Open(ctx, js, settings.Options{Defaults: defaults, Clock: m.Clock})
 }
 
 func (m *Main) configGet() *cobra.Command {

@@ -1,19 +1,10 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
-	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
-	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -118,142 +109,5 @@ func TestSettingsWithoutLanes(t *testing.T) {
 	}
 	if got := ask("config", "get"); !strings.Contains(got.out, "5m0s   yes      ann") || !strings.Contains(got.out, "--reminder-grace") {
 		t.Errorf("%+v", got)
-	}
-}
-
-// configured waits until a server has a change in force.
-func (p *process) configured(change any) {
-	p.t.Helper()
-	wait(p.t, fmt.Sprintf("change %v in force", change), stopLimit, func() bool {
-		_, r := p.readiness()
-		var c status.ConfigReadiness
-		return r.Checks["config"].Detailed(&c) && float64(c.Change) >= change.(float64)
-	})
-}
-
-// events are the lines of lane 0's event stream of one type, by campaign.
-func (p *process) events(kind string) map[string][]map[string]any {
-	p.t.Helper()
-	d, err := datadir.Find(p.data)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	nc, err := nats.Connect(d.NATSURL)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	stream, err := js.Stream(p.t.Context(), topology.EvtStream(0))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	found := map[string][]map[string]any{}
-	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
-		msg, err := stream.GetMsg(p.t.Context(), seq)
-		if err != nil {
-			p.t.Fatal(err)
-		}
-		for line := range strings.Lines(string(msg.Data)) {
-			var e map[string]any
-			if err := json.Unmarshal([]byte(line), &e); err != nil {
-				p.t.Fatal(err)
-			}
-			if e["type"] == kind {
-				campaign, _ := e["campaign"].(string)
-				found[campaign] = append(found[campaign], e)
-			}
-		}
-	}
-	return found
-}
-
-// TestAPauseHoldsOnARunningServer: of two campaigns on one lane, the reminders of the paused one do not fire although
-// later ones of the other do. When the pause ends they fire, or, later than the grace, are dropped.
-func TestAPauseHoldsOnARunningServer(t *testing.T) {
-	t.Parallel()
-	p := serve(t, filepath.Join(dataDir(t), "data"), "--roles", "lanes,scheduler,api", "--lanes", "1", "--reminder-grace", "2h")
-	do := func(args ...string) map[string]any {
-		t.Helper()
-		got := scripNow(t, append(args, "--data", p.data, "-o", "json")...)
-		var v map[string]any
-		if err := json.Unmarshal([]byte(got.out), &v); got.code != cli.ExitDone || err != nil {
-			t.Fatalf("scrip %v: %+v, %v", args, got, err)
-		}
-		return v
-	}
-	if got := do("config", "get", "reminder.grace"); got["value"] != "2h0m0s" || got["default"] != true {
-		t.Errorf("what the server was started with is the default: %v", got)
-	}
-	if got := p.run("status"); !strings.Contains(got.out, "SETTINGS") || !strings.Contains(got.out, "all defaults") {
-		t.Errorf("status: %+v", got)
-	}
-	for _, form := range []string{"text", "json"} {
-		got := p.run("config", "set", "reminder.pause.autumn", "true", "-o", form)
-		if got.code != cli.ExitRefused || !strings.Contains(got.out+got.err, "there is no campaign autumn, so nothing was set") {
-			t.Errorf("a campaign that is not there: %+v", got)
-		}
-	}
-	// due makes reminders of the paused campaign due, and 3 s later, when both are open, one of the other, which fires.
-	due := func(held, other string) {
-		t.Helper()
-		do("campaign", "create", held, "--codes", "1", "--opens", "+1h")
-		do("campaign", "create", other, "--codes", "1", "--opens", "+1h")
-		do("remind", held, "--customer", "ann", "--kind", "opens", "--before", "3s")
-		do("remind", other, "--customer", "bob", "--kind", "opens", "--before", "0s")
-		p.configured(do("config", "set", "reminder.pause."+held, "true", "--by", "ann")["change"])
-		do("campaign", "update", held, "--opens", "+4s") // not before the pause is in force
-		do("campaign", "update", other, "--opens", "+4s")
-		wait(t, "a reminder of "+other, stopLimit, func() bool { return len(p.events("reminders.due")[other]) == 1 })
-		if fired := p.events("reminders.due")[held]; len(fired) != 0 {
-			t.Fatalf("%s is paused: %v", held, fired)
-		}
-	}
-	announced := func(campaign string, fired, dropped float64) {
-		t.Helper()
-		wait(t, "reminders of "+campaign, stopLimit, func() bool { return len(p.events("reminders.due")[campaign]) > 0 })
-		for _, e := range p.events("reminders.due")[campaign] {
-			if e["fired"] != fired || e["dropped"] != dropped {
-				t.Errorf("%v, want %v fired, %v dropped", e, fired, dropped)
-			}
-		}
-	}
-	due("summer", "winter")
-	if v := do("config", "set", "reminder.pause.summer", "false", "--by", "bob"); v["was"] != "true" {
-		t.Errorf("%v", v)
-	}
-	announced("summer", 1, 0)
-	announced("winter", 1, 0)
-
-	p.configured(do("config", "set", "reminder.grace", "1s", "--by", "ann")["change"])
-	due("spring", "fall")
-	do("config", "set", "reminder.pause.spring", "default", "--by", "bob")
-	announced("spring", 0, 1)
-
-	var out struct {
-		Changes []struct{ Setting, Value, Was, By, At, Ignored string }
-	}
-	got := p.run("config", "history", "-o", "json")
-	if err := json.Unmarshal([]byte(got.out), &out); err != nil || len(out.Changes) != 5 {
-		t.Fatalf("%+v", got)
-	}
-	for i, want := range []string{"reminder.pause.summer true local:ann", "reminder.pause.summer false local:bob", "reminder.grace 1s local:ann", "reminder.pause.spring true local:ann", "reminder.pause.spring default local:bob"} {
-		c := out.Changes[i]
-		if at, err := time.Parse(time.RFC3339, c.At); c.Setting+" "+c.Value+" "+c.By != want || err != nil || time.Since(at) > time.Hour || c.Ignored != "" {
-			t.Errorf("change %d: %+v, want %s", i+1, c, want)
-		}
-	}
-	wait(t, "check config is ok", time.Minute, func() bool {
-		_, r := p.readiness()
-		return r.Checks["config"].OK
-	})
-	if status, body := p.get("/metrics"); status != 200 || !strings.Contains(body, "scrip_config_revision 5") || !strings.Contains(body, "scrip_config_ignored_total 0") {
-		t.Errorf("/metrics: %d", status)
-	}
-	if got := p.run("status"); !strings.Contains(got.out, "up to change 5") {
-		t.Errorf("status: %+v", got)
 	}
 }

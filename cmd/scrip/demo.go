@@ -65,8 +65,8 @@ func (m *Main) runDemo(ctx context.Context, s *session, codes, customers int, wa
 		return nil, err
 	}
 	report, err := demo.Run(ctx, demo.Options{
-		JetStream: js, Lanes: lanes, Do: s.Do, PostgresURL: s.server.PostgresURL, Now: m.Now,
-		Suffix: strconv.FormatInt(m.Now().UnixMilli(), 36), Progress: &phases{m: m},
+		JetStream: js, Lanes: lanes, Do: s.Do, PostgresURL: s.server.PostgresURL, Now: m.Clock.Now,
+		Suffix: strconv.FormatInt(m.Clock.Now().UnixMilli(), 36), Progress: &phases{m: m},
 		Codes: codes, Customers: customers, Few: min(500, codes), Watch: watch,
 	})
 	if err == nil {

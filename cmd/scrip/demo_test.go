@@ -10,9 +10,8 @@ import (
 
 // TestDemo: in a small sale all promises hold, in SQL too.
 func TestDemo(t *testing.T) {
-	t.Parallel()
-	p := serve(t, dataDir(t))
-	got := scripNow(t, "demo", "--codes", "300", "--customers", "900", "--watch", "8s", "-o", "json", "--data", p.data)
+	p := shared(t)
+	got := scripNow(t, "demo", "--codes", "300", "--customers", "900", "--watch", "6s", "-o", "json", "--data", p.data)
 	var r demo.Report
 	if err := json.Unmarshal([]byte(got.out), &r); err != nil || got.code != cli.ExitDone {
 		t.Fatalf("%+v %v", got, err)

@@ -15,8 +15,7 @@ import (
 
 // TestDoctor: beside a server that is well nothing fails, and the rights of its credentials are tried without an effect.
 func TestDoctor(t *testing.T) {
-	t.Parallel()
-	p := serve(t, dataDir(t))
+	p := shared(t)
 	d := p.ready()
 	got := p.run("doctor", "--as", d.NATSURL, "-o", "json")
 	var rights, clocks int
@@ -49,9 +48,8 @@ func TestDoctor(t *testing.T) {
 // TestDoctorAsAKey: a key alone names a user. What it may do is read from the table and tried, and where it does not open NATS
 // the mend is named. The key itself is not shown.
 func TestDoctorAsAKey(t *testing.T) {
-	t.Parallel()
-	p := serve(t, dataDir(t), "--roles", "lanes,scheduler,api")
-	p.must("campaign", "create", "summer", "--codes", "10")
+	p := shared(t)
+	p.must("campaign", "create", "doctored", "--codes", "10")
 	create := func(args ...string) string {
 		got := p.run(append([]string{"access", "create"}, args...)...)
 		if got.code != cli.ExitDone {
@@ -59,8 +57,8 @@ func TestDoctorAsAKey(t *testing.T) {
 		}
 		return strings.TrimSpace(got.out)
 	}
-	shop, ann, gone := create("shop", "--role", "producer", "--campaign", "summer"), create("ann", "--role", "support"), create("gone", "--role", "producer")
-	if got := p.run("access", "revoke", "gone"); got.code != cli.ExitDone {
+	shop, ann, gone := create("doctor-shop", "--role", "producer", "--campaign", "doctored"), create("doctor-ann", "--role", "support"), create("doctor-gone", "--role", "producer")
+	if got := p.run("access", "revoke", "doctor-gone"); got.code != cli.ExitDone {
 		t.Fatalf("%+v", got)
 	}
 	at, err := url.Parse(p.ready().NATSURL)
@@ -77,14 +75,14 @@ func TestDoctorAsAKey(t *testing.T) {
 		found string // of a finding about rights
 		fix   string
 	}{
-		{[]string{"--as", shop}, doctor.OK, "of shop, role producer, campaigns summer only", ""},
+		{[]string{"--as", shop}, doctor.OK, "of doctor-shop, role producer, campaigns doctored only", ""},
 		{[]string{"--as", shop}, doctor.OK, "its permissions on NATS are those of its role, in account COUNTER", ""},
 		{[]string{"--as", shop}, doctor.OK, "may: claim, redeem, rollback, coupon.validate, remind, unremind", ""},
 		{[]string{"--as", shop}, doctor.OK, "over HTTP may: claim, redeem, rollback, coupon.validate, remind, unremind", ""},
 		{[]string{"--as", shop}, doctor.OK, "may not use the JetStream API", ""},
 		{[]string{"--as", shop}, doctor.OK, "the servers' user may do everything in account $G", ""},
 		{[]string{"--as", ann}, doctor.OK, "may not: claim, redeem, remind, unremind", ""},
-		{[]string{"--as", at.String()}, doctor.OK, "of ann, role support, all campaigns", ""},
+		{[]string{"--as", at.String()}, doctor.OK, "of doctor-ann, role support, all campaigns", ""},
 		{[]string{"--as", gone}, doctor.Fail, "connecting as key", "it ended at"},
 		{[]string{"--as", unknown}, doctor.Fail, "connecting as key 00000000", "this log has no such key"},
 		{[]string{"--as", ann[:len(ann)-1]}, doctor.Fail, "this is no key of scrip", "scrip access create"},

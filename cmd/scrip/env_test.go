@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -74,25 +73,23 @@ func TestDefaultCredentials(t *testing.T) {
 	if status, body := p.get("/readyz"); status != 200 || !strings.Contains(body, `"detail"`) {
 		t.Errorf("/readyz with scrip.json's URL: %d %s", status, body)
 	}
-
-	// The same after a restart, and for a data directory that has no credentials yet: it gets some.
-	p.signal(syscall.SIGTERM)
-	p.exit()
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
-	again := serve(t, p.data, "--roles", "lanes,api")
-	again.must("claim", "summer", "--customer", "bob")
-	if raw, err := os.ReadFile(file); err != nil || strings.TrimSpace(string(raw)) == made {
-		t.Errorf("no new credentials: %v", err)
-	}
 }
 
-// TestInsecure: with --insecure no credentials are required.
-func TestInsecure(t *testing.T) {
+// TestWhatIsDangerousIsShown: with --insecure no credentials are required; with --sync interval the log, /readyz and the status
+// warn.
+func TestWhatIsDangerousIsShown(t *testing.T) {
 	t.Parallel()
-	p := serve(t, dataDir(t), "--insecure", "--roles", "lanes,api")
+	p := serve(t, dataDir(t), "--insecure", "--sync", "interval", "--roles", "lanes,api")
 	d := p.ready()
+	if d.Sync != "interval" {
+		t.Errorf("scrip.json: %+v", d)
+	}
+	_, ready := p.get("/readyz")
+	for what, text := range map[string]string{"the log": p.log.String(), "/readyz": ready, "the status": p.run("status").out} {
+		if !strings.Contains(text, "may lose the last seconds on power loss") {
+			t.Errorf("no warning in %s: %s", what, text)
+		}
+	}
 	if strings.Contains(d.NATSURL, "@") {
 		t.Errorf("nats_url %s", d.NATSURL)
 	}
@@ -103,20 +100,19 @@ func TestInsecure(t *testing.T) {
 
 // TestEnvironmentForOthers: `scrip env` prints the variables that psql and NATS clients need, and no others.
 func TestEnvironmentForOthers(t *testing.T) {
-	t.Parallel()
-	p := serve(t, dataDir(t))
-	p.must("campaign", "create", "summer", "--codes", "10")
-	p.row("summer", `SELECT campaign FROM scrip.campaign`)
+	p := shared(t)
+	p.must("campaign", "create", "environment", "--codes", "10")
+	p.row("1", `SELECT count(*)::text FROM scrip.campaign WHERE campaign = 'environment'`)
 	if _, err := exec.LookPath("psql"); err != nil {
 		t.Skip("there is no psql on this machine")
 	}
-	out, err := p.shell(`eval "$(scrip env)"; psql -AtXc 'select campaign from scrip.campaign'; echo "$NATS_URL $NATS_USER $NATS_PASSWORD"`, "PGSSLMODE=prefer", "PGHOST=elsewhere.invalid")
+	out, err := p.shell(`eval "$(scrip env)"; psql -AtXc "select campaign from scrip.campaign where campaign = 'environment'"; echo "$NATS_URL $NATS_USER $NATS_PASSWORD"`, "PGSSLMODE=prefer", "PGHOST=elsewhere.invalid")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	first, rest, _ := strings.Cut(out, "\n")
 	words := strings.Fields(rest)
-	if first != "summer" || len(words) != 3 {
+	if first != "environment" || len(words) != 3 {
 		t.Fatalf("%s", out)
 	}
 	for name, options := range map[string][]nats.Option{words[0]: nil, "nats://" + p.ready().NATSURL[strings.LastIndexByte(p.ready().NATSURL, '@')+1:]: {nats.UserInfo(words[1], words[2])}} {

@@ -26,21 +26,20 @@ func (p *process) keyURL(name, role string, more ...string) (id, natsURL string)
 // TestOperatorsWithAKey: what an operator with a key sees, on a machine without the data directory, is what the servers'
 // credentials show. Commands on the log itself name the credentials that they need, and where those are.
 func TestOperatorsWithAKey(t *testing.T) {
-	t.Parallel()
-	p := serve(t, dataDir(t))
-	id, operator := p.keyURL("olga", "operator")
-	_, support := p.keyURL("sue", "support")
+	p := shared(t)
+	id, operator := p.keyURL("guest-olga", "operator")
+	_, support := p.keyURL("guest-sue", "support")
 	keyed := func(args ...string) result {
 		t.Helper()
 		return scrip(t, nil, append(args, "--nats", operator)...)
 	}
 	wait(t, "the key opens", startLimit, func() bool { return keyed("access", "list").code == 0 })
-	p.must("campaign", "create", "sale", "--codes", "100")
+	p.must("campaign", "create", "guests", "--codes", "100")
 	p.must("config", "set", "reminder.rate", "200")
 	p.must("config", "set", "reminder.rate", "300")
-	p.must("config", "set", "reminder.pause.sale", "true")
-	p.parked(p.nats(), "scrip.cmd.sale", `{"id":"a1","type":"claim","customer":"ann"}`, 1)
-	p.parked(p.nats(), "scrip.cmd.sale", `{"id":"a2","type":"claim","customer":"bob"}`, 1)
+	p.must("config", "set", "reminder.pause.guests", "true")
+	p.parked(p.nats(), "scrip.cmd.guests", `{"id":"a1","type":"claim","customer":"ann"}`, 1)
+	p.parked(p.nats(), "scrip.cmd.guests", `{"id":"a2","type":"claim","customer":"bob"}`, 1)
 
 	var mine, theirs struct {
 		Ready       bool
@@ -61,10 +60,10 @@ func TestOperatorsWithAKey(t *testing.T) {
 		}
 		return with.code == 0 && without.code == 0
 	})
-	if a, b := fmt.Sprintf("%+v", mine), fmt.Sprintf("%+v", theirs); a != b || mine.Dead["commands"] != 2 || len(mine.Lane) != mine.Lanes {
+	if a, b := fmt.Sprintf("%+v", mine), fmt.Sprintf("%+v", theirs); a != b || mine.Dead["commands"] < 2 || len(mine.Lane) != mine.Lanes {
 		t.Errorf("with the key the status is\n%s\nand without\n%s", a, b)
 	}
-	if got := keyed("status"); got.code != 0 || !strings.Contains(got.out, "LANE") || !strings.Contains(got.out, "2 commands, 0 events") {
+	if got := keyed("status"); got.code != 0 || !strings.Contains(got.out, "LANE") || !strings.Contains(got.out, " commands, 0 events") {
 		t.Errorf("%+v", got)
 	}
 	// The rest is equal to the letter.
@@ -81,7 +80,7 @@ func TestOperatorsWithAKey(t *testing.T) {
 	if got := keyed("deadletter", "list", "--before", "never"); got.code != cli.ExitRefused || !strings.Contains(got.out, "end of the previous page") {
 		t.Errorf("%+v", got)
 	}
-	if got := scrip(t, nil, "status", "--nats", support, "--timeout", "3s"); got.code != cli.ExitFailed || strings.Contains(got.out, "LANE") {
+	if got := scrip(t, nil, "status", "--nats", support, "--timeout", "500ms"); got.code != cli.ExitFailed || strings.Contains(got.out, "LANE") {
 		t.Errorf("with the key of support: %+v", got)
 	}
 
@@ -104,18 +103,17 @@ func TestOperatorsWithAKey(t *testing.T) {
 // TestExportsAreRecorded: an export and a replay in clear leave an entry in the audit stream, with who did it; one that is
 // masked, or does not happen, leaves none.
 func TestExportsAreRecorded(t *testing.T) {
-	t.Parallel()
-	p := serve(t, dataDir(t))
-	p.must("campaign", "create", "summer", "--codes", "10")
-	p.must("campaign", "create", "winter", "--codes", "10")
-	code := p.must("claim", "summer", "--customer", "ann")["code"].(string)
-	p.row("1", `SELECT count(*)::text FROM scrip.coupon`)
-	_, operator := p.keyURL("olga", "operator")
-	_, limited := p.keyURL("otto", "operator", "--campaign", "summer")
-	_, support := p.keyURL("sue", "support")
+	p := shared(t)
+	p.must("campaign", "create", "exported", "--codes", "10")
+	p.must("campaign", "create", "hidden", "--codes", "10")
+	code := p.must("claim", "exported", "--customer", "export-ann")["code"].(string)
+	p.row("1", `SELECT count(*)::text FROM scrip.coupon WHERE campaign = 'exported'`)
+	_, operator := p.keyURL("export-olga", "operator")
+	_, limited := p.keyURL("export-otto", "operator", "--campaign", "exported")
+	_, support := p.keyURL("export-sue", "support")
 	tables := p.ready().PostgresURL
 	wait(t, "the keys open", startLimit, func() bool {
-		return scrip(t, nil, "coupon", "show", code, "--campaign", "summer", "--nats", limited).code == 0 && scrip(t, nil, "access", "list", "--nats", operator).code == 0
+		return scrip(t, nil, "coupon", "show", code, "--campaign", "exported", "--nats", limited).code == 0 && scrip(t, nil, "access", "list", "--nats", operator).code == 0
 	})
 	entries := func() string {
 		t.Helper()
@@ -142,18 +140,18 @@ func TestExportsAreRecorded(t *testing.T) {
 		code int
 		want string // the new entry
 	}{
-		{[]string{"codes", "export", "summer", "--data", p.data}, 0, self + " export coupons.csv summer"},
-		{[]string{"codes", "export", "summer", "--data", p.data, "--mask-codes", mask}, 0, self + " export coupons.csv summer"},
-		{[]string{"codes", "export", "summer", "--nats", operator, "--postgres", tables}, 0, "olga export coupons.csv summer"},
-		{[]string{"codes", "export", "summer", "--nats", limited, "--postgres", tables}, 0, "otto export coupons.csv summer"},
-		{[]string{"codes", "export", "winter", "--nats", limited, "--postgres", tables}, cli.ExitFailed, ""},
-		{[]string{"codes", "export", "summer", "--nats", support, "--postgres", tables, "--timeout", "3s"}, cli.ExitFailed, ""},
+		{[]string{"codes", "export", "exported", "--data", p.data}, 0, self + " export coupons.csv exported"},
+		{[]string{"codes", "export", "exported", "--data", p.data, "--mask-codes", mask}, 0, self + " export coupons.csv exported"},
+		{[]string{"codes", "export", "exported", "--nats", operator, "--postgres", tables}, 0, "export-olga export coupons.csv exported"},
+		{[]string{"codes", "export", "exported", "--nats", limited, "--postgres", tables}, 0, "export-otto export coupons.csv exported"},
+		{[]string{"codes", "export", "hidden", "--nats", limited, "--postgres", tables}, cli.ExitFailed, ""},
+		{[]string{"codes", "export", "exported", "--nats", support, "--postgres", tables, "--timeout", "500ms"}, cli.ExitFailed, ""},
 		{[]string{"codes", "export", "nobody", "--data", p.data}, cli.ExitRefused, ""},
-		{[]string{"replay", "--campaign", "summer", "--data", p.data}, 0, self + " export events --campaign summer"},
+		{[]string{"replay", "--campaign", "exported", "--data", p.data}, 0, self + " export events --campaign exported"},
 		{[]string{"replay", "--data", p.data, "--mask-codes", mask}, 0, ""},
-		{[]string{"coupon", "show", code, "--data", p.data}, 0, self + " lookup coupon summer 1"},
-		{[]string{"customer", "show", "ann", "--data", p.data}, 0, self + " lookup customer ann"},
-		{[]string{"customer", "show", "ann", "--nats", support}, 0, ""},
+		{[]string{"coupon", "show", code, "--data", p.data}, 0, self + " lookup coupon exported 1"},
+		{[]string{"customer", "show", "export-ann", "--data", p.data}, 0, self + " lookup customer export-ann"},
+		{[]string{"customer", "show", "export-ann", "--nats", support}, 0, ""},
 	} {
 		got := scrip(t, nil, c.args...)
 		now := entries()

@@ -25,6 +25,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/backup"
+	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
@@ -32,7 +33,7 @@ import (
 
 func main() {
 	m := &Main{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv, Now: time.Now,
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv, Clock: wall.Machine,
 		TerminalIn: cli.IsTerminal(os.Stdin), TerminalErr: cli.IsTerminal(os.Stderr),
 	}
 	os.Exit(m.Run(cli.Context(), os.Args[1:]))
@@ -43,8 +44,8 @@ type Main struct {
 	In       io.Reader
 	Out, Err io.Writer
 	// Env looks up an environment variable.
-	Env func(string) (string, bool)
-	Now func() time.Time
+	Env   func(string) (string, bool)
+	Clock wall.Clock
 	// TerminalIn and TerminalErr are true if standard input and error are terminals. Progress is shown on terminals only.
 	TerminalIn, TerminalErr bool
 
@@ -52,16 +53,6 @@ type Main struct {
 	natsFlags cli.NATSFlags
 	by        string // the user that requests name; "" = user@host
 }
-
-// clock is Now as a [wall.Clock].
-func (m *Main) clock() wall.Clock { return clock{wall.Machine, m.Now} }
-
-type clock struct {
-	wall.Clock
-	now func() time.Time
-}
-
-func (c clock) Now() time.Time { return c.now() }
 
 // globalFlags are the flags of every command; each can also be set by a variable SCRIP_…, or by SCRIP_…_FILE with the name
 // of a file that holds the value.
@@ -142,6 +133,7 @@ var formats = []struct {
 	{"backup", "backup_format", fmt.Sprint(backup.Format)},
 	{"snapshot of a lane", "snapshot_format", fmt.Sprint(domain.SnapshotFormat)},
 	{"snapshot of a scheduler", "scheduler_format", fmt.Sprint(timers.Format)},
+	{"push", "push_format", fmt.Sprint(push.Format)},
 	{"schema of the read tables", "schema_format", fmt.Sprint(schema.Version())},
 }
 

@@ -240,7 +240,7 @@ func (m *Main) filterFlags(cmd *cobra.Command, filter *replay.Filter) {
 // moment is a time that may be in the past: -24h.
 func (m *Main) moment(into *wire.Instant) *cli.Value {
 	return &cli.Value{Kind: "TIME", Parse: func(s string) (err error) {
-		now := m.Now()
+		now := m.Clock.Now()
 		if ago, relative := strings.CutPrefix(s, "-"); relative {
 			d, err := time.ParseDuration(ago)
 			if err != nil || d < 0 || strings.HasPrefix(ago, "-") || strings.HasPrefix(ago, "+") {

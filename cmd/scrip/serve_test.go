@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"net"
@@ -18,10 +17,8 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
-	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/dial"
-	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 )
 
@@ -126,38 +123,6 @@ func TestCouponLifecycle(t *testing.T) {
 	}
 }
 
-// TestKilled: an answered claim has the same code after kill -9; PostgreSQL is adopted; clients get an error meanwhile.
-func TestKilled(t *testing.T) {
-	t.Parallel()
-	p := serve(t, dataDir(t))
-	p.must("campaign", "create", "summer", "--codes", "10")
-	first := p.must("claim", "summer", "--customer", "alice", "--id", "one")
-	postmaster := func() string {
-		raw, err := os.ReadFile(filepath.Join(p.data, "postgres", "data", "postmaster.pid"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.SplitN(string(raw), "\n", 2)[0]
-	}
-	before := postmaster()
-	p.kill()
-	if got := p.run("claim", "summer", "--customer", "bob"); got.code != cli.ExitFailed || !strings.Contains(got.err, "has crashed or was killed") {
-		t.Errorf("a request to a killed server: %+v", got)
-	}
-	p = serve(t, p.data)
-	again := p.must("claim", "summer", "--customer", "alice", "--id", "one")
-	if again["code"] != first["code"] || again["repeat"] != true {
-		t.Errorf("%v became %v", first, again)
-	}
-	if next := p.must("claim", "summer", "--customer", "bob"); next["n"] != 2.0 {
-		t.Errorf("the next claim: %v", next)
-	}
-	p.row("2", `SELECT count(*)::text FROM scrip.coupon`)
-	if after := postmaster(); after != before {
-		t.Errorf("PostgreSQL is process %s, was %s", after, before)
-	}
-}
-
 // TestRefusedStarts: every refusal has a reason and the next step, and exit code 1.
 func TestRefusedStarts(t *testing.T) {
 	t.Parallel()
@@ -174,10 +139,16 @@ func TestRefusedStarts(t *testing.T) {
 	stopped := serve(t, dataDir(t), "--roles", "lanes")
 	stopped.signal(syscall.SIGTERM)
 	stopped.exit()
-	keyless := serve(t, dataDir(t), "--roles", "lanes")
-	keyless.signal(syscall.SIGTERM)
-	keyless.exit()
-	if err := os.Remove(filepath.Join(keyless.data, "code.key")); err != nil {
+	keyless := filepath.Join(t.TempDir(), "keyless")
+	if err := os.CopyFS(keyless, os.DirFS(stopped.data)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(keyless, "code.key")); err != nil {
+		t.Fatal(err)
+	}
+	// As it is between the first byte and the last of a restore.
+	restoring := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(restoring, "nats.restoring", "jetstream", "$G", "streams", "KV_SCRIP_STATE"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	nobodys := filepath.Join(t.TempDir(), "file")
@@ -194,12 +165,14 @@ func TestRefusedStarts(t *testing.T) {
 		{"newer format", newer, nil, []string{"format 99", "newer scrip"}},
 		{"another key", stopped.data, []string{"SCRIP_CODE_KEY=" + strings.Repeat("ab", 32)}, []string{"SCRIP_CODE_KEY", "fingerprint"}},
 		{"bad key", stopped.data, []string{"SCRIP_CODE_KEY=abc"}, []string{"SCRIP_CODE_KEY", "64 hex digits"}},
-		{"lost key", keyless.data, nil, []string{"code.key", "SCRIP_CODE_KEY"}},
+		{"lost key", keyless, nil, []string{"code.key", "SCRIP_CODE_KEY"}},
 		{"other lanes", stopped.data, []string{"--lanes", "7"}, []string{"4 lanes", "--lanes 4"}},
 		{"NATS port", t.TempDir(), []string{"--nats-listen", taken.Addr().String()}, []string{taken.Addr().String(), "--nats-listen"}},
 		{"HTTP port", t.TempDir(), []string{"--http-listen", taken.Addr().String()}, []string{taken.Addr().String(), "--http-listen"}},
 		{"no PostgreSQL", t.TempDir(), []string{"SCRIP_PG_BIN=/nowhere", "--roles", "lanes,projector"}, []string{"install PostgreSQL", "--roles lanes,scheduler,api"}},
 		{"data is a file", nobodys, nil, []string{"data directory", "--data DIR"}},
+		{"a restore was interrupted", restoring, nil, []string{"scrip restore"}},
+		{"a log here, and none there", stopped.data, []string{"--nats", natsOnly(t)}, []string{"scrip backup", "scrip restore"}},
 		{"no log to answer for", t.TempDir(), []string{"--nats", natsOnly(t), "--roles", "api"}, []string{"start a server with the lanes role first"}},
 	} {
 		args := c.args
@@ -230,13 +203,9 @@ func natsOnly(t *testing.T) string {
 	return ns.ClientURL()
 }
 
-// TestClaimsWithoutPostgreSQL: claims work without PostgreSQL's programs, and without a reachable database.
+// TestClaimsWithoutPostgreSQL: claims work without a reachable database.
 func TestClaimsWithoutPostgreSQL(t *testing.T) {
 	t.Parallel()
-	none := serve(t, dataDir(t), "SCRIP_PG_BIN=/nowhere", "--roles", "lanes,scheduler,api")
-	none.must("campaign", "create", "summer", "--codes", "10")
-	none.must("claim", "summer", "--customer", "alice")
-
 	away := serve(t, dataDir(t), "--postgres", "postgres://nobody@127.0.0.1:1/none")
 	away.must("campaign", "create", "summer", "--codes", "10")
 	code, _ := away.must("claim", "summer", "--customer", "alice")["code"].(string)
@@ -285,48 +254,6 @@ func TestExternal(t *testing.T) {
 	if got := scrip(t, nil, "customer", "show", "bob", "--nats", natsURL, "-o", "json"); got.code != 0 || !strings.Contains(got.out, `"n":2`) {
 		t.Errorf("%+v", got)
 	}
-}
-
-// TestTwoOnOneLog: two servers share the lanes of one log, and one takes over those of the other.
-func TestTwoOnOneLog(t *testing.T) {
-	t.Parallel()
-	natsURL := natsOnly(t)
-	first := serve(t, dataDir(t), "--nats", natsURL, "--lanes", "4", "--roles", "lanes,scheduler,api")
-	key, err := os.ReadFile(filepath.Join(first.data, "code.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	second := serve(t, dataDir(t), "--nats", natsURL, "--roles", "lanes,scheduler,api", "SCRIP_CODE_KEY="+string(key))
-	first.must("campaign", "create", "summer", "--codes", "10")
-	// Each reports all lanes, with every owner.
-	twoEach := func(p *process) bool {
-		var st status.Status
-		works := map[string]int{}
-		if err := json.Unmarshal([]byte(p.run("status", "-o", "json").out), &st); err != nil {
-			return false
-		}
-		for _, l := range st.PerLane {
-			if l.State == string(lane.StateOwner) {
-				works[l.Holder]++
-			}
-		}
-		for _, lanes := range works {
-			if lanes != 2 {
-				return false
-			}
-		}
-		return len(works) == 2
-	}
-	wait(t, "two lanes each", startLimit, func() bool { return twoEach(first) && twoEach(second) })
-	code := first.must("claim", "summer", "--customer", "alice")["code"]
-	first.signal(syscall.SIGTERM)
-	if code := first.exit(); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
-	if again := second.must("claim", "summer", "--customer", "alice"); again["code"] != code {
-		t.Errorf("after the takeover: %v, want %v", again, code)
-	}
-	wait(t, "all four lanes", startLimit, func() bool { return strings.Count(second.run("status").out, "  owner ") == 4 })
 }
 
 // TestAsAnotherUser: a server needs no root. If root runs the test, the server runs as user nobody, else as this user.
@@ -388,25 +315,6 @@ func TestCredentials(t *testing.T) {
 		if resp.StatusCode != want {
 			t.Errorf("%s without credentials: %d", path, resp.StatusCode)
 		}
-	}
-}
-
-// TestSyncIntervalWarns in the log, in /readyz and in the status.
-func TestSyncIntervalWarns(t *testing.T) {
-	t.Parallel()
-	p := serve(t, dataDir(t), "--sync", "interval", "--roles", "lanes,api")
-	const warning = "may lose the last seconds on power loss"
-	if d := p.ready(); d.Sync != "interval" {
-		t.Errorf("scrip.json: %+v", d)
-	}
-	if !strings.Contains(p.log.String(), warning) {
-		t.Errorf("no warning in the log:\n%s", p.log.String())
-	}
-	if _, body := p.get("/readyz"); !strings.Contains(body, warning) {
-		t.Errorf("no warning in /readyz: %s", body)
-	}
-	if got := p.run("status"); !strings.Contains(got.out, "may lose the last seconds on power loss") {
-		t.Errorf("no warning in the status: %+v", got)
 	}
 }
 

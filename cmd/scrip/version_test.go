@@ -1,82 +1,115 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
 
-// TestFormats: the changelog and the contract have each format with its number.
+// page is a document of the repository, each white space a single blank.
+func page(t *testing.T, name string) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("../..", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(strings.Fields(string(raw)), " ")
+}
+
+// TestFormats: the documents have each format with the number that the code has, and no other.
 func TestFormats(t *testing.T) {
-	changes, err := os.ReadFile("../../.github/CHANGELOG.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile("../../domain/CONTRACT.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	numbers := map[string]string{}
 	for _, f := range formats {
-		if row := fmt.Sprintf("| %s | %s |", f.name, f.number); !strings.Contains(string(changes), row) {
-			t.Errorf("CHANGELOG.md lacks %q in its table of formats", row)
-		}
+		numbers[f.name] = f.number
 	}
-	if !strings.Contains(string(page), "**Contract version "+contract+"**") {
-		t.Errorf("CONTRACT.md has another version than %s", contract)
+	raw, err := os.ReadFile("../../.github/CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(raw), "\n| format | number |\n|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	listed := map[string]string{}
+	for _, row := range regexp.MustCompile(`(?m)^\| ([^|]*) \| ([^|]*) \|$`).FindAllStringSubmatch(table, -1) {
+		listed[row[1]] = row[2]
+	}
+	if fmt.Sprint(listed) != fmt.Sprint(numbers) {
+		t.Errorf("the table of CHANGELOG.md has\n%v, the code has\n%v", listed, numbers)
+	}
+	for name, want := range map[string]string{
+		"domain/CONTRACT.md": fmt.Sprintf("**Contract version %s** · log format %s · data directory format %s · backup format %s.",
+			numbers["contract"], numbers["log"], numbers["data directory"], numbers["backup"]),
+		"streams/LOG_FORMAT.md": fmt.Sprintf("Log format %s.", numbers["log"]),
+	} {
+		if !strings.Contains(page(t, name), want) {
+			t.Errorf("%s lacks %q", name, want)
+		}
 	}
 }
 
-// TestDist: make dist builds static programs whose bytes depend on the source alone, with checksums and the commit.
-func TestDist(t *testing.T) {
-	t.Parallel()
-	if _, err := exec.LookPath("make"); err != nil {
-		t.Skip("skipped: there is no make")
+// TestNoFormatIsForgotten: each constant of the code that is the number of a format is one of those that are printed.
+func TestNoFormatIsForgotten(t *testing.T) {
+	printed := map[string]string{ // by folder and constant: its name in the documents
+		"streams/topology Format": "log", "cmd/internal/datadir Format": "data directory", "streams/backup Format": "backup",
+		"domain SnapshotFormat": "snapshot of a lane", "streams/scheduler/timers Format": "snapshot of a scheduler", "streams/push Format": "push",
 	}
-	target := runtime.GOOS + "/" + runtime.GOARCH
-	name := "scrip-" + runtime.GOOS + "-" + runtime.GOARCH
-	dirs := []string{filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "elsewhere", "b")}
-	for _, dir := range dirs {
-		cmd := exec.CommandContext(t.Context(), "make", "dist", "DIST="+dir, "TARGETS="+target, "VERSION=v9.8.7", "COMMIT=0123456789abcdef")
-		cmd.Dir = "../.."
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("make dist: %v\n%s", err, out)
-		}
+	number := map[string]string{}
+	for _, f := range formats {
+		number[f.name] = f.number
 	}
-	sums := [2][]byte{}
-	for i, dir := range dirs {
-		var err error
-		if sums[i], err = os.ReadFile(filepath.Join(dir, "SHA256SUMS")); err != nil {
+	for _, top := range []string{"domain", "streams", "projections", "cmd"} {
+		err := filepath.WalkDir(filepath.Join("../..", top), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			for _, decl := range file.Decls {
+				if g, ok := decl.(*ast.GenDecl); ok && g.Tok == token.CONST {
+					for _, spec := range g.Specs {
+						for name, value := range numbered(spec.(*ast.ValueSpec)) {
+							key := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../../") + " " + name
+							if want := number[printed[key]]; want != value {
+								t.Errorf("%s is %s, printed as %q: add it to the formats of main.go, to CHANGELOG.md and here", key, value, want)
+							}
+							delete(printed, key)
+						}
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if !bytes.Equal(sums[0], sums[1]) || !strings.Contains(string(sums[0]), "  "+name+"\n") || strings.Count(string(sums[0]), "\n") != 2 {
-		t.Errorf("the checksums are\n%sthen\n%s", sums[0], sums[1])
+	for key := range printed {
+		t.Errorf("the code has no constant %s", key)
 	}
-	out, err := exec.CommandContext(t.Context(), filepath.Join(dirs[0], name), "version", "-o", "json").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var seen map[string]any
-	if err := json.Unmarshal(out, &seen); err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range formats {
-		if fmt.Sprint(seen[f.field]) != f.number {
-			t.Errorf("%s is %v, want %s", f.field, seen[f.field], f.number)
+}
+
+// numbered are the constants of a declaration that are numbers of formats, with their numbers.
+func numbered(spec *ast.ValueSpec) map[string]string {
+	all := map[string]string{}
+	for i, name := range spec.Names {
+		if !strings.HasSuffix(strings.ToLower(name.Name), "format") || i >= len(spec.Values) {
+			continue
+		}
+		if lit, ok := spec.Values[i].(*ast.BasicLit); ok {
+			value := strings.Trim(lit.Value, `"`)
+			if _, err := strconv.Atoi(value); err == nil {
+				all[name.Name] = value
+			}
 		}
 	}
-	if seen["version"] != "v9.8.7" || seen["commit"] != "0123456789abcdef" {
-		t.Errorf("%s", out)
-	}
-	if linked, err := exec.LookPath("ldd"); err == nil && runtime.GOOS == "linux" {
-		if out, _ := exec.CommandContext(t.Context(), linked, filepath.Join(dirs[0], name)).CombinedOutput(); !strings.Contains(string(out), "not a dynamic executable") {
-			t.Errorf("ldd: %s", out)
-		}
-	}
+	return all
 }

@@ -48,7 +48,7 @@ func (m *Main) webhooks(ctx context.Context, s *session, needsKey bool) (*webhoo
 	}
 	open := func(key *webhook.Key) *webhook.Store {
 		store := webhook.Open(js, key)
-		store.Clock, store.Audit = m.clock(), audit.Open(js, m.clock())
+		store.Clock, store.Audit = m.Clock, audit.Open(js, m.Clock)
 		return store
 	}
 	if !needsKey {
