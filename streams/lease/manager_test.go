@@ -257,6 +257,52 @@ func TestLostAnswers(t *testing.T) {
 	})
 }
 
+// A server whose view has stopped takes nothing from one that still writes: every takeover compares revisions.
+func TestAStaleViewTakesNothing(t *testing.T) {
+	inBubble(t, keys, func(t *testing.T, o *office) {
+		o.start("a")
+		b := o.start("b")
+		pass(time.Minute)
+		o.causes = map[string][]error{} // what a gave to b
+		b.freeze()
+		pass(time.Minute)
+		o.spread("a", "b")
+		o.undisturbed()
+	})
+}
+
+// A lease that is given up while its renewal is under way goes to the next server as soon as that has ended.
+func TestALeaseIsGivenUpDuringItsRenewal(t *testing.T) {
+	for joins := 30 * time.Second; joins < 38*time.Second; joins += 250 * time.Millisecond { // they are renewed every 8 s
+		inBubble(t, keys, func(t *testing.T, o *office) {
+			a := o.start("a")
+			a.slow.Store(int64(500 * time.Millisecond))
+			pass(joins)
+			o.start("b")
+			pass(1500 * time.Millisecond)
+			o.spread("a", "b")
+		})
+	}
+}
+
+// A lease that was acquired without an answer, and is another server's share since, is given back.
+func TestALeaseWithoutAnAnswerIsGivenBack(t *testing.T) {
+	inBubble(t, 64, func(t *testing.T, o *office) {
+		o.start("a")
+		deaf := o.bucket.site()
+		deaf.deaf.Store(true)
+		o.startOn(deaf, "b", Options{}, o.work("b"))
+		pass(time.Minute)
+		o.start("c")
+		pass(2 * DefaultTTL)
+		for key, name := range spread([]string{"a", "b", "c"}, o.keys) {
+			if at := o.at(key); name == "c" && !slices.Equal(at, []string{"c"}) {
+				t.Errorf("key %d is worked on by %s", key, at)
+			}
+		}
+	})
+}
+
 // Confirm decides by the bucket and not by the view.
 func TestConfirm(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, o *office) {

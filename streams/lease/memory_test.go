@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -24,9 +25,10 @@ type memory struct {
 // site is the bucket as one server reaches it.
 type site struct {
 	*memory
-	silent atomic.Bool  // nothing is answered or reported, as in an election, or when the server is cut off
-	deaf   atomic.Bool  // what is written is stored, and its answers are lost
-	slow   atomic.Int64 // how long a request takes
+	silent atomic.Bool       // nothing is answered or reported, as in an election, or when the server is cut off
+	deaf   atomic.Bool       // what is written is stored, and its answers are lost
+	slow   atomic.Int64      // how long a request takes
+	copy   map[string]update // what a replica that has stopped shows to watchers; nil = the bucket
 }
 
 type memoryWatcher struct {
@@ -59,7 +61,14 @@ func (s *site) cut(off bool) {
 	})
 }
 
-func (s *site) exchange(ctx context.Context, do func() error) error {
+// freeze makes the server read from a replica that has stopped. What it writes goes to the bucket.
+func (s *site) freeze() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.copy = maps.Clone(s.keys)
+}
+
+func (s *site) exchange(ctx context.Context, write bool, do func() error) error {
 	if d := s.slow.Load(); d > 0 {
 		select {
 		case <-time.After(time.Duration(d)):
@@ -74,7 +83,7 @@ func (s *site) exchange(ctx context.Context, do func() error) error {
 	s.mu.Lock()
 	err := do()
 	s.mu.Unlock()
-	if s.deaf.Load() {
+	if write && s.deaf.Load() {
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -82,7 +91,7 @@ func (s *site) exchange(ctx context.Context, do func() error) error {
 }
 
 func (s *site) put(ctx context.Context, key string, value []byte, ttl time.Duration, behind uint64) (revision uint64, err error) {
-	err = s.exchange(ctx, func() error {
+	err = s.exchange(ctx, true, func() error {
 		revision, err = s.write(update{key: key, value: value}, ttl, behind)
 		return err
 	})
@@ -90,14 +99,14 @@ func (s *site) put(ctx context.Context, key string, value []byte, ttl time.Durat
 }
 
 func (s *site) remove(ctx context.Context, key string, behind uint64) error {
-	return s.exchange(ctx, func() error {
+	return s.exchange(ctx, true, func() error {
 		_, err := s.write(update{key: key, gone: true}, markerTTL, behind)
 		return err
 	})
 }
 
 func (s *site) last(ctx context.Context, key string) (u update, ok bool, err error) {
-	err = s.exchange(ctx, func() error {
+	err = s.exchange(ctx, false, func() error {
 		u, ok = s.keys[key]
 		return nil
 	})
@@ -113,7 +122,7 @@ func (m *memory) write(u update, ttl time.Duration, behind uint64) (uint64, erro
 	u.revision, u.stored = m.revision, time.Now()
 	m.keys[u.key] = u
 	for _, w := range m.watchers {
-		if !w.site.silent.Load() && w.wants(u.key) {
+		if !w.site.silent.Load() && w.site.copy == nil && w.wants(u.key) {
 			w.updates <- u // there is room for more than any test writes
 		}
 	}
@@ -141,9 +150,13 @@ func (w *memoryWatcher) wants(key string) bool {
 
 func (s *site) watch(ctx context.Context, group string) (*watcher, error) {
 	w := &memoryWatcher{site: s, group: group, updates: make(chan update, 1<<14), trouble: make(chan error, 1)}
-	err := s.exchange(ctx, func() error {
+	err := s.exchange(ctx, false, func() error {
 		var all []update
-		for key, u := range s.keys {
+		keys := s.keys
+		if s.copy != nil {
+			keys = s.copy
+		}
+		for key, u := range keys {
 			if w.wants(key) {
 				all = append(all, u)
 			}
