@@ -9,8 +9,7 @@
 //
 //	KV SCRIP_LEASE  owners of lanes (a hint)        objects SCRIP_SNAP  snapshots (an accelerator)
 //
-// The identity has the log's format. A log of format 2 is sealed from its first messages on; versions before seals refuse
-// it. One of format 1 stays so for ever, and each of its streams is sealed from some sequence on.
+// The identity has the log's format. A log of a higher one is refused.
 //
 // Owner: none. Every server calls Ensure at each start; servers that start at once converge on what the key's creator
 // wrote.
