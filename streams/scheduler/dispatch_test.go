@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -65,55 +64,6 @@ func TestSharesOfPriorities(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Over a long time, with random arrivals that are more than can go, timers.High, normal and low get their shares within a
-// hundredth; what they leave, the others get.
-func TestSharesOverRandomArrivals(t *testing.T) {
-	for _, c := range []struct {
-		arrive [timers.Priorities]int // customers a step; 100 can go
-		want   [timers.Priorities]int // percent
-	}{
-		{[timers.Priorities]int{timers.High: 200, timers.Normal: 200, timers.Low: 200}, [timers.Priorities]int{timers.High: 67, timers.Normal: 25, timers.Low: 8}},
-		{[timers.Priorities]int{timers.High: 200, timers.Normal: 200}, [timers.Priorities]int{timers.High: 73, timers.Normal: 27}},
-		{[timers.Priorities]int{timers.High: 200, timers.Low: 200}, [timers.Priorities]int{timers.High: 89, timers.Low: 11}},
-		{[timers.Priorities]int{timers.Normal: 200, timers.Low: 200}, [timers.Priorities]int{timers.Normal: 75, timers.Low: 25}},
-		{[timers.Priorities]int{timers.High: 10, timers.Normal: 200, timers.Low: 200}, [timers.Priorities]int{timers.High: 10, timers.Normal: 67, timers.Low: 23}}, // 90 as 3 : 1
-		{[timers.Priorities]int{timers.Low: 200}, [timers.Priorities]int{timers.Low: 100}},
-		{[timers.Priorities]int{timers.High: 20, timers.Normal: 20, timers.Low: 20}, [timers.Priorities]int{timers.High: 34, timers.Normal: 33, timers.Low: 33}}, // nothing competes
-	} {
-		d := newDispatcher()
-		random := rand.New(rand.NewPCG(1, 2))
-		sizes := map[string]int{}
-		var served, came [timers.Priorities]int
-		room := 0
-		for step := range 1000 {
-			for p, customers := range c.arrive {
-				for came[p] < (step+1)*customers*100 {
-					name := fmt.Sprint(len(sizes))
-					sizes[name] = 1 + random.IntN(1000)
-					came[p] += sizes[name]
-					d.wait(&job{campaign: name, at: wire.Instant(step), class: reminder, priority: timers.Priority(p)})
-				}
-			}
-			for room += 100 * 100; room > 0; {
-				j := d.next(reminder)
-				if j == nil {
-					room = 0
-					break
-				}
-				size := sizes[j.campaign]
-				d.take(reminder, size)
-				served[j.priority] += size
-				room -= size
-			}
-		}
-		for p, want := range c.want {
-			if got := 100 * float64(served[p]) / float64(sumOf(served)); got < float64(want)-1.5 || got > float64(want)+1.5 {
-				t.Errorf("arriving %v, %s got %.1f%%, expected %d%%", c.arrive, timers.Priority(p), got, want)
-			}
-		}
-	}
 }
 
 // What waits goes before the others have gone on for much: whatever arrives, leaves and is paid.
@@ -210,13 +160,5 @@ func TestHigherGoesFirst(t *testing.T) {
 	}
 	if spent > rounds[reminder] {
 		t.Errorf("a high one waited for %d customers of low ones", spent)
-	}
-}
-
-func TestPrioritiesBySetting(t *testing.T) {
-	for setting, want := range map[string]timers.Priority{"": timers.Normal, "normal": timers.Normal, "high": timers.High, "low": timers.Low, "?": timers.Normal} {
-		if got := timers.PriorityOf(setting); got != want {
-			t.Errorf("%q is %s", setting, got)
-		}
 	}
 }

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
@@ -84,45 +85,65 @@ func TestCancelledRequestIsNoAnswer(t *testing.T) {
 	}
 }
 
-// What waits for its turn is cancelled: what lies behind it is requested at once.
-func TestWhatWaitsIsCancelled(t *testing.T) {
-	d := newPlannerRig(t)
-	const instants = 1_000
-	d.campaign("a", "", start, 0)
-	d.overdue("a", 1, instants+1)
-	d.p.unpublished = 1 << 30
-	if cmds := d.p.requests(start); len(cmds) != 0 {
-		t.Fatalf("requested %v", sortedLines(cmds))
-	}
-	for r := 1; r <= instants; r++ {
-		d.fold(wire.Event{Type: wire.ReminderCancelled, Campaign: "a", R: uint64(r)})
-	}
-	d.p.unpublished = 0
-	if cmds := d.p.requests(start); len(cmds) != 1 || cmds[0].ThroughR != instants+1 {
-		t.Errorf("requested %v, wakes at %s", sortedLines(cmds), d.p.wake())
+// What the lane will drop is requested behind what can be of use.
+func TestHopelessGoLast(t *testing.T) {
+	now := start + seconds(3600)
+	for _, c := range []struct {
+		name     string
+		settings wire.Settings
+	}{
+		{"the opening has passed", wire.Settings{OpensAt: start}},
+		{"later than late_after", wire.Settings{OpensAt: now + seconds(1), LateAfter: time.Minute}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newPlannerRig(t)
+			for i := range 50 {
+				name := fmt.Sprintf("old%02d", i)
+				d.fold(wire.Event{Type: wire.CampaignCreated, Campaign: name, Settings: c.settings})
+				ahead := time.Duration(c.settings.OpensAt-start)*time.Microsecond + time.Second
+				for j := range 1000 {
+					d.fold(wire.Event{Type: wire.ReminderSet, Campaign: name, R: uint64(j + 1), CustomerID: "x", Kind: wire.KindOpens, Before: ahead + time.Duration(j)*time.Second})
+				}
+			}
+			d.campaign("fresh", "", now, 1)
+			n := 0
+			for requests := d.p.requests(now); len(requests) > 0; requests = d.p.requests(now) {
+				for i := range requests {
+					if requests[i].Campaign == "fresh" {
+						if n > 0 {
+							t.Fatalf("requested behind %d that will be dropped", n)
+						}
+						return
+					}
+					n++
+					d.answer(&requests[i])
+				}
+			}
+			t.Fatal("never requested")
+		})
 	}
 }
 
-// Very many older instants turn up after something was requested: it is not requested again when they are answered.
-func TestOlderInstantsTurnUp(t *testing.T) {
-	d := newPlannerRig(t)
-	d.campaign("a", "", start, 1)
-	first := d.p.requests(start)
-	d.overdue("a", 2, 10_000)
-	d.p.unpublished = 1 << 30
-	if cmds := d.p.requests(start); len(first) != 1 || len(cmds) != 0 || d.p.inFlight[reminder] != leastCost {
-		t.Fatalf("requested %v, then %v; %d in flight", sortedLines(first), sortedLines(cmds), d.p.inFlight[reminder])
+// Within a campaign, too, what can be of use is requested before what the lane will drop; in the end all of it is requested.
+func TestFreshGoesBeforeTheHopelessOfItsCampaign(t *testing.T) {
+	d, now, instants := newPlannerRig(t), start+seconds(3*3600), 2*maxDeferred
+	d.fold(wire.Event{Type: wire.CampaignCreated, Campaign: "a", Settings: wire.Settings{OpensAt: now + seconds(1), LateAfter: time.Minute}})
+	for r := 1; r <= instants; r++ {
+		d.fold(wire.Event{Type: wire.ReminderSet, Campaign: "a", R: uint64(r), CustomerID: "x", Kind: wire.KindOpens, Before: time.Hour + time.Duration(r)*time.Second})
 	}
-	d.p.unpublished = 0
-	for d.p.timers.Reminders() > 1 {
-		for _, cmd := range d.p.requests(start) {
-			if d.answer(&cmd); cmd.DueAt == start {
-				t.Fatal("requested twice")
+	d.fold(wire.Event{Type: wire.ReminderSet, Campaign: "a", R: uint64(instants + 1), CustomerID: "x", Kind: wire.KindOpens, Before: time.Second})
+	cmds := d.p.requests(now)
+	if len(cmds) == 0 || cmds[0].DueAt != now {
+		t.Fatalf("requested %v", sortedLines(cmds))
+	}
+	for ; len(cmds) > 0; cmds = d.p.requests(now) {
+		for i := range cmds {
+			if d.answer(&cmds[i]) != 1 {
+				t.Fatalf("%s fires nothing", cmds[i].AppendJSON(nil))
 			}
 		}
 	}
-	d.answer(&first[0])
-	if d.p.requests(start); d.p.inFlight != [classes]int{} || len(d.p.plans) != 0 {
-		t.Errorf("%v in flight", d.p.inFlight)
+	if n := d.p.timers.Reminders(); n != 0 {
+		t.Errorf("%d reminders are left", n)
 	}
 }

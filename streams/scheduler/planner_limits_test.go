@@ -118,61 +118,6 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// A lost chunk is requested again; a chunk behind it that arrives fires both, and nothing is requested twice.
-func TestLostChunks(t *testing.T) {
-	d := newPlannerRig(t)
-	d.campaign("a", "", start, 300)
-	d.p.allow(100)
-	requests := d.p.requests(start)
-	if len(requests) != 3 {
-		t.Fatalf("requested %v", sortedLines(requests))
-	}
-	if n := d.answer(&requests[1]); n != 200 { // the first was lost
-		t.Fatalf("%d fired", n)
-	}
-	if more := d.p.requests(start + seconds(1) - 1); len(more) != 0 {
-		t.Fatalf("requested %v", sortedLines(more))
-	}
-	again := d.p.requests(start + seconds(1))
-	if len(again) != 1 || again[0].ThroughR != 300 {
-		t.Fatalf("requested again %v", sortedLines(again))
-	}
-	if n := d.answer(&again[0]); n != 100 || len(d.p.requests(start+seconds(60))) != 0 {
-		t.Errorf("%d fired", n)
-	}
-}
-
-// What is due in campaigns of three priorities is requested as 8 : 3 : 1 while all of them wait, and all of it in the end.
-func TestPrioritiesShareTheLane(t *testing.T) {
-	d := newPlannerRig(t)
-	const each = 6000
-	for p := range timers.Priorities {
-		d.campaign(p.String(), p.String(), start-seconds(int(p)), each)
-	}
-	d.p.allow(50)
-	// The rounds are made for larger chunks: many small ones are needed for a share.
-	var fired [timers.Priorities]int
-	queue := d.p.requests(start)
-	for fired[timers.High] < each-200 && len(queue) > 0 {
-		cmd := queue[0]
-		queue = queue[1:]
-		fired[timers.PriorityOf(cmd.Campaign)] += d.answer(&cmd)
-		queue = append(queue, d.p.requests(start)...)
-	}
-	if fired[timers.Low] > fired[timers.High]/4 || fired[timers.Normal] > fired[timers.High] {
-		t.Errorf("when nearly all of high had fired, the others had %v", fired)
-	}
-	for len(queue) > 0 {
-		cmd := queue[0]
-		queue = queue[1:]
-		fired[timers.PriorityOf(cmd.Campaign)] += d.answer(&cmd)
-		queue = append(queue, d.p.requests(start)...)
-	}
-	if fired != [timers.Priorities]int{each, each, each} {
-		t.Errorf("fired %v", fired)
-	}
-}
-
 // Expiries go while the fan-out is full; ten thousand campaigns at once do not go at once; reminders go meanwhile.
 func TestExpiriesAndRemindersDoNotWaitForEachOther(t *testing.T) {
 	d := newPlannerRig(t)
@@ -271,49 +216,6 @@ func TestPauses(t *testing.T) {
 	d.answer(&requests[0])
 	set(nil, nil)
 	if requests := d.p.requests(end + seconds(6)); len(requests) != 1 || requests[0].Type != wire.RemindDue || requests[0].ThroughR != 3 {
-		t.Errorf("requested %v", sortedLines(requests))
-	}
-}
-
-// A campaign that gets another priority takes what waits with it.
-func TestPriorityChangesWhileWaiting(t *testing.T) {
-	d := newPlannerRig(t)
-	d.campaign("a", "low", start, 10)
-	d.p.unpublished = 1 << 30
-	if requests := d.p.requests(start); len(requests) != 0 || d.p.behind()[timers.Low] != 10 || d.p.oldest(timers.Low) != start {
-		t.Fatalf("requested %v, %v wait", sortedLines(requests), d.p.behind())
-	}
-	d.fold(wire.Event{Type: wire.CampaignUpdated, Campaign: "a", Settings: wire.Settings{OpensAt: start, Priority: "high"}})
-	if d.p.requests(start); d.p.behind() != [timers.Priorities]int{timers.High: 10} || d.p.oldest(timers.High) != start || d.p.oldest(timers.Low) != wire.Never {
-		t.Errorf("%v wait, oldest %s and %s", d.p.behind(), d.p.oldest(timers.High), d.p.oldest(timers.Low))
-	}
-	d.p.unpublished = 0
-	if requests := d.p.requests(start); len(requests) != 1 || d.p.behind() != [timers.Priorities]int{} {
-		t.Errorf("requested %v, %v wait", sortedLines(requests), d.p.behind())
-	}
-}
-
-// The clock is set back by an hour while a request that got lost is in flight: it is requested again when its instant comes, not an
-// hour after.
-func TestClockSetBack(t *testing.T) {
-	d := newPlannerRig(t)
-	d.campaign("a", "", start, 1)
-	d.fold(wire.Event{Type: wire.CampaignCreated, Campaign: "b", Settings: wire.Settings{ExpiresAt: start - seconds(7200)}})
-	d.p.at(start)
-	if requests := d.p.requests(start); len(requests) != 2 {
-		t.Fatalf("requested %v", sortedLines(requests))
-	}
-	back := start - seconds(3600)
-	d.p.at(back)
-	if requests := d.p.requests(back); len(requests) != 0 || d.p.wake() > back+seconds(10) {
-		t.Errorf("requested %v, wakes at %s", sortedLines(requests), d.p.wake())
-	}
-	d.p.at(back + seconds(10))
-	if requests := d.p.requests(back + seconds(10)); len(requests) != 1 || requests[0].Campaign != "b" {
-		t.Errorf("requested %v", sortedLines(requests))
-	}
-	d.p.at(start)
-	if requests := d.p.requests(start); len(requests) != 2 {
 		t.Errorf("requested %v", sortedLines(requests))
 	}
 }

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -85,4 +86,13 @@ func changed(change func(*settings.Settings)) *settings.Settings {
 	s := settings.Default()
 	change(s)
 	return s
+}
+
+func sortedLines(cmds []wire.Command) []string {
+	lines := make([]string, len(cmds))
+	for i := range cmds {
+		lines[i] = string(cmds[i].AppendJSON(nil))
+	}
+	slices.Sort(lines)
+	return lines
 }

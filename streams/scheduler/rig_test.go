@@ -14,9 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
-	"github.com/seed-4a2410e3/scrip/streams/scheduler/lanetest"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
@@ -78,7 +78,8 @@ type rig struct {
 	config settings.Source        // of the next scheduler; nil = the defaults
 
 	mu         sync.Mutex
-	domainLane *lanetest.Lane
+	domainLane *domain.Lane
+	ids        int // of people's commands
 	appender   *eventlog.Appender
 	last       uint64         // of the event stream
 	covered    uint64         // commands, by the steps written
@@ -96,7 +97,7 @@ const start = wire.Instant(1_800_000_000_000_000) // 2027-01-15T08:00:00Z
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, server: streamtest.Start(t), domainLane: lanetest.New(), reg: prometheus.NewRegistry()}
+	r := &rig{t: t, server: streamtest.Start(t), domainLane: domain.NewLane(domain.LaneOptions{Lanes: 1}), reg: prometheus.NewRegistry()}
 	shown := &streamtest.Clock{}
 	shown.Set(start.Time())
 	r.clock = shown
@@ -185,7 +186,13 @@ func (r *rig) do(lines ...string) []wire.Event {
 	defer r.mu.Unlock()
 	var events []wire.Event
 	for _, line := range lines {
-		events = append(events, r.domainLane.Do(r.t, wire.At(r.clock.Now()), "%s", line)...)
+		r.ids++
+		line = fmt.Sprintf(`{"id":"c-%d",%s}`, r.ids, line)
+		var cmd wire.Command
+		if err := wire.ParseCommand([]byte(line), wire.Defaults{}, &cmd); err != nil {
+			r.t.Fatalf("%s: %v", line, err)
+		}
+		events, _ = r.domainLane.Decide(&cmd, wire.At(r.clock.Now()), events)
 	}
 	r.write(events)
 	return events

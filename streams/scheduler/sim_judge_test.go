@@ -17,6 +17,7 @@ const (
 	simTwice     = "a request is repeated within its pause"
 	simPublished = "who is published is not who fired, once, in order"
 	simFits      = "the events do not fit the timers"
+	simAsleep    = "a scheduler sleeps while something is due"
 	simLeft      = "something due is left when all is well again"
 	simPromise   = "the events break a promise"
 	simStalls    = "the world does not come to rest"
@@ -147,12 +148,20 @@ func (j *simJudge) instants(yield func(what string, at wire.Instant) bool) {
 	}
 }
 
-// due has what is due at now and not done, "" if nothing is.
-func (j *simJudge) due(now wire.Instant) string {
+// unanswered has what is due at now, "" if nothing is.
+func (j *simJudge) unanswered(now wire.Instant) string {
 	for what, at := range j.instants {
 		if at <= now {
 			return fmt.Sprintf("%s at %s", what, at)
 		}
+	}
+	return ""
+}
+
+// due has what is due at now and not done, "" if nothing is.
+func (j *simJudge) due(now wire.Instant) string {
+	if what := j.unanswered(now); what != "" {
+		return what
 	}
 	if j.published < len(j.owed) {
 		return fmt.Sprintf("%d that fired are not published, first %s", len(j.owed)-j.published, j.owed[j.published].text)
@@ -213,4 +222,22 @@ func (s *simScheduler) judgeRequest(cmd *wire.Command) {
 	}
 	a.times++
 	a.progress, a.fresh = s.progress, s.clock-max(cmd.DueAt, cmd.Through) < seconds(10)
+}
+
+// judgeSleep judges a scheduler that has folded all events: its timers hold what is pending, and it wakes up when the next
+// thing falls due, at the latest. What a pause holds back, and what only it knows to be announced, may wake it too.
+func (s *simScheduler) judgeSleep(now wire.Instant) {
+	w, p := s.w, s.r.planner
+	if got, want := s.r.timers.Reminders(), w.judge.fold.Tally().Pending; uint64(got) != want {
+		w.Violate(simFits, "%s knows of %d pending reminders, there are %d", s.name, got, want)
+	}
+	if len(s.settings.ExpiryPaused)+len(s.settings.RemindersPaused) > 0 {
+		return
+	}
+	if next := w.judge.next(max(now, p.clock)); p.wake() > next { // a small step back plans nothing again
+		w.Violate(simAsleep, "%s wakes at %s, something falls due at %s", s.name, p.wake(), next)
+	}
+	if what := w.judge.unanswered(now); what != "" && len(p.plans) == 0 {
+		w.Violate(simAsleep, "%s plans nothing, due is %s", s.name, what)
+	}
 }

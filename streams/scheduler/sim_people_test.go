@@ -15,7 +15,9 @@ type simPeople struct {
 	codes     []string
 }
 
-var simBefores = []time.Duration{time.Second, 5 * time.Second, time.Minute, 61*time.Second + time.Microsecond}
+var simBefores = []time.Duration{time.Second, 5 * time.Second, time.Minute, 61*time.Second + time.Microsecond, 999 * time.Nanosecond, 59*time.Second + 999_999_900}
+
+var simLives = []time.Duration{30 * time.Second, 3*time.Minute + 500_000_000, 5 * time.Minute, 2 * time.Hour}
 
 // soon is an instant that may lie a little in the past, often the same as another, rarely far away.
 func (p *simPeople) soon() wire.Instant {
@@ -47,7 +49,7 @@ func (p *simPeople) act() bool {
 		case 2:
 			settings.ExpiresAt = p.soon()
 		case 3:
-			settings.ValidFor = []time.Duration{30 * time.Second, 5 * time.Minute, 2 * time.Hour}[r.IntN(3)]
+			settings.ValidFor = simLives[r.IntN(len(simLives))]
 		}
 		p.request(wire.Command{Type: wire.CreateCampaign, Campaign: fmt.Sprint("c", p.campaigns), Patch: wire.PatchOf(settings)})
 		p.campaigns++
@@ -69,7 +71,13 @@ func (p *simPeople) act() bool {
 	case n < 55:
 		cmd.Type, cmd.CustomerID, cmd.Kind, cmd.Before = wire.Unremind, customer, kind, before
 	case n < 85:
-		switch r.IntN(3) {
+		switch r.IntN(5) {
+		case 3:
+			cmd.Patch.ValidFor = simLives[r.IntN(len(simLives))]
+			cmd.Patch.Set("valid_for")
+		case 4: // without an end
+			cmd.Patch.Set("expires_at")
+			cmd.Patch.Set("valid_for")
 		case 0:
 			cmd.Patch.OpensAt = p.soon()
 			cmd.Patch.Set("opens_at")
@@ -100,10 +108,12 @@ func (p *simPeople) act() bool {
 		return false
 	default:
 		cmd.Campaign, cmd.Code = "", p.codes[r.IntN(len(p.codes))]
-		switch r.IntN(4) {
-		case 0:
+		switch r.IntN(8) {
+		case 0, 1, 2:
 			cmd.Type, cmd.OrderID = wire.Redeem, "o"
-		case 1:
+		case 3, 4: // sets the coupon's reminders again
+			cmd.Type, cmd.OrderID = wire.Rollback, "o"
+		case 5:
 			cmd.Type, cmd.Reason = wire.Void, "r"
 		default:
 			cmd.Type, cmd.ExpiresAt = wire.Extend, p.soon()

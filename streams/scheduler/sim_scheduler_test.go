@@ -156,6 +156,9 @@ func (s *simScheduler) goOn() bool {
 	if s.next >= s.begun {
 		s.request(now)
 	}
+	if s.next >= s.begun && s.next == len(w.events) {
+		s.judgeSleep(now)
+	}
 	s.pump()
 	return true
 }
@@ -202,6 +205,8 @@ func (s *simScheduler) request(now wire.Instant) {
 				switch {
 				case w.bug.forgets:
 					pl.queues[c][i].again = wire.Never
+				case w.bug.oversleeps:
+					p.timers.SetWake(e, max(e.Wake(), now+seconds(20)))
 				case w.bug.hasty:
 					pl.queues[c][i].again = now
 					p.timers.SetWake(e, now)

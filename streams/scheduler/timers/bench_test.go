@@ -82,45 +82,6 @@ func BenchmarkTimersBytes(b *testing.B) {
 	}
 }
 
-// BenchmarkCampaignBytes: what a campaign takes of which there may be a million: with nothing that falls due, with an instant
-// at which coupons fall, and with one and with fifty reminders. CAMPAIGNS changes how many there are.
-func BenchmarkCampaignBytes(b *testing.B) {
-	campaigns := 200_000
-	if s := os.Getenv("CAMPAIGNS"); s != "" {
-		campaigns, _ = strconv.Atoi(s)
-	}
-	for _, c := range []struct {
-		name               string
-		instant, reminders int
-	}{{"bare", 0, 0}, {"instant", 1, 0}, {"reminder", 0, 1}, {"reminders=50", 0, 50}} {
-		b.Run(c.name, func(b *testing.B) {
-			for b.Loop() {
-				heap, _ := memory()
-				bk := New("")
-				for i := range campaigns {
-					name := fmt.Sprintf("campaign-%06d", i)
-					events := []wire.Event{{Type: wire.CampaignCreated, Campaign: name, Settings: wire.Settings{OpensAt: start}}}
-					for range c.instant {
-						events = append(events, wire.Event{Type: wire.CouponClaimed, Campaign: name, N: 1, ExpiresAt: start})
-					}
-					for r := range c.reminders {
-						events = append(events, wire.Event{Type: wire.ReminderSet, Campaign: name, R: uint64(r + 1), CustomerID: "customer-" + strconv.Itoa(10_000_000+r), Kind: wire.KindOpens, DueAt: start})
-					}
-					for j := range events {
-						if _, err := bk.Fold(&events[j]); err != nil {
-							b.Fatal(err)
-						}
-					}
-				}
-				heap2, _ := memory()
-				b.ReportMetric((heap2-heap)/float64(campaigns), "B/campaign")
-				b.ReportMetric(0, "ns/op")
-				bk.Close()
-			}
-		})
-	}
-}
-
 // BenchmarkTimersSnapshot: how long the fold stops for a snapshot, and how fast one is written and read. PENDING
 // changes how many reminders there are.
 func BenchmarkTimersSnapshot(b *testing.B) {
@@ -168,31 +129,6 @@ func BenchmarkTimersSnapshot(b *testing.B) {
 		})
 		bk.Close()
 	}
-}
-
-// BenchmarkTimersFire: firing a million of one instant, ten thousand at a time, customers read from the disk.
-func BenchmarkTimersFire(b *testing.B) {
-	const reminders = 1_000_000
-	for b.Loop() {
-		b.StopTimer()
-		bk := manyReminders(b, reminders, 1, wire.KindOpens)
-		b.StartTimer()
-		ev := wire.Event{Type: wire.RemindersDue, Campaign: "campaign-000000", Kind: wire.KindOpens}
-		for hours := range wire.Instant(3) {
-			ev.DueAt = start - (hours+1)*3600e6
-			for r := uint64(1); r <= reminders; r += 30_000 {
-				ev.FromR, ev.ThroughR = r, r+29_999
-				if _, err := bk.Fold(&ev); err != nil {
-					b.Fatal(err)
-				}
-			}
-		}
-		if bk.reminders != 0 {
-			b.Fatal(bk.reminders)
-		}
-		bk.Close()
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/reminders, "ns/reminder")
 }
 
 // memory returns what the heap holds, and what of the process is in memory (0 where the system does not report it).

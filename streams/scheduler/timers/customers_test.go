@@ -245,3 +245,15 @@ func TestCustomersOfNoLane(t *testing.T) {
 		t.Errorf("%d reminders", b.reminders)
 	}
 }
+
+// A line that sets again what the timers do not know means that the log is not the one they were folded from.
+func TestAnUnknownRestoredReminder(t *testing.T) {
+	b := New("")
+	if _, err := b.Fold(&wire.Event{Type: wire.CampaignCreated, Campaign: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	ev := wire.Event{Type: wire.ReminderSet, Campaign: "a", R: 2, Kind: wire.KindExpires, N: 1}
+	if _, err := b.Fold(&ev); err == nil {
+		t.Error("it is taken")
+	}
+}
