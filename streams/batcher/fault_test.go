@@ -276,18 +276,6 @@ func TestMissedEventsOfTheConnectionCutNobodyOff(t *testing.T) {
 	})
 }
 
-// A node that takes messages and answers none, as it was cut off from the others, is left for another one.
-func TestASilentNodeIsLeft(t *testing.T) {
-	inBubble(t, Options{}, func(t *testing.T, r *rig) {
-		r.always, r.other = fate{lost: true}, &fate{}
-		w, _ := r.claim("c", 0)
-		w.get(t).claimed(t, "c")
-		if pass(time.Minute); r.times != 1 {
-			t.Errorf("it moved %d times", r.times)
-		}
-	})
-}
-
 // Strangers who know the inbox do no harm.
 func TestStrangersInTheInbox(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, r *rig) {

@@ -23,7 +23,6 @@ type network struct {
 	mu      sync.Mutex
 	fates   []fate // of the next messages
 	always  fate   // of those after them
-	other   *fate  // of those through another node, if it differs
 	down    bool
 	mute    bool   // the state of the connection is not reported
 	lose    string // the outcomes of messages with this text are lost
@@ -206,18 +205,10 @@ func (n *network) read() (ids []string) {
 	return ids
 }
 
-func (n *network) ForceReconnect() error {
-	n.set(func(n *network) {
-		if n.reconnect(); n.other != nil {
-			n.always = *n.other
-		}
-	})
-	return nil
-}
-
-func (n *network) Servers() []string { return []string{"a", "b"} }
-func (n *network) NewInbox() string  { return "_INBOX.test" }
-func (n *network) MaxPayload() int64 { return n.payload }
+func (n *network) ForceReconnect() error { n.set((*network).reconnect); return nil }
+func (n *network) Servers() []string     { return []string{"a", "b"} }
+func (n *network) NewInbox() string      { return "_INBOX.test" }
+func (n *network) MaxPayload() int64     { return n.payload }
 
 func (n *network) IsConnected() (up bool) {
 	n.set(func(n *network) { up = !n.down })

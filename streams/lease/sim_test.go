@@ -12,7 +12,7 @@ import (
 
 var (
 	simSeed  = flag.Uint64("lease.seed", 0, "first seed of the simulated faults")
-	simCount = flag.Uint64("lease.seeds", 10, "how many seeds the faults are simulated with")
+	simCount = flag.Uint64("lease.seeds", 5, "how many seeds the faults are simulated with")
 )
 
 // TestServersUnderFaults: servers are cut off, slow and deaf, stop, die and start again, at random. Once that ends each has
