@@ -23,6 +23,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -75,9 +76,11 @@ func deliverOn(t *testing.T, r *rig, registries []*access.Registry, nodes []stri
 	t.Helper()
 	key := r.keys.add(access.Principal{Name: "mobile", Role: access.Sender})
 	for _, registry := range registries {
-		streamtest.Eventually(t, "the sender's key is in force", func() bool { _, err := registry.Authenticate(key); return err == nil })
+		becomes(t, registry, key, nil)
 	}
 	g := &gateway{got: map[string]int{}, saw: map[string]bool{}}
+	var changed testsignal.Signal[struct{}]
+	changed.Watch()
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -88,10 +91,11 @@ func deliverOn(t *testing.T, r *rig, registries []*access.Registry, nodes []stri
 			t.Fatal(err)
 		}
 		t.Cleanup(nc.Close)
-		p, err := push.NewKeyed(nc, push.Options{Name: "mobile", Since: push.FromStart(), Logger: streamtest.Logger(t)})
+		p, err := push.NewKeyed(nc, push.Options{Name: "mobile", Since: push.FromStart(), AckWait: 3 * time.Second, Logger: streamtest.Logger(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
+		p.Changed = changed
 		running.Go(func() {
 			if err := p.Run(ctx, g.push); err != nil {
 				t.Errorf("a sender on %s ended: %v", node, err)
@@ -103,7 +107,7 @@ func deliverOn(t *testing.T, r *rig, registries []*access.Registry, nodes []stri
 	for i := range messages {
 		r.fire(t, i%fileLanes, fmt.Sprint("c", i))
 	}
-	streamtest.Eventually(t, "all reminders are delivered", func() bool {
+	until(t, &changed, "all reminders are delivered", func() bool {
 		for i := range messages {
 			if g.delivered(fmt.Sprint("c", i)) == 0 {
 				return false
@@ -153,6 +157,7 @@ func TestACluster(t *testing.T) {
 		}
 		store = access.Open(own, access.Options{Replicas: 3, Logger: streamtest.Logger(t)})
 		registry := store.Registry()
+		registry.InForce.Watch()
 		logins := callout.New(connect(i), fileLanes, issuer, registry, streamtest.Logger(t))
 		run(t, registry.Run, registry.Ready())
 		run(t, logins.Run, logins.Ready())
@@ -163,7 +168,7 @@ func TestACluster(t *testing.T) {
 	keys := &ring{t: t, store: store}
 	key := keys.add(kinds["producer"])
 	for _, r := range registries {
-		streamtest.Eventually(t, "the key is in force", func() bool { _, err := r.Authenticate(key); return err == nil })
+		becomes(t, r, key, nil)
 	}
 	ended := make(chan struct{}, 3)
 	for i, node := range nodes {

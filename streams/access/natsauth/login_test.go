@@ -11,7 +11,6 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
-	"github.com/seed-4a2410e3/scrip/streams/access/callout"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -25,7 +24,7 @@ func TestLogins(t *testing.T) {
 	key, revoked := r.keys.add(kinds["producer"]), r.keys.add(kinds["producer"])
 	r.inForce(t, key)
 	r.keys.revoke(revoked)
-	streamtest.Eventually(t, "the key is revoked", func() bool { _, err := r.registry.Authenticate(revoked); return err != nil })
+	becomes(t, r.registry, revoked, access.ErrRevoked)
 	other := map[bool]string{false: "0", true: "1"} // than the last symbol, which may be 0
 	for _, test := range []struct {
 		name string
@@ -184,38 +183,5 @@ func TestTheSDKWorksWithAKey(t *testing.T) {
 				t.Errorf("it wrote to the lane: %v", last.Header)
 			}
 		})
-	}
-}
-
-// TestAStoreFromBeforeAccounts: the log that a server without accounts made is found by one with them, and the other way
-// round.
-func TestAStoreFromBeforeAccounts(t *testing.T) {
-	t.Parallel()
-	issuer, err := callout.NewIssuer()
-	if err != nil {
-		t.Fatal(err)
-	}
-	accounts := text(issuer)
-	before := streamtest.Start(t, streamtest.Lanes(lanes))
-	made, err := topology.Ensure(t.Context(), before.JetStream(t), topology.Spec{Lanes: lanes, KeyFingerprint: "k"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := before.StoreDir()
-	before.Shutdown()
-	for _, opts := range [][]streamtest.Option{{streamtest.Accounts(accounts)}, nil, {streamtest.Accounts(accounts)}} {
-		s := streamtest.Start(t, append(opts, streamtest.Dir(dir))...)
-		again, err := topology.Ensure(t.Context(), s.JetStream(t), topology.Spec{KeyFingerprint: "k"})
-		if err != nil || again.UUID != made.UUID {
-			t.Errorf("the log is %+v, %v", again, err)
-		}
-		if len(opts) > 0 {
-			s.Kill(t)
-			if again, err := topology.Ensure(t.Context(), s.JetStream(t), topology.Spec{KeyFingerprint: "k"}); err != nil || again.UUID != made.UUID {
-				t.Errorf("after a crash the log is %+v, %v", again, err)
-			}
-			dir = s.StoreDir()
-		}
-		s.Shutdown()
 	}
 }

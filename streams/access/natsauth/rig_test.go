@@ -2,6 +2,7 @@ package natsauth_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -77,6 +79,7 @@ func newRig(t testing.TB) *rig {
 	store := access.Open(r.js, access.Options{Logger: streamtest.Logger(t)})
 	r.keys = &ring{t: t, store: store}
 	r.registry = store.Registry()
+	r.registry.InForce.Watch()
 	run(t, r.registry.Run, r.registry.Ready())
 	r.answer = func(keys callout.Keys) (stop func()) {
 		logins := callout.New(r.Conn(t), lanes, issuer, keys, streamtest.Logger(t))
@@ -119,7 +122,25 @@ func run(t testing.TB, what func(context.Context) error, ready <-chan struct{}) 
 // inForce waits until the key opens.
 func (r *rig) inForce(t testing.TB, key string) {
 	t.Helper()
-	streamtest.Eventually(t, "the key is in force", func() bool { _, err := r.registry.Authenticate(key); return err == nil })
+	becomes(t, r.registry, key, nil)
+}
+
+// becomes waits until a registry, whose InForce is watched, answers a key so.
+func becomes(t testing.TB, r *access.Registry, key string, want error) {
+	t.Helper()
+	as := func(uint64) bool { _, err := r.Authenticate(key); return errors.Is(err, want) }
+	if !as(0) {
+		r.InForce.WaitFor(t, as)
+	}
+}
+
+// until waits for a fact that Stats of senders show, or what their function did before. Their Changed is watched.
+func until(t testing.TB, changed *testsignal.Signal[struct{}], what string, fact func() bool) {
+	t.Helper()
+	t.Logf("waiting until %s", what)
+	if !fact() {
+		changed.WaitFor(t, func(struct{}) bool { return fact() })
+	}
 }
 
 // guest is a connection of a user with a key.

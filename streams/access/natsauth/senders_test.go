@@ -96,15 +96,16 @@ func TestASenderWithAKey(t *testing.T) {
 	r.fire(t, 0, "late", "c")
 	r.fire(t, 1, "bad", "d")
 	g := &gateway{got: map[string]int{}, saw: map[string]bool{}}
-	opts := push.Options{Name: "mobile", Since: push.FromStart(), Tries: 2, Pause: 10 * time.Millisecond, Logger: streamtest.Logger(t)}
+	opts := push.Options{Name: "mobile", Since: push.FromStart(), Tries: 2, Pause: 10 * time.Millisecond, AckWait: 1500 * time.Millisecond, Logger: streamtest.Logger(t)}
 	p, err := push.NewKeyed(nc.Conn, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.Changed.Watch()
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(context.Background(), g.push) }()
 	all := []string{"a0", "b0", "a1", "b1", "late", "c", "d"}
-	streamtest.Eventually(t, "all are delivered", func() bool {
+	until(t, &p.Changed, "all are delivered", func() bool {
 		return !slices.ContainsFunc(all, func(c string) bool { return g.delivered(c) == 0 })
 	})
 	letters := func() (all []push.DeadLetter) {
@@ -116,7 +117,7 @@ func TestASenderWithAKey(t *testing.T) {
 		}
 		return all
 	}
-	streamtest.Eventually(t, "the dead letter is stored", func() bool { return len(letters()) == 1 })
+	until(t, &p.Changed, "the dead letter is stored", func() bool { return p.Stats().Dead == 1 })
 	if l := letters()[0]; l.Lane != 1 || l.Tries != 2 || len(l.Reminders) != 1 || l.Reminders[0].CustomerID != "bad" || !strings.Contains(l.Error, "no such device") {
 		t.Errorf("the dead letter is %+v", l)
 	}
@@ -166,10 +167,11 @@ func TestASenderWithAKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	again.Changed.Watch()
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { ended <- again.Run(ctx, g.push) }()
 	defer func() { cancel(); <-ended }()
-	streamtest.Eventually(t, "a sender of servers continues", func() bool { return g.delivered("after") == 1 })
+	until(t, &again.Changed, "a sender of servers continues", func() bool { return g.delivered("after") == 1 })
 	for _, c := range all {
 		if n := g.delivered(c); n != 1 {
 			t.Errorf("then %s: delivered %d times", c, n)
@@ -189,9 +191,10 @@ func TestASenderHasItsNameAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
+	other.Changed.Watch()
 	ended := make(chan error, 1)
 	go func() { ended <- other.Run(ctx, func(context.Context, []push.Reminder) error { return nil }) }()
-	streamtest.Eventually(t, "the other audience has delivered", func() bool { return other.Stats().Pushed == 1 })
+	until(t, &other.Changed, "the other audience has delivered", func() bool { return other.Stats().Pushed == 1 })
 	cancel()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
