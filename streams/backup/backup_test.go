@@ -31,7 +31,7 @@ func TestWhileClaimsAreMade(t *testing.T) {
 		o.Retention, o.PurgeEvery, o.SnapshotEvents = time.Millisecond, 5*time.Millisecond, 5000
 	})
 	for n := range lanes {
-		r.request(n, create(campaign(n)), fmt.Sprintf(`{"id":"soon-%d","type":"create_campaign","campaign":"%s","codes":0,"opens_at":%q}`, n, soon(n), time.Now().Add(5*time.Second).UTC().Format(time.RFC3339Nano)))
+		r.request(n, create(campaign(n)), fmt.Sprintf(`{"id":"soon-%d","type":"create_campaign","campaign":"%s","codes":0,"opens_at":%q}`, n, soon(n), time.Now().Add(2*time.Second).UTC().Format(time.RFC3339Nano)))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var load sync.WaitGroup
@@ -46,7 +46,7 @@ func TestWhileClaimsAreMade(t *testing.T) {
 				for k := i; k < i+50; k++ {
 					lines = append(lines, claim(campaign(n), fmt.Sprintf("l%d-%d", n, k)))
 				}
-				lines = append(lines, fmt.Sprintf(`{"id":"remind-%d-%d","type":"remind","campaign":"%s","customer_id":"%d","kind":"opens","before":"%dms"}`, n, i, soon(n), i, 1+i%4000))
+				lines = append(lines, fmt.Sprintf(`{"id":"remind-%d-%d","type":"remind","campaign":"%s","customer_id":"%d","kind":"opens","before":"%dms"}`, n, i, soon(n), i, 1+i%1500))
 				outs, err := r.try(n, lines...)
 				if err != nil {
 					if ctx.Err() == nil {
@@ -203,7 +203,6 @@ func TestPositionsStay(t *testing.T) {
 // TestPurgesWait: while a backup holds a lane its owner purges nothing, the next owner neither; when the backup's process
 // dies they go on by themselves.
 func TestPurgesWait(t *testing.T) {
-	t.Parallel() // with the other one that waits
 	s := streamtest.Start(t, streamtest.Lanes(lanes))
 	r := newRig(t, s.JetStream(t), 1)
 	hard := func(o *lane.Options) { o.Retention, o.PurgeEvery = time.Millisecond, 5*time.Millisecond }
@@ -241,6 +240,7 @@ func TestPurgesWait(t *testing.T) {
 		t.Errorf("the lane was purged up to %d while it was held", now)
 	}
 	dies() // it is not renewed any more
+	expire(t, r.js, lease.PurgeLock(0))
 	streamtest.Eventually(t, "the hold runs out", func() bool { return first(0) > had })
 }
 

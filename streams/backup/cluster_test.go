@@ -25,6 +25,10 @@ func TestOneServerBecomesThree(t *testing.T) {
 		}
 	}
 	r.stop() // writes snapshots
+	settings, _ := history(t, r.js)
+	if _, err := settings.Set(t.Context(), "reminder.rate", "100", "ann@ops"); err != nil {
+		t.Fatal(err)
+	}
 	dir, m := take(t, r.js)
 
 	c := streamtest.StartCluster(t, streamtest.Lanes(lanes))

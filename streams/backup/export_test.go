@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -63,4 +64,10 @@ func File(t testing.TB, dir, name string) []byte {
 		t.Fatal(err)
 	}
 	return data
+}
+
+// Impatient makes a restore wait no longer than a moment for another one.
+func (o RestoreOptions) Impatient() RestoreOptions {
+	o.patience = time.Second
+	return o
 }

@@ -42,6 +42,8 @@ type RestoreOptions struct {
 	Progress func(done, total int64)
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
+
+	patience time.Duration // with another restore, in case it is dead; shorter in tests
 }
 
 // Restore puts a backup on the NATS server that js leads to, which must hold no log. It returns when every copy on every
@@ -52,7 +54,7 @@ func (b *Backup) Restore(ctx context.Context, js jetstream.JetStream, opts Resto
 }
 
 func (b *Backup) restore(ctx context.Context, js jetstream.JetStream, opts RestoreOptions, hook func(at string)) error {
-	opts.Logger = cmp.Or(opts.Logger, slog.Default())
+	opts.Logger, opts.patience = cmp.Or(opts.Logger, slog.Default()), cmp.Or(opts.patience, lease.LockTTL+2*time.Second)
 	r := &restorer{js: js, b: b, opts: opts, id: uuid.NewString(), hook: hook}
 	held, err := r.only(ctx)
 	if err != nil {
@@ -114,7 +116,7 @@ func (r *restorer) only(ctx context.Context) (*lease.Lock, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("reading bucket %s: %w", topology.LeaseBucket, err)
 	}
-	held, err := lease.TakeLock(ctx, r.js, lease.RestoreLock, "a restore on "+hostname(), lease.LockTTL+2*time.Second)
+	held, err := lease.TakeLock(ctx, r.js, lease.RestoreLock, "a restore on "+hostname(), r.opts.patience)
 	var other *lease.LockedError
 	if errors.As(err, &other) {
 		return nil, fmt.Errorf("%w; wait for it, a server runs one restore at a time", err)
@@ -175,7 +177,7 @@ func (r *restorer) leavesOut(s Stream) bool {
 func (r *restorer) makeRoom(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*infoWait)
 	defer cancel()
-	state, err := r.config(ctx, topology.StateStream)
+	state, err := r.state(ctx)
 	switch id := state.Metadata[topology.MetaRestoring]; {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 	case err != nil:
@@ -203,6 +205,24 @@ func (r *restorer) makeRoom(ctx context.Context) error {
 		return fmt.Errorf("%w: it holds stream %s, %s; restore to another server, or, if that log is to be given up, stop all scrip servers, remove the streams whose names contain SCRIP_, and run `scrip restore` again", ErrNotEmpty, name, whose)
 	}
 	return nil
+}
+
+// state reads the settings of the state bucket's stream. On a cluster its leader may not know a stream yet that the list of
+// streams has: an interrupted restore has just begun it, and its mark decides.
+func (r *restorer) state(ctx context.Context) (jetstream.StreamConfig, error) {
+	for {
+		names, err := r.names(ctx)
+		if err != nil {
+			return jetstream.StreamConfig{}, err
+		}
+		config, err := r.config(ctx, topology.StateStream)
+		if !errors.Is(err, jetstream.ErrStreamNotFound) || !slices.Contains(names, topology.StateStream) {
+			return config, err
+		}
+		if topology.Pause(ctx, pollEvery) != nil {
+			return config, context.Cause(ctx)
+		}
+	}
 }
 
 // stream restores one stream and checks that it is complete. It is restored with one copy and gets more then: restored with

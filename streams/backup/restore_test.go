@@ -89,7 +89,6 @@ func TestAStoppedRestore(t *testing.T) {
 
 // TestAKilledRestore: no server starts on what it left; the next one removes that, and nothing else, and starts over.
 func TestAKilledRestore(t *testing.T) {
-	t.Parallel() // with others that wait
 	dir, held := sample(t)
 	var left []jetstream.JetStream
 	for _, at := range places {
@@ -113,7 +112,8 @@ func TestAKilledRestore(t *testing.T) {
 		}
 		left = append(left, js)
 	}
-	for _, js := range left { // the first waits until the hold of the dead one has run out
+	for _, js := range left {
+		expire(t, js, lease.RestoreLock)
 		again(t, dir, js, held)
 	}
 }
@@ -121,7 +121,6 @@ func TestAKilledRestore(t *testing.T) {
 // TestAKilledRestoreOnACluster: what it left there is removed, too, although a stream whose first bytes did not all come
 // is one that the cluster knows only half.
 func TestAKilledRestoreOnACluster(t *testing.T) {
-	t.Parallel() // with others that wait
 	dir, held := sample(t)
 	c := streamtest.StartCluster(t, streamtest.Lanes(lanes))
 	dying, js := c.JetStream(t), c.JetStream(t)
@@ -135,6 +134,7 @@ func TestAKilledRestoreOnACluster(t *testing.T) {
 	}
 	// The node that takes the stream in answers before the meta leader, which lists the streams, has applied its assignment.
 	streamtest.Eventually(t, "the half restored stream is listed", func() bool { return slices.Contains(streams(t, js), topology.EvtStream(0)) })
+	expire(t, js, lease.RestoreLock)
 	restore(t, dir, js, 3)
 	other := newRig(t, js, 3)
 	other.work(nil)
@@ -207,7 +207,6 @@ func TestRestoresThatAreRefused(t *testing.T) {
 
 // TestOneRestoreAtATime: the second waits for a moment, in case the first is dead, and gives up.
 func TestOneRestoreAtATime(t *testing.T) {
-	t.Parallel() // with the other one that waits
 	dir, _ := sample(t)
 	b := open(t, dir)
 	to := streamtest.Start(t, streamtest.Lanes(lanes))
@@ -222,7 +221,7 @@ func TestOneRestoreAtATime(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	running := make(chan error, 1)
 	go func() { running <- h.Run(ctx) }()
-	err = b.Restore(t.Context(), js, backup.RestoreOptions{Logger: streamtest.Logger(t)})
+	err = b.Restore(t.Context(), js, backup.RestoreOptions{Logger: streamtest.Logger(t)}.Impatient())
 	var other *lease.LockedError
 	if !errors.As(err, &other) || other.Note.By != "test" {
 		t.Errorf("a second restore: %v", err)

@@ -106,6 +106,21 @@ func (r *rig) stop() {
 	r.run = nil
 }
 
+// expire lets the lock of a dead holder run out, as NATS does ten seconds after its last renewal; package lease shows that.
+func expire(t *testing.T, js jetstream.JetStream, lock string) {
+	t.Helper()
+	kv, err := js.KeyValue(t.Context(), topology.LeaseBucket)
+	if err == nil {
+		_, err = kv.Get(t.Context(), "hold."+lock)
+	}
+	if err == nil {
+		err = kv.Purge(t.Context(), "hold."+lock)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // campaign is a name that lies on a lane.
 func campaign(lane int) string {
 	for i := 0; ; i++ {

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/backup"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 	"github.com/seed-4a2410e3/scrip/streams/webhook"
@@ -35,10 +36,22 @@ type endpoints struct {
 	got    map[string]map[string]int // how often each customer's claim was delivered, by path
 	secret map[string]signature.Secret
 	forged int
+
+	changed testsignal.Signal[struct{}] // of those who deliver to them
+}
+
+// until waits for a fact that was true before a delivery ended, or that Stats show.
+func (e *endpoints) until(t *testing.T, what string, fact func() bool) {
+	t.Helper()
+	t.Logf("waiting until %s", what)
+	if !fact() {
+		e.changed.WaitFor(t, func(struct{}) bool { return fact() })
+	}
 }
 
 func newEndpoints(t *testing.T) *endpoints {
 	e := &endpoints{closed: map[string]int{}, got: map[string]map[string]int{}, secret: map[string]signature.Secret{}}
+	e.changed.Watch()
 	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		e.mu.Lock()
@@ -83,12 +96,13 @@ func (e *endpoints) forget() {
 }
 
 // deliver runs a server's part that delivers to webhooks, until stop is called or the test ends.
-func (r *rig) deliver(clock wall.Clock) (run *webhook.Runner, stop func()) {
+func (r *rig) deliver(to *endpoints, clock wall.Clock) (run *webhook.Runner, stop func()) {
 	r.t.Helper()
 	run = webhook.New(webhook.Options{
 		JetStream: r.js, Log: r.log, CodeKey: testKey, Server: "one", Clock: clock, Logger: streamtest.Logger(r.t),
 		Guard: &webhook.Guard{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}},
 	})
+	run.Changed = to.changed
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- run.Run(ctx) }()
@@ -136,7 +150,7 @@ func TestWebhooksComeBack(t *testing.T) {
 		id[path], e.secret[path] = made.ID, secret
 	}
 	clock := streamtest.NewClock()
-	run, stop := r.deliver(clock)
+	run, stop := r.deliver(e, clock)
 	held := map[string]string{}
 	for n := range lanes {
 		r.request(n, create(campaign(n)))
@@ -144,13 +158,13 @@ func TestWebhooksComeBack(t *testing.T) {
 	}
 	has := func(path string, want []string) func() bool {
 		return func() bool {
-			clock.Move(time.Second) // for pauses
+			clock.Move(time.Minute) // for pauses
 			got := e.delivered(path)
 			return !slices.ContainsFunc(want, func(c string) bool { return got[c] == 0 })
 		}
 	}
 	for path := range id {
-		streamtest.Eventually(t, "the first claims are delivered to "+path, has(path, some(0, 50)))
+		e.until(t, "the first claims are delivered to "+path, has(path, some(0, 50)))
 	}
 	turn := func(path, what string) {
 		t.Helper()
@@ -159,7 +173,7 @@ func TestWebhooksComeBack(t *testing.T) {
 		}
 	}
 	turn("/moved", webhook.Pause)
-	streamtest.Eventually(t, "it is paused", func() bool { return len(run.Stats()) == 3 })
+	e.until(t, "it is paused", func() bool { return len(run.Stats()) == 3 })
 	for path := range id {
 		e.answer(path, http.StatusServiceUnavailable)
 	}
@@ -168,21 +182,21 @@ func TestWebhooksComeBack(t *testing.T) {
 		r.claims(n, 80, 100, held)
 	}
 	for _, path := range []string{"/shop", "/old", "/live"} {
-		streamtest.Eventually(t, path+" is away", func() bool { clock.Move(time.Second); return run.Stats()[id[path]].Away })
+		e.until(t, path+" is away", func() bool { return run.Stats()[id[path]].Away })
 	}
 	late := clock.Now().Add(100 * time.Hour) // too old for /old alone
-	streamtest.Eventually(t, "events are given up", func() bool {
+	e.until(t, "events are given up", func() bool {
 		if clock.Now().Before(late) {
-			clock.Move(10 * time.Minute)
+			clock.Move(10 * time.Hour)
 		}
 		return run.Stats()[id["/old"]].Dead == 100
 	})
 	stop()
 	r.stop()
-	streamtest.Eventually(t, "positions are recorded", func() bool {
-		at, err := push.Positions(t.Context(), r.js)
-		return err == nil && len(at) == 4*lanes && !slices.ContainsFunc(at, func(p push.Position) bool { return p.Delivered != 50 })
-	})
+	at, err := push.Positions(t.Context(), r.js)
+	if err != nil || len(at) != 4*lanes || slices.ContainsFunc(at, func(p push.Position) bool { return p.Delivered != 50 }) {
+		t.Errorf("recorded %+v, %v", at, err)
+	}
 	e.forget()
 
 	// While the copies are made, one endpoint works again and gets all, and the messages of another one move from behind its
@@ -196,9 +210,9 @@ func TestWebhooksComeBack(t *testing.T) {
 		if stream == topology.PushStream || stream == topology.PushWaitStream {
 			once.Do(func() {
 				turn("/moved", webhook.Resume)
-				run, stop := r.deliver(clock)
-				streamtest.Eventually(t, "the rest is delivered meanwhile", has("/live", some(50, 100)))
-				streamtest.Eventually(t, "each message has failed once", func() bool { return run.Stats()[id["/moved"]].FailedTries >= 2*lanes })
+				run, stop := r.deliver(e, clock)
+				e.until(t, "the rest is delivered meanwhile", has("/live", some(50, 100)))
+				e.until(t, "each message has failed once", func() bool { return run.Stats()[id["/moved"]].FailedTries >= 2*lanes })
 				stop()
 			})
 		}
@@ -222,20 +236,20 @@ func TestWebhooksComeBack(t *testing.T) {
 	store = webhooks(r.js, r.log)
 	turn("/shop", webhook.Resume)
 	clock = streamtest.NewClock()
-	r.deliver(clock)
+	r.deliver(e, clock)
 	for n := range lanes {
 		r.claims(n, 100, 110, held)
 	}
 	for _, path := range []string{"/shop", "/moved"} {
-		streamtest.Eventually(t, "what was left, and what is new, is delivered to "+path, has(path, some(50, 110)))
+		e.until(t, "what was left, and what is new, is delivered to "+path, has(path, some(50, 110)))
 	}
-	streamtest.Eventually(t, "what is new is delivered", has("/live", some(100, 110)))
+	e.until(t, "what is new is delivered", has("/live", some(100, 110)))
 	letters, _, err := store.Letters(t.Context(), id["/old"], 0, 1000)
 	if err != nil || len(letters) == 0 {
 		t.Fatalf("%+v, %v", letters, err)
 	}
 	turn("/old", webhook.Retry)
-	streamtest.Eventually(t, "dead letters are delivered", has("/old", some(50, 110)))
+	e.until(t, "dead letters are delivered", has("/old", some(50, 110)))
 	for path := range id {
 		for customer, times := range e.delivered(path) {
 			// What moved meanwhile is in both copies, so it may come twice.
