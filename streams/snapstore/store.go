@@ -62,6 +62,8 @@ type Store struct {
 	opts  Options
 	swept atomic.Bool // orphaned chunks were looked for once in this process
 	slot  chan struct{}
+
+	readFirst time.Duration // see readFirst
 }
 
 // TryAcquire reserves the one slot for snapshots of this process, because each needs a core and the disk for seconds. Call done
@@ -100,7 +102,7 @@ func New(ctx context.Context, js jetstream.JetStream, opts Options) (*Store, err
 	if err != nil {
 		return nil, fmt.Errorf("opening bucket %s: %w", topology.StateBucket, err)
 	}
-	return &Store{js: js, obj: obj, kv: kv, opts: opts, slot: make(chan struct{}, 1)}, nil
+	return &Store{js: js, obj: obj, kv: kv, opts: opts, slot: make(chan struct{}, 1), readFirst: readFirst}, nil
 }
 
 // unthrottledPause is the pause between chunks when no other work waits for the disk; there must be one, see pacedReader.
@@ -109,7 +111,7 @@ const unthrottledPause = 50 * time.Microsecond
 // Unthrottled returns the same store for a save without other work beside it, such as the last one before an end: it does not
 // pause for others, and does not sweep.
 func (s *Store) Unthrottled() *Store {
-	h := &Store{js: s.js, obj: s.obj, kv: s.kv, opts: s.opts, slot: s.slot}
+	h := &Store{js: s.js, obj: s.obj, kv: s.kv, opts: s.opts, slot: s.slot, readFirst: s.readFirst}
 	h.opts.Pause, h.opts.Load = min(unthrottledPause, s.opts.Pause), nil
 	h.swept.Store(true)
 	return h
