@@ -12,11 +12,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 )
 
-func sorted(list []string) string {
-	slices.Sort(list)
-	return strings.Join(list, " ")
-}
-
 // example folds the log with a shipped example, in batches of so many lines.
 func (r *rig) example(t *testing.T, db, name string, lines int) {
 	t.Helper()

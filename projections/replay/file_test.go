@@ -3,7 +3,6 @@ package replay
 import (
 	"bytes"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,59 +49,6 @@ func TestRejectedCommandsKeepTheirText(t *testing.T) {
 	want := `{"lane":1,"sequence":2,"line":3,"type":"command.rejected","command_sequence":7,"reason":"line","x":{"line":[1,{"sequence":2}],"sequence":3},"command_line":4,"payload":"{\"line\":\"sequence\",\\"}`
 	if got != want || !json.Valid([]byte(got)) {
 		t.Errorf("got  %s\nwant %s", got, want)
-	}
-}
-
-func TestCSV(t *testing.T) {
-	r := newRig(t)
-	r.work()
-	path := filepath.Join(t.TempDir(), "out.csv")
-	r.run(File(path, CSV), Options{})
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	i := 1
-	for n := range lanes {
-		positions, lines := r.stored(n)
-		for k, line := range lines {
-			var event map[string]any
-			d := json.NewDecoder(strings.NewReader(line))
-			d.UseNumber()
-			if err := d.Decode(&event); err != nil {
-				t.Fatal(err)
-			}
-			for c, column := range Columns {
-				want := ""
-				switch column.Name {
-				case "lane":
-					want = fmt.Sprint(n)
-				case "sequence":
-					want = fmt.Sprint(positions[k].Sequence)
-				case "line":
-					want = fmt.Sprint(positions[k].Line)
-				case "raw":
-					want = line
-				default:
-					name := strings.TrimPrefix(column.Name, "command_")
-					if v, there := event[name]; there && (name == column.Name || event["type"] == "command.rejected") {
-						want = fmt.Sprint(v)
-					}
-				}
-				if rows[i][c] != want {
-					t.Errorf("row %d: %s is %q, want %q in %s", i, column.Name, rows[i][c], want, line)
-				}
-			}
-			i++
-		}
-	}
-	if len(rows) != i || rows[0][0] != "lane" || len(rows[0]) != len(Columns) {
-		t.Errorf("%d rows, want %d; heading %v", len(rows), i, rows[0])
 	}
 }
 

@@ -124,54 +124,6 @@ func named(t *testing.T, path string, format Format, reset bool) *namedFile {
 	return s.(*namedFile)
 }
 
-// Run after run adds what is new, to the letter what one run would have written, and so does one that follows.
-func TestNamedFileContinues(t *testing.T) {
-	for _, format := range []Format{NDJSON, CSV} {
-		t.Run(string(format), func(t *testing.T) {
-			r := newRig(t)
-			path := filepath.Join(t.TempDir(), "out")
-			has := func(want string) {
-				t.Helper()
-				got, err := os.ReadFile(path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				sameLines(t, string(got), want)
-			}
-			for i := range 4 {
-				if i > 0 {
-					r.claimOnce(i)
-				}
-				r.run(named(t, path, format, false), Options{Limits: fill.Limits{Lines: i}})
-				has(r.wholeFile(format))
-			}
-			for i := range 2 {
-				f := r.follow(named(t, path, format, false), Options{})
-				r.claimOnce(10 + i)
-				whole := r.wholeFile(format)
-				f.until(func() bool {
-					got, _ := os.ReadFile(path)
-					return len(got) == len(whole)
-				})
-				if _, err := r.try(named(t, path, format, false), Options{}); err == nil || !strings.Contains(err.Error(), "another process writes") {
-					t.Errorf("two at once: %v", err)
-				}
-				if err := f.stop(); err != nil {
-					t.Fatal(err)
-				}
-				has(whole)
-			}
-			if m, s := mode(t, path), mode(t, StatePath(path, "daily")); m != 0o600 || s != 0o600 { // events hold codes and customers
-				t.Errorf("the files have modes %v and %v", m, s)
-			}
-			r.run(named(t, path, format, true), Options{})
-			if got, _ := os.ReadFile(path); string(got) != r.wholeFile(format) {
-				t.Errorf("begun again: %s", got)
-			}
-		})
-	}
-}
-
 // claimOnce writes something new to both lanes, campaigns the first time.
 func (r *rig) claimOnce(i int) {
 	r.T.Helper()
@@ -302,6 +254,20 @@ func TestNamedFileRefuses(t *testing.T) {
 		if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
 			t.Errorf("%s: the file changed", name)
 		}
+	}
+	path := filepath.Join(t.TempDir(), "out")
+	first := named(t, path, NDJSON, false)
+	if _, err := first.Begin(t.Context(), r.Log, &Filter{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.try(named(t, path, NDJSON, false), Options{}); err == nil || !strings.Contains(err.Error(), "another process writes") {
+		t.Errorf("two at once: %v", err)
+	}
+	if err := first.End(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	if m, s := mode(t, path), mode(t, StatePath(path, "daily")); m != 0o600 || s != 0o600 { // events hold codes and customers
+		t.Errorf("the files have modes %v and %v", m, s)
 	}
 	if _, err := NamedFile("x", "daily", Parquet, false); err == nil || !strings.Contains(err.Error(), "give ndjson or csv") {
 		t.Errorf("Parquet: %v", err)
