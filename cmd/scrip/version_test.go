@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -60,6 +61,8 @@ func TestNoFormatIsForgotten(t *testing.T) {
 		"streams/topology Format": "log", "cmd/internal/datadir Format": "data directory", "streams/backup Format": "backup",
 		"domain SnapshotFormat": "snapshot of a lane", "streams/scheduler/timers Format": "snapshot of a scheduler", "streams/push Format": "push",
 	}
+	// Of files that no other program reads: their golden files hold them. They are not printed.
+	inside := []string{"streams/snapstore formatVersion", "projections/replay stateVersion"}
 	number := map[string]string{}
 	for _, f := range formats {
 		number[f.name] = f.number
@@ -78,7 +81,7 @@ func TestNoFormatIsForgotten(t *testing.T) {
 					for _, spec := range g.Specs {
 						for name, value := range numbered(spec.(*ast.ValueSpec)) {
 							key := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../../") + " " + name
-							if want := number[printed[key]]; want != value {
+							if want := number[printed[key]]; want != value && !slices.Contains(inside, key) {
 								t.Errorf("%s is %s, printed as %q: add it to the formats of main.go, to CHANGELOG.md and here", key, value, want)
 							}
 							delete(printed, key)
@@ -101,7 +104,7 @@ func TestNoFormatIsForgotten(t *testing.T) {
 func numbered(spec *ast.ValueSpec) map[string]string {
 	all := map[string]string{}
 	for i, name := range spec.Names {
-		if !strings.HasSuffix(strings.ToLower(name.Name), "format") || i >= len(spec.Values) {
+		if !regexp.MustCompile(`^[A-Za-z]*([fF]ormat|[a-z]Version)$`).MatchString(name.Name) || name.Name == "MaxVersion" || i >= len(spec.Values) {
 			continue
 		}
 		if lit, ok := spec.Values[i].(*ast.BasicLit); ok {

@@ -16,9 +16,9 @@ const clockFix = "synchronize the clocks of all machines (chrony, systemd-timesy
 
 // clock compares the machine's clock with those of NATS and PostgreSQL, and with the one that cannot be set.
 func (v *visit) clock(ctx context.Context) (all []Finding) {
-	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	ctx, cancel := context.WithTimeout(ctx, v.wait)
 	defer cancel()
-	now := v.Now()
+	now := v.Clock.Now()
 	if step := now.Round(0).Sub(v.began.Round(0)) - time.Since(v.started); step.Abs() >= clockBound.warn {
 		all = append(all, bad(Warn, clockFix, "the clock was set by %s while this ran; steps ahead of more than clock.tolerance (%s) make lanes wait", step.Round(time.Millisecond), wall.DefaultTolerance)...)
 	}
@@ -26,9 +26,9 @@ func (v *visit) clock(ctx context.Context) (all []Finding) {
 		name string
 		read func(context.Context) (time.Time, bool, error)
 	}{{"NATS", v.natsTime}, {"PostgreSQL", v.postgresTime}} {
-		before := v.Now()
+		before := v.Clock.Now()
 		there, known, err := source.read(ctx)
-		after := v.Now()
+		after := v.Clock.Now()
 		switch {
 		case err != nil || !known:
 			continue // there is none, or another check has reported why it cannot be reached

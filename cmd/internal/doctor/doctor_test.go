@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 func TestMain(m *testing.M) { os.Exit(projtest.Main(m)) }
@@ -108,30 +109,34 @@ func TestBadDeployments(t *testing.T) {
 		change      func(*Options)
 		level       Level
 		what, fix   string
+		silent      bool // something does not answer
 	}{
-		{"a file as data directory", "data", func(o *Options) { o.Data = occupied }, Fail, "is a file", "--data DIR"},
-		{"a newer format", "data", func(o *Options) { o.Data = newer }, Fail, "has format 99", "newer scrip"},
-		{"a port in use", "ports", func(o *Options) { o.HTTPListen = taken.Addr().String() }, Fail, "cannot listen on " + taken.Addr().String(), "--http-listen"},
-		{"both ports in use", "ports", func(o *Options) { o.NATSListen = taken.Addr().String() }, Fail, "in use", "--nats-listen"},
-		{"NATS away", "nats", func(o *Options) { o.NATS = strings.Replace(gone.URL, "http", "nats", 1) }, Fail, "connecting to nats://", "--nats"},
-		{"NATS without credentials", "nats", func(o *Options) { o.NATS = closed.ClientURL() }, Fail, "Authorization", "USER:PASSWORD"},
-		{"an old NATS", "nats", func(o *Options) { o.NATS = old(t, "2.9.25") }, Fail, "version 2.9.25", "upgrade"},
-		{"an untested NATS", "nats", func(o *Options) { o.NATS = old(t, "2.99.1") }, Warn, "2.99.1", "tested"},
-		{"NATS without fsync", "nats", func(o *Options) { o.NATS, o.Monitor = lazy.ClientURL(), monitor(lazy) }, Fail, "syncs every", "sync_interval: always"},
-		{"NATS that does not show fsync", "nats", func(o *Options) { o.NATS = lazy.ClientURL() }, Warn, "cannot be read", "--monitor"},
-		{"no such monitor", "nats", func(o *Options) { o.NATS, o.Monitor = lazy.ClientURL(), gone.URL }, Warn, "reading its settings", "--monitor"},
-		{"small messages", "nats", func(o *Options) { o.NATS = small.ClientURL() }, Fail, "65536 bytes", "max_payload"},
-		{"no JetStream", "nats", func(o *Options) { o.NATS, o.Monitor = plain.ClientURL(), monitor(plain) }, Fail, "JetStream", "jetstream"},
-		{"PostgreSQL away", "postgres", func(o *Options) { o.Postgres = "postgres://u:secret@" + strings.TrimPrefix(gone.URL, "http://") + "/x" }, Fail, "connecting to PostgreSQL", "--postgres"},
-		{"a role without rights", "postgres", func(o *Options) { o.Postgres = rightless }, Fail, "may not make schemas", "GRANT CREATE, TEMPORARY ON DATABASE"},
-		{"servers with permissions", "rights", func(o *Options) { o.NATS = "nats://u:p@" + limited.Addr().String() }, Fail, "user u of account $G, as which servers connect, may publish to ", "without permissions"},
-		{"wrong credentials", "rights", func(o *Options) { o.As = closed.ClientURL() }, Fail, "connecting as this user", "scrip env"},
-		{"the rights of a user, and no server", "rights", func(o *Options) { o.As = lazy.ClientURL() }, Fail, "no server answers", "role api"},
-		{"a clock that is set", "clock", func(o *Options) { o.Now = stepping() }, Warn, "the clock was set by ", "synchronize"},
-		{"a clock that is wrong", "clock", func(o *Options) { o.Postgres, o.Now = database, func() time.Time { return time.Now().Add(time.Hour) } }, Fail, " behind this machine's", "synchronize"},
+		{"a file as data directory", "data", func(o *Options) { o.Data = occupied }, Fail, "is a file", "--data DIR", false},
+		{"a newer format", "data", func(o *Options) { o.Data = newer }, Fail, "has format 99", "newer scrip", false},
+		{"a port in use", "ports", func(o *Options) { o.HTTPListen = taken.Addr().String() }, Fail, "cannot listen on " + taken.Addr().String(), "--http-listen", false},
+		{"both ports in use", "ports", func(o *Options) { o.NATSListen = taken.Addr().String() }, Fail, "in use", "--nats-listen", false},
+		{"NATS away", "nats", func(o *Options) { o.NATS = strings.Replace(gone.URL, "http", "nats", 1) }, Fail, "connecting to nats://", "--nats", false},
+		{"NATS without credentials", "nats", func(o *Options) { o.NATS = closed.ClientURL() }, Fail, "Authorization", "USER:PASSWORD", false},
+		{"an old NATS", "nats", func(o *Options) { o.NATS = old(t, "2.9.25") }, Fail, "version 2.9.25", "upgrade", true},
+		{"an untested NATS", "nats", func(o *Options) { o.NATS = old(t, "2.99.1") }, Warn, "2.99.1", "tested", true},
+		{"NATS without fsync", "nats", func(o *Options) { o.NATS, o.Monitor = lazy.ClientURL(), monitor(lazy) }, Fail, "syncs every", "sync_interval: always", false},
+		{"NATS that does not show fsync", "nats", func(o *Options) { o.NATS = lazy.ClientURL() }, Warn, "cannot be read", "--monitor", false},
+		{"no such monitor", "nats", func(o *Options) { o.NATS, o.Monitor = lazy.ClientURL(), gone.URL }, Warn, "reading its settings", "--monitor", false},
+		{"small messages", "nats", func(o *Options) { o.NATS = small.ClientURL() }, Fail, "65536 bytes", "max_payload", false},
+		{"no JetStream", "nats", func(o *Options) { o.NATS, o.Monitor = plain.ClientURL(), monitor(plain) }, Fail, "JetStream", "jetstream", true},
+		{"PostgreSQL away", "postgres", func(o *Options) { o.Postgres = "postgres://u:secret@" + strings.TrimPrefix(gone.URL, "http://") + "/x" }, Fail, "connecting to PostgreSQL", "--postgres", false},
+		{"a role without rights", "postgres", func(o *Options) { o.Postgres = rightless }, Fail, "may not make schemas", "GRANT CREATE, TEMPORARY ON DATABASE", false},
+		{"servers with permissions", "rights", func(o *Options) { o.NATS = "nats://u:p@" + limited.Addr().String() }, Fail, "user u of account $G, as which servers connect, may publish to ", "without permissions", false},
+		{"wrong credentials", "rights", func(o *Options) { o.As = closed.ClientURL() }, Fail, "connecting as this user", "scrip env", false},
+		{"the rights of a user, and no server", "rights", func(o *Options) { o.As = lazy.ClientURL() }, Fail, "no server answers", "role api", false},
+		{"a clock that is set", "clock", func(o *Options) { o.Clock = &stepping{Clock: wall.Machine} }, Warn, "the clock was set by ", "synchronize", false},
+		{"a clock that is wrong", "clock", func(o *Options) { o.Postgres, o.Clock = database, &stepping{wall.Machine, true} }, Fail, " behind this machine's", "synchronize", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			o := Options{Data: t.TempDir(), NATSListen: "127.0.0.1:0", HTTPListen: "127.0.0.1:0"}
+			o := Options{Data: t.TempDir(), NATSListen: "127.0.0.1:0", HTTPListen: "127.0.0.1:0", only: c.check}
+			if c.silent {
+				o.wait = 200 * time.Millisecond
+			}
 			c.change(&o)
 			all, err := Run(t.Context(), o)
 			if err != nil {
@@ -150,24 +155,23 @@ func TestBadDeployments(t *testing.T) {
 					t.Errorf("a password is shown: %+v", f)
 				}
 			}
-			if left, _ := filepath.Glob(filepath.Join(o.Data, ".scrip-doctor-*")); len(left) > 0 {
-				t.Errorf("files are left: %v", left)
-			}
 		})
 	}
 }
 
-// stepping is a clock that is set ahead after its first reading.
-func stepping() func() time.Time {
-	first := true
-	return func() time.Time {
-		now := time.Now()
-		if !first {
-			return now.Add(time.Hour)
-		}
-		first = false
-		return now
+// stepping is a clock that is set ahead by an hour after its first reading.
+type stepping struct {
+	wall.Clock
+	ahead bool
+}
+
+func (s *stepping) Now() time.Time {
+	now := s.Clock.Now()
+	if s.ahead {
+		now = now.Add(time.Hour)
 	}
+	s.ahead = true
+	return now
 }
 
 // revoke takes away what every role may do by default.
@@ -227,7 +231,8 @@ func TestBounds(t *testing.T) {
 // TestAGoodDeployment: a new server's machine, and a good NATS and PostgreSQL, have no finding that fails.
 func TestAGoodDeployment(t *testing.T) {
 	s := store(t, nil)
-	all, err := Run(t.Context(), Options{Data: filepath.Join(t.TempDir(), "new", "data"), NATSListen: "127.0.0.1:0", HTTPListen: "127.0.0.1:0",
+	data := filepath.Join(t.TempDir(), "new", "data")
+	all, err := Run(t.Context(), Options{Data: data, NATSListen: "127.0.0.1:0", HTTPListen: "127.0.0.1:0",
 		NATS: s.ClientURL(), Monitor: monitor(s), Postgres: projtest.URL(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -239,6 +244,9 @@ func TestAGoodDeployment(t *testing.T) {
 		if f.Level != OK && !machine {
 			t.Errorf("%+v", f)
 		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(data, ".scrip-doctor-*")); len(left) > 0 {
+		t.Errorf("files are left: %v", left)
 	}
 	for _, name := range Names() {
 		if !seen[name] && name != "rights" {

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 // Level is how bad a finding is.
@@ -47,8 +48,11 @@ type Options struct {
 	NATSOptions []nats.Option
 	// As is the user whose rights to examine: a key, or NATS URLs with credentials; "" = none.
 	As string
-	// Now is the machine's clock. Defaults to time.Now.
-	Now func() time.Time
+	// Clock is the machine's clock. Defaults to wall.Machine.
+	Clock wall.Clock
+
+	wait time.Duration // for an answer; 0 = answerWait
+	only string        // the one check that is made; "" = all. A test asks for one: each takes its time on a machine.
 }
 
 // visit is one examination.
@@ -56,7 +60,7 @@ type visit struct {
 	Options
 	server  datadir.Descriptor
 	running bool      // a server runs on Data
-	began   time.Time // by Options.Now
+	began   time.Time // by Options.Clock
 	started time.Time // with the monotonic reading, which cannot be set
 }
 
@@ -90,10 +94,13 @@ func Names() (list []string) {
 
 // Run examines a deployment. A check that cannot be made is a finding.
 func Run(ctx context.Context, o Options) ([]Finding, error) {
-	if o.Now == nil {
-		o.Now = time.Now
+	if o.Clock == nil {
+		o.Clock = wall.Machine
 	}
-	v := &visit{Options: o, began: o.Now(), started: time.Now()}
+	if o.wait == 0 {
+		o.wait = answerWait
+	}
+	v := &visit{Options: o, began: o.Clock.Now(), started: time.Now()}
 	switch server, err := datadir.Find(o.Data); {
 	case err == nil:
 		v.server, v.running = server, server.Alive()
@@ -102,6 +109,9 @@ func Run(ctx context.Context, o Options) ([]Finding, error) {
 	}
 	var all []Finding
 	for _, c := range checks {
+		if o.only != "" && o.only != c.name {
+			continue
+		}
 		for _, f := range c.run(v, ctx) {
 			f.Check = c.name
 			all = append(all, f)

@@ -97,7 +97,7 @@ func (v *visit) sync(ctx context.Context) []Finding {
 	default:
 		return bad(Fail, "start scrip without --sync", "the server runs with --sync %s: a power loss loses the last seconds", v.server.Sync)
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	ctx, cancel := context.WithTimeout(ctx, v.wait)
 	defer cancel()
 	var all []Finding
 	for one := range strings.SplitSeq(v.Monitor, ",") {
@@ -143,7 +143,7 @@ func get(ctx context.Context, address string, into any) error {
 
 // log examines the log: that there is JetStream, that streams have their copies, and that none lags.
 func (v *visit) log(ctx context.Context, nc *nats.Conn) (all []Finding) {
-	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	ctx, cancel := context.WithTimeout(ctx, v.wait)
 	defer cancel()
 	js, err := jetstream.New(nc)
 	if err != nil {

@@ -28,7 +28,7 @@ func (v *visit) postgres(ctx context.Context) []Finding {
 		}
 		return good("%s in %s, for a private cluster", found.Version, found.Dir)
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	ctx, cancel := context.WithTimeout(ctx, v.wait)
 	defer cancel()
 	db, err := pgx.Connect(ctx, v.postgresURL())
 	if err != nil {

@@ -91,7 +91,7 @@ func (v *visit) user(ctx context.Context, own *nats.Conn) (all []Finding) {
 	denied := &denials{}
 	nc, err := v.connectAs(u.urls, nats.ErrorHandler(denied.note))
 	if err != nil {
-		return append(all, bad(Fail, u.mend(err, v.Now()), "connecting as %s to %s: %v", u.name(), dial.WithoutUser(u.urls), err)...)
+		return append(all, bad(Fail, u.mend(err, v.Clock.Now()), "connecting as %s to %s: %v", u.name(), dial.WithoutUser(u.urls), err)...)
 	}
 	defer nc.Close()
 	campaign := anyCampaign
