@@ -18,7 +18,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
-	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -53,63 +52,10 @@ func setReminders(ctx context.Context, t *testing.T, c *client.Client) (opens wi
 	return opens
 }
 
-// The real server fires reminders; two pushsenders, connected by its data directory, print each reminder once in total, and
-// not before it is due.
+// The real server fires reminders. Two pushsenders with a key of role sender, which is all that they need, deliver each of them
+// once in total, under the name of their key alone, not before it is due, and end when the key is revoked. A third one, found by
+// the server's data directory, delivers them under its own name.
 func TestWithTheRealServer(t *testing.T) {
-	server := e2e.NewServer(t, "--nats-listen", "127.0.0.1:0", "--roles", "lanes,scheduler,api")
-	server.Up()
-	a, b := start(t, map[string]string{"SCRIP_DATA": server.Data}), start(t, nil, "--data", server.Data)
-
-	c, err := client.Connect(server.Desc.NATSURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	js, err := jetstream.New(c.Conn())
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := push.New(js, push.Options{Name: "pushsender"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	streamtest.Eventually(t, "they wait for reminders", func() bool { _, err := p.Lag(ctx); return err == nil })
-
-	opens := setReminders(ctx, t, c)
-	delivered := func() string { return a.out.String() + b.out.String() }
-	streamtest.Eventually(t, "all reminders are delivered", func() bool { return strings.Count(delivered(), "\n") >= customers })
-	if now := wire.At(time.Now()); now < opens.Add(-time.Second) {
-		t.Errorf("delivered at %s, due at %s", now, opens.Add(-time.Second))
-	}
-	streamtest.Eventually(t, "nothing is left", func() bool {
-		lags, err := p.Lag(ctx)
-		for _, l := range lags {
-			if l.Pending > 0 || l.Unacked > 0 {
-				return false
-			}
-		}
-		return err == nil
-	})
-	a.stop()
-	b.stop()
-	for i := range customers {
-		if n := strings.Count(delivered(), fmt.Sprintf(`"customer_id":"customer-%d"`, i)); n != 1 {
-			t.Errorf("customer-%d: delivered %d times", i, n)
-		}
-	}
-	if a.code != cli.ExitDone || b.code != cli.ExitDone {
-		t.Errorf("exit codes %d and %d: %s%s", a.code, b.code, a.err.String(), b.err.String())
-	}
-	if _, err := os.Stat(filepath.Join(server.Data, "scrip.json")); err != nil {
-		t.Errorf("they took something with them: %v", err)
-	}
-}
-
-// A key of role sender is all that a sender needs: it delivers every reminder, under the name of its key alone, and ends when
-// the key is revoked.
-func TestWithAKey(t *testing.T) {
 	server := e2e.NewServer(t, "--nats-listen", "127.0.0.1:0", "--roles", "lanes,scheduler,api")
 	server.Up()
 	scrip := func(args ...string) string {
@@ -146,27 +92,44 @@ func TestWithAKey(t *testing.T) {
 	if p := run(t, onServer, "dead", "--name", "mobile"); p.code != cli.ExitDone || !strings.Contains(p.out.String(), "0 customers in 0 dead letters") {
 		t.Errorf("dead: exit code %d: %s%s", p.code, p.out.String(), p.err.String())
 	}
-	inURL := map[string]string{"SCRIP_NATS": "nats://" + key + "@" + u.Host}
-	a, b := start(t, withKey, "--name", "mobile", "--since", "start"), start(t, inURL, "--name", "mobile", "--since", "start")
+	mobile, inURL := newOutput(), map[string]string{"SCRIP_NATS": "nats://" + key + "@" + u.Host}
+	keyed := []*program{startTo(t, mobile, withKey, "--name", "mobile", "--since", "start"), startTo(t, mobile, inURL, "--name", "mobile", "--since", "start")}
+	found := start(t, map[string]string{"SCRIP_DATA": server.Data}, "--since", "start")
 
 	c := server.Client()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	setReminders(ctx, t, c)
-	delivered := func() string { return a.out.String() + b.out.String() }
-	streamtest.Eventually(t, "all reminders are delivered", func() bool { return strings.Count(delivered(), "\n") >= customers })
+	opens := setReminders(ctx, t, c)
+	for _, out := range []*output{mobile, found.out} {
+		out.await(t, lines(customers))
+	}
+	if now := wire.At(time.Now()); now < opens.Add(-time.Second) {
+		t.Errorf("delivered at %s, due at %s", now, opens.Add(-time.Second))
+	}
+	found.stop()
+	js, err := jetstream.New(c.Conn())
+	if err != nil {
+		t.Fatal(err)
+	}
+	settled(t, js, "pushsender")
 	scrip("access", "revoke", "mobile")
-	for _, p := range []*program{a, b} {
-		streamtest.Eventually(t, "the program ends", func() bool { return strings.Contains(p.err.String(), "pushed ") })
-		p.stop()
-		if p.code != cli.ExitFailed {
+	for _, p := range keyed {
+		if <-p.ended; p.code != cli.ExitFailed || !strings.Contains(p.err.String(), "pushed ") {
 			t.Errorf("exit code %d: %s", p.code, p.err.String())
 		}
 	}
-	for i := range customers {
-		if n := strings.Count(delivered(), fmt.Sprintf(`"customer_id":"customer-%d"`, i)); n != 1 {
-			t.Errorf("customer-%d: delivered %d times", i, n)
+	for name, out := range map[string]*output{"mobile": mobile, "pushsender": found.out} {
+		for i := range customers {
+			if n := strings.Count(out.String(), fmt.Sprintf(`"customer_id":"customer-%d"`, i)); n != 1 {
+				t.Errorf("%s: customer-%d: delivered %d times", name, i, n)
+			}
 		}
+	}
+	if found.code != cli.ExitDone {
+		t.Errorf("exit code %d: %s", found.code, found.err.String())
+	}
+	if _, err := os.Stat(filepath.Join(server.Data, "scrip.json")); err != nil {
+		t.Errorf("they took something with them: %v", err)
 	}
 }
 

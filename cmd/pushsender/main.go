@@ -29,6 +29,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
 )
 
@@ -36,7 +37,7 @@ import (
 var version, commit string
 
 func main() {
-	m := &Main{Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv, Now: time.Now}
+	m := &Main{Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv, Clock: wall.Machine}
 	os.Exit(m.Run(cli.Context(), os.Args[1:])) // ends after the pushes in flight
 }
 
@@ -44,7 +45,7 @@ func main() {
 type Main struct {
 	Out, Err io.Writer
 	Env      func(string) (string, bool)
-	Now      func() time.Time
+	Clock    wall.Clock
 
 	data, nats, name, webhook, proxy, since, sealKey, secret string
 	secrets                                                  []signature.Secret

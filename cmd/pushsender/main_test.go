@@ -28,30 +28,68 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/seal"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
 )
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m, nil)) }
 
+// output is what programs write, for whom a test waits.
+type output struct {
+	streamtest.Buffer
+	written testsignal.Signal[struct{}]
+}
+
+func newOutput() *output {
+	o := &output{}
+	o.written.Watch()
+	return o
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.Buffer.Write(p)
+	o.written.Send(struct{}{})
+	return n, err
+}
+
+// await waits until what was written is enough.
+func (o *output) await(t *testing.T, enough func(text string) bool) {
+	t.Helper()
+	for !enough(o.String()) {
+		o.written.Wait(t)
+	}
+}
+
+func lines(n int) func(string) bool {
+	return func(text string) bool { return strings.Count(text, "\n") >= n }
+}
+
 // program is a pushsender that was started.
 type program struct {
-	out, err streamtest.Buffer
+	out, err *output
 	code     int
+	ended    chan struct{}
 	stop     func() // as Ctrl-C does, and waits
 }
 
 func start(t *testing.T, env map[string]string, args ...string) *program {
 	t.Helper()
-	p := &program{}
-	m := &Main{Out: &p.out, Err: &p.err, Now: time.Now, Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}
+	return startTo(t, newOutput(), env, args...)
+}
+
+// startTo starts one that writes to an output of several.
+func startTo(t *testing.T, out *output, env map[string]string, args ...string) *program {
+	t.Helper()
+	p := &program{out: out, err: newOutput(), ended: make(chan struct{})}
+	m := &Main{Out: p.out, Err: p.err, Clock: wall.Machine, Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
 	go func() {
 		p.code = m.Run(ctx, args)
-		close(ended)
+		close(p.ended)
 	}()
-	p.stop = func() { cancel(); <-ended }
+	p.stop = func() { cancel(); <-p.ended }
 	t.Cleanup(p.stop)
 	return p
 }
@@ -59,8 +97,8 @@ func start(t *testing.T, env map[string]string, args ...string) *program {
 // run waits for its end.
 func run(t *testing.T, env map[string]string, args ...string) *program {
 	t.Helper()
-	p := &program{}
-	m := &Main{Out: &p.out, Err: &p.err, Now: time.Now, Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}
+	p := &program{out: newOutput(), err: newOutput()}
+	m := &Main{Out: p.out, Err: p.err, Clock: wall.Machine, Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	p.code = m.Run(ctx, args)
@@ -98,33 +136,39 @@ func (l *log) fire(t *testing.T, customers ...string) {
 	}
 }
 
-func (l *log) settled(t *testing.T, name string) {
+// settled fails unless senders of a name, which have ended, left nothing.
+func settled(t *testing.T, js jetstream.JetStream, name string) {
 	t.Helper()
-	p, err := push.New(l.js, push.Options{Name: name})
+	p, err := push.New(js, push.Options{Name: name})
 	if err != nil {
 		t.Fatal(err)
 	}
-	streamtest.Eventually(t, "nothing is left", func() bool {
-		lag, err := p.Lag(t.Context())
-		return err == nil && lag[0].Pending == 0 && lag[0].Unacked == 0
-	})
+	lags, err := p.Lag(t.Context())
+	for _, l := range lags {
+		if l.Pending > 0 || l.Unacked > 0 {
+			t.Errorf("%s left %+v", name, l)
+		}
+	}
+	if err != nil || len(lags) == 0 {
+		t.Errorf("%s: %v, %v", name, lags, err)
+	}
 }
 
 // Two processes print each reminder once in total, and a summary at the end.
 func TestPrints(t *testing.T) {
 	l := newLog(t)
 	env := map[string]string{"SCRIP_NATS": l.url}
-	a, b := start(t, env, "--since", "start"), start(t, env, "--since", "start", "--workers", "1")
+	out := newOutput()
+	a, b := startTo(t, out, env, "--since", "start"), startTo(t, out, env, "--since", "start", "--workers", "1")
 	for i := range 20 {
 		l.fire(t, fmt.Sprintf("a%d", i), fmt.Sprintf("<%d>", i))
 	}
-	count := func() int { return strings.Count(a.out.String()+b.out.String(), "\n") }
-	streamtest.Eventually(t, "40 lines", func() bool { return count() >= 40 })
-	l.settled(t, "pushsender")
+	out.await(t, lines(40))
 	a.stop()
 	b.stop()
+	settled(t, l.js, "pushsender")
 	seen := map[string]bool{}
-	for line := range strings.Lines(a.out.String() + b.out.String()) {
+	for line := range strings.Lines(out.String()) {
 		var r push.Reminder
 		if err := json.Unmarshal([]byte(line), &r); err != nil || r.Campaign != "summer" || r.Key == "" || seen[r.CustomerID] {
 			t.Errorf("the line %q: %v", line, err)
@@ -169,9 +213,9 @@ func TestWebhook(t *testing.T) {
 	defer hook.Close()
 	l.fire(t, "ann", "bob", "cid")
 	p := start(t, nil, "--nats", l.url, "--webhook", hook.URL, "--since", "start", "--tries", "3", "--pause", "10ms", "--name", "hooked")
-	streamtest.Eventually(t, "a dead letter", func() bool { return strings.Contains(p.err.String(), "dead letter") })
-	l.settled(t, "hooked")
+	p.err.await(t, func(text string) bool { return strings.Contains(text, "dead letter") })
 	p.stop()
+	settled(t, l.js, "hooked")
 	if p.code != cli.ExitDone || !strings.Contains(p.err.String(), "pushed 2; failed tries 4; in dead letters 1") {
 		t.Errorf("exit code %d: %s", p.code, p.err.String())
 	}
@@ -415,9 +459,9 @@ func TestForgedReminders(t *testing.T) {
 		"file":  start(t, map[string]string{"SCRIP_NATS": l.url, "SCRIP_SEAL_KEY_FILE": key}, "--since", "start", "--name", "file"),
 		"text":  start(t, map[string]string{"SCRIP_NATS": l.url, "SCRIP_SEAL_KEY": seal.Text(code, of.UUID)}, "--since", "start", "--name", "text"),
 	} {
-		streamtest.Eventually(t, name+" delivers to alice", func() bool { return strings.Contains(p.out.String(), "alice") })
-		l.settled(t, name)
+		p.out.await(t, func(text string) bool { return strings.Contains(text, "alice") }) // who comes after mallory
 		p.stop()
+		settled(t, l.js, name)
 		if delivered := strings.Contains(p.out.String(), "mallory"); delivered != (name == "blind") {
 			t.Errorf("%s: delivered to mallory: %t\n%s", name, delivered, p.err.String())
 		}

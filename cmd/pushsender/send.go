@@ -21,6 +21,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
 )
 
@@ -75,7 +76,7 @@ func (m *Main) sender() push.Func {
 		transport.Proxy = func(*http.Request) (*url.URL, error) { return url.Parse(m.proxy) }
 	}
 	w := newWebhook(m.webhook, transport, m.opts.Logger)
-	w.secrets, w.now = m.secrets, m.Now
+	w.secrets, w.clock = m.secrets, m.Clock
 	return w.push
 }
 
@@ -113,14 +114,14 @@ type webhook struct {
 	client  *http.Client
 	logger  *slog.Logger
 	secrets []signature.Secret // none = not signed
-	now     func() time.Time
+	clock   wall.Clock
 }
 
 // newWebhook follows no redirect: net/http would request the target with GET and without the reminders, and its 200 would
 // count as a delivery.
 func newWebhook(url string, transport http.RoundTripper, logger *slog.Logger) *webhook {
 	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return &webhook{url: url, client: client, logger: logger, now: time.Now}
+	return &webhook{url: url, client: client, logger: logger, clock: wall.Machine}
 }
 
 func (w *webhook) push(ctx context.Context, batch []push.Reminder) error {
@@ -135,7 +136,7 @@ func (w *webhook) push(ctx context.Context, batch []push.Reminder) error {
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set(idempotencyHeader, nameOf(batch))
 	if len(w.secrets) > 0 {
-		signature.Set(req.Header, nameOf(batch), w.now(), body, w.secrets...)
+		signature.Set(req.Header, nameOf(batch), w.clock.Now(), body, w.secrets...)
 	}
 	resp, err := w.client.Do(req)
 	var failed *url.Error
@@ -159,7 +160,7 @@ func (w *webhook) push(ctx context.Context, batch []push.Reminder) error {
 	}
 	quote := strings.ToValidUTF8(string(answer[:min(len(answer), quoteMost)]), "")
 	w.logger.DebugContext(ctx, "the webhook's response", "status", resp.Status, "body", quote)
-	return judged(resp, fmt.Errorf("the webhook responded %s", resp.Status), w.now())
+	return judged(resp, fmt.Errorf("the webhook responded %s", resp.Status), w.clock.Now())
 }
 
 // judged decides whether the gateway is away, refuses these reminders, or failed for either reason.

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 )
 
 // lookEvery is how often the files are looked at. Tests use a shorter time.
@@ -31,6 +33,8 @@ type Pair struct {
 	failed atomic.Pointer[string] // why the files of now are not in use; nil = they are
 
 	expiry, bad prometheus.Gauge
+
+	looked testsignal.Signal[string] // after each look: why the files cannot be used, "" = they are in use
 }
 
 type loaded struct {
@@ -113,6 +117,11 @@ func (p *Pair) Run(ctx context.Context) error {
 			p.bad.Set(0)
 			p.log.Info("TLS certificate in use", "file", p.certFile, "expires", p.now.Load().pair.Leaf.NotAfter.UTC())
 		}
+		why := ""
+		if err != nil {
+			why = err.Error()
+		}
+		p.looked.Send(why)
 	}
 }
 

@@ -49,6 +49,10 @@ func TestACertificateIsReplacedUnderConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.every = 5 * time.Millisecond
+	p.looked.Watch()
+	// The looks come in order, and the test changes the files after each of these.
+	fails := func(why string) bool { return why != "" }
+	uses := func(why string) bool { return why == "" }
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
@@ -89,15 +93,18 @@ func TestACertificateIsReplacedUnderConnections(t *testing.T) {
 
 	secondCert, secondKey := streamtest.Certificate(t, 2, soon)
 	put(secondCert, nil) // the key follows later, as with every tool that writes two files
-	streamtest.Eventually(t, "the pair that does not fit is reported", func() bool {
-		ok, s := p.Status(time.Now())
-		return !ok && strings.Contains(s.Error, "belong together")
-	})
+	p.looked.WaitFor(t, func(why string) bool { return strings.Contains(why, "belong together") })
+	if ok, s := p.Status(time.Now()); ok || !strings.Contains(s.Error, "belong together") {
+		t.Errorf("a pair that does not fit: %t %+v", ok, s)
+	}
 	if n := serial(); n != 1 {
 		t.Errorf("between the two files: certificate %d", n)
 	}
 	put(nil, secondKey)
-	streamtest.Eventually(t, "the new certificate is in use", func() bool { ok, _ := p.Status(time.Now()); return ok && serial() == 2 })
+	p.looked.WaitFor(t, uses)
+	if ok, _ := p.Status(time.Now()); !ok || serial() != 2 {
+		t.Error("the new certificate is not in use")
+	}
 
 	if _, err := io.WriteString(old, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); err != nil {
 		t.Errorf("a connection that existed: %v", err)
@@ -108,12 +115,12 @@ func TestACertificateIsReplacedUnderConnections(t *testing.T) {
 
 	for _, bad := range [][]byte{[]byte("no PEM"), {}} {
 		put(bad, nil)
-		streamtest.Eventually(t, "a file that cannot be used is reported", func() bool { ok, _ := p.Status(time.Now()); return !ok })
+		p.looked.WaitFor(t, fails)
 		if n := serial(); n != 2 {
 			t.Errorf("with a bad file: certificate %d", n)
 		}
 		put(secondCert, nil)
-		streamtest.Eventually(t, "the good file is used again", func() bool { ok, _ := p.Status(time.Now()); return ok })
+		p.looked.WaitFor(t, uses)
 	}
 	if ok, s := p.Status(soon.Add(time.Minute)); ok || !strings.Contains(s.Error, "expired") || s.Names[0] != "scrip.example" {
 		t.Errorf("after its end: %t %+v", ok, s)
