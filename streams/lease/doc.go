@@ -27,7 +27,8 @@
 // The others take the leases of a server whose announcements have not changed for a TTL (4 s), provided that they can
 // distinguish its silence from the bucket's: their own announcements must have been acknowledged, and read back, without a
 // gap for 3/4 TTL. Every takeover is a compare-and-set on the revision last seen, so a view that lags takes nothing from a
-// server that still writes.
+// server that still writes. A machine too busy to write without a gap takes leases after 3 TTL of silence, but not within a TTL
+// of an outage of the bucket, after which the others are about to write, too.
 //
 // How long a lane is without an owner, with a TTL of 4 s:
 //

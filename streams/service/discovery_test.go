@@ -2,16 +2,17 @@ package service
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // TestAllEndpointsShareOneBudget: what waits unparsed is bounded over all endpoints together, also where messages are
@@ -99,6 +100,8 @@ func TestAFloodOnOneEndpointDropsItsOwnRequests(t *testing.T) {
 	s, _ := r.serve(t, Options{})
 	i := slices.IndexFunc(endpoints, func(e endpoint) bool { return e.subject == "scrip.coupon.show" })
 	messages, _ := endpoints[i].pendingLimits()
+	dropped := make(chan error, 1<<10)
+	s.nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { dropped <- err })
 	s.mu.Lock() // queries are blocked
 	for range messages + 100 {
 		if err := r.conn.Publish("scrip.coupon.show", []byte(`{"code":"AAAA-BBBB-CCCC"}`)); err != nil {
@@ -106,7 +109,9 @@ func TestAFloodOnOneEndpointDropsItsOwnRequests(t *testing.T) {
 		}
 	}
 	in := s.in
-	streamtest.Eventually(t, "some are dropped", func() bool { return in.dropped(i) > 0 })
+	if err := <-dropped; !errors.Is(err, nats.ErrSlowConsumer) || in.dropped(i) == 0 {
+		t.Errorf("%d are dropped, %v", in.dropped(i), err)
+	}
 	if waiting, bytes, err := in.serving[i][0].Pending(); err != nil || waiting > messages || bytes > 5<<20 {
 		t.Errorf("%d requests with %d bytes wait, %v", waiting, bytes, err)
 	}
