@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
-	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
 
 // The lane never answers for one campaign: its requests are repeated for ever, but after a while they do not hold up the
@@ -76,48 +75,6 @@ func TestLaneWithAClockBehindOurs(t *testing.T) {
 	}
 }
 
-// Many due at one instant are requested in chunks, of which a few are in flight; the next is sent when one is answered and published,
-// each customer is requested once, and what is in flight is never more than it may be.
-func TestChunks(t *testing.T) {
-	d := newPlannerRig(t)
-	d.campaign("a", "", start, 1050)
-	d.p.allow(100)
-	requests := d.p.requests(start)
-	if len(requests) != chunksInFlight {
-		t.Fatalf("%d requests at once, expected %d", len(requests), chunksInFlight)
-	}
-	if d.p.wake() <= start || d.p.ready() {
-		t.Errorf("wakes at %s with nothing to do", d.p.wake())
-	}
-	for i := 0; len(requests) > 0; i++ {
-		cmd := requests[0]
-		if want := uint64(min(100*(i+1), 1050)); cmd.ThroughR != want || cmd.DueAt != start {
-			t.Fatalf("request %d is %s, expected through %d", i, cmd.AppendJSON(nil), want)
-		}
-		if n := d.answer(&cmd); n != min(100, 1050-100*i) {
-			t.Fatalf("request %d fires %d", i, n)
-		}
-		d.p.unpublished += 100 // folded, not on the stream
-		if more := d.p.requests(start); len(more) != 0 {
-			t.Fatalf("requested %v with %d untold", sortedLines(more), d.p.unpublished)
-		}
-		if d.p.inFlight[reminder]+d.p.unpublished > d.p.most {
-			t.Fatalf("%d in flight and %d are untold, %d may", d.p.inFlight[reminder], d.p.unpublished, d.p.most)
-		}
-		d.p.unpublished -= 100
-		if d.p.behind()[timers.Normal] > 0 && !d.p.ready() {
-			t.Fatalf("not ready with %d waiting", d.p.behind()[timers.Normal])
-		}
-		requests = append(requests[1:], d.p.requests(start)...)
-	}
-	if d.p.timers.Reminders() != 0 || d.p.inFlight != [classes]int{} || len(d.p.plans) != 0 || d.p.oldest(timers.Normal) != wire.Never || d.p.repeated != 0 {
-		t.Errorf("%d reminders left, %v in flight, %d plans, oldest %s, %d repeats", d.p.timers.Reminders(), d.p.inFlight, len(d.p.plans), d.p.oldest(timers.Normal), d.p.repeated)
-	}
-	if len(d.p.requests(start+1)) != 0 || d.p.wake() != wire.Never {
-		t.Errorf("wakes at %s after all is done", d.p.wake())
-	}
-}
-
 // Expiries go while the fan-out is full; ten thousand campaigns at once do not go at once; reminders go meanwhile.
 func TestExpiriesAndRemindersDoNotWaitForEachOther(t *testing.T) {
 	d := newPlannerRig(t)
@@ -163,59 +120,141 @@ func TestExpiriesAndRemindersDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-// A pause holds back what is due in a campaign, of its kind and of no other, wakes none, and does not count as old; its
-// end sets free what was held, at once.
-func TestPauses(t *testing.T) {
+// Catching up costs the same for each instant however many are overdue, in however many campaigns; each is requested once;
+// and what the planner keeps follows the campaigns and what may be in flight.
+func TestCatchingUpIsLinear(t *testing.T) {
+	for _, c := range []struct{ campaigns, instants int }{{1, 25_000}, {50, 500}, {500, 50}} {
+		d := newPlannerRig(t)
+		for i := range c.campaigns {
+			name := fmt.Sprintf("c%03d", i)
+			d.campaign(name, "", start, 0)
+			d.overdue(name, 1, c.instants)
+		}
+		total := c.campaigns * c.instants
+		fired, most := 0, d.p.most/leastCost
+		for d.p.timers.Reminders() > 0 {
+			cmds := d.p.requests(start)
+			inFlight := 0
+			for _, pl := range d.p.plans {
+				inFlight += len(pl.queues[reminder])
+			}
+			if len(cmds) == 0 || inFlight > most || len(d.p.plans) > c.campaigns {
+				t.Fatalf("%d commands, %d in flight, %d plans", len(cmds), inFlight, len(d.p.plans))
+			}
+			for i := range cmds {
+				if n := d.answer(&cmds[i]); n != 1 {
+					t.Fatalf("%s fires %d", cmds[i].AppendJSON(nil), n)
+				}
+				fired++
+			}
+		}
+		if d.p.requests(start); fired != total || d.p.repeated != 0 || d.p.inFlight != [classes]int{} || d.p.behind() != [timers.Priorities]int{} || len(d.p.plans) != 0 {
+			t.Errorf("%d fired, %d repeats, %v in flight, %v wait", fired, d.p.repeated, d.p.inFlight, d.p.behind())
+		}
+		if d.p.examined > 2*total {
+			t.Errorf("%d campaigns of %d instants: %d instants examined, expected at most %d", c.campaigns, c.instants, d.p.examined, 2*total)
+		}
+	}
+}
+
+// A campaign of very many customers does not hold up one of the same priority that is due a moment later.
+func TestCampaignsOfAPriorityShare(t *testing.T) {
 	d := newPlannerRig(t)
-	end := start + seconds(100)
-	for _, name := range []string{"a", "b"} {
-		d.campaign(name, "high", start, 3)
-		d.fold(wire.Event{Type: wire.CampaignUpdated, Campaign: name, Settings: wire.Settings{OpensAt: start, ExpiresAt: end, Priority: "high"}})
+	d.campaign("giant", "", start, 10*maxChunk)
+	fired := 0
+	for queue := d.p.requests(start); len(queue) > 0; queue = append(queue, d.p.requests(start+1)...) {
+		cmd := queue[0]
+		queue = queue[1:]
+		if cmd.Campaign == "small" {
+			if fired > (chunksInFlight+1)*maxChunk {
+				t.Errorf("requested after %d of the other campaign", fired)
+			}
+			return
+		}
+		if fired += d.answer(&cmd); fired == maxChunk {
+			d.campaign("small", "", start+1, 1)
+		}
 	}
-	set := func(expiries, reminders map[string]bool) {
-		d.p.configure(changed(func(s *settings.Settings) { s.ExpiryPaused, s.RemindersPaused = expiries, reminders }))
+	t.Fatal("never requested")
+}
+
+// A reminder is cancelled between its request and the lane's decision, which makes no event: that is no answer, and takes
+// no room for long.
+func TestCancelledRequestIsNoAnswer(t *testing.T) {
+	d := newPlannerRig(t)
+	d.campaign("a", "", start, 2)
+	d.p.at(start)
+	if cmds := d.p.requests(start); len(cmds) != 1 {
+		t.Fatal(sortedLines(cmds))
 	}
-	a := map[string]bool{"a": true, "never created": true}
-	set(nil, a)
-	if requests := d.p.requests(start); len(requests) != 1 || requests[0].Campaign != "b" {
-		t.Fatalf("requested %v", sortedLines(requests))
-	} else {
-		d.answer(&requests[0])
+	d.p.at(start + 900_000)
+	for r := range 2 {
+		d.fold(wire.Event{Type: wire.ReminderCancelled, Campaign: "a", R: uint64(r + 1)})
 	}
-	if expiries, reminders := d.p.paused(start); expiries != 0 || reminders != 1 {
-		t.Errorf("%d expiries and %d reminders held back", expiries, reminders)
+	if cmds := d.p.requests(start + 900_000); len(cmds) != 0 || d.p.answered != 0 || d.p.inFlight != [classes]int{} || len(d.p.plans) != 0 {
+		t.Errorf("%v requested, an answer took %s, %v in flight", sortedLines(cmds), d.p.answered, d.p.inFlight)
 	}
-	if requests := d.p.requests(start + 1); len(requests) != 0 || d.p.wake() != end || d.p.oldest(timers.High) != wire.Never {
-		t.Errorf("requested %v, wakes at %s, the oldest is %s", sortedLines(requests), d.p.wake(), d.p.oldest(timers.High))
+}
+
+// What the lane will drop is requested behind what can be of use.
+func TestHopelessGoLast(t *testing.T) {
+	now := start + seconds(3600)
+	for _, c := range []struct {
+		name     string
+		settings wire.Settings
+	}{
+		{"the opening has passed", wire.Settings{OpensAt: start}},
+		{"later than late_after", wire.Settings{OpensAt: now + seconds(1), LateAfter: time.Minute}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newPlannerRig(t)
+			for i := range 50 {
+				name := fmt.Sprintf("old%02d", i)
+				d.fold(wire.Event{Type: wire.CampaignCreated, Campaign: name, Settings: c.settings})
+				ahead := time.Duration(c.settings.OpensAt-start)*time.Microsecond + time.Second
+				for j := range 1000 {
+					d.fold(wire.Event{Type: wire.ReminderSet, Campaign: name, R: uint64(j + 1), CustomerID: "x", Kind: wire.KindOpens, Before: ahead + time.Duration(j)*time.Second})
+				}
+			}
+			d.campaign("fresh", "", now, 1)
+			n := 0
+			for requests := d.p.requests(now); len(requests) > 0; requests = d.p.requests(now) {
+				for i := range requests {
+					if requests[i].Campaign == "fresh" {
+						if n > 0 {
+							t.Fatalf("requested behind %d that will be dropped", n)
+						}
+						return
+					}
+					n++
+					d.answer(&requests[i])
+				}
+			}
+			t.Fatal("never requested")
+		})
 	}
-	set(a, a)
-	if requests := d.p.requests(end); len(requests) != 1 || requests[0].Campaign != "b" || requests[0].Type != wire.Expire {
-		t.Fatalf("requested %v", sortedLines(requests))
-	} else {
-		d.answer(&requests[0])
+}
+
+// Within a campaign, too, what can be of use is requested before what the lane will drop; in the end all of it is requested.
+func TestFreshGoesBeforeTheHopelessOfItsCampaign(t *testing.T) {
+	d, now, instants := newPlannerRig(t), start+seconds(3*3600), 2*maxDeferred
+	d.fold(wire.Event{Type: wire.CampaignCreated, Campaign: "a", Settings: wire.Settings{OpensAt: now + seconds(1), LateAfter: time.Minute}})
+	for r := 1; r <= instants; r++ {
+		d.fold(wire.Event{Type: wire.ReminderSet, Campaign: "a", R: uint64(r), CustomerID: "x", Kind: wire.KindOpens, Before: time.Hour + time.Duration(r)*time.Second})
 	}
-	if requests := d.p.requests(end + 1); len(requests) != 0 || d.p.wake() != wire.Never || d.p.oldest(timers.High) != wire.Never {
-		t.Errorf("with all paused it requested %v, wakes at %s, the oldest is %s", sortedLines(requests), d.p.wake(), d.p.oldest(timers.High))
+	d.fold(wire.Event{Type: wire.ReminderSet, Campaign: "a", R: uint64(instants + 1), CustomerID: "x", Kind: wire.KindOpens, Before: time.Second})
+	cmds := d.p.requests(now)
+	if len(cmds) == 0 || cmds[0].DueAt != now {
+		t.Fatalf("requested %v", sortedLines(cmds))
 	}
-	if expiries, reminders := d.p.paused(end); expiries != 1 || reminders != 1 {
-		t.Errorf("%d expiries and %d reminders held back", expiries, reminders)
+	for ; len(cmds) > 0; cmds = d.p.requests(now) {
+		for i := range cmds {
+			if d.answer(&cmds[i]) != 1 {
+				t.Fatalf("%s fires nothing", cmds[i].AppendJSON(nil))
+			}
+		}
 	}
-	set(nil, a)
-	if d.p.wake() > end+2 {
-		t.Errorf("wakes at %s after a pause ended", d.p.wake())
-	}
-	requests := d.p.requests(end + 2)
-	if len(requests) != 1 || requests[0].Type != wire.Expire || requests[0].Campaign != "a" || d.p.oldest(timers.High) != end {
-		t.Fatalf("requested %v, the oldest is %s", sortedLines(requests), d.p.oldest(timers.High))
-	}
-	// Paused while a request is in flight: it is not repeated, and the answer of the lane is folded.
-	set(a, a)
-	if more := d.p.requests(end + seconds(5)); len(more) != 0 || d.p.inFlight != [classes]int{} {
-		t.Errorf("requested %v, %v in flight", sortedLines(more), d.p.inFlight)
-	}
-	d.answer(&requests[0])
-	set(nil, nil)
-	if requests := d.p.requests(end + seconds(6)); len(requests) != 1 || requests[0].Type != wire.RemindDue || requests[0].ThroughR != 3 {
-		t.Errorf("requested %v", sortedLines(requests))
+	if n := d.p.timers.Reminders(); n != 0 {
+		t.Errorf("%d reminders are left", n)
 	}
 }

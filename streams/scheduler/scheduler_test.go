@@ -104,19 +104,6 @@ func TestDueWhileAway(t *testing.T) {
 	run.stop()
 }
 
-// An opening is moved to sooner: what is due by that is published at once, though it is late.
-func TestAnOpeningMovedToSoonerIsPublished(t *testing.T) {
-	r := newRig(t)
-	r.create("a", `,"opens_at":`+quoted(start+seconds(7200)))
-	r.remind("a", 1, 3, "3600s")
-	run := r.run(r.scheduler())
-	r.set(start + seconds(1800))
-	r.quiet()
-	r.do(`"type":"update_campaign","campaign":"a","opens_at":` + quoted(start+seconds(2700)))
-	eachOnce(t, r.waitPublished(3), 3)
-	run.stop()
-}
-
 // A lane whose clock is behind does nothing, or not all; it is requested until it has.
 func TestLaneClockBehind(t *testing.T) {
 	r := newRig(t)

@@ -17,6 +17,7 @@ const (
 	simTwice     = "a request is repeated within its pause"
 	simPublished = "who is published is not who fired, once, in order"
 	simFits      = "the events do not fit the timers"
+	simBounds    = "more is in flight than may be, or another number than is counted"
 	simAsleep    = "a scheduler sleeps while something is due"
 	simLeft      = "something due is left when all is well again"
 	simPromise   = "the events break a promise"
@@ -239,5 +240,30 @@ func (s *simScheduler) judgeSleep(now wire.Instant) {
 	}
 	if what := w.judge.unanswered(now); what != "" && len(p.plans) == 0 {
 		w.Violate(simAsleep, "%s plans nothing, due is %s", s.name, what)
+	}
+}
+
+// judgeBounds judges what a planner has in flight. How many customers a request is for is an estimate before it is made.
+func (s *simScheduler) judgeBounds() {
+	p := s.r.planner
+	var inFlight [classes]int
+	for e, pl := range p.plans {
+		for c := range classes {
+			for i, q := range pl.queues[c] {
+				inFlight[c] += q.cost
+				if i > 0 && pl.queues[c][i-1].Compare(q.Key) > 0 {
+					s.w.Violate(simBounds, "%s: out of order: %+v", s.name, pl.queues[c])
+				}
+			}
+			if pl.jobs[c].waits && pl.jobs[c].priority != e.Priority {
+				s.w.Violate(simBounds, "%s: %s waits as %s", s.name, e.Name, pl.jobs[c].priority)
+			}
+		}
+		if len(pl.queues[expiry]) > 1 || pl.jobs[reminder].waits != (pl.left > 0) {
+			s.w.Violate(simBounds, "%s: the plan of %s: %+v", s.name, e.Name, pl)
+		}
+	}
+	if inFlight != p.inFlight || p.inFlight[reminder] > s.most+s.w.chunk+leastCost {
+		s.w.Violate(simBounds, "%s: %v in flight, counted are %v", s.name, inFlight, p.inFlight)
 	}
 }

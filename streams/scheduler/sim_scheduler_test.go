@@ -36,6 +36,7 @@ type simScheduler struct {
 	frozen   *timers.Frozen // a snapshot not written yet, and how to write it
 	save     func(context.Context) error
 	ids      int
+	most     int // customers that may be in flight; more may have been before the chunks became smaller
 
 	requested map[string]map[string]*simRequest // by campaign
 	clock     wire.Instant
@@ -155,6 +156,7 @@ func (s *simScheduler) goOn() bool {
 	}
 	if s.next >= s.begun {
 		s.request(now)
+		s.judgeBounds()
 	}
 	if s.next >= s.begun && s.next == len(w.events) {
 		s.judgeSleep(now)
@@ -194,6 +196,10 @@ func (s *simScheduler) request(now wire.Instant) {
 		p.at(now)
 	}
 	p.allow(w.chunk)
+	s.most = max(p.inFlight[reminder], p.most)
+	if w.bug.floods {
+		p.most = 1 << 40
+	}
 	p.unpublished, p.held = s.r.fan.Waiting()+s.inFlight(), s.r.fan.Full()
 	if p.wake() > now && !p.ready() {
 		return

@@ -44,6 +44,7 @@ func TestPlantedBugs(t *testing.T) {
 	simSuite.Finds(t, []simtest.Plant[simBug]{
 		{Name: "a planner that forgets what it requested", Bug: simBug{forgets: true}, First: []string{simLeft}},
 		{Name: "a planner that requests again at once", Bug: simBug{hasty: true}, First: []string{simTwice}},
+		{Name: "a planner that requests all at once", Bug: simBug{floods: true}, First: []string{simBounds}},
 		{Name: "a planner that wakes up late", Bug: simBug{oversleeps: true}, First: []string{simAsleep}},
 		{Name: "a planner that does not see its clock run back", Bug: simBug{blind: true}, First: []string{simLeft}},
 		{Name: "a fan-out that does not pass over what was published", Bug: simBug{publishesAgain: true}, First: []string{simPublished}},

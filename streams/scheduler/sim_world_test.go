@@ -21,6 +21,7 @@ var simSealer = eventlog.Reminders(nil, 0).In(topology.Log{UUID: simLog}.WithKey
 type simBug struct {
 	forgets        bool // requests are never repeated
 	hasty          bool // requests are repeated at once
+	floods         bool // whatever is due is requested at once
 	oversleeps     bool // a campaign with a request in flight is looked at too late
 	blind          bool // the planner is not published that its clock ran back
 	publishesAgain bool // a fan-out begins at the first firing that it folds

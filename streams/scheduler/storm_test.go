@@ -116,39 +116,6 @@ func TestTwoSchedulersOfOneLane(t *testing.T) {
 	eachOnce(t, r.published(), customers)
 }
 
-// Everything there is falls due in the same microsecond, in campaigns of all priorities.
-func TestAllInTheSameMicrosecond(t *testing.T) {
-	r := newRig(t)
-	at := start + seconds(100) + 1
-	var lines []string
-	for i := range 30 {
-		name := fmt.Sprint("c", i)
-		priority := []string{"high", "normal", "low"}[i%3]
-		lines = append(lines, fmt.Sprintf(`"type":"create_campaign","campaign":%q,"codes":9,"priority":%q,"expires_at":%q`, name, priority, at),
-			fmt.Sprintf(`"type":"claim","campaign":%q,"customer_id":"x"`, name),
-			fmt.Sprintf(`"type":"remind","campaign":%q,"customer_id":"x","kind":"expires","before":"0s"`, name),
-			fmt.Sprintf(`"type":"create_campaign","campaign":"o%d","codes":9,"priority":%q,"opens_at":%q`, i, priority, at+seconds(1)),
-			fmt.Sprintf(`"type":"remind","campaign":"o%d","customer_id":"y","kind":"opens","before":"1s"`, i))
-	}
-	r.do(lines...)
-	run := r.run(r.scheduler())
-	r.set(at - micro)
-	r.quiet()
-	if requests := r.requested(); len(requests) != 0 {
-		t.Fatalf("requested %v a microsecond early", sortedLines(requests))
-	}
-	r.set(at)
-	for _, ev := range r.waitPublished(60) {
-		if ev.DueAt != at || (ev.Kind == "opens") != (ev.CustomerID == "y") {
-			t.Errorf("published %s", ev.AppendJSON(nil))
-		}
-	}
-	run.stop()
-	if n, expired := len(r.requested()), r.count(wire.CouponsExpired); n != 90 || expired != 30 {
-		t.Errorf("%d requests, %d campaigns expired; expected 90, 30", n, expired)
-	}
-}
-
 // deaf is a clock whose timers never fire.
 type deaf struct{ wall.Clock }
 

@@ -211,38 +211,6 @@ func TestPaceFollowsTheProbes(t *testing.T) {
 	}
 }
 
-// In a loop with a server whose acknowledgements take the longer the more of the time the fan-out works, they never take
-// much more than twice as long, and the fan-out is not starved.
-func TestPaceConverges(t *testing.T) {
-	for _, costs := range []time.Duration{0, 5 * time.Millisecond, 20 * time.Millisecond, 60 * time.Millisecond} {
-		const alone = 5 * time.Millisecond
-		p := NewPace(func() bool { return true })
-		p.Look()
-		now := noon
-		for range 20 {
-			now = now.Add(time.Second)
-			p.Acked(now, alone)
-		}
-		took := func() time.Duration { return alone + time.Duration(p.Share()*float64(costs)) }
-		worst, sum := time.Duration(0), 0.
-		for i := range 2000 {
-			now = now.Add(settleFor)
-			p.left(now)
-			if i > 100 {
-				worst = max(worst, took())
-				sum += p.Share()
-			}
-			p.Acked(now, took())
-		}
-		if worst > 2*alone+time.Duration(gentle*float64(costs))+time.Microsecond {
-			t.Errorf("costing %s, an acknowledgement took up to %s", costs, worst)
-		}
-		if share, could := sum/1899, min(float64(alone)/float64(max(costs, 1)), 1); share < 0.6*could {
-			t.Errorf("costing %s, the fan-out worked %.2f of the time, it could have %.2f", costs, share, could)
-		}
-	}
-}
-
 // Whatever happens and however the clock jumps, the pace never stops a fan-out for good: with nothing on its way it gives
 // a time within 50 ms, or lets it go.
 func TestPaceNeverStops(t *testing.T) {

@@ -1,7 +1,6 @@
 package timers
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -79,55 +78,6 @@ func BenchmarkTimersBytes(b *testing.B) {
 				bk.Close()
 			}
 		})
-	}
-}
-
-// BenchmarkTimersSnapshot: how long the fold stops for a snapshot, and how fast one is written and read. PENDING
-// changes how many reminders there are.
-func BenchmarkTimersSnapshot(b *testing.B) {
-	pending := 2_000_000
-	if s := os.Getenv("PENDING"); s != "" {
-		pending, _ = strconv.Atoi(s)
-	}
-	for _, c := range []struct {
-		kind      string
-		campaigns int
-	}{{wire.KindOpens, 100}, {wire.KindExpires, 100}, {wire.KindOpens, 250_000}} {
-		bk := manyReminders(b, pending, c.campaigns, c.kind)
-		name := fmt.Sprintf("%s/campaigns=%d", c.kind, c.campaigns)
-		var content bytes.Buffer
-		b.Run(name+"/write", func(b *testing.B) {
-			for b.Loop() {
-				content.Reset()
-				began := time.Now()
-				frozen := bk.Freeze()
-				frozen.Continue(time.Hour)
-				still := time.Since(began)
-				if err := frozen.Write(&content); err != nil {
-					b.Fatal(err)
-				}
-				bk.Thaw()
-				b.ReportMetric(float64(still.Microseconds()), "µs/freeze")
-				b.ReportMetric(float64(content.Len())/float64(pending), "B/reminder")
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(pending), "ns/reminder")
-		})
-		b.Run(name+"/read", func(b *testing.B) {
-			if content.Len() == 0 { // this one was requested alone
-				if err := bk.Write(&content); err != nil {
-					b.Fatal(err)
-				}
-			}
-			for b.Loop() {
-				back, err := Read("", bytes.NewReader(content.Bytes()))
-				if err != nil || back.reminders != pending {
-					b.Fatal(err)
-				}
-				back.Close()
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(pending), "ns/reminder")
-		})
-		bk.Close()
 	}
 }
 
