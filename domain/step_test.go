@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"reflect"
 	"slices"
 	"strings"
@@ -226,18 +225,6 @@ func TestSubjectAndLaneMustAgree(t *testing.T) {
 	if out := decide(Message{Scope: wire.ScopeProducer, Campaign: here}, linetest.With(linetest.With(linetest.Claim, "campaign", ""), "id", `"b"`)); out.Status != wire.StatusClaimed {
 		t.Fatal(outcomeText(out))
 	}
-}
-
-func TestLaneOfIsWhatNATSComputes(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		name := rapid.StringMatching(`[A-Za-z0-9_-]{1,64}`).Draw(rt, "name")
-		lanes := rapid.IntRange(1, 64).Draw(rt, "lanes")
-		h := fnv.New32a()
-		h.Write([]byte(name))
-		if got, want := wire.LaneOf(name, lanes), int(h.Sum32()%uint32(lanes)); got != want {
-			rt.Fatalf("LaneOf(%s, %d) = %d, want %d", name, lanes, got, want)
-		}
-	})
 }
 
 func TestDeadLettersQuoteLittle(t *testing.T) {

@@ -3,7 +3,9 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"hash/fnv"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -277,4 +279,16 @@ func TestOutcomeIsReadByPackageJSONToo(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLaneOfIsWhatNATSComputes: partition(lanes, 1) of NATS is FNV-1a of the token.
+func TestLaneOfIsWhatNATSComputes(t *testing.T) {
+	for i := range 1000 {
+		name, lanes := strings.Repeat("Summer_2026-", i%6)+strconv.Itoa(i), 1+i%64
+		h := fnv.New32a()
+		h.Write([]byte(name))
+		if got, want := LaneOf(name, lanes), int(h.Sum32()%uint32(lanes)); got != want {
+			t.Fatalf("LaneOf(%s, %d) = %d, want %d", name, lanes, got, want)
+		}
+	}
 }
