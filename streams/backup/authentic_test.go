@@ -79,6 +79,12 @@ func TestAChangedBackup(t *testing.T) {
 		t.Errorf("without a key: %t %v", sealed, err)
 	}
 
+	dir, m := take(t, r.js) // with the key
+	edit(t, dir, "manifest.json", m.KeyFingerprint, "0123")
+	if _, err := backup.Open(t.Context(), dir, nil); err == nil || !strings.Contains(err.Error(), "not the key of this log") {
+		t.Errorf("another key's fingerprint: %v", err)
+	}
+
 	for _, setting := range []string{
 		`"republish":{"src":">","dest":"evil.>"}`, `"subject_transform":{"src":">","dest":"evil.>"}`, `"sources":[{"name":"EVIL"}]`, `"Mirror":{"name":"EVIL"}`, `"ſources":[{"name":"EVIL"}]`,
 	} {

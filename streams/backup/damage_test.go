@@ -2,7 +2,6 @@ package backup_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/backup"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // TestDamage: of every file one byte is flipped, the end is cut off, the whole is taken away. Each time the backup is
@@ -74,66 +72,5 @@ func TestDamage(t *testing.T) {
 	cancel()
 	if _, err := backup.Open(ctx, dir, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
-	}
-}
-
-// TestForeignManifests: checksums that fit do not make a backup of what is newer, or lists other streams.
-func TestForeignManifests(t *testing.T) {
-	s := streamtest.Start(t, streamtest.Lanes(lanes))
-	r := newRig(t, s.JetStream(t), 1)
-	dir, _ := take(t, r.js)
-	path := filepath.Join(dir, "manifest.json")
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tc := range []struct {
-		name, want string
-		change     func(m *backup.Manifest)
-	}{
-		{"newer backup", "newer scrip", func(m *backup.Manifest) { m.Format = backup.Format + 1 }},
-		{"newer log", "newer scrip", func(m *backup.Manifest) { m.LogFormat = topology.Format + 1 }},
-		{"no format", "does not name its log", func(m *backup.Manifest) { m.Format = 0 }},
-		{"no log", "does not name its log", func(m *backup.Manifest) { m.Log = "" }},
-		{"too few streams", "8", func(m *backup.Manifest) { m.Streams = m.Streams[:3] }},
-		{"a path", "../x", func(m *backup.Manifest) { m.Streams[2].Name = "../x" }},
-		{"another key", "not the key of this log", func(m *backup.Manifest) { m.KeyFingerprint = "0123" }},
-	} {
-		var m backup.Manifest
-		if err := json.Unmarshal(whole, &m); err != nil {
-			t.Fatal(err)
-		}
-		tc.change(&m)
-		changed, err := json.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, changed, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		resum(t, dir, "manifest.json", changed)
-		if _, err := backup.Open(t.Context(), dir, nil); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: %v", tc.name, err)
-		}
-	}
-}
-
-// resum writes a new checksum for a file.
-func resum(t *testing.T, dir, name string, content []byte) {
-	t.Helper()
-	path := filepath.Join(dir, "SHA256SUMS")
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out strings.Builder
-	for line := range strings.Lines(string(raw)) {
-		if strings.HasSuffix(line, "  "+name+"\n") {
-			line = backup.SumOf(content) + "  " + name + "\n"
-		}
-		out.WriteString(line)
-	}
-	if err := os.WriteFile(path, []byte(out.String()), 0o600); err != nil {
-		t.Fatal(err)
 	}
 }

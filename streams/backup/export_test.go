@@ -48,9 +48,6 @@ func (f *fullFile) Write(p []byte) (int, error) {
 	return f.file.Write(p)
 }
 
-// SumOf is the SHA-256 as SHA256SUMS has it.
-var SumOf = sumOf
-
 // RestoreHooked is Restore that calls hook when the first bytes of a stream have been sent, and before "the end".
 func (b *Backup) RestoreHooked(ctx context.Context, js jetstream.JetStream, opts RestoreOptions, hook func(at string)) error {
 	return b.restore(ctx, js, opts, hook)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +39,25 @@ func TestTheFormat(t *testing.T) {
 	}
 	if err := got.check(); err != nil {
 		t.Errorf("the manifest of the golden file: %v", err)
+	}
+	// Checksums that fit do not make a backup of what is newer, or lists other streams.
+	for _, tc := range []struct {
+		name, want string
+		change     func(m *Manifest)
+	}{
+		{"newer backup", "the backup has format 2 with log format 1, this program restores formats 1 and 1; use the newer scrip", func(m *Manifest) { m.Format++ }},
+		{"newer log", "use the newer scrip", func(m *Manifest) { m.LogFormat = topology.Format + 1 }},
+		{"no format", "does not name its log", func(m *Manifest) { m.Format = 0 }},
+		{"no log", "does not name its log", func(m *Manifest) { m.Log = "" }},
+		{"too few streams", "lists 3 streams, a log of 2 lanes has", func(m *Manifest) { m.Streams = m.Streams[:3] }},
+		{"a path", "../x", func(m *Manifest) { m.Streams[len(m.Streams)-1].Name = "../x" }},
+	} {
+		changed := m
+		changed.Streams = slices.Clone(m.Streams)
+		tc.change(&changed)
+		if err := changed.check(); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v", tc.name, err)
+		}
 	}
 	sums := fmt.Sprintf("%x  manifest.json\n", sha256.Sum256(text))
 	golden.Bytes(t, "SHA256SUMS.golden.seal", []byte(sealOf(seal.Derive([32]byte{1, 2, 3}, m.Log), []byte(sums))))

@@ -2,13 +2,16 @@ package backup_test
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/backup"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -58,6 +61,12 @@ func TestWhatCannotBeReadIsCopied(t *testing.T) {
 		t.Fatal(err)
 	}
 	store, _ := history(t, r.js)
+	for _, change := range [][2]string{{"reminder.pause.summer", "true"}, {"reminder.rate", "200"}} {
+		if _, err := store.Set(t.Context(), change[0], change[1], "ann@ops"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, settings := history(t, r.js)
 	if err := store.Skip(t.Context(), events.Name(), want.Sequence, hash, "ann"); err != nil {
 		t.Fatal(err)
 	}
@@ -68,6 +77,13 @@ func TestWhatCannotBeReadIsCopied(t *testing.T) {
 	other := streamtest.Start(t, streamtest.Lanes(lanes)).JetStream(t)
 	restore(t, dir, other, 1)
 	there := newRig(t, other, 1)
+	store, restored := history(t, other)
+	if len(restored) != 2 || !reflect.DeepEqual(restored, settings) {
+		t.Errorf("the settings are %+v, were %+v", restored, settings)
+	}
+	if c, err := store.Set(t.Context(), "reminder.pause.summer", "false", "bob@ops"); err != nil || c.N != 3 || c.Was != "true" {
+		t.Errorf("what was paused stays so, and can be changed again: %+v, %v", c, err)
+	}
 	for n := range lanes {
 		reader, err := eventlog.Events(other, n).In(there.log.WithKey(testKey)).Open(t.Context(), log.UUID, eventlog.Position{Log: log.UUID, Lane: n}, eventlog.ReaderOptions{Logger: streamtest.Logger(t)})
 		if err != nil {
@@ -85,4 +101,18 @@ func TestWhatCannotBeReadIsCopied(t *testing.T) {
 	if _, err := eventlog.Events(other, 1).In(log).Lookup(t.Context(), want.Sequence); !errors.Is(err, eventlog.ErrSkipped) {
 		t.Errorf("looking it up: %v", err)
 	}
+}
+
+// history reads the history of the settings.
+func history(t *testing.T, js jetstream.JetStream) (*settings.Store, []settings.Change) {
+	t.Helper()
+	store, err := settings.Open(t.Context(), js, settings.Options{Logger: streamtest.Logger(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := store.History(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store, all
 }
