@@ -11,42 +11,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-func TestHeadersSurviveWritingAndReading(t *testing.T) {
-	at := time.Date(2026, 5, 1, 12, 0, 0, 123456789, time.FixedZone("x", 7200))
-	cut := at.UTC().Truncate(time.Microsecond)
-	for name, want := range map[string]eventlog.Header{
-		"step":           {Commands: [2]uint64{7, 9}, CommandTime: at, LaneTime: at, Owner: "o"},
-		"rebase":         {Commands: [2]uint64{41, 40}, LaneTime: at, Owner: "o", Rebase: 41},
-		"rebase to one":  {Commands: [2]uint64{1, 0}, LaneTime: at, Owner: "o", Rebase: 1},
-		"rebasing step":  {Commands: [2]uint64{41, 44}, CommandTime: at, LaneTime: at, Owner: "o", Rebase: 41},
-		"whole second":   {Commands: [2]uint64{1, 1}, CommandTime: at.Truncate(time.Second), LaneTime: at, Owner: "o"},
-		"fired reminder": {Owner: "o", Source: eventlog.Source{Sequence: 5, Line: 0, LastR: 1000}, SourceDigest: "00112233445566778899aabbccddeeff"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			parse := eventlog.Parse
-			if want.SourceDigest != "" {
-				parse = eventlog.ParseReminder
-			}
-			m, err := parse(want.Encode(), []byte("x"), 3, at)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !want.CommandTime.IsZero() {
-				want.CommandTime = want.CommandTime.UTC().Truncate(time.Microsecond)
-			}
-			if !want.LaneTime.IsZero() {
-				want.LaneTime = cut
-			}
-			if m.Header != want {
-				t.Errorf("wrote %+v\n read %+v", want, m.Header)
-			}
-			if m.Sequence != 3 || string(m.Payload) != "x" || !m.Time.Equal(at) {
-				t.Errorf("%+v", m)
-			}
-		})
-	}
-}
-
 func TestBadHeadersAreForeign(t *testing.T) {
 	good := eventlog.Header{Commands: [2]uint64{7, 9}, CommandTime: time.Now(), LaneTime: time.Now(), Owner: "o"}
 	if _, err := eventlog.Parse(nil, nil, 1, time.Time{}); !errors.Is(err, eventlog.ErrForeign) {
