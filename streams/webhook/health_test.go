@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,21 +13,18 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-// health is a sender to an endpoint that responds code, and the changes that it stores. While lost is set none is stored.
+// health is a sender to an endpoint in memory, and the changes that it stores. While lost is set none is stored.
 type health struct {
 	*sender
-	clock  *streamtest.Clock
-	code   atomic.Int32
-	lost   bool
-	stored []string
+	endpoint *endpoint
+	clock    *streamtest.Clock
+	lost     bool
+	stored   []string
 }
 
-func newHealth(t *testing.T) *health {
-	h := &health{clock: streamtest.NewClock()}
-	h.sender, _ = bad(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(int(h.code.Load()))
-		_, _ = io.WriteString(w, `{"failed":[1]}`)
-	}, nil)
+func newHealth(t *testing.T, s Settings) *health {
+	h := &health{endpoint: &endpoint{body: `{"failed":[1]}`}, clock: streamtest.NewClock()}
+	h.sender = to(t, h.endpoint, s)
 	h.sender.clock = h.clock
 	h.record = func(_ context.Context, c Change) error {
 		if h.lost {
@@ -45,7 +40,7 @@ func newHealth(t *testing.T) *health {
 func (h *health) after(t *testing.T, d time.Duration, code int, lost bool, want ...string) {
 	t.Helper()
 	h.clock.Move(d)
-	h.code.Store(int32(code))
+	h.endpoint.code = code
 	h.lost = lost
 	_ = h.push(t.Context(), []push.Line{one[0], one[0]}) // the changes show its result
 	if !slices.Equal(h.stored, want) {
@@ -55,7 +50,7 @@ func (h *health) after(t *testing.T, d time.Duration, code int, lost bool, want 
 
 // A change of the health that was not stored is stored by a later request, and each once.
 func TestHealthIsStoredByALaterRequest(t *testing.T) {
-	h := newHealth(t)
+	h := newHealth(t, Settings{})
 	h.after(t, 0, 500, false)
 	h.after(t, 2*time.Hour, 500, true)
 	h.after(t, 0, 500, false, Failing)
@@ -65,7 +60,7 @@ func TestHealthIsStoredByALaterRequest(t *testing.T) {
 	h.after(t, 0, 200, false, Failing, Works)
 	for _, code := range []int{500, 410} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
-			h := newHealth(t)
+			h := newHealth(t, Settings{})
 			h.after(t, 0, 500, true)
 			h.after(t, 6*24*time.Hour, code, true)
 			h.after(t, 0, code, false, Disable)
@@ -76,8 +71,7 @@ func TestHealthIsStoredByALaterRequest(t *testing.T) {
 
 // An endpoint that takes some events of each request works: that is no failure of five days.
 func TestAPartOfARequestIsNoFailure(t *testing.T) {
-	h := newHealth(t)
-	h.e.Batch = 2
+	h := newHealth(t, Settings{Batch: 2})
 	for range 10 {
 		h.after(t, 24*time.Hour, http.StatusMultiStatus, false)
 	}

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -14,9 +15,11 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
-// endpoint is a round tripper in memory: it takes a time for each response.
+// endpoint is a round tripper in memory: it takes a time for each response, whose code is 200 by default.
 type endpoint struct {
 	takes time.Duration
+	code  int
+	body  string
 
 	mu        sync.Mutex
 	now, most int
@@ -38,7 +41,8 @@ func (e *endpoint) RoundTrip(req *http.Request) (*http.Response, error) {
 	case <-req.Context().Done():
 		return nil, req.Context().Err()
 	}
-	return &http.Response{Status: "200 OK", StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("")), Request: req}, nil
+	code := cmp.Or(e.code, http.StatusOK)
+	return &http.Response{Status: http.StatusText(code), StatusCode: code, Body: io.NopCloser(strings.NewReader(e.body)), Request: req}, nil
 }
 
 // to is a sender to an endpoint in memory.

@@ -96,7 +96,7 @@ func TestASenderWithAKey(t *testing.T) {
 	r.fire(t, 0, "late", "c")
 	r.fire(t, 1, "bad", "d")
 	g := &gateway{got: map[string]int{}, saw: map[string]bool{}}
-	opts := push.Options{Name: "mobile", Since: push.FromStart(), Tries: 2, Pause: 10 * time.Millisecond, AckWait: 1500 * time.Millisecond, Logger: streamtest.Logger(t)}
+	opts := push.Options{Name: "mobile", Since: push.FromStart(), Tries: 2, Pause: 10 * time.Millisecond, AckWait: 2500 * time.Millisecond, Logger: streamtest.Logger(t)}
 	p, err := push.NewKeyed(nc.Conn, opts)
 	if err != nil {
 		t.Fatal(err)
