@@ -97,13 +97,18 @@ func TestASenderWithAKey(t *testing.T) {
 	r.fire(t, 1, "bad", "d")
 	g := &gateway{got: map[string]int{}, saw: map[string]bool{}}
 	opts := push.Options{Name: "mobile", Since: push.FromStart(), Tries: 2, Pause: 10 * time.Millisecond, AckWait: 2500 * time.Millisecond, Logger: streamtest.Logger(t)}
-	p, err := push.NewKeyed(nc.Conn, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.Changed.Watch()
 	ended := make(chan error, 1)
-	go func() { ended <- p.Run(context.Background(), g.push) }()
+	run := func(ctx context.Context) *push.Pusher {
+		p, err := push.NewKeyed(nc.Conn, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Changed.Watch()
+		go func() { ended <- p.Run(ctx, g.push) }()
+		return p
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	p := run(ctx)
 	all := []string{"a0", "b0", "a1", "b1", "late", "c", "d"}
 	until(t, &p.Changed, "all are delivered", func() bool {
 		return !slices.ContainsFunc(all, func(c string) bool { return g.delivered(c) == 0 })
@@ -120,6 +125,10 @@ func TestASenderWithAKey(t *testing.T) {
 	until(t, &p.Changed, "the dead letter is stored", func() bool { return p.Stats().Dead == 1 })
 	if l := letters()[0]; l.Lane != 1 || l.Tries != 2 || len(l.Reminders) != 1 || l.Reminders[0].CustomerID != "bad" || !strings.Contains(l.Error, "no such device") {
 		t.Errorf("the dead letter is %+v", l)
+	}
+	stop() // which records the counts at once
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 	var counted [3]uint64
 	streamtest.Eventually(t, "the counts are recorded and nothing waits", func() bool {
@@ -153,6 +162,7 @@ func TestASenderWithAKey(t *testing.T) {
 		t.Errorf("retried: %+v, %v, %+v", did, err, letters())
 	}
 
+	run(t.Context()).Changed.Wait(t)
 	r.keys.revoke(key)
 	select {
 	case err := <-ended:
