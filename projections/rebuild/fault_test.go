@@ -16,73 +16,75 @@ import (
 
 var phases = []Phase{Loading, Indexing, CatchingUp, Comparing, Exchanging, Exchanged}
 
-// A rebuild ends at each phase in each way there is: the live tables are untouched, or exchanged if it was that far, and
-// the next run cleans up and comes to its end. Claims arrive throughout.
-func TestKilledAtEachPhase(t *testing.T) {
+func TestCancelledAtEachPhase(t *testing.T) {
+	endsAt(t, phases, func(_ *rig, cancel context.CancelFunc) { cancel() })
+}
+
+// What is lost is noticed in the other phases like in these.
+func TestConnectionsLost(t *testing.T) {
+	endsAt(t, []Phase{Loading, CatchingUp, Exchanging, Exchanged}, func(r *rig, _ context.CancelFunc) {
+		r.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'scrip rebuild%' AND datname = current_database()")
+	})
+}
+
+func TestConnectionOfTheLockLost(t *testing.T) {
+	endsAt(t, []Phase{Loading, Exchanging}, func(r *rig, _ context.CancelFunc) {
+		r.exec(`SELECT pg_terminate_backend(l.pid) FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted
+			AND l.objid::bigint = $1 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`, int64(rebuildLock)&0xffffffff)
+	})
+}
+
+// endsAt ends a rebuild at each of some phases: the live tables are untouched, or exchanged if it was that far, and the next
+// run cleans up and comes to its end. Claims arrive throughout.
+func endsAt(t *testing.T, phases []Phase, kill func(r *rig, cancel context.CancelFunc)) {
 	t.Parallel()
 	r := newRig(t)
 	r.project()
 	r.Work()
 	r.synced()
-	for _, how := range []struct {
-		name   string
-		phases []Phase
-		kill   func(cancel context.CancelFunc)
-	}{
-		// What is lost is noticed in the other phases like in these.
-		{"cancelled", phases, func(cancel context.CancelFunc) { cancel() }},
-		{"all connections lost", []Phase{Loading, CatchingUp, Exchanging, Exchanged}, func(context.CancelFunc) {
-			r.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'scrip rebuild%' AND datname = current_database()")
-		}},
-		{"the lock's connection lost", []Phase{Loading, Exchanging}, func(context.CancelFunc) {
-			r.exec(`SELECT pg_terminate_backend(l.pid) FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted
-				AND l.objid::bigint = $1 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`, int64(rebuildLock)&0xffffffff)
-		}},
-	} {
-		for _, at := range how.phases {
-			t.Run(how.name+" "+string(at), func(t *testing.T) {
-				r.T = t
-				reached := map[Phase]bool{}
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				s := r.open(Options{Hook: func(phase Phase) error {
-					if reached[phase] {
-						return nil
-					}
-					reached[phase] = true
-					if phase == Loading || phase == Indexing {
-						r.Claim(0, 2)
-						r.Claim(1, 2)
-						r.synced()
-					}
-					if phase == at {
-						how.kill(cancel)
-					}
+	for _, at := range phases {
+		t.Run(string(at), func(t *testing.T) {
+			r.T = t
+			reached := map[Phase]bool{}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			s := r.open(Options{Hook: func(phase Phase) error {
+				if reached[phase] {
 					return nil
-				}})
-				_, err := s.Rebuild(ctx)
-				s.Close()
-				if !reached[at] {
-					t.Fatalf("phase %s was not reached: %v", at, err)
 				}
-				if err == nil && at != Exchanged {
-					t.Errorf("no error")
+				reached[phase] = true
+				if phase == Loading || phase == Indexing {
+					r.Claim(0, 2)
+					r.Claim(1, 2)
+					r.synced()
 				}
-				r.synced()
-				again := r.rebuild(Options{})
-				for _, table := range again.Tables {
-					if !table.Equal {
-						t.Errorf("after %v: %+v", err, table)
-					}
+				if phase == at {
+					kill(r, cancel)
 				}
-				if again.NotCompared != "" {
-					t.Errorf("after %v: not compared: %s", err, again.NotCompared)
+				return nil
+			}})
+			_, err := s.Rebuild(ctx)
+			s.Close()
+			if !reached[at] {
+				t.Fatalf("phase %s was not reached: %v", at, err)
+			}
+			if err == nil && at != Exchanged {
+				t.Errorf("no error")
+			}
+			r.synced()
+			again := r.rebuild(Options{})
+			for _, table := range again.Tables {
+				if !table.Equal {
+					t.Errorf("after %v: %+v", err, table)
 				}
-				if s := r.schemas(); s != "scrip scrip_previous" {
-					t.Errorf("schemas %s", s)
-				}
-			})
-		}
+			}
+			if again.NotCompared != "" {
+				t.Errorf("after %v: not compared: %s", err, again.NotCompared)
+			}
+			if s := r.schemas(); s != "scrip scrip_previous" {
+				t.Errorf("schemas %s", s)
+			}
+		})
 	}
 	r.T = t
 	r.synced()
