@@ -224,13 +224,16 @@ func TestServerRestarts(t *testing.T) {
 	r.quiet()
 	r.server.Shutdown()
 	r.set(start + seconds(50)) // due while none can be requested
+	run.rests(func(x rest) bool { return !x.publishing })
+	if n := r.value("requests_failed_total"); n != 1 {
+		t.Errorf("%g requests failed without a server", n)
+	}
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	r.server.Up(t)
 	<-connected
 	if _, err := r.js.Stream(t.Context(), eventlog.Commands(r.js, 0).Name()); err != nil {
 		t.Fatal(err)
 	}
-	run.rests(func(x rest) bool { return !x.publishing })
 	r.set(start + seconds(52)) // it is requested again
 	r.heard.Wait(t)
 	eachOnce(t, r.waitPublished(700), 700)
