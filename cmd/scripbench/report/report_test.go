@@ -114,8 +114,8 @@ func TestHistogram(t *testing.T) {
 	}
 }
 
-// TestEarlierReports: results of earlier versions can be read, written as text and drawn.
-func TestEarlierReports(t *testing.T) {
+// TestStoredResults: the results in this repository can be read, written as text and drawn.
+func TestStoredResults(t *testing.T) {
 	paths, err := filepath.Glob("../results/*.json")
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("%d results: %v", len(paths), err)
