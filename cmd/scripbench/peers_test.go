@@ -150,7 +150,7 @@ func TestEveryCommand(t *testing.T) {
 		{"restart --n 500 --held 1x3000,40x10", []string{"40 campaigns, 400 coupons claimed", "ready after kill -9", "on disk before"}},
 		{"tables --n 3000", []string{"3,000 coupons", "live projection", "scrip rebuild of emptied tables, beside claims", bareCopy, bareRead, "scrip verify"}},
 		{"expire --n 5000 --runs 1", []string{"expire: 5,000 coupons", "on disk before", "appendfsync always", "synchronous_commit on", "pg-set", "extrapolated: ", "first redeem refused"}},
-		{"remind --n 2500 --runs 1 --campaigns 3", []string{"remind: 2,500 customers", "3 campaigns", "asynq-500", "river", "last line on the reminder stream", "claims beside, scrip only, at"}},
+		{"remind --n 2500 --runs 1 --campaigns 3 --claims 200", []string{"remind: 2,500 customers", "3 campaigns", "asynq-500", "river", "last line on the reminder stream", "claims beside, scrip only, at"}},
 		{"pending --n 3000 --campaigns 5", []string{"3,000 reminders of 5 campaigns", "redis-zset", "on disk", "ready after kill -9", "all known after", "300 subscriptions since the start"}},
 	} {
 		t.Run(strings.Fields(c.args)[0], func(t *testing.T) {
