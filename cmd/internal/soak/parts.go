@@ -53,7 +53,7 @@ var parts = []part{
 		return tests("^TestChaos$", "chaos.for", last, "chaos.reminders", max(5_000, int(last.Seconds())*500), "chaos.seed", seed)
 	}},
 	{name: "chaos-cluster", weight: 4, dir: "cmd/internal/e2e/chaos", apart: 90 * time.Second, args: func(last time.Duration, seed uint64) []string {
-		return tests("^TestChaosOfNodeProcesses$", "chaos.for", last, "chaos.faults", many, "chaos.seed", seed)
+		return tests("^TestChaos$", "chaos.for", last, "chaos.faults", many, "chaos.seed", seed)
 	}},
 	{name: "cluster", weight: 2, dir: "cmd/internal/cluster", apart: 40 * time.Second, args: func(last time.Duration, seed uint64) []string {
 		return tests("^TestClusterUnderFaults$", "cluster.for", last, "cluster.seed", seed)

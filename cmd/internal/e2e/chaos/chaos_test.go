@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	runFor = flag.Duration("chaos.for", 0, "how long, shared by the two worlds, or by the faults of -chaos.faults; 0 = two faults of one server, and one of node processes")
+	runFor = flag.Duration("chaos.for", 0, "how long, shared by the two worlds, or by the faults of -chaos.faults; 0 = two faults of one server")
 	seed   = flag.Uint64("chaos.seed", 0, "repeats the choices of a run, not its timing; 0 = a new one")
 
 	reminders = flag.Int("chaos.reminders", 2_000, "how many are set in each world, in tenths that are due at one instant each, during faults")
@@ -40,21 +40,16 @@ func jsonError(data []byte) int {
 	return answer.Error.Code
 }
 
-// beside lets a short test run at the same time as the others, which wait most of the time. Worlds that run for long have the
-// machine to themselves.
-func beside(t *testing.T) {
-	if *runFor == 0 && *nodeFaults == 0 {
-		t.Parallel()
-	}
-}
-
 const zombie = "owner stopped in its tracks, another takes over, the first wakes up"
 
-// TestChaos has two worlds: one server with everything in one process but PostgreSQL; and a replicated log in a cluster of
-// its own, with two servers that share the lanes. A short run has the first alone: what happens to the second is also in
-// TestChaosOfNodeProcesses and in the tests of package crash.
+// TestChaos has three worlds: one server with everything in one process but PostgreSQL; a replicated log in a cluster of its
+// own, with two servers that share the lanes; and nodes that are processes, with -chaos.faults. A short run has the first
+// alone: one node that is killed is in cmd/internal/cluster, one server in package crash.
 func TestChaos(t *testing.T) {
-	beside(t)
+	if *nodeFaults > 0 {
+		t.Run("node processes", nodeProcesses)
+		return
+	}
 	t.Run("one server", oneServer)
 	if *runFor > 0 {
 		t.Run("two servers on three nodes", twoServers)

@@ -20,6 +20,7 @@
 // With -chaos.faults it measures for how long a lane did not answer, during each fault and after its end; -chaos.kind selects
 // kinds. Callers wait for their answers, so one lane that does not answer soon stops them all.
 //
-// `make test` has a short run: two faults of one server with some thousand reminders, and one node that is killed. `make soak`
-// has the long ones (-chaos.for, -chaos.faults, -chaos.reminders), and prints the seed (-chaos.seed).
+// `make test` has a short run: two faults of one server with two thousand reminders. `make soak` has the long ones
+//
+//	(-chaos.for, -chaos.faults, -chaos.reminders), and prints the seed (-chaos.seed).
 package chaos

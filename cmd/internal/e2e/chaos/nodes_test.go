@@ -23,9 +23,9 @@ import (
 )
 
 var (
-	nodeFaults = flag.Int("chaos.faults", 0, "how many faults the cluster of processes meets while the silence of lanes is measured; 0 = one, not measured")
+	nodeFaults = flag.Int("chaos.faults", 0, "how many faults the cluster of processes meets while the silence of lanes is measured; 0 = the other worlds")
 	nodeKind   = flag.String("chaos.kind", "", "only faults whose names match this regular expression happen to the cluster of processes")
-	nodeLanes  = flag.Int("chaos.lanes", 2, "lanes of the cluster of processes")
+	nodeLanes  = flag.Int("chaos.lanes", 4, "lanes of the cluster of processes")
 )
 
 const (
@@ -194,10 +194,9 @@ func (p *plant) measure(b blow, all silences) {
 	p.t.Logf("%s %-48s for %4.1fs: silence %5.1fs; after its end %5.1fs", at.UTC().Format("15:04:05"), b.name, hold.Seconds(), during.Seconds(), after.Seconds())
 }
 
-// TestChaosOfNodeProcesses: nodes and servers die, stop and are cut off without a FIN, one at a time. No answered claim may
+// nodeProcesses: nodes and servers die, stop and are cut off without a FIN, one at a time. No answered claim may
 // be lost or doubled, and claims go on.
-func TestChaosOfNodeProcesses(t *testing.T) {
-	beside(t)
+func nodeProcesses(t *testing.T) {
 	s, rng := chance(t)
 	p := newPlant(t, s, rng, *nodeLanes)
 	p.working(time.Now())
@@ -208,12 +207,6 @@ func TestChaosOfNodeProcesses(t *testing.T) {
 	blows := slices.DeleteFunc(p.blows(), func(b blow) bool { return !kinds.MatchString(b.name) })
 	if len(blows) == 0 {
 		t.Fatalf("no kind of fault matches %q", *nodeKind)
-	}
-	if *nodeFaults == 0 { // the node that leads the leases is killed
-		began, end := time.Now(), blows[0].begin()
-		p.working(time.Now())
-		t.Logf("%s: every lane answers again after %s", blows[0].name, time.Since(began).Round(10*time.Millisecond))
-		end()
 	}
 	all, n, began := silences{}, 0, time.Now()
 	for order := rng.Perm(len(blows)); n < *nodeFaults && (*runFor == 0 || time.Since(began) < *runFor); n++ {
@@ -254,7 +247,12 @@ func (s silences) report(t *testing.T) {
 		t.Logf("%3d × %-48s silence of at most %5.1fs", len(s[kind])/2, kind, slices.Max(s[kind]).Seconds())
 		sum = append(sum, s[kind]...)
 	}
-	if slices.Sort(sum); len(sum) > 0 && (sum[len(sum)/2] > goalMedian || sum[len(sum)-1] > goalWorst) {
-		t.Errorf("a lane was silent for %s in the median and for %s at worst; the goal is %s and %s", sum[len(sum)/2], sum[len(sum)-1], goalMedian, goalWorst)
+	if len(sum) == 0 {
+		return
+	}
+	slices.Sort(sum)
+	median, worst := sum[(len(sum)-1)/2], sum[len(sum)-1]
+	if median > goalMedian || worst > goalWorst {
+		t.Errorf("a lane was silent for %s in the median and for %s at worst; the goal is %s and %s", median, worst, goalMedian, goalWorst)
 	}
 }

@@ -156,7 +156,7 @@ func (f *fleet) remind(ctx context.Context, rng *rand.Rand) {
 		case <-tick.C:
 		}
 		campaign := names[rng.IntN(len(names))]
-		due := time.Now().Add(time.Second + time.Duration(rng.IntN(3000))*time.Millisecond)
+		due := time.Now().Add(time.Second + time.Duration(rng.IntN(1000))*time.Millisecond)
 		before := time.Duration(f.opens-wire.At(due)) * time.Microsecond
 		for j := range 10 {
 			customer := fmt.Sprintf("r%d-%d", i, j)
