@@ -78,12 +78,13 @@ race: setup-bench ## Run the tests of packages with goroutines under the race de
 	cd cmd/scripbench && go test -race ./...
 
 .PHONY: lint
-lint: ## Check formatting, go vet, staticcheck, the direction of imports, and the documents that heavy parsers read.
+lint: ## Check formatting, go vet, staticcheck, imports, the documents that heavy parsers read, and that dist is reproducible.
 	@unformatted=$$(gofmt -l domain streams projections cmd docker); if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	go build -o bin/ honnef.co/go/tools/cmd/staticcheck
-	@for module in . $(MODULES); do echo "vet and staticcheck in $$module"; (cd $$module && go vet ./... && $(CURDIR)/bin/staticcheck ./...); done
+	@for module in . $(MODULES); do echo "vet and staticcheck in $$module"; (cd $$module && go vet -tags dist,peers ./... && $(CURDIR)/bin/staticcheck -tags dist,peers ./...); done
 	go test ./cmd/internal/arch
 	@for module in $(DOCUMENTS); do (cd $$module && go test -vet=off ./...); done
+	go test -vet=off -tags dist -run '^TestDist$$' ./cmd/scrip
 
 .PHONY: soak
 soak: setup-bench ## Chaos, power cuts, kill -9, clusters under faults and peers for SOAK (30m) in all; seeds and a table at the end. PARTS picks some.
