@@ -38,12 +38,7 @@ func (d *plannerRig) fold(ev wire.Event) int {
 	return len(gone)
 }
 
-// oldest and behind are parts of a planner's backlog.
-func (p *planner) oldest(of timers.Priority) wire.Instant {
-	oldest, _ := p.backlog()
-	return oldest[of]
-}
-
+// behind is the part of a planner's backlog that waits.
 func (p *planner) behind() [timers.Priorities]int {
 	_, waiting := p.backlog()
 	return waiting

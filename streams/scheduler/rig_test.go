@@ -278,8 +278,8 @@ func (r *rig) run(s *Scheduler) *running {
 	s.signals.Rested.Watch()
 	go func() {
 		w.err = s.Run(ctx)
-		close(w.done)
 		s.signals.Rested.Send(rest{}) // who waits need not any more
+		close(w.done)                 // another run of s may follow, with a signal of its own
 	}()
 	r.t.Cleanup(func() { cancel(); <-w.done })
 	return w

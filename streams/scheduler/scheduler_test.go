@@ -56,6 +56,7 @@ func TestExactlyWhenDue(t *testing.T) {
 	r.remind("soon", 3, 3, "30s")
 	moved := opens + seconds(3600)
 	r.do(`"type":"update_campaign","campaign":"soon","opens_at":` + quoted(moved))
+	r.quiet() // the scheduler has seen the move
 	r.set(opens)
 	nothingBefore(moved-seconds(30), 1)
 	if published := r.waitPublished(3); published[2].CustomerID != "c3" || published[2].DueAt != moved-seconds(30) {
