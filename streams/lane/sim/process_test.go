@@ -19,6 +19,9 @@ import (
 const (
 	faster       = 30
 	lookAgainFor = 30 * time.Second / faster
+	// A lane is loaded again so often, within that time, because of what its feed shows.
+	maxDoubts    = 2
+	doubtsWithin = time.Minute / faster
 )
 
 // maxAhead is how far commands may be stamped ahead of an owner's clock.
@@ -37,15 +40,17 @@ const (
 // process is a server that may own the lane, or believe so.
 type process struct {
 	*protocol.Owner
-	w      *world
-	name   string
-	phase  phase
-	paused bool
-	skew   time.Duration // of its clock
-	taking int           // packets to an earlier term are dropped
-	rebase bool          // an operator requested it, or left it in the start line
-	looks  int           // contradictions seen in a row since the state was loaded
-	lookAt time.Time     // when to look again
+	w       *world
+	name    string
+	phase   phase
+	paused  bool
+	skew    time.Duration // of its clock
+	taking  int           // packets to an earlier term are dropped
+	rebase  bool          // an operator requested it, or left it in the start line
+	looks   int           // contradictions seen in a row since the state was loaded
+	lookAt  time.Time     // when to look again
+	doubts  int           // how often the lane was loaded again for what its feed shows
+	doubted time.Time     // when it was last
 
 	cursor   uint64 // last command taken in
 	cursorAt time.Time
@@ -123,6 +128,25 @@ func (p *process) stop(err error) {
 	}
 	p.w.Note("%s stops: %v", p.name, err)
 	p.leave(stopped)
+}
+
+// doubt loads the lane again before it believes what its feed shows, as the lane does: another owner may
+// have purged, and a copy that lags does not know that the events went on.
+func (p *process) doubt(err error) {
+	if p.w.Now.Sub(p.doubted) > doubtsWithin {
+		p.doubts = 0
+	}
+	if p.doubts == maxDoubts || p.w.bug.hasty || p.w.bug.firstLook {
+		p.stop(err)
+		return
+	}
+	if p.outrun(err) {
+		return
+	}
+	p.w.Count("loaded again in doubt", 1)
+	p.w.Note("%s doubts: %v", p.name, err)
+	p.doubts, p.doubted = p.doubts+1, p.w.Now
+	p.leave(idle)
 }
 
 // outrun drops the state if the event stream went on under another owner, or if that cannot be learnt now.
@@ -297,7 +321,7 @@ func (p *process) collect() bool {
 		}
 		raw, ok, err := p.feed()
 		if err != nil {
-			p.stop(p.Broken(err))
+			p.doubt(p.Broken(err))
 			return true
 		}
 		if !ok {
