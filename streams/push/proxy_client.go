@@ -22,9 +22,11 @@ const (
 	// flight is answered, so that no message goes to a process that has ended.
 	pollFor = 1500 * time.Millisecond
 	// openFor bounds one request that makes what the name needs: some requests to JetStream for each lane. It is sent again for
-	// startFor, because the next one finds what the one before has made.
-	openFor  = 30 * time.Second
+	// startFor, because the next one finds what the one before has made. JetStream may not answer one while a leader is elected.
+	openFor  = 5 * time.Second
 	startFor = 5 * time.Minute
+	// lettersFor bounds one request for dead letters, which is not sent again.
+	lettersFor = 30 * time.Second
 	// skipPoll is how often the skip list is requested while a lane waits.
 	skipPoll = 3 * time.Second
 )
@@ -255,7 +257,7 @@ func (pc *proxyClient) letters(ctx context.Context) iter.Seq2[DeadLetter, error]
 		seen := map[string]bool{} // a retry writes a letter again, with a higher id
 		for after := uint64(0); ; {
 			var next *storedLetter
-			_, data, err := pc.request(ctx, EndpointStore, request{Do: doNext, After: after}, openFor)
+			_, data, err := pc.request(ctx, EndpointStore, request{Do: doNext, After: after}, lettersFor)
 			if err == nil {
 				err = json.Unmarshal(data, &next)
 			}
