@@ -185,6 +185,17 @@ func (m *Main) printStatus(st *status.Status) error {
 	if err := cli.Table(m.Out, "SERVER STATE ROLES SETTINGS", servers); err != nil {
 		return err
 	}
+	var limits [][]string
+	for _, s := range st.PerServer {
+		for _, l := range s.Limits {
+			limits = append(limits, []string{s.Server, l.What, fmt.Sprint(l.Used), fmt.Sprint(l.Limit), fmt.Sprint(l.Refused)})
+		}
+	}
+	if len(limits) > 0 {
+		if err := cli.Table(m.Out, "SERVER LIMIT USED OF REFUSED", limits); err != nil {
+			return err
+		}
+	}
 	if due := backlogs(st); len(due) > 0 {
 		return cli.Table(m.Out, backlogHead, due)
 	}

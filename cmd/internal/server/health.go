@@ -85,7 +85,7 @@ func (s *server) startStatus(ctx context.Context) error {
 			}
 			return
 		}
-		report, err := json.Marshal(status.Report{Server: s.id, Version: s.opts.Version, Roles: names(s.opts.Roles), Readiness: s.health.readiness()})
+		report, err := json.Marshal(status.Report{Server: s.id, Version: s.opts.Version, Roles: names(s.opts.Roles), Limits: s.limits.all(), Readiness: s.health.readiness()})
 		if err == nil {
 			err = m.Respond(report)
 		}

@@ -64,6 +64,7 @@ func TestMetricsAreListed(t *testing.T) {
 	scheduler.NewMetrics(has)
 	has.MustRegister(clockMetric(wall.New(wall.Options{})))
 	has.MustRegister(newDeliveryMetrics(nil))
+	has.MustRegister(&limits{})
 	web.NewRates(nil, has)
 	manage.New(http.NewServeMux(), manage.Options{Metrics: has})
 	ns := streamtest.Start(t)

@@ -43,6 +43,7 @@ type server struct {
 	group   *group
 	health  *health
 	metrics *metrics
+	limits  *limits
 	// credentials guard HTTP paths and the embedded NATS: the given ones, or those of the data directory.
 	credentials datadir.Credentials
 
@@ -79,7 +80,8 @@ func Run(ctx context.Context, opts Options) error {
 		return err
 	}
 	opts = opts.withDefaults()
-	s := &server{opts: opts, log: opts.Logger, group: newGroup(opts.Logger, stopLimit), health: &health{}, metrics: newMetrics(opts.Version)}
+	s := &server{opts: opts, log: opts.Logger, group: newGroup(opts.Logger, stopLimit), health: &health{}, metrics: newMetrics(opts.Version), limits: &limits{}}
+	s.metrics.registry.MustRegister(s.limits)
 	begun := time.Now()
 
 	dir, err := datadir.Open(opts.Data)

@@ -20,7 +20,19 @@ type Report struct {
 	Server  string   `json:"server"` // as in the leases
 	Version string   `json:"version,omitempty"`
 	Roles   []string `json:"roles"`
+	Limits  []Limit  `json:"limits,omitempty"`
 	Readiness
+}
+
+// Limit is a limit of a server's listeners, which keeps one client from taking what all need.
+type Limit struct {
+	// What is limited, such as nats_connections: the label limit of the metrics scrip_limit_….
+	What string `json:"what"`
+	// Used is how much of it is in use. Of a limit for each key or address it is the most that one of them uses.
+	Used  int64 `json:"used"`
+	Limit int64 `json:"limit"`
+	// Refused counts what was refused or closed over the limit since the server's start.
+	Refused uint64 `json:"refused"`
 }
 
 // Readiness is the response of /readyz.

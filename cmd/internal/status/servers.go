@@ -66,6 +66,7 @@ type Server struct {
 	Version  string   `json:"version,omitempty"`
 	Roles    []string `json:"roles,omitempty"`
 	Settings string   `json:"settings,omitempty"`
+	Limits   []Limit  `json:"limits,omitempty"`
 }
 
 // addServers adds the servers' reports.
@@ -76,7 +77,7 @@ func (st *Status) addServers(ctx context.Context, nc *nats.Conn) {
 	}
 	st.Checks = map[string]Result{}
 	for _, report := range reports {
-		st.PerServer = append(st.PerServer, Server{report.Server, true, report.Ready, report.Version, report.Roles, settingsInForce(report.Checks)})
+		st.PerServer = append(st.PerServer, Server{report.Server, true, report.Ready, report.Version, report.Roles, settingsInForce(report.Checks), report.Limits})
 		st.Ready = st.Ready && report.Ready
 		for name, check := range report.Checks {
 			// A check that failed at any server is shown.
