@@ -136,9 +136,13 @@ func (r *rig) reached(pool *pgxpool.Pool, lane int, sequence uint64) {
 // becomes waits until the progress of a lane is as wanted, and returns it.
 func (p *running) becomes(lane int, wanted func(now Progress) bool) Progress {
 	p.t.Helper()
-	for {
-		if now := p.Progress()[lane]; wanted(now) {
+	for end := time.Now().Add(3 * time.Minute); ; { // other lanes may signal for ever
+		now := p.Progress()[lane]
+		if wanted(now) {
 			return now
+		}
+		if time.Now().After(end) {
+			p.t.Fatalf("lane %d is %+v", lane, now)
 		}
 		p.signals.progress.Wait(p.t)
 	}

@@ -1,6 +1,7 @@
 package eventlog_test
 
 import (
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -42,5 +43,25 @@ func TestReadsWaitForTheLeader(t *testing.T) {
 				t.Errorf("message %d %v, after %d requests", raw.Sequence, err, requests.Load())
 			}
 		})
+	}
+}
+
+// A log may be restored between the two answers of one look-up: the message is not there, and then the stream ends after it.
+// That is no hole.
+func TestALogRestoredWithinALookUpHasNoHole(t *testing.T) {
+	s := streamtest.Start(t)
+	y := streamtest.NewRelay(t, s)
+	newLog(t, s.JetStream(t), 1)
+	write(t, s.JetStream(t), "a", 1, 2)
+	y.Answer(func(request string, real func() []byte) []byte {
+		if !strings.HasPrefix(request, "STREAM.INFO.") {
+			return nil
+		}
+		write(t, s.JetStream(t), "a", 3, 3)
+		y.Answer(nil)
+		return nil
+	})
+	if raw, err := eventlog.Events(y.JetStream, lane).Get(t.Context(), 3); err != nil || raw.Sequence != 3 {
+		t.Errorf("message %d %v", raw.Sequence, err)
 	}
 }

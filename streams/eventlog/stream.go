@@ -146,8 +146,7 @@ func (s Stream) Bounds(ctx context.Context) (Bounds, error) {
 // on this one). Errors: ErrLostTail, ErrTrimmed, ErrHole.
 func (s Stream) Get(ctx context.Context, sequence uint64) (Raw, error) {
 	raw, err := s.get(ctx, sequence)
-	var api *jetstream.APIError
-	if !errors.As(err, &api) || api.ErrorCode != jetstream.JSErrCodeMessageNotFound {
+	if !isNotFound(err) {
 		return raw, err
 	}
 	bounds, err := s.Bounds(ctx)
@@ -159,7 +158,16 @@ func (s Stream) Get(ctx context.Context, sequence uint64) (Raw, error) {
 	case sequence < bounds.First:
 		return Raw{}, fmt.Errorf("message %d of stream %s, which begins at %d: %w", sequence, s.name, bounds.First, ErrTrimmed)
 	}
+	// The log may have been restored between the two answers; the bounds are then of another stream than the first one.
+	if raw, err = s.get(ctx, sequence); !isNotFound(err) {
+		return raw, err
+	}
 	return Raw{}, fmt.Errorf("message %d of stream %s: %w", sequence, s.name, ErrHole)
+}
+
+func isNotFound(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeMessageNotFound
 }
 
 func (s Stream) get(ctx context.Context, sequence uint64) (Raw, error) {
