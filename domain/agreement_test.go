@@ -140,15 +140,7 @@ func compareView(t failer, l *Lane, c *mCampaign, now wire.Instant) {
 			redeemed++
 		}
 		view, ok := l.Coupon(c.name, k.shown(), now)
-		status := wire.StatusClaimed
-		switch {
-		case k.void:
-			status = wire.StatusVoided
-		case !k.live():
-			status = wire.StatusRedeemed
-		case now >= k.expires():
-			status = wire.StatusExpired
-		}
+		status := k.status(now)
 		if !ok || view.Status != status || view.RedeemedCount != k.count() || view.N != k.n {
 			t.Fatalf("coupon %d of %s is shown as %+v, %v; want %s, redeemed %d times", k.n, c.name, view, ok, status, k.count())
 		}

@@ -88,6 +88,9 @@ func (l *Lane) applyTo(c *campaign, ev *wire.Event, h eventHashes) error {
 			return fmt.Errorf("coupon %d follows coupon %d", ev.N, c.claimed())
 		}
 		previous, _ := c.newestOf(h.customer)
+		if ev.Replaces != c.replaced(previous) {
+			return fmt.Errorf("coupon %d replaces %d, which is not its customer's void one", ev.N, ev.Replaces)
+		}
 		c.recordClaim(h.customer, previous, h.id, ev.ExpiresAt)
 	case wire.CouponsExpired:
 		if c.sparse != nil {
@@ -185,7 +188,8 @@ func (l *Lane) applyCoupon(c *campaign, ev *wire.Event, id, order uint64) (err e
 		act.flags = flagVoided
 		l.unpark(c, n)
 		if !voided {
-			c.voided++
+			c.drop(n)
+			l.voided++
 		}
 	case wire.CouponExtended:
 		c.setOwnExpiry(n, ev.ExpiresAt)

@@ -59,11 +59,11 @@ type campaign struct {
 
 // indexes find coupons and commands of a campaign with more than linearScanLimit of them.
 type indexes struct {
-	customers table.Index             // customer → newest coupon
-	ids       table.Index             // command id → claim or act
-	links     table.Pages[linkRecord] // beside claims, once customers have several
-	orders    *table.Index            // (coupon, order) → newest redemption; kept only while coupons may be redeemed often
-	ordered   uint32                  // acts that are in orders; the others are added some at a time
+	customers table.Index  // customer → newest coupon
+	ids       table.Index  // command id → claim or act
+	links     links        // beside claims, where customers have several
+	orders    *table.Index // (coupon, order) → newest redemption; kept only while coupons may be redeemed often
+	ordered   uint32       // acts that are in orders; the others are added some at a time
 }
 
 // linearScanLimit is how many claims and acts are scanned without an index: 32 of them take 1 KiB. Tests use less.
@@ -227,27 +227,46 @@ func (c *campaign) recount() {
 	}
 }
 
-// ordinal is how many coupons the holder of coupon n had, that one included.
-func (c *campaign) ordinal(n uint32) (count uint32) {
-	if x := c.indexes; x == nil {
-		for customer := c.claims.At(n - 1).customer; n != 0; n = c.newestUpTo(n-1, customer) {
-			count++
+// held is how many coupons that are not void a customer has whose newest is n.
+func (c *campaign) held(n uint32) (count uint32) {
+	if c.indexes == nil {
+		for ; n != 0; n = c.before(n) {
+			if !c.isVoid(n) {
+				count++
+			}
 		}
 		return count
-	} else if x.links.Len() < n {
-		return 1
 	}
-	return c.indexes.links.At(n - 1).ordinal
+	count = c.indexes.links.at(n - 1).others
+	if !c.isVoid(n) {
+		count++
+	}
+	return count
 }
 
 // before is the coupon that the holder of coupon n got before it, 0 if it is the first.
 func (c *campaign) before(n uint32) uint32 {
-	if x := c.indexes; x == nil {
+	if c.indexes == nil {
 		return c.newestUpTo(n-1, c.claims.At(n-1).customer)
-	} else if x.links.Len() < n {
-		return 0
 	}
-	return c.indexes.links.At(n - 1).previous
+	return c.indexes.links.at(n - 1).previous
+}
+
+// isVoid reports whether coupon n is void. Most campaigns have no such coupon, so its acts are not read.
+func (c *campaign) isVoid(n uint32) bool {
+	if c.voided == 0 {
+		return false
+	}
+	_, voided := c.redemptionState(n)
+	return voided
+}
+
+// replaced is the coupon that a new one replaces whose holder's newest is n, 0 = none: coupon n, if it is void.
+func (c *campaign) replaced(n uint32) uint32 {
+	if n != 0 && c.isVoid(n) {
+		return n
+	}
+	return 0
 }
 
 // ownExpiry is the own expiry of coupon n, 0 if it inherits the campaign's end.
@@ -355,6 +374,14 @@ func (c *campaign) redemption(n uint32, order uint64) (index uint32, act *actRec
 		}
 	}
 	return 0, nil
+}
+
+// redeemedFor is the redemption of coupon n for an order that is in force, nil if there is none.
+func (c *campaign) redeemedFor(n uint32, order uint64) *actRecord {
+	if _, act := c.redemption(n, order); act != nil && act.flags&flagRolledBack == 0 {
+		return act
+	}
+	return nil
 }
 
 // manyActs is from how many acts on those of one coupon are no longer scanned: a client that redeems and rolls back the same

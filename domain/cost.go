@@ -12,6 +12,7 @@ import (
 //
 //	redeem, void …   (Cancels in the table) cancel up to MaxReminders reminders, an event each
 //	rollback         sets up to MaxReminders reminders again, unremind one, an event each
+//	claim            names a void coupon that it replaces
 //	update_campaign  repeats all settings
 //	remind_due       drops and fires, an event each
 //	a bad line       is parked: quoted, with its reason, the first maxParked of a step
@@ -29,6 +30,7 @@ const (
 	costSampled = 3    // one of them beside its name
 	costAny     = 2048 // more than any one line costs beyond its length
 	costClaim   = 150  // what coupon.claimed has beyond a claim that names its campaign: time, number, code, expiry
+	costReplace = 22   // the void coupon that it replaces; a coupon is replaced once
 	costName    = 80   // a campaign that only the subject named
 	costSoldOut = 250  // a campaign.sold_out event
 )
@@ -83,6 +85,7 @@ func (s *Step) cost(payload []byte) int {
 	}
 	lines, cost, claims, bad := 0, 0, 0, 0 // bad: lines that may be
 	again := 0                             // reminders that may be set again
+	voided := s.lane.voided                // coupons that may be replaced
 	spent, set := 0, s.lane.reminders      // coupons that may be used up, reminders that may go with them
 	for rest := payload; len(rest) > 0; {
 		line := rest
@@ -116,11 +119,15 @@ func (s *Step) cost(payload []byte) int {
 					spent += marked(line, t)
 				}
 			}
+			voided += marked(line, wire.Void)
 			set += marked(line, wire.Remind)
 			again += marked(line, wire.Rollback)*wire.MaxReminders + marked(line, wire.Unremind)
 			cost += marked(line, wire.UpdateCampaign)*costUpdate + marked(line, wire.RemindDue)*costDue
 		} else if end := bytes.IndexByte(kind, '"'); end >= 0 {
 			switch t := wire.CommandNamed(kind[:end]); {
+			case t == wire.Void:
+				voided++
+				spent++
 			case t.Spec().Cancels:
 				spent++
 			case t == wire.Remind:
@@ -142,7 +149,7 @@ func (s *Step) cost(payload []byte) int {
 		return parked
 	}
 	cost += min(bad, maxParked-s.parked)*(parked-costLine) + costRest
-	cost += min(claims, len(s.lane.campaigns)) * costSoldOut
+	cost += min(claims, len(s.lane.campaigns))*costSoldOut + min(claims, voided)*costReplace
 	// What is set again was cancelled before, by this message or an earlier one, and may be cancelled again.
 	again = min(again, s.lane.parked+min(spent*wire.MaxReminders, set+again))
 	return cost + min(spent*wire.MaxReminders, set+again)*costCancel + again*costRestore

@@ -61,9 +61,11 @@ func (d *decision) update() {
 	if act, known := c.seenAct(d.id); known {
 		if act == nil || act.kind != wire.UpdateCampaign {
 			d.reused()
-			return
+		} else if s.Equal(c.settings) {
+			d.campaignOutcome(wire.StatusUpdated, true)
+		} else {
+			d.refuse(wire.Outdated, "the settings of this update are not in force: the campaign was changed since, or the id was used with others; update with a new id")
 		}
-		d.campaignOutcome(wire.StatusUpdated, true)
 		return
 	}
 	switch err := s.Check(); {
@@ -110,8 +112,10 @@ func (d *decision) changeState() {
 	switch {
 	case known && (act == nil || act.kind != d.cmd.Type):
 		d.reused()
-	case known || c.state == to:
+	case c.state == to:
 		d.campaignOutcome(status, true)
+	case known:
+		d.refuse(wire.Outdated, d.text("the campaign was changed since, it is ", c.state.String(), "; give the command a new id"))
 	case c.state == ended:
 		d.refuse(wire.CampaignEnded, "the campaign has ended")
 	case !d.hasVersion():

@@ -21,9 +21,16 @@ func (d *decision) claim() {
 		return
 	}
 	newest, has := c.newestOf(customer)
+	held := uint32(0) // void ones do not count
+	if has {
+		held = c.held(newest)
+	}
 	s := c.settings
 	switch {
-	case has && s.PerCustomer == 1:
+	case held > 0 && s.PerCustomer == 1:
+		for c.isVoid(newest) {
+			newest = c.before(newest)
+		}
 		d.claimed(newest, true)
 	case c.state == ended:
 		d.refuse(wire.CampaignEnded, "the campaign has ended")
@@ -33,7 +40,7 @@ func (d *decision) claim() {
 		d.refuse(wire.ClaimNotOpen, d.textTime("claims open at ", s.OpensAt, ""))
 	case now >= s.Closes():
 		d.refuse(wire.ClaimClosed, d.textTime("claims closed at ", s.Closes(), ""))
-	case has && s.PerCustomer > 1 && c.ordinal(newest) >= s.PerCustomer:
+	case s.PerCustomer > 1 && held >= s.PerCustomer:
 		d.refuse(wire.ClaimLimitReached, d.textNumber("the customer has ", s.PerCustomer, " coupons, the most allowed"))
 	case c.claimed() >= c.total():
 		d.refuse(wire.SoldOut, "all coupons have been claimed")
@@ -41,6 +48,7 @@ func (d *decision) claim() {
 		n := c.claimed() + 1
 		ev := d.emit(wire.CouponClaimed)
 		ev.N, ev.Code, ev.CustomerID, ev.Attributes = n, d.codeOf(n), d.cmd.CustomerID, d.cmd.Attributes
+		ev.Replaces = c.replaced(newest)
 		ev.ExpiresAt = s.ExpiryOf(now)
 		// Without Apply: the hashes are computed already, and this is the hottest path.
 		c.recordClaim(customer, newest, d.id, ev.ExpiresAt)
@@ -56,11 +64,17 @@ func (d *decision) claim() {
 
 // claimed fills in the outcome of a claim of coupon n.
 func (d *decision) claimed(n uint32, repeat bool) {
-	d.out.Status, d.out.Campaign, d.out.N, d.out.Repeat = wire.StatusClaimed, d.c.name, n, repeat
-	d.out.Code = d.codeOf(n)
-	d.out.CustomerID = d.cmd.CustomerID
-	if at := d.c.expires(n); at != wire.Never {
-		d.out.ExpiresAt = at
+	d.couponOutcome(wire.StatusClaimed, n)
+	if repeat {
+		d.repeated(n)
+	}
+}
+
+// repeated makes the outcome a repeat about coupon n. Its status is what was done; the coupon may be something else by now.
+func (d *decision) repeated(n uint32) {
+	d.out.Repeat = true
+	if is := d.c.statusOf(n, d.now); is != wire.StatusClaimed && is != d.out.Status {
+		d.out.CouponStatus = is
 	}
 }
 
@@ -92,7 +106,8 @@ func (d *decision) redeem() {
 	c := d.c
 	if act != nil {
 		d.couponOutcome(wire.StatusRedeemed, n)
-		d.out.OrderID, d.out.RedeemedCount, d.out.Benefit, d.out.Repeat = d.cmd.OrderID, act.count, c.settings.Benefit, true
+		d.out.OrderID, d.out.RedeemedCount, d.out.Benefit = d.cmd.OrderID, act.count, c.settings.Benefit
+		d.repeated(n)
 		return
 	}
 	count, _ := c.redemptionState(n)
@@ -125,12 +140,15 @@ func (d *decision) checkRedeem() (n uint32, order uint64, before *actRecord, ok 
 				d.reused()
 				return 0, 0, nil, false
 			}
-			return n, order, act, true
+			if before = c.redeemedFor(n, order); before == nil {
+				d.refuse(wire.RedemptionRolledBack, d.text("the redemption for order ", d.cmd.OrderID, " was rolled back since; redeem with a new id"))
+			}
+			return n, order, before, before != nil
 		}
 	}
-	if d.cmd.OrderID != "" {
-		if _, act := c.redemption(n, order); act != nil && act.flags&flagRolledBack == 0 && d.isHolder(n) {
-			return n, order, act, true
+	if d.cmd.OrderID != "" && d.isHolder(n) {
+		if before = c.redeemedFor(n, order); before != nil {
+			return n, order, before, true
 		}
 	}
 	count, voided := c.redemptionState(n)
@@ -211,6 +229,10 @@ func (d *decision) rollback() {
 			d.reused()
 			return
 		}
+		if c.redeemedFor(n, order) != nil {
+			d.refuse(wire.Outdated, d.text("order ", d.cmd.OrderID, " was redeemed again since; roll back with a new id"))
+			return
+		}
 		d.rolledBack(n, true)
 		return
 	}
@@ -247,8 +269,11 @@ func (d *decision) rollback() {
 
 func (d *decision) rolledBack(n uint32, repeat bool) {
 	d.couponOutcome(wire.StatusRolledBack, n)
-	d.out.OrderID, d.out.Repeat = d.cmd.OrderID, repeat
+	d.out.OrderID = d.cmd.OrderID
 	d.out.RedeemedCount, _ = d.c.redemptionState(n)
+	if repeat {
+		d.repeated(n)
+	}
 }
 
 // void makes a coupon permanently unusable.
@@ -263,7 +288,7 @@ func (d *decision) void() {
 	}
 	if _, voided := d.c.redemptionState(n); voided {
 		d.couponOutcome(wire.StatusVoided, n)
-		d.out.Repeat = true
+		d.repeated(n)
 		return
 	}
 	ev := d.emit(wire.CouponVoided)
@@ -286,7 +311,7 @@ func (d *decision) extend() {
 			return
 		}
 		d.couponOutcome(wire.StatusExtended, n)
-		d.out.Repeat = true
+		d.repeated(n)
 		return
 	}
 	count, voided := c.redemptionState(n)

@@ -137,7 +137,15 @@ func (d *decision) remembered(customer customerHash, kind wire.CommandType, stat
 	case act == nil || act.kind != kind || act.arg != d.lane.hash.reminder(customer, d.cmd.Kind, d.cmd.Before):
 		d.reused()
 	default:
-		d.reminderOutcome(status, act.count, true)
+		_, pending := d.lane.pendingReminder(d.c, customer, d.cmd.Kind, d.cmd.Before, act.count)
+		switch {
+		case pending == (kind == wire.Remind):
+			d.reminderOutcome(status, act.count, true)
+		case pending:
+			d.refuse(wire.Outdated, "the reminder was set again since; unremind with a new id")
+		default:
+			d.refuse(wire.Outdated, "the reminder is not pending any more: it has fired, or was dropped or cancelled; remind with a new id")
+		}
 	}
 	return true
 }

@@ -31,6 +31,7 @@ type Lane struct {
 	clock     wire.Instant // time of the newest command seen; never runs backwards
 	reminders int          // pending, over all campaigns
 	parked    int          // cancelled by redemptions, likewise
+	voided    int          // coupons, likewise
 
 	scanLimit  uint8 // of its campaigns; see linearScanLimit
 	settings   settingsPool

@@ -104,6 +104,25 @@ func (k *mCoupon) expires() wire.Instant {
 
 func (k *mCoupon) live() bool { return !k.void && k.count() < k.c.settings.MaxRedemptions }
 
+func (k *mCoupon) status(now wire.Instant) string {
+	switch {
+	case k.void:
+		return wire.StatusVoided
+	case !k.live():
+		return wire.StatusRedeemed
+	case now >= k.expires():
+		return wire.StatusExpired
+	}
+	return wire.StatusClaimed
+}
+
+// is says of a repeat what the coupon is now, unless that is what was done, or nothing happened to it since its claim.
+func (k *mCoupon) is(out *wire.Outcome, now wire.Instant) {
+	if status := k.status(now); out.Repeat && status != out.Status && status != wire.StatusClaimed {
+		out.CouponStatus = status
+	}
+}
+
 func (c *mCampaign) total() int {
 	if c.imported {
 		return len(c.codes)
@@ -209,9 +228,10 @@ func (m *model) decide(cmd *wire.Command, at wire.Instant) wire.Outcome {
 		to := map[wire.CommandType]string{wire.PauseCampaign: "paused", wire.ResumeCampaign: "active", wire.EndCampaign: "ended"}[cmd.Type]
 		out.Status = map[wire.CommandType]string{wire.PauseCampaign: "paused", wire.ResumeCampaign: "resumed", wire.EndCampaign: "ended"}[cmd.Type]
 		switch {
-		case known:
 		case c.state == to:
 			out.Repeat = true
+		case known:
+			return no(wire.Outdated)
 		case c.state == "ended":
 			return no(wire.CampaignEnded)
 		case cmd.IfVersion != "": // histories have none that exists
@@ -223,11 +243,12 @@ func (m *model) decide(cmd *wire.Command, at wire.Instant) wire.Outcome {
 		return out
 	case wire.UpdateCampaign:
 		out.Status = wire.StatusUpdated
-		if known {
-			return out
-		}
 		s := cmd.Patch.Onto(c.settings)
 		switch {
+		case known && s.Equal(&c.settings):
+			return out
+		case known:
+			return no(wire.Outdated)
 		case c.state == "ended":
 			return no(wire.CampaignEnded)
 		case s.Check() != nil, c.imported && s.Codes != 0, s.Codes < c.settings.Codes,
@@ -334,6 +355,7 @@ func (m *model) claim(cmd *wire.Command, c *mCampaign, was mAccepted, known bool
 		if e := k.expires(); e != wire.Never {
 			out.ExpiresAt = e
 		}
+		k.is(&out, m.clock)
 		return out
 	}
 	if known {
@@ -343,15 +365,17 @@ func (m *model) claim(cmd *wire.Command, c *mCampaign, was mAccepted, known bool
 		return answer(c.coupons[was.n-1], true)
 	}
 	had := uint32(0)
+	var newest *mCoupon
 	for _, k := range c.coupons {
-		if k.customer == cmd.CustomerID {
+		if k.customer == cmd.CustomerID && !k.void {
 			had++
+			newest = k
 		}
 	}
 	s := &c.settings
 	switch {
 	case had > 0 && s.PerCustomer == 1:
-		return answer(c.newest(cmd.CustomerID), true)
+		return answer(newest, true)
 	case c.state == "ended":
 		return no(wire.CampaignEnded)
 	case c.state == "paused":
@@ -427,6 +451,7 @@ func (m *model) onCoupon(cmd *wire.Command) wire.Outcome {
 		if e := k.expires(); e != wire.Never {
 			out.ExpiresAt = e
 		}
+		k.is(&out, m.clock)
 		return out
 	}
 	accept := func(count uint32) {
@@ -448,9 +473,8 @@ func (m *model) onCoupon(cmd *wire.Command) wire.Outcome {
 	switch cmd.Type {
 	case wire.Redeem:
 		out.Benefit = c.settings.Benefit
-		if known {
-			out.RedeemedCount = was.count
-			return finish(wire.StatusRedeemed)
+		if known && newest.rolledBack {
+			return no(wire.RedemptionRolledBack)
 		}
 		if holder && newest != nil && !newest.rolledBack {
 			out.Repeat = true
@@ -481,6 +505,8 @@ func (m *model) onCoupon(cmd *wire.Command) wire.Outcome {
 		return finish(wire.StatusRedeemed)
 	case wire.Rollback:
 		switch {
+		case known && !newest.rolledBack:
+			return no(wire.Outdated)
 		case known:
 		case !holder:
 			return no(wire.NotHolder)
@@ -552,9 +578,6 @@ func (m *model) remind(cmd *wire.Command, c *mCampaign, was mAccepted, known boo
 			out.DueAt = due
 		}
 	}
-	if known {
-		return out
-	}
 	pending, ofCoupon, ofCustomer := -1, 0, 0
 	for i, r := range c.reminders {
 		if r.customer == cmd.CustomerID && r.kind == cmd.Kind && r.before == cmd.Before && r.coupon == k {
@@ -566,6 +589,12 @@ func (m *model) remind(cmd *wire.Command, c *mCampaign, was mAccepted, known boo
 		if r.coupon == nil && r.customer == cmd.CustomerID {
 			ofCustomer++
 		}
+	}
+	if known {
+		if (pending >= 0) != (cmd.Type == wire.Remind) {
+			return no(wire.Outdated)
+		}
+		return out
 	}
 	if cmd.Type == wire.Unremind {
 		if parked := slices.IndexFunc(c.parked, func(r *mReminder) bool { return r.coupon == k && r.before == cmd.Before }); pending < 0 && k != nil && parked >= 0 {

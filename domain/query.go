@@ -122,9 +122,10 @@ func (l *Lane) Validate(cmd *wire.Command, now wire.Instant) wire.Outcome {
 		return d.out
 	}
 	d.couponOutcome(wire.StatusRedeemed, n)
-	d.out.OrderID, d.out.Benefit, d.out.Repeat = cmd.OrderID, d.c.settings.Benefit, act != nil
+	d.out.OrderID, d.out.Benefit = cmd.OrderID, d.c.settings.Benefit
 	if act != nil {
 		d.out.RedeemedCount = act.count
+		d.repeated(n)
 	} else {
 		count, _ := d.c.redemptionState(n)
 		d.out.RedeemedCount = count + 1

@@ -22,10 +22,36 @@ const (
 	irregularExpiry = 1<<32 - 1
 )
 
-// linkRecord links the coupons of a customer where one may have several.
+// linkRecord links the coupons of a customer who has several.
 type linkRecord struct {
 	previous uint32 // the customer's coupon before this one; 0 = none
-	ordinal  uint32 // how many the customer had with this one
+	others   uint32 // of the customer's newest coupon: how many of the others are not void
+}
+
+// links are a link for each claim. Most customers have one coupon, whose link is zero: pages of nothing else are not made, so
+// a second coupon among ten million claims costs no more than one among a hundred.
+type links []*[linksOfPage]linkRecord
+
+const linksOfPage = 64
+
+// at is the link of claim i.
+func (l links) at(i uint32) linkRecord {
+	if k := i / linksOfPage; k < uint32(len(l)) && l[k] != nil {
+		return l[k][i%linksOfPage]
+	}
+	return linkRecord{}
+}
+
+// edit returns the link of claim i for writing.
+func (l *links) edit(i uint32) *linkRecord {
+	k := int(i / linksOfPage)
+	if k >= len(*l) {
+		*l = append(*l, make(links, k+1-len(*l))...)
+	}
+	if (*l)[k] == nil {
+		(*l)[k] = new([linksOfPage]linkRecord)
+	}
+	return &(*l)[k][i%linksOfPage]
 }
 
 // actRecord is an accepted command other than a claim: 32 bytes. The newest act of a coupon has its redemption state.
@@ -110,9 +136,7 @@ func (c *campaign) index() bool {
 		if c.claims.At(i).customer != c.claims.At(earlier).customer {
 			return false
 		}
-		c.backfillLinks(claimed)
-		link := x.links.Edit(i)
-		link.previous, link.ordinal = earlier+1, x.links.At(earlier).ordinal+1
+		*x.links.edit(i) = linkRecord{earlier + 1, c.held(earlier + 1)}
 		return true
 	})
 	if c.settings.MaxRedemptions > manyRedemptions {
@@ -126,47 +150,35 @@ func (c *campaign) index() bool {
 // link makes claim i the customer's newest after coupon previous.
 func (c *campaign) link(i uint32, customer customerHash, previous uint32) {
 	x := c.indexes
-	had := previous != 0
-	if had {
-		c.backfillLinks(i)
-		x.customers.Replace(customer[0], previous-1, i)
-	} else {
+	if previous == 0 {
 		x.customers.Add(customer[0], i, c.customerHash)
-	}
-	if x.links.Len() > 0 {
-		_, link := x.links.Add(c.total())
-		link.ordinal = 1
-		if had {
-			link.previous, link.ordinal = previous, x.links.At(previous-1).ordinal+1
-		}
-	}
-}
-
-// backfillLinks adds links for the first claims, none of which was a customer's second.
-func (c *campaign) backfillLinks(claims uint32) {
-	if c.indexes.links.Len() > 0 {
 		return
 	}
-	for range claims {
-		_, link := c.indexes.links.Add(c.total())
-		link.ordinal = 1
+	x.customers.Replace(customer[0], previous-1, i)
+	*x.links.edit(i) = linkRecord{previous, c.held(previous)}
+}
+
+// drop counts coupon n, which becomes void, no longer among those of its holder.
+func (c *campaign) drop(n uint32) {
+	c.voided++
+	if c.indexes == nil {
+		return
+	}
+	if newest, _ := c.newestOf(c.claims.At(n - 1).customer); newest != n {
+		c.indexes.links.edit(newest-1).others--
 	}
 }
 
 // reindex derives from claims and acts what a snapshot does not hold. False if two of them have the same command id.
 func (c *campaign) reindex() bool {
-	if c.claims.Len()+c.acts.Len() > uint32(c.scanLimit) {
-		if !c.index() {
-			return false
-		}
-	} else if c.idTwice() {
-		return false
-	}
 	for i := range c.acts.Len() {
 		c.linkAct(i)
 	}
 	c.recount()
-	return true
+	if c.claims.Len()+c.acts.Len() > uint32(c.scanLimit) {
+		return c.index()
+	}
+	return !c.idTwice()
 }
 
 // idTwice reports whether two of the few claims and acts have the same id.

@@ -39,7 +39,7 @@ func TestReminders(t *testing.T) {
 			9m  unremind customer_id=bob kind=opens before=1m               => reminder_cancelled events=cancelled
 			9m  remind_due kind=opens due_at=+9m through_r=2                => reminder_set repeat
 			9m  remind customer_id=cy kind=opens before=1m                  => too_late
-			9m  remind customer_id=ann kind=opens before=1m id=r            => reminder_set repeat`,
+			9m  remind customer_id=ann kind=opens before=1m id=r            => outdated`,
 		"a rolled back redemption sets its reminders again": `
 			0   create_campaign codes=9 expires_at=+48h
 			0   claim customer_id=ann

@@ -69,6 +69,7 @@ func (l *Lane) readSnapshot(r *snapshotReader) error {
 		l.list(c)
 		l.reminders += c.reminders().Len()
 		l.parked += c.parked().Len()
+		l.voided += int(c.voided)
 	}
 	if r.err != nil {
 		return r.err

@@ -68,6 +68,12 @@ func compareDerived(t interface{ Fatalf(string, ...any) }, a, b *Lane) {
 		if x.redeemed != y.redeemed || x.voided != y.voided || x.inheriting != y.inheriting {
 			t.Fatalf("%s: spent %d, void %d, inheriting %d; read %d, %d, %d", name, x.redeemed, x.voided, x.inheriting, y.redeemed, y.voided, y.inheriting)
 		}
+		for n := uint32(1); n <= x.claimed(); n++ {
+			newest, _ := x.newestOf(x.claims.At(n - 1).customer)
+			if x.before(n) != y.before(n) || x.held(newest) != y.held(newest) {
+				t.Fatalf("%s: coupon %d follows %d, its holder has %d; read %d, %d", name, n, x.before(n), x.held(newest), y.before(n), y.held(newest))
+			}
+		}
 		falls, read := x.ensureSparse().due.counts, y.ensureSparse().due.counts
 		for at, n := range falls {
 			if n != read[at] {
@@ -79,6 +85,9 @@ func compareDerived(t interface{ Fatalf(string, ...any) }, a, b *Lane) {
 				t.Fatalf("%s: %d fall at %s, but read %d", name, falls[at], at, n)
 			}
 		}
+	}
+	if a.voided != b.voided {
+		t.Fatalf("%d coupons are void, read %d", a.voided, b.voided)
 	}
 	if a.reminders != pending || b.reminders != pending {
 		t.Fatalf("%d reminders are pending, counted %d, read %d", pending, a.reminders, b.reminders)

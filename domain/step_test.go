@@ -304,6 +304,15 @@ func hostile() map[string]func(l *Lane) []string {
 				return fmt.Sprintf(`{"id":"%s","type":"claim","customer_id":"%s%04d"}`, id(i), strings.Repeat(`\"`, 60), i)
 			})
 		},
+		"claims that replace": func(l *Lane) []string {
+			for i, code := range setUp(l, 1, 0) {
+				l.Decide(&wire.Command{Type: wire.Void, ID: fmt.Sprint("void", i), Code: code}, start, nil)
+			}
+			grow := wire.Command{Type: wire.UpdateCampaign, ID: "grow", Campaign: long, Patch: wire.Patch{Settings: wire.Settings{Codes: 9999, ValidFor: 1e9}}}
+			grow.Patch.Set("codes", "valid_for")
+			l.Decide(&grow, start, nil)
+			return each(func(i int) string { return fmt.Sprintf(`{"id":"%s","type":"claim","customer_id":"cust%d"}`, id(i), i) })
+		},
 		"redemptions, three reminders each": func(l *Lane) []string {
 			codes := setUp(l, 1, 3)
 			return each(func(i int) string {

@@ -27,6 +27,9 @@ func (m *Main) printOutcome(o wire.Outcome) error {
 	if o.Repeat {
 		head += " (a repeat: answered before, nothing changed)"
 	}
+	if o.CouponStatus != "" {
+		head += "; the coupon is " + o.CouponStatus + " by now"
+	}
 	rows := [][2]string{{head, ""}}
 	add := func(name, value string) {
 		if value != "" {

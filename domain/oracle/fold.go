@@ -39,10 +39,16 @@ type Campaign struct {
 	Reminders []Reminder // r-1 → reminder
 
 	imported map[string]bool
-	holders  map[string]int      // customer → coupons
+	holders  map[string]holder
 	ids      map[uint64]struct{} // hashes: a million ids as text are most of the memory
 	pending  map[uint64]uint64   // Reminder.key → r
 	events   Tally               // by reminder events; Pending and Published stay 0
+}
+
+// holder is a customer who claimed.
+type holder struct {
+	held   int    // coupons that are not void
+	newest uint32 // coupon
 }
 
 // Coupon is one claimed coupon.
@@ -155,7 +161,7 @@ func (f *Fold) Apply(where any, ev *wire.Event) {
 		s := ev.Settings
 		s.Benefit = append([]byte(nil), s.Benefit...)
 		c := &Campaign{Name: ev.Campaign, Status: "active", Settings: s, Codes: s.Codes, Created: ev.At,
-			imported: map[string]bool{}, holders: map[string]int{}, ids: map[uint64]struct{}{}, pending: map[uint64]uint64{}}
+			imported: map[string]bool{}, holders: map[string]holder{}, ids: map[uint64]struct{}{}, pending: map[uint64]uint64{}}
 		f.Campaigns[ev.Campaign] = c
 		if other, taken := f.numbers[ev.Number]; taken {
 			f.Violate("%s: campaigns %s and %s have the number %d: their codes are the same", where, other, c.Name, ev.Number)
@@ -296,9 +302,18 @@ func (f *Fold) applyClaim(where any, c *Campaign, ev *wire.Event) {
 		f.Violate("%s: code %s is claimed as %s and as %s", where, ev.Code, other, coupon)
 	}
 	f.codes[key] = coupon
-	if c.holders[ev.CustomerID]++; c.Settings.PerCustomer != 0 && c.holders[ev.CustomerID] > int(c.Settings.PerCustomer) {
-		f.Violate("%s: customer %s holds %d coupons of %s", where, ev.CustomerID, c.holders[ev.CustomerID], c.Name)
+	had := c.holders[ev.CustomerID]
+	if c.Settings.PerCustomer != 0 && had.held >= int(c.Settings.PerCustomer) {
+		f.Violate("%s: customer %s holds %d coupons of %s", where, ev.CustomerID, had.held+1, c.Name)
 	}
+	replaces := uint32(0)
+	if n := int(had.newest); n > 0 && n <= len(c.Coupons) && c.Coupons[n-1].Voided {
+		replaces = had.newest
+	}
+	if ev.Replaces != replaces {
+		f.Violate("%s: coupon %d of %s replaces %d, the event has %d", where, ev.N, c.Name, replaces, ev.Replaces)
+	}
+	c.holders[ev.CustomerID] = holder{had.held + 1, ev.N}
 	if ev.At < c.Settings.OpensAt || ev.At >= c.Settings.Closes() || c.Status != "active" {
 		f.Violate("%s: claimed outside of the claim window of %s", where, c.Name)
 	}
@@ -338,6 +353,8 @@ func (f *Fold) applyChange(where any, c *Campaign, k *Coupon, ev *wire.Event) {
 			f.Violate("%s: coupon %d of %s is voided twice", where, k.N, c.Name)
 		}
 		k.Voided = true
+		had := c.holders[k.Customer]
+		c.holders[k.Customer] = holder{had.held - 1, had.newest}
 	case wire.CouponExtended:
 		if k.Voided {
 			f.Violate("%s: coupon %d of %s is extended after it was voided", where, k.N, c.Name)

@@ -54,8 +54,12 @@ func TestAGoodLogBreaksNothing(t *testing.T) {
 		wire.Event{Type: wire.CouponRolledBack, Campaign: "s", At: 5, ID: "b1", N: 1, OrderID: "a"},
 		wire.Event{Type: wire.CouponRedeemed, Campaign: "s", At: 6, ID: "r2", N: 1, OrderID: "a", RedeemedCount: 1},
 		wire.Event{Type: wire.CouponExtended, Campaign: "s", At: 7, ID: "x", N: 2, ExpiresAt: 200},
+		wire.Event{Type: wire.CouponClaimed, Campaign: "s", At: 8, ID: "c3", N: 3, Code: "CCCC-CCCC-CCCC", CustomerID: "carol"},
+		wire.Event{Type: wire.CouponVoided, Campaign: "s", At: 9, ID: "v", N: 3},
+		wire.Event{Type: wire.CampaignUpdated, Campaign: "s", At: 10, ID: "u", Settings: wire.Settings{Codes: 4, PerCustomer: 1, MaxRedemptions: 2, ExpiresAt: t0 + 100*second, OpensAt: t0 - second}},
+		wire.Event{Type: wire.CouponClaimed, Campaign: "s", At: 11, ID: "c4", N: 4, Replaces: 3, Code: "DDDD-DDDD-DDDD", CustomerID: "carol"},
 		wire.Event{Type: wire.RemindersDue, Campaign: "s", At: 91, Kind: wire.KindExpires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 1},
-		wire.Event{Type: wire.CouponsExpired, Campaign: "s", At: 101, ID: "e", Through: 100, Count: 1},
+		wire.Event{Type: wire.CouponsExpired, Campaign: "s", At: 101, ID: "e", Through: 100, Count: 2},
 		wire.Event{Type: wire.CouponRedeemed, Campaign: "s", At: 102, ID: "r3", N: 2, OrderID: "late", RedeemedCount: 1, CustomerID: "bob"},
 	)...)
 	f.CheckTallies()
@@ -102,6 +106,15 @@ func TestEveryRuleCanFail(t *testing.T) {
 			{Type: wire.CouponClaimed, At: 5, ID: "c3", N: 3, Code: "CCCC-CCCC-CCCC", CustomerID: "carol"},
 			{Type: wire.CouponClaimed, At: 5, ID: "c4", N: 4, Code: "DDDD-DDDD-DDDD", CustomerID: "dave"}}},
 		{"customer alice holds 2 coupons", []wire.Event{{Type: wire.CouponClaimed, At: 5, ID: "c3", N: 3, Code: "CCCC-CCCC-CCCC", CustomerID: "alice"}}},
+		{"customer alice holds 2 coupons", []wire.Event{
+			{Type: wire.CouponVoided, At: 5, ID: "v", N: 1},
+			{Type: wire.CouponClaimed, At: 6, ID: "c3", N: 3, Code: "CCCC-CCCC-CCCC", CustomerID: "alice", Replaces: 1},
+			{Type: wire.CampaignUpdated, At: 7, ID: "u", Settings: wire.Settings{Codes: 4, PerCustomer: 1, MaxRedemptions: 2}},
+			{Type: wire.CouponClaimed, At: 8, ID: "c4", N: 4, Code: "DDDD-DDDD-DDDD", CustomerID: "alice"}}},
+		{"replaces 1, the event has 0", []wire.Event{
+			{Type: wire.CouponVoided, At: 5, ID: "v", N: 1},
+			{Type: wire.CouponClaimed, At: 6, ID: "c3", N: 3, Code: "CCCC-CCCC-CCCC", CustomerID: "alice"}}},
+		{"replaces 0, the event has 1", []wire.Event{{Type: wire.CouponClaimed, At: 5, ID: "c3", N: 3, Code: "CCCC-CCCC-CCCC", CustomerID: "carol", Replaces: 1}}},
 		{"outside of the claim window", []wire.Event{{Type: wire.CouponClaimed, At: 100, ID: "c3", N: 3, Code: "CCCC-CCCC-CCCC", CustomerID: "carol"}}},
 		{"outside of the claim window", []wire.Event{
 			{Type: wire.CampaignPausedEvent, At: 5, ID: "p"},

@@ -85,7 +85,7 @@ var events = [numEvents]EventSpec{
 	CodesImported: {Name: "codes.imported", About: AboutCampaign, Command: ImportCodes, Change: "-", Finds: NoRows,
 		Fields: list(fCodeList)},
 	CouponClaimed: {Name: "coupon.claimed", About: AboutCoupon, Command: Claim, Change: "claimed", Finds: NoRows, Due: true,
-		Fields: couponFields},
+		Fields: claimFields},
 	CouponRedeemed: {Name: "coupon.redeemed", About: AboutCoupon, Command: Redeem, Change: "redeemed", Finds: CouponRows,
 		Fields: countedFields},
 	CouponRolledBack: {Name: "coupon.rolled_back", About: AboutCoupon, Command: Rollback, Change: "rolled_back", Finds: CouponRows | RedemptionRows,
@@ -114,6 +114,7 @@ var events = [numEvents]EventSpec{
 // Of the fields of coupon events, redeemed_count is written by two even if it is zero, and the others never have it.
 var (
 	couponFields   = list(fN, fCode, fCustomerID, fAttributes, fExpiresAt, fOrderID, fReason, fStatus)
+	claimFields    = append(list(fN, fReplaces), couponFields[1:]...)
 	countedFields  = list(fN, fCode, fCustomerID, fAttributes, fExpiresAt, fOrderID, fRedeemedCount|always, fReason, fStatus)
 	reminderFields = list(fR, fCustomerID, fKind, fBefore, fDueAt, fN)
 )
@@ -212,6 +213,7 @@ type Event struct {
 	Codes    []string // imported
 
 	N             uint32
+	Replaces      uint32 // of a claim: the customer's coupon before it, if that is void
 	Code          string
 	CustomerID    string
 	Attributes    []byte
@@ -297,6 +299,8 @@ func (e *Event) at(f Field) any {
 		return &e.Codes
 	case fN:
 		return &e.N
+	case fReplaces:
+		return &e.Replaces
 	case fCode:
 		return &e.Code
 	case fCustomerID:
@@ -376,6 +380,7 @@ func (e *Event) AppendWith(dst []byte, cache *LineCache) []byte {
 		return append(appendStringField(e.appendFields(dst, cache), byKey, e.By), '}')
 	}
 	dst = appendUintField(dst, `,"n":`, uint64(e.N))
+	dst = appendUintField(dst, `,"replaces":`, uint64(e.Replaces))
 	dst = cache.codeField(dst, e.Code)
 	dst = appendStringField(dst, `,"customer_id":`, e.CustomerID)
 	dst = appendRawField(dst, `,"attributes":`, e.Attributes)

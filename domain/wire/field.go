@@ -67,6 +67,8 @@ const (
 	fRefusal
 	fMessage
 	fRepeat
+	fCouponStatus
+	fReplaces
 	fBy
 	numFields
 
@@ -135,6 +137,8 @@ var fieldSpecs = [numFields]fieldSpec{
 	fRefusal:        {name: "refusal"},
 	fMessage:        {name: "message"},
 	fRepeat:         {name: "repeat"},
+	fCouponStatus:   {name: "coupon_status"},
+	fReplaces:       {name: "replaces", most: math.MaxUint32},
 	fBy:             {name: "by"},
 }
 
@@ -256,6 +260,10 @@ func fieldNamed(name []byte) Field {
 		return fMessage
 	case "repeat":
 		return fRepeat
+	case "coupon_status":
+		return fCouponStatus
+	case "replaces":
+		return fReplaces
 	case "by":
 		return fBy
 	}

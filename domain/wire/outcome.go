@@ -26,6 +26,7 @@ type Outcome struct {
 	DueAt         Instant
 	Count         uint64 // codes imported, coupons expired
 	Repeat        bool   // answered before; nothing was written
+	CouponStatus  string // of a repeat: what the coupon is now, if neither claimed nor what Status has it
 	Refusal       Refusal
 	Message       string
 }
@@ -64,6 +65,7 @@ func (o *Outcome) AppendWith(dst []byte, cache *LineCache) []byte {
 	if o.Repeat {
 		dst = append(dst, `,"repeat":true`...)
 	}
+	dst = appendStringField(dst, `,"coupon_status":`, o.CouponStatus)
 	dst = append(dst, '}')
 	if dst[begin] == ',' { // a line that had no id: the first field's comma is one too many
 		dst = append(dst[:begin], dst[begin+1:]...)
@@ -83,7 +85,7 @@ func (o *Outcome) UnmarshalJSON(line []byte) error {
 
 // outcomeFields are the fields of an outcome in the order in which they are written.
 var outcomeFields = list(fID, fStatus, fRefusal, fMessage, fCampaign, fN, fCode, fCustomerID, fExpiresAt, fOrderID, fRedeemedCount,
-	fBenefit, fKind, fBefore, fDueAt, fCount, fRepeat)
+	fBenefit, fKind, fBefore, fDueAt, fCount, fRepeat, fCouponStatus)
 
 // at returns a pointer to the value of a field, nil for one that no outcome has.
 func (o *Outcome) at(f Field) any {
@@ -122,6 +124,8 @@ func (o *Outcome) at(f Field) any {
 		return &o.Count
 	case fRepeat:
 		return &o.Repeat
+	case fCouponStatus:
+		return &o.CouponStatus
 	}
 	return nil
 }
@@ -203,6 +207,8 @@ const (
 	NotRedeemed            Refusal = "not_redeemed"
 	LimitReached           Refusal = "limit_reached" // of what one customer or coupon may have; the message names it
 	TooLate                Refusal = "too_late"
+	RedemptionRolledBack   Refusal = "redemption_rolled_back" // the one that this id made
+	Outdated               Refusal = "outdated"               // this id was accepted, and what it did is over
 	IdempotencyKeyReused   Refusal = "idempotency_key_reused"
 	VersionMismatch        Refusal = "version_mismatch" // the campaign was changed since the version in if_version
 	NotDurable             Refusal = "not_durable"
@@ -211,7 +217,8 @@ const (
 // allRefusals are the refusals above.
 var allRefusals = [...]Refusal{
 	Invalid, CampaignNotFound, CampaignExists, CampaignEnded, CampaignPaused, ClaimNotOpen, ClaimClosed, ClaimLimitReached, SoldOut, CodeNotFound,
-	NotHolder, Voided, Expired, AlreadyRedeemed, RedemptionLimitReached, NotRedeemed, LimitReached, TooLate, IdempotencyKeyReused, VersionMismatch, NotDurable,
+	NotHolder, Voided, Expired, AlreadyRedeemed, RedemptionLimitReached, NotRedeemed, LimitReached, TooLate, RedemptionRolledBack, Outdated,
+	IdempotencyKeyReused, VersionMismatch, NotDurable,
 }
 
 // Refusals returns the refusals.

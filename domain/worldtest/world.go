@@ -49,7 +49,8 @@ type World struct {
 	codes  []string // seen in coupon.claimed events
 	ids    []string // used before, the newest few
 
-	claimed, redeemed, reminded []wire.Event // the newest few
+	sent                        []wire.Command // the newest few
+	claimed, redeemed, reminded []wire.Event   // likewise
 }
 
 // New begins at Start.
@@ -133,9 +134,18 @@ func (w *World) settings(c *wire.Command, create bool) {
 // BeforeTimes are lead times of reminders.
 var BeforeTimes = []time.Duration{0, time.Minute, time.Hour, 24 * time.Hour}
 
-// Command makes the next one.
+// Command makes the next one. Some are sent again, whatever happened since.
 func (w *World) Command() wire.Command {
 	w.Pass()
+	if len(w.sent) > 0 && w.Choose(8) == 0 {
+		return w.sent[w.Choose(len(w.sent))]
+	}
+	c := w.command()
+	w.sent = append(w.sent[max(0, len(w.sent)-15):], c)
+	return c
+}
+
+func (w *World) command() wire.Command {
 	c := wire.Command{ID: w.id(), Campaign: w.campaign()}
 	switch k := w.Choose(40); {
 	case k < 4:
@@ -181,6 +191,10 @@ func (w *World) Command() wire.Command {
 		w.maybeWithout(&c)
 	case k == 26:
 		c.Type, c.Code, c.Reason = wire.Void, w.code(), Pick(w.Choose, "", "stolen")
+		if len(w.claimed) > 0 && w.Choose(2) == 0 {
+			recent := w.claimed[w.Choose(len(w.claimed))]
+			c.Campaign, c.Code = recent.Campaign, recent.Code
+		}
 		w.maybeWithout(&c)
 	case k < 29:
 		c.Type, c.Code, c.ExpiresAt = wire.Extend, w.code(), w.later()+Hour

@@ -38,7 +38,8 @@ type Entry struct {
 	// By is the person who sent that command, "" = no person.
 	By         string          `json:"by,omitempty"`
 	Campaign   string          `json:"campaign"`
-	N          uint32          `json:"n,omitempty"` // coupon; 0 for reminders of kind opens
+	N          uint32          `json:"n,omitempty"`        // coupon; 0 for reminders of kind opens
+	Replaces   uint32          `json:"replaces,omitempty"` // of a claim: the customer's void coupon before it
 	Code       string          `json:"code,omitempty"`
 	CustomerID string          `json:"customer_id,omitempty"`
 	OrderID    string          `json:"order_id,omitempty"`

@@ -25,7 +25,7 @@ type message struct {
 	sequence uint64
 }
 
-// readIDs reads from the log what the tables do not have: ids, and the due instant of a reminder when it was set. It
+// readIDs reads from the log what the tables do not have: ids, what a claim replaces, and the due instant of a reminder when it was set. It
 // returns what is missing and why, "" if nothing is.
 func (s *History) readIDs(ctx context.Context, entries []Entry) (note string) {
 	if s.log == nil {
@@ -84,7 +84,7 @@ func (s *History) readMessage(ctx context.Context, m message, entries []*Entry) 
 			if !e.matches(&ev) {
 				return fmt.Errorf("message %d of lane %d: %w", m.sequence, m.lane, errOtherEvent)
 			}
-			e.ID, e.By = ev.ID, ev.By
+			e.ID, e.By, e.Replaces = ev.ID, ev.By, ev.Replaces
 			if ev.Type == wire.ReminderSet && ev.DueAt != 0 {
 				at := ev.DueAt.Time()
 				e.DueAt = &at

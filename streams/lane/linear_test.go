@@ -21,7 +21,8 @@ import (
 
 // A recorded history of concurrent claims, redeems, rollbacks and voids must be linearizable: there is one order of all
 // operations, each between its call and its answer, in which a lane without concurrency would have answered the same.
-// The pool of a campaign and each of its coupons are objects of their own, so each is judged by itself.
+// The pool of a campaign and each of its coupons are objects of their own, so each is judged by itself. A void is an operation
+// of both: it frees its customer's place.
 
 const (
 	poolSize = 40 // coupons per campaign
@@ -32,6 +33,7 @@ const (
 // call is one operation.
 type call struct {
 	object   string // "pool c0" or "coupon XXXX-XXXX-XXXX"
+	n        uint32 // of a void of a pool: the coupon
 	kind     wire.CommandType
 	customer string
 	order    int
@@ -44,7 +46,7 @@ type result struct {
 	unknown bool
 }
 
-// pool is the state of a campaign: customer of coupon 1, of coupon 2, ….
+// pool is the state of a campaign: customer of coupon 1, of coupon 2, …; - of a void one.
 type pool struct{ holders string }
 
 // uses is the state of a coupon. Of each order: - never, R redeemed, B rolled back.
@@ -65,12 +67,25 @@ var model = (&porcupine.NondeterministicModel{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		parts := map[string][]porcupine.Operation{}
 		var names []string
-		for _, op := range history {
-			name := op.Input.(call).object
+		add := func(name string, op porcupine.Operation) {
 			if parts[name] == nil {
 				names = append(names, name)
 			}
 			parts[name] = append(parts[name], op)
+		}
+		claims := map[string]call{} // by code: what a void of it is to its pool
+		for _, op := range history {
+			if c, r := op.Input.(call), op.Output.(result); c.kind == wire.Claim && r.Status == wire.StatusClaimed {
+				claims["coupon "+r.Code] = call{object: c.object, kind: wire.Void, n: r.N}
+			}
+		}
+		for _, op := range history {
+			c := op.Input.(call)
+			add(c.object, op)
+			if v, known := claims[c.object]; c.kind == wire.Void && known {
+				op.Input = v
+				add(v.object, op)
+			}
 		}
 		var list [][]porcupine.Operation
 		for _, name := range names {
@@ -82,7 +97,7 @@ var model = (&porcupine.NondeterministicModel{
 
 // stepOf returns the states in which a lane without concurrency would have given that answer.
 func stepOf(state any, c call, r result) []any {
-	if c.kind == wire.Claim {
+	if c.kind == wire.Claim || c.n != 0 {
 		p, _ := state.(pool)
 		return claimStep(p, c, r)
 	}
@@ -95,6 +110,16 @@ func stepOf(state any, c call, r result) []any {
 
 func claimStep(p pool, c call, r result) (next []any) {
 	holders := strings.Fields(p.holders)
+	if c.kind == wire.Void {
+		if r.unknown {
+			next = append(next, p)
+		}
+		if int(c.n) <= len(holders) {
+			holders[c.n-1] = "-"
+			next = append(next, pool{" " + strings.Join(holders, " ")})
+		}
+		return next
+	}
 	for i, h := range holders {
 		if h == c.customer {
 			if r.unknown || r.Status == wire.StatusClaimed && r.Repeat && int(r.N) == i+1 {
@@ -141,7 +166,8 @@ func couponStep(u uses, c call, r result) (next []any) {
 			same(r.Refusal == wire.Voided)
 		case u.count >= maxUses:
 			same(r.Refusal == wire.RedemptionLimitReached)
-		case fresh(wire.StatusRedeemed, u.count+1):
+		case fresh(wire.StatusRedeemed, u.count+1), c.attempts > 1 && (r.Status == wire.StatusRedeemed && r.Repeat || r.Refusal == wire.RedemptionRolledBack):
+			// Of one that was sent again the answer may be of the retry: the order may be rolled back by then, and redeemed again.
 			mark.count, mark.orders = u.count+1, u.orders[:c.order]+"R"+u.orders[c.order+1:]
 			next = append(next, mark)
 		}
@@ -152,8 +178,8 @@ func couponStep(u uses, c call, r result) (next []any) {
 		case 'B':
 			same(r.Status == wire.StatusRolledBack && r.Repeat)
 		case 'R':
-			// The count in a repeat is that of the moment of the retry.
-			if fresh(wire.StatusRolledBack, u.count-1) || c.attempts > 1 && r.Status == wire.StatusRolledBack && r.Repeat {
+			// The count in a repeat is that of the moment of the retry, when the order may be redeemed again.
+			if fresh(wire.StatusRolledBack, u.count-1) || c.attempts > 1 && (r.Status == wire.StatusRolledBack && r.Repeat || r.Refusal == wire.Outdated) {
 				mark.count, mark.orders = u.count-1, u.orders[:c.order]+"B"+u.orders[c.order+1:]
 				next = append(next, mark)
 			}
@@ -394,9 +420,10 @@ func TestAHistoryOfCompetingOwnersIsLinearizable(t *testing.T) {
 // TestAWrongHistoryIsRejected tests the test: histories with one lie each.
 func TestAWrongHistoryIsRejected(t *testing.T) {
 	coupon, inPool := "coupon X", "pool c"
-	claimed := func(customer string, n uint32, repeat bool) (call, result) {
-		return call{object: inPool, kind: wire.Claim, customer: customer, attempts: 1}, result{Outcome: wire.Outcome{Status: wire.StatusClaimed, N: n, Repeat: repeat}}
+	claimedAs := func(code, customer string, n uint32, repeat bool) (call, result) {
+		return call{object: inPool, kind: wire.Claim, customer: customer, attempts: 1}, result{Outcome: wire.Outcome{Status: wire.StatusClaimed, N: n, Code: code, Repeat: repeat}}
 	}
+	claimed := func(customer string, n uint32, repeat bool) (call, result) { return claimedAs("", customer, n, repeat) }
 	used := func(order int, count uint32) (call, result) {
 		return call{object: coupon, kind: wire.Redeem, order: order, attempts: 1}, result{Outcome: wire.Outcome{Status: wire.StatusRedeemed, RedeemedCount: count}}
 	}
@@ -422,6 +449,9 @@ func TestAWrongHistoryIsRejected(t *testing.T) {
 	}{
 		{"two customers, one coupon", []line{at(0, 9)(claimed("a", 1, false)), at(1, 8)(claimed("b", 1, false))}, porcupine.Illegal},
 		{"a repeat with another coupon", []line{at(0, 1)(claimed("a", 1, false)), at(2, 3)(claimed("b", 2, false)), at(4, 5)(claimed("a", 2, true))}, porcupine.Illegal},
+		{"a second coupon after a void", []line{at(0, 1)(claimedAs("X", "a", 1, false)), at(2, 3)(voided()), at(4, 5)(claimed("a", 2, false))}, porcupine.Ok},
+		{"a second coupon before the void", []line{at(0, 1)(claimedAs("X", "a", 1, false)), at(2, 3)(claimed("a", 2, false)), at(4, 5)(voided())}, porcupine.Illegal},
+		{"the void coupon after the void", []line{at(0, 1)(claimedAs("X", "a", 1, false)), at(2, 3)(voided()), at(4, 5)(claimed("a", 1, true))}, porcupine.Illegal},
 		{"the second before the first", []line{at(0, 1)(claimed("a", 2, false)), at(2, 3)(claimed("b", 1, false))}, porcupine.Illegal},
 		{"the second before the first, at the same time", []line{at(0, 9)(claimed("a", 2, false)), at(2, 3)(claimed("b", 1, false))}, porcupine.Ok},
 		{"redeemed for one order twice", []line{at(0, 1)(used(0, 1)), at(2, 3)(used(0, 2))}, porcupine.Illegal},

@@ -71,6 +71,8 @@ var kinds = map[Code]Kind{
 	Code(wire.NotRedeemed):            {Status: http.StatusConflict},
 	Code(wire.LimitReached):           {Status: http.StatusConflict},
 	Code(wire.TooLate):                {Status: http.StatusConflict},
+	Code(wire.RedemptionRolledBack):   {Status: http.StatusConflict},
+	Code(wire.Outdated):               {Status: http.StatusConflict},
 	Code(wire.IdempotencyKeyReused):   {Status: http.StatusUnprocessableEntity},
 	Code(wire.VersionMismatch):        {Status: http.StatusPreconditionFailed},
 	Code(wire.NotDurable):             {Status: http.StatusServiceUnavailable, Effect: NoEffect, RetryAfter: time.Second},

@@ -198,11 +198,12 @@ func (j *judge) answered(p *process, a protocol.Answer) {
 
 func (j *judge) refused(in *instance, o *op, out *wire.Outcome) {
 	// A slow owner may answer late what it decided early.
-	if o.answer != nil && in.seq > o.since && j.lasts(o) {
+	over := j.over(o, out.Refusal)
+	if o.answer != nil && in.seq > o.since && j.lasts(o) && !over {
 		j.w.Violate(sameAnswer, "%s was answered %s %s, then refused: %s", o.id, o.answer.Status, o.answer.Code, out.Refusal)
 	}
 	in.refused[o] = true
-	if d, ok := j.done[o.id]; ok {
+	if d, ok := j.done[o.id]; ok && !over { // an earlier command of it had the effect, perhaps one that a store lost since
 		for i := range j.cover {
 			if c := &j.cover[i]; c.seq == d.seq {
 				j.mayHave(o.id, c.first, c.last)
@@ -225,11 +226,25 @@ func (j *judge) accepted(in *instance, o *op, out *wire.Outcome) {
 	o.since = min(o.since, in.seq)
 }
 
-// lasts reports whether an accepted answer is for ever. Those of claims are. Others are if the command did it itself: one
-// whose answer was "done already, under another id" is no more than that, and what was done may be undone.
+// lasts reports whether an accepted answer is for ever. It is if the command did it itself: one whose answer was "done already,
+// under another id" is no more than that, and what was done may be undone. A claim has its customer's coupon until that is void.
 func (j *judge) lasts(o *op) bool {
-	_, own := j.done[o.id]
-	return own || o.kind == wire.Claim
+	if d, own := j.done[o.id]; own && (o.kind != wire.Claim || d.ev.N == o.answer.N) {
+		return true
+	}
+	k, known := j.coupons[o.answer.Code]
+	return o.kind == wire.Claim && !(known && k.Voided)
+}
+
+// over reports whether a command that was accepted may be refused for that reason: what it did was undone.
+func (j *judge) over(o *op, r wire.Refusal) bool {
+	switch k, known := j.coupons[o.code]; r {
+	case wire.RedemptionRolledBack:
+		return o.kind == wire.Redeem && known && slices.ContainsFunc(k.Redemptions, func(r *oracle.Redemption) bool { return r.Order == o.order && r.RolledBackAt != 0 })
+	case wire.Outdated:
+		return o.kind != wire.Claim && o.kind != wire.Redeem && o.kind != wire.Void
+	}
+	return false
 }
 
 // holds reports whether the log agrees with an accepted answer.

@@ -269,37 +269,7 @@ func (a *API) updateCampaign(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	out, err := a.change(ctx, cmd, in.Change, in.Condition)
-	if err != nil {
-		return nil, err
-	}
-	if out.Replayed != "" && !inForce(&cmd.Patch, &out.Body) {
-		// The lane knows the id of an update, not what it changed. Never report a success while other settings are in force.
-		problem := web.New(web.Code(wire.IdempotencyKeyReused), "this Idempotency-Key was used before, and the settings in this request are not in force: it was used with others, or the campaign was changed since. To change it now send another key")
-		problem.ID, problem.Campaign = out.CommandID, in.Campaign
-		return nil, problem
-	}
-	return out, nil
-}
-
-// inForce reports whether a campaign has the settings of a patch.
-func inForce(p *wire.Patch, c *Campaign) bool {
-	now := wire.Settings{Codes: c.Codes, PerCustomer: c.PerCustomer, MaxRedemptions: c.MaxRedemptions, OpensAt: instant(c.OpensAt), ClosesAt: instant(c.ClosesAt),
-		ExpiresAt: instant(c.ExpiresAt), Prefix: c.Prefix, Category: c.Category, Priority: c.Priority, Benefit: c.Benefit}
-	if c.Imported {
-		now.Codes = 0
-	}
-	now.ValidFor, _ = time.ParseDuration(c.ValidFor) // absent = 0
-	now.LateAfter, _ = time.ParseDuration(c.LateAfter)
-	with := p.Onto(now)
-	return with.Equal(&now)
-}
-
-func instant(t *time.Time) wire.Instant {
-	if t == nil {
-		return 0
-	}
-	return wire.At(*t)
+	return a.change(ctx, cmd, in.Change, in.Condition)
 }
 
 // change sends a command of a campaign and returns the campaign as it is then.

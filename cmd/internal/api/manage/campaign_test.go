@@ -63,7 +63,7 @@ func TestCampaigns(t *testing.T) {
 		t.Error(repeat.Header)
 	}
 	r.Ask(t, "", "PATCH", path, map[string]any{"category": "a"}, "If-Match", "*", "Idempotency-Key", "k2").Want(t, 200)
-	r.Ask(t, "", "PATCH", path, map[string]any{"category": "b"}, "If-Match", "*", "Idempotency-Key", "k2").Problem(t, 422, "idempotency_key_reused", "")
+	r.Ask(t, "", "PATCH", path, map[string]any{"category": "b"}, "If-Match", "*", "Idempotency-Key", "k2").Problem(t, 409, "outdated", "")
 	if v := r.Ask(t, "", "PATCH", path, map[string]any{"category": nil, "per_customer": nil}, "If-Match", "*").Want(t, 200).Object(t); v["category"] != nil {
 		t.Errorf("null: %v", v)
 	}

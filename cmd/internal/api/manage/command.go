@@ -151,6 +151,7 @@ type OutcomeFields struct {
 	DueAt         *time.Time `json:"due_at,omitempty"`
 	Count         uint64     `json:"count,omitempty" doc:"Codes imported."`
 	Repeat        bool       `json:"repeat,omitempty" doc:"Nothing was written: see Idempotency-Replayed."`
+	CouponStatus  string     `json:"coupon_status,omitempty" doc:"Of a repeat: voided, redeemed or expired, if the coupon is that by now and status does not have it."`
 }
 
 // TransformSchema lets later versions add fields.

@@ -30,7 +30,7 @@ func (a *API) hideClaim(ctx context.Context, p access.Principal, out *wire.Outco
 		return web.Failed(&batcher.UnknownError{ID: out.ID, Cause: err}, out.ID)
 	}
 	if !same {
-		out.Code, out.N, out.ExpiresAt, out.Message = "", 0, 0, claimedBefore
+		out.Code, out.N, out.ExpiresAt, out.CouponStatus, out.Message = "", 0, 0, "", claimedBefore
 	}
 	return nil
 }

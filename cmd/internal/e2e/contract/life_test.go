@@ -54,8 +54,9 @@ func TestLifeOfACoupon(t *testing.T) {
 		{kind: "rollback", id: "b-never", fields: `"code":"$1","order_id":"o9"`,
 			outcome: `{"id":"b-never","status":"refused","refusal":"not_redeemed","message":"~text","campaign":"$c"}`,
 			events:  `{"type":"commands.refused","campaign":"$c","at":"~time","counts":{"not_redeemed":1}}`},
-		{kind: "redeem", id: "r1", fields: `"code":"$1","order_id":"o1"`, // its id was accepted: a repeat, whatever came after
-			outcome: `{"id":"r1","status":"redeemed",` + coupon + `,` + ends + `,"?order_id":"o1","redeemed_count":1,"benefit":{"percent":20},"repeat":true}`},
+		{kind: "redeem", id: "r1", fields: `"code":"$1","order_id":"o1"`, // its redemption is over
+			outcome: `{"id":"r1","status":"refused","refusal":"redemption_rolled_back","message":"~text","campaign":"$c"}`,
+			events:  `{"type":"commands.refused","campaign":"$c","at":"~time","counts":{"redemption_rolled_back":1}}`},
 		{kind: "redeem", id: "stranger", fields: `"code":"$1","order_id":"o4","customer_id":"bob"`,
 			outcome: `{"id":"stranger","status":"refused","refusal":"not_holder","message":"~text","campaign":"$c"}`,
 			events:  `{"type":"commands.refused","campaign":"$c","at":"~time","counts":{"not_holder":1}}`},
