@@ -248,6 +248,9 @@ func (c *Command) read(f Field, of *fieldTexts) error {
 		if *p = bytes.Clone(compact(raw)); uint64(len(*p)) > spec.most {
 			return Invalidf(spec.name, "must be JSON of at most %d bytes", spec.most)
 		}
+		if !numbersFit(*p) {
+			return Invalidf(spec.name, misfit)
+		}
 	}
 	return nil
 }

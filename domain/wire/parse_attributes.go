@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"bytes"
 	"slices"
+	"strconv"
 )
 
 // readAttributes reads a flat object of strings, numbers and booleans.
@@ -37,12 +39,52 @@ func (c *Command) readAttributes(raw []byte) error {
 			if s, err := unquote(value); err != nil || !printable(s) {
 				return Invalidf("attributes", "%s must be printable text", shorten(name, 32))
 			}
+		default:
+			if !numbersFit(value) {
+				return Invalidf("attributes", "%s %s", shorten(name, 32), misfit)
+			}
 		}
 	}
 	if names.n > 0 {
 		c.Attributes = flat
 	}
 	return nil
+}
+
+// misfit is what is wrong with a value of which numbersFit is false.
+const misfit = "has a number beyond 1e308 or below 1e-308, which floating point and SQL do not hold; give it as text"
+
+// numbersFit reports whether a float64 and the numeric of SQL can hold the numbers in a value that was scanned already: readers
+// of attributes and benefits must not fail at what a lane accepted.
+func numbersFit(raw []byte) bool {
+	o := object{data: raw}
+	for o.pos < len(raw) {
+		switch c, start := raw[o.pos], o.pos; {
+		case c == '"':
+			_, _ = o.text() // scanned before
+		case c == '-' || c >= '0' && c <= '9':
+			_ = o.number()
+			if !fits(raw[start:o.pos]) {
+				return false
+			}
+		default:
+			o.pos++
+		}
+	}
+	return true
+}
+
+func fits(number []byte) bool {
+	mantissa, exponent := number, 0
+	if at := bytes.IndexAny(number, "eE"); at >= 0 {
+		mantissa = number[:at]
+		exponent, _ = strconv.Atoi(View(number[at+1:])) // out of range: the largest there is
+	} else if len(number) < 300 {
+		return true // nearly always
+	}
+	v, err := strconv.ParseFloat(View(number), 64)
+	tooSmall := v == 0 && bytes.ContainsAny(mantissa, "123456789")
+	return err == nil && !tooSmall && exponent >= -308 && exponent <= 308
 }
 
 // nameSet finds duplicate names. The first ones need no map.

@@ -117,7 +117,7 @@ func columnsSQL() string {
 }
 
 // CopyEvents appends events to a table that has Columns. Text that PostgreSQL cannot store is changed: U+0000 and
-// invalid UTF-8 become U+FFFD; in raw also halves of surrogate pairs; numbers beyond 1e±10000 in raw become text.
+// invalid UTF-8 become U+FFFD; in raw also halves of surrogate pairs.
 func CopyEvents(ctx context.Context, tx pgx.Tx, table pgx.Identifier, events []Event) error {
 	return copyEvents(ctx, tx, table, events, true)
 }

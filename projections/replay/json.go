@@ -67,69 +67,20 @@ func textLen(s []byte) int {
 	return len(s)
 }
 
-// maxExponent is the largest exponent of a number that is stored as numeric; PostgreSQL's limit is larger.
-const maxExponent = 10_000
-
-// storable returns a line that PostgreSQL's jsonb accepts. jsonb rejects three things that JSON allows: \u0000 and
-// halves of surrogate pairs, which are replaced by \ufffd, and numbers with huge exponents, which become text. Nearly
-// every line is returned unchanged.
+// storable returns a line that PostgreSQL's jsonb accepts. jsonb rejects two things that JSON allows: \u0000 and halves of
+// surrogate pairs, which are replaced by \ufffd. Numbers that it rejects are refused by lanes. Nearly every line is returned
+// unchanged.
 func storable(line []byte) []byte {
 	if !utf8.Valid(line) {
 		line = bytes.ToValidUTF8(line, []byte("\uFFFD"))
 	}
-	if !suspicious(line) {
+	if !bytes.Contains(line, []byte(`\u`)) {
 		return line
 	}
-	out := make([]byte, 0, len(line)+16)
-	for i := 0; i < len(line); {
-		c := line[i]
-		switch {
-		case c == '"':
-			n := textLen(line[i:])
-			out = appendStorableText(out, line[i:i+n])
-			i += n
-		case c == '-' || c >= '0' && c <= '9':
-			n := 1
-			for i+n < len(line) && bytes.IndexByte([]byte("+-.eE0123456789"), line[i+n]) >= 0 {
-				n++
-			}
-			number := line[i : i+n]
-			if astronomic(number) {
-				out = append(append(append(out, '"'), number...), '"')
-			} else {
-				out = append(out, number...)
-			}
-			i += n
-		default:
-			out = append(out, c)
-			i++
-		}
-	}
-	return out
+	return appendStorableText(make([]byte, 0, len(line)+16), line)
 }
 
-// suspicious reports whether a line contains \u, or an e after a digit.
-func suspicious(line []byte) bool {
-	if bytes.Contains(line, []byte(`\u`)) {
-		return true
-	}
-	for i := 1; i < len(line); i++ {
-		if (line[i] == 'e' || line[i] == 'E') && line[i-1] >= '0' && line[i-1] <= '9' {
-			return true
-		}
-	}
-	return false
-}
-
-func astronomic(number []byte) bool {
-	at := bytes.IndexAny(number, "eE")
-	if at < 0 {
-		return false
-	}
-	exponent, err := strconv.Atoi(string(number[at+1:]))
-	return err != nil || exponent > maxExponent || exponent < -maxExponent
-}
-
+// appendStorableText appends a line; \u is an escape, as JSON has backslashes in texts only.
 func appendStorableText(dst, text []byte) []byte {
 	for i := 0; i < len(text); {
 		if text[i] != '\\' || i+1 >= len(text) {
