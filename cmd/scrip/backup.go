@@ -162,12 +162,17 @@ func (t *transfer) end(err error) {
 
 func (m *Main) restoreCommand() *cobra.Command {
 	var replicas uint32
-	var withoutWebhooks bool
+	var withoutWebhooks, unsealed bool
 	cmd := &cobra.Command{
 		Use: "restore DIR", Short: "Restore a backup into an empty data directory or NATS server", Args: cli.Args("DIR"),
 		Long: `Restore a backup of scrip backup into a data directory without a log (--data), for scrip serve to start on, or to a NATS
 server without a log (--nats). Every file is checked first; a backup that is damaged, incomplete or of a newer format is
-refused with the file's name, and nothing is changed.
+refused with the file's name, and nothing is changed. So is one whose streams have other settings than scrip makes.
+
+A backup must have the seal of its log: without it, a person who can write where backups are stored could become operator. The
+seal is checked with SCRIP_CODE_KEY, --seal-key-file or code.key in --data, else with the key in the backup, which finds
+damage, but no change by a reader of that key. A backup without a seal, or with that of another key, is refused unless you
+add --unsealed, because you know where it comes from.
 
 With --data the code key becomes code.key there, and scrip serve needs nothing more. With --nats, give each server with
 the roles lanes or api the key: SCRIP_CODE_KEY, or a copy of the backup's code.key in its data directory.
@@ -186,6 +191,7 @@ The output names the new location of the log and the next step. Exit code 1 and 
   scrip restore /backups/scrip-2026-11-27 --nats nats://n1:4222,nats://n2:4222,nats://n3:4222 --replicas 3`,
 	}
 	cmd.Flags().Var(cli.Number(&replicas, 0, 1, 5), "replicas", "copies of every stream on a NATS cluster (default: as in the backup)")
+	cmd.Flags().BoolVar(&unsealed, "unsealed", false, "restore although no seal shows that the backup is the log's own")
 	cmd.Flags().BoolVar(&withoutWebhooks, "without-webhooks", false, "leave out webhooks, and the positions and dead letters of webhooks and push senders")
 	unusedIDFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
@@ -203,8 +209,10 @@ The output names the new location of the log and the next step. Exit code 1 and 
 		if err != nil {
 			return interrupted(err, cmd)
 		}
-		if err := m.checkSeal(b); err != nil {
-			return err
+		if !unsealed {
+			if err := m.checkSeal(b); err != nil {
+				return err
+			}
 		}
 		progress := m.transfer("restoring")
 		opts := backup.RestoreOptions{Replicas: int(replicas), WithoutWebhooks: withoutWebhooks, Progress: progress.to, Logger: m.logger(outputText, "warn")}
@@ -227,17 +235,32 @@ The output names the new location of the log and the next step. Exit code 1 and 
 	return cmd
 }
 
-// checkSeal checks the backup's seal if the key is given or in the data directory.
+// checkSeal checks the backup's seal with the key that is given or in the data directory, else with the one in the backup. A key of
+// another log counts: its owner expects another backup.
 func (m *Main) checkSeal(b *backup.Backup) error {
-	log, err := m.unlock(topology.Log{UUID: b.Log, KeyFingerprint: b.KeyFingerprint})
-	if err != nil || log.Seal == nil {
+	log := topology.Log{UUID: b.Log}
+	given, err := datadir.Variable(m.Env, datadir.KeyVariable)
+	if err != nil {
 		return err
 	}
-	sealed, err := b.CheckSeal(log.Seal)
-	if err == nil && !sealed {
-		fmt.Fprintln(m.Err, "the backup has no seal: it was taken without the key or by an older scrip, or the seal was removed")
+	sealKey, err := datadir.SealKey(m.Env, m.global.sealKey)
+	switch {
+	case err != nil:
+	case sealKey != "":
+		log, err = log.WithSealKey(sealKey)
+	default:
+		key, found, failed := datadir.FindKey(m.global.data, given)
+		if err = failed; found {
+			log = log.WithKey(key.Key)
+		}
 	}
-	return err
+	if err == nil {
+		err = b.CheckSeal(log.Seal)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; give the key of that log in %s or with --seal-key-file or, if you know that the backup is yours, --unsealed", err, datadir.KeyVariable)
+	}
+	return nil
 }
 
 // restoreExternal restores to a running NATS server. It returns the next step and the new location of the log.

@@ -106,15 +106,33 @@ func TestFromOneDataDirectoryToAnother(t *testing.T) {
 		t.Errorf("trouble after the restore:\n%s", p.log.String())
 	}
 
-	// Without the key in the backup it has to come from elsewhere, and must be the right one.
+	// Another log's key is not that of the person who expects this backup. The seal of a keyless one cannot be checked without a key.
+	other := []string{"SCRIP_CODE_KEY=" + strings.Repeat("ab", 32)}
 	bare := filepath.Join(dataDir(t), "data")
-	if got := scrip(t, nil, "restore", keyless, "--data", bare); got.code != cli.ExitDone || !strings.Contains(got.err, "bring the code key") {
+	failed(t, other, "--unsealed", "restore", dir, "--data", bare)
+	failed(t, nil, "--unsealed", "restore", keyless, "--data", bare)
+	unsealed := filepath.Join(t.TempDir(), "unsealed")
+	if err := os.CopyFS(unsealed, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(unsealed, "SHA256SUMS.seal")); err != nil {
+		t.Fatal(err)
+	}
+	failed(t, nil, "no SHA256SUMS.seal", "restore", unsealed, "--data", bare)
+	failed(t, []string{"SCRIP_SEAL_KEY=abc"}, "--unsealed", "restore", dir, "--data", bare)
+	if _, err := os.Stat(bare); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a refused restore left files: %v", err)
+	}
+	done(t, nil, "restore", unsealed, "--data", filepath.Join(t.TempDir(), "data"), "--unsealed")
+
+	// Without the key in the backup it has to come from elsewhere, and must be the right one.
+	if got := scrip(t, nil, "restore", keyless, "--data", bare, "--unsealed"); got.code != cli.ExitDone || !strings.Contains(got.err, "bring the code key") {
 		t.Errorf("restore without key: %+v", got)
 	}
 	if p := launch(t, bare, "--roles", "lanes"); p.exit() != cli.ExitFailed || !strings.Contains(p.log.String(), "code.key") {
 		t.Errorf("a server without the key:\n%s", p.log.String())
 	}
-	failed(t, []string{"SCRIP_CODE_KEY=" + strings.Repeat("ab", 32)}, "fingerprint", "restore", keyless, "--data", filepath.Join(t.TempDir(), "other"))
+	failed(t, other, "was created with", "restore", keyless, "--data", filepath.Join(t.TempDir(), "other"), "--unsealed")
 	given := filepath.Join(t.TempDir(), "given")
 	key, err := os.ReadFile(filepath.Join(old.data, "code.key"))
 	if err != nil {

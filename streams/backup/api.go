@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"maps"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -22,17 +22,17 @@ const (
 
 // bounds is what a stream holds, as the API reports it.
 type bounds struct {
-	Messages uint64 `json:"messages"`
-	Bytes    uint64 `json:"bytes"`
-	First    uint64 `json:"first_seq"`
-	Last     uint64 `json:"last_seq"`
+	Messages  uint64 `json:"messages"`
+	Bytes     uint64 `json:"bytes"`
+	First     uint64 `json:"first_seq"`
+	Last      uint64 `json:"last_seq"`
+	Consumers int    `json:"consumer_count"`
 }
 
-// streamInfo is a stream's configuration and state as JSON, as the server reported it and accepts it again: settings that
-// this program does not know are kept.
+// streamInfo is a stream's configuration and state, as the server reported it and accepts it again.
 type streamInfo struct {
-	Config json.RawMessage `json:"config"`
-	State  json.RawMessage `json:"state"`
+	Config jetstream.StreamConfig `json:"config"`
+	State  json.RawMessage        `json:"state"`
 }
 
 func (i streamInfo) bounds() (b bounds, err error) {
@@ -69,32 +69,13 @@ func unanswered(err error) bool {
 		errors.Is(err, nats.ErrDisconnected) || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, jetstream.ErrNoStreamResponse)
 }
 
-// with returns a configuration with a few settings changed. metadata is added to the stream's own; an empty value removes a
-// key.
-func with(config json.RawMessage, replicas int, metadata map[string]string) (json.RawMessage, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(config, &fields); err != nil {
-		return nil, fmt.Errorf("reading its configuration: %w", err)
+// with returns a configuration with other metadata added to its own.
+func with(config jetstream.StreamConfig, metadata map[string]string) jetstream.StreamConfig {
+	own := maps.Clone(config.Metadata)
+	if own == nil {
+		own = map[string]string{}
 	}
-	own := map[string]string{}
-	if raw := fields["metadata"]; raw != nil {
-		if err := json.Unmarshal(raw, &own); err != nil {
-			return nil, fmt.Errorf("reading its metadata: %w", err)
-		}
-	}
-	for k, v := range metadata {
-		if own[k] = v; v == "" {
-			delete(own, k)
-		}
-	}
-	var err error
-	if fields["metadata"], err = json.Marshal(own); err != nil {
-		return nil, err
-	}
-	if replicas > 0 {
-		if fields["num_replicas"], err = json.Marshal(replicas); err != nil {
-			return nil, err
-		}
-	}
-	return json.Marshal(fields)
+	maps.Copy(own, metadata)
+	config.Metadata = own
+	return config
 }

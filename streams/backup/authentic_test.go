@@ -1,13 +1,18 @@
 package backup_test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/backup"
 	"github.com/seed-4a2410e3/scrip/streams/seal"
@@ -15,34 +20,32 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// edit changes a file of a backup and puts its checksum right, as a program with write access would.
-func edit(t *testing.T, dir, name, old, changed string) {
+// put replaces a file of a backup and puts its checksum right, as a program with write access would.
+func put(t *testing.T, dir, name string, after []byte) {
 	t.Helper()
 	sum := func(text []byte) string { s := sha256.Sum256(text); return hex.EncodeToString(s[:]) }
-	before, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	after := strings.Replace(string(before), old, changed, 1)
-	if after == string(before) {
-		t.Fatalf("%s has no %q:\n%s", name, old, before)
-	}
-	sums, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, text := range map[string]string{name: after, "SHA256SUMS": strings.Replace(string(sums), sum(before), sum([]byte(after)), 1)} {
+	before, sums := backup.File(t, dir, name), string(backup.File(t, dir, "SHA256SUMS"))
+	for file, text := range map[string]string{name: string(after), "SHA256SUMS": strings.Replace(sums, sum(before), sum(after), 1)} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// TestAChangedBackup: who has no key changes nothing that a key does not find, and no stream comes back with a setting that
-// sends messages elsewhere.
+// edit puts a changed text in place of another.
+func edit(t *testing.T, dir, name, old, changed string) {
+	t.Helper()
+	before := string(backup.File(t, dir, name))
+	after := strings.Replace(before, old, changed, 1)
+	if after == before {
+		t.Fatalf("%s has no %q:\n%s", name, old, before)
+	}
+	put(t, dir, name, []byte(after))
+}
+
+// TestAChangedBackup: a person without the key changes nothing that a key does not find.
 func TestAChangedBackup(t *testing.T) {
-	s := streamtest.Start(t, streamtest.Lanes(lanes))
-	r := newRig(t, s.JetStream(t), 1)
+	r := newRig(t, streamtest.Start(t, streamtest.Lanes(lanes)).JetStream(t), 1)
 	unlock := func(l topology.Log) (topology.Log, error) { return l.WithKey(testKey), nil }
 	takeBy := func(unlock func(topology.Log) (topology.Log, error)) string {
 		dir := filepath.Join(t.TempDir(), "backup")
@@ -51,47 +54,116 @@ func TestAChangedBackup(t *testing.T) {
 		}
 		return dir
 	}
-	check := func(dir string) (bool, error) {
+	check := func(dir string, key *[32]byte) error {
 		b := open(t, dir)
-		return b.CheckSeal(seal.Derive(testKey, b.Log))
+		if key == nil {
+			return b.CheckSeal(nil)
+		}
+		return b.CheckSeal(seal.Derive(*key, b.Log))
+	}
+	refused := func(what, dir string, key *[32]byte, want string) {
+		t.Helper()
+		if err := check(dir, key); !errors.Is(err, backup.ErrUnsealed) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", what, err, want)
+		}
 	}
 	dir := takeBy(unlock)
-	if sealed, err := check(dir); !sealed || err != nil {
-		t.Errorf("as it was taken: %t %v", sealed, err)
+	if err := check(dir, &testKey); err != nil {
+		t.Errorf("as it was taken: %v", err)
 	}
-	b := open(t, dir)
-	if _, err := b.CheckSeal(seal.Derive([32]byte{9}, b.Log)); !errors.Is(err, backup.ErrDamaged) {
-		t.Errorf("another key: %v", err)
-	}
+	refused("another key", dir, &[32]byte{9}, "another key")
+	refused("no key", dir, nil, "no key to check")
 	edit(t, dir, "manifest.json", `"scrip": "test"`, `"scrip": "TEST"`)
-	if _, err := check(dir); !errors.Is(err, backup.ErrDamaged) || !strings.Contains(err.Error(), "SHA256SUMS.seal") {
-		t.Errorf("changed: %v", err)
-	}
+	refused("changed", dir, &testKey, "SHA256SUMS.seal")
 	if err := os.Remove(filepath.Join(dir, "SHA256SUMS.seal")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := check(dir); !errors.Is(err, backup.ErrDamaged) {
-		t.Errorf("without its seal: %v", err)
-	}
-
-	// One of before seals, or taken without the key.
-	if sealed, err := check(takeBy(nil)); sealed || err != nil {
-		t.Errorf("without a key: %t %v", sealed, err)
-	}
+	refused("without its seal", dir, &testKey, "no SHA256SUMS.seal")
+	refused("taken without a key", takeBy(nil), &testKey, "no SHA256SUMS.seal")
 
 	dir, m := take(t, r.js) // with the key
+	if err := check(dir, nil); err != nil {
+		t.Errorf("by the key in it: %v", err)
+	}
+	edit(t, dir, "manifest.json", `"scrip": "test"`, `"scrip": "TEST"`)
+	refused("changed, by the key in it", dir, nil, "other files")
 	edit(t, dir, "manifest.json", m.KeyFingerprint, "0123")
 	if _, err := backup.Open(t.Context(), dir, nil); err == nil || !strings.Contains(err.Error(), "not the key of this log") {
 		t.Errorf("another key's fingerprint: %v", err)
 	}
+}
 
-	for _, setting := range []string{
-		`"republish":{"src":">","dest":"evil.>"}`, `"subject_transform":{"src":">","dest":"evil.>"}`, `"sources":[{"name":"EVIL"}]`, `"Mirror":{"name":"EVIL"}`, `"ſources":[{"name":"EVIL"}]`,
-	} {
-		dir := takeBy(nil)
-		edit(t, dir, topology.EvtStream(0)+".json", `"name":`, setting+`,"name":`)
-		if _, err := backup.Open(t.Context(), dir, nil); !errors.Is(err, backup.ErrDamaged) || !strings.Contains(err.Error(), "scrip never does") {
-			t.Errorf("%s: %v", setting, err)
+// TestAPlantedStream: whatever the seal is, a stream comes back as scrip makes it, or not at all.
+func TestAPlantedStream(t *testing.T) {
+	r := newRig(t, streamtest.Start(t, streamtest.Lanes(lanes)).JetStream(t), 1)
+	whole, _ := take(t, r.js)
+	copied := func() string {
+		dir := filepath.Join(t.TempDir(), "backup")
+		if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
+			t.Fatal(err)
 		}
+		return dir
+	}
+	const first = `"name":`
+	for _, tc := range []struct{ stream, old, changed, field string }{
+		{topology.EvtStream(0), first, `"republish":{"src":">","dest":"evil.>"},` + first, "republish"},
+		{topology.EvtStream(0), first, `"subject_transform":{"src":">","dest":"evil.>"},` + first, "subject_transform"},
+		{topology.EvtStream(0), first, `"sources":[{"name":"EVIL"}],` + first, "sources"},
+		{topology.EvtStream(0), first, `"Mirror":{"name":"EVIL"},` + first, "mirror"},
+		{topology.EvtStream(0), first, `"ſources":[{"name":"EVIL"}],` + first, "sources"},
+		{topology.EvtStream(0), `["scrip.evt.0"`, `["scrip.evt.0","evil.>"`, "subjects"},
+		{topology.EvtStream(0), `"scrip_log":"`, `"scrip_log":"x`, "scrip_log"},
+		{topology.EvtStream(0), `"SCRIP_EVT_0"`, `"SCRIP_EVT_1"`, "name"},
+		{topology.RmdStream(1), `"deny_purge":true`, `"deny_purge":false`, "deny_purge"},
+		{topology.CmdStream(1), `"max_age":0`, `"max_age":1000000000`, "max_age"},
+		{topology.StateStream, `"subjects":[`, `"subjects":["$KV.OTHER.>",`, "subjects"},
+		{topology.SnapStream, first, `"allow_msg_ttl":true,` + first, "allow_msg_ttl"},
+	} {
+		dir := copied()
+		edit(t, dir, tc.stream+".json", tc.old, tc.changed)
+		if _, err := backup.Open(t.Context(), dir, nil); err == nil || !strings.Contains(err.Error(), "stream "+tc.stream+": "+tc.field+" is ") {
+			t.Errorf("%s of %s: %v", tc.field, tc.stream, err)
+		}
+	}
+	dir := copied() // as the server takes it: the last of two counts
+	edit(t, dir, topology.EvtStream(0)+".json", first, `"republish":{"src":">","dest":"evil.>"},"republish":null,`+first)
+	restored := streamtest.Start(t, streamtest.Lanes(lanes)).JetStream(t)
+	restore(t, dir, restored, 1)
+	if stream, err := restored.Stream(t.Context(), topology.EvtStream(0)); err != nil || stream.CachedInfo().Config.RePublish != nil {
+		t.Errorf("republished: %v", err)
+	}
+
+	// A stream that is no log's, and a consumer, which would deliver from the first message on.
+	dir = copied()
+	edit(t, dir, "manifest.json", `"`+topology.RmdStream(1)+`"`, `"EVIL"`)
+	if _, err := backup.Open(t.Context(), dir, nil); err == nil || !strings.Contains(err.Error(), `"EVIL"`) {
+		t.Errorf("another stream: %v", err)
+	}
+	if _, err := r.js.CreateConsumer(t.Context(), topology.EvtStream(0), jetstream.ConsumerConfig{Durable: "evil", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
+		t.Fatal(err)
+	}
+	dir = copied()
+	var data bytes.Buffer
+	size, err := backup.CopyWithConsumers(t.Context(), r.js, topology.EvtStream(0), &data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, dir, topology.EvtStream(0)+".snapshot", data.Bytes())
+	var m backup.Manifest
+	if err := json.Unmarshal(backup.File(t, dir, "manifest.json"), &m); err != nil {
+		t.Fatal(err)
+	}
+	m.Streams[slices.IndexFunc(m.Streams, func(s backup.Stream) bool { return s.Name == topology.EvtStream(0) })].Size = size
+	text, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, dir, "manifest.json", text)
+	js := streamtest.Start(t, streamtest.Lanes(lanes)).JetStream(t)
+	if err := open(t, dir).Restore(t.Context(), js, backup.RestoreOptions{Logger: streamtest.Logger(t)}); err == nil || !strings.Contains(err.Error(), "has 1 consumers") {
+		t.Errorf("a planted consumer: %v", err)
+	}
+	if _, err := js.Stream(t.Context(), topology.EvtStream(0)); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Errorf("what is left of it: %v", err)
 	}
 }

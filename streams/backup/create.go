@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -312,6 +313,9 @@ func (c *creator) receive(ctx context.Context, s *snapshot) (Stream, error) {
 		s.drop()
 		return Stream{}, err
 	}
+	if _, differs := c.log.AsMade(s.name, s.info.Config); len(differs) > 0 {
+		c.opts.Logger.Warn("scrip restore refuses this stream, whose settings are not scrip's: correct them, then take the backup again", "differs", strings.Join(differs, ", "))
+	}
 	st := Stream{Name: s.name, Messages: b.Messages, Bytes: b.Bytes, First: b.First, Last: b.Last}
 	info, err := json.Marshal(s.info)
 	if err != nil {
@@ -344,7 +348,6 @@ func (c *creator) finish() error {
 			return err
 		}
 	}
-	c.m.Sealed = c.log.Seal != nil
 	c.m.Ended = time.Now().UTC().Truncate(time.Millisecond)
 	manifest, err := c.m.encode()
 	if err != nil {

@@ -52,8 +52,11 @@ func TestDamage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err := backup.Open(t.Context(), dir, nil)
-			if !errors.Is(err, backup.ErrDamaged) || !strings.Contains(err.Error(), e.Name()) {
+			b, err := backup.Open(t.Context(), dir, nil)
+			if err == nil {
+				err = b.CheckSeal(nil)
+			}
+			if !errors.Is(err, backup.ErrDamaged) && (!errors.Is(err, backup.ErrUnsealed) || e.Name() != "SHA256SUMS.seal") || !strings.Contains(err.Error(), e.Name()) {
 				t.Errorf("%s, %s: %v", e.Name(), what, err)
 			}
 		}

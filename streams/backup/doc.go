@@ -6,7 +6,8 @@
 //	                         meanwhile the lane's owner purges no commands, and continues to decide
 //
 //	Open:    SHA256SUMS ─ manifest.json ─ every file                          damaged, incomplete, newer: refused
-//	         SHA256SUMS.seal, by the log's seal key ─ stream settings that are not scrip's           changed: refused
+//	         stream settings that are not scrip's                                                    planted: refused
+//	CheckSeal: SHA256SUMS.seal, by the log's seal key                              foreign, changed, unsealed: refused
 //
 //	Restore: KV_SCRIP_STATE, marked ─ OBJ_SCRIP_SNAP ─ histories, deliveries ─ lanes ─ all copies current ──> mark removed
 //

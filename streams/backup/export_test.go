@@ -2,6 +2,7 @@ package backup
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -51,6 +52,21 @@ func (f *fullFile) Write(p []byte) (int, error) {
 // RestoreHooked is Restore that calls hook when the first bytes of a stream have been sent, and before "the end".
 func (b *Backup) RestoreHooked(ctx context.Context, js jetstream.JetStream, opts RestoreOptions, hook func(at string)) error {
 	return b.restore(ctx, js, opts, hook)
+}
+
+// CopyWithConsumers copies a stream as Create does, and its consumers.
+func CopyWithConsumers(ctx context.Context, js jetstream.JetStream, name string, w io.Writer) (size int64, err error) {
+	sub, err := js.Conn().SubscribeSync(js.Conn().NewInbox())
+	if err != nil {
+		return 0, err
+	}
+	s := &snapshot{name: name, sub: sub}
+	settings := map[string]any{"deliver_subject": sub.Subject, "chunk_size": chunkSize}
+	if err := request(ctx, js, "STREAM.SNAPSHOT."+name, settings, &s.info); err != nil {
+		return 0, err
+	}
+	size, _, err = s.receive(ctx, w, func(int64) {})
+	return size, err
 }
 
 // File reads a file of a backup.

@@ -57,8 +57,6 @@ type Manifest struct {
 	NATS  string `json:"nats"`
 	// Key is true if the code key is in it.
 	Key bool `json:"code_key"`
-	// Sealed is true if SHA256SUMS has a seal, in a file beside it: see Backup.CheckSeal.
-	Sealed bool `json:"sealed,omitempty"`
 	// Streams in the order in which they were begun, which is that of the restore.
 	Streams []Stream `json:"streams"`
 	// Unread are messages at the ends of streams that the program could not read, for example of a newer version. They are in

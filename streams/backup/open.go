@@ -12,11 +12,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/streams/seal"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // ErrDamaged is the kind of every error about a backup's files. The text names the file.
@@ -38,7 +38,8 @@ type Backup struct {
 }
 
 // Open reads a backup and checks every byte of it. progress, which may be nil, is called with the number of bytes read.
-// Errors name the file: ErrDamaged, a newer format, a directory that is no backup.
+// Errors name the file: ErrDamaged, a newer
+// format, a stream that scrip does not make so, a directory that is no backup.
 func Open(ctx context.Context, dir string, progress func(done, total int64)) (*Backup, error) {
 	b := &Backup{dir: dir}
 	if err := b.readSums(); err != nil {
@@ -61,12 +62,6 @@ func Open(ctx context.Context, dir string, progress func(done, total int64)) (*B
 	}
 	if b.Key {
 		if err := b.readKey(); err != nil {
-			return nil, err
-		}
-	}
-	// This finds damage, not a deliberate change: its author may have the key from the backup. For that, check with a key from elsewhere.
-	if b.key != nil {
-		if _, err := b.CheckSeal(seal.Derive(*b.key, b.Log)); err != nil {
 			return nil, err
 		}
 	}
@@ -178,8 +173,10 @@ func (b *Backup) readStream(ctx context.Context, s Stream, progress func(n int))
 	if err := json.Unmarshal(raw, &info); err != nil {
 		return damaged("%s: %w", s.info(), err)
 	}
-	if err := checkConfig(info); err != nil {
-		return damaged("%s: %w", s.info(), err)
+	// A stream comes back as scrip makes it: with another setting it could send messages elsewhere, or take them from there.
+	var differs []string
+	if info.Config, differs = b.log().AsMade(s.Name, info.Config); len(differs) > 0 {
+		return fmt.Errorf("%s: %s; scrip makes no such stream: use another backup, or correct the stream and take one again", s.info(), strings.Join(differs, ", "))
 	}
 	b.infos = append(b.infos, info)
 	f, err := b.open(s.data())
@@ -228,39 +225,33 @@ const sealName = "backup"
 
 func sealOf(key *seal.Key, sums []byte) string { return key.Snapshot(sealName, sumOf(sums)) + "\n" }
 
-// CheckSeal checks that the backup was taken with the log's seal key and has not been changed since. sealed is false for one
-// that was taken without that key. Errors: ErrDamaged.
-func (b *Backup) CheckSeal(key *seal.Key) (sealed bool, err error) {
+// ErrUnsealed is the kind of every error about a backup that may not be its log's own.
+var ErrUnsealed = errors.New("nothing shows that the backup is its log's own")
+
+// CheckSeal checks that the backup was taken with the log's seal key and has not been changed since. Without a key, nil, it takes
+// the one in the backup: that finds damage, but no change by a reader of that key. Errors: ErrUnsealed.
+func (b *Backup) CheckSeal(key *seal.Key) error {
+	if key == nil && b.key != nil {
+		key = seal.Derive(*b.key, b.Log)
+	}
+	why := ""
 	raw, err := os.ReadFile(filepath.Join(b.dir, sealFile))
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && b.Sealed:
-		return false, damaged("%s is missing, and %s lists it", sealFile, manifestFile)
 	case errors.Is(err, fs.ErrNotExist):
-		return false, nil
+		why = "it has no " + sealFile
 	case err != nil:
-		return false, fmt.Errorf("reading the backup: %w", err)
+		return fmt.Errorf("reading the backup: %w", err)
+	case key == nil:
+		why = "there is no key to check its seal with"
 	case string(raw) != sealOf(key, b.rawSums):
-		return false, damaged("%s is not the seal of %s under the key of log %s: the backup was changed, or made without that key", sealFile, sumsFile, b.Log)
+		why = sealFile + " was made with another key, or for other files, or is damaged"
+	default:
+		return nil
 	}
-	return true, nil
+	return fmt.Errorf("%w (log %s, key with fingerprint %s): %s", ErrUnsealed, b.Log, b.KeyFingerprint, why)
 }
 
-// foreignSettings are settings of a stream that send its messages elsewhere, take them from elsewhere, or change them.
-// scrip's streams have none of them.
-var foreignSettings = []string{"republish", "subject_transform", "sources", "mirror"}
-
-// checkConfig refuses a stream whose configuration has what scrip never sets. Values that mean "not set" pass.
-func checkConfig(info streamInfo) error {
-	var config map[string]json.RawMessage
-	if err := json.Unmarshal(info.Config, &config); err != nil {
-		return err
-	}
-	for name, value := range config {
-		// encoding/json, and so NATS, matches names as EqualFold does: in any case, with a long s for an s.
-		foreign := slices.ContainsFunc(foreignSettings, func(s string) bool { return strings.EqualFold(s, name) })
-		if text := string(value); foreign && text != "null" && text != "[]" {
-			return fmt.Errorf("its configuration sets %s, which scrip never does: the restored stream would send messages elsewhere or take them from there", name)
-		}
-	}
-	return nil
+// log is the identity of the backup's log.
+func (b *Backup) log() topology.Log {
+	return topology.Log{UUID: b.Log, Lanes: b.Lanes, KeyFingerprint: b.KeyFingerprint, Format: b.LogFormat, Created: b.LogCreated}
 }

@@ -109,12 +109,12 @@ func (r *restorer) only(ctx context.Context) (*lease.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, infoWait)
 	defer cancel()
 	config := topology.LeaseConfig(r.replicas())
-	if _, err := r.js.KeyValue(ctx, topology.LeaseBucket); errors.Is(err, jetstream.ErrBucketNotFound) {
-		if _, err := r.js.CreateKeyValue(ctx, config); err != nil {
-			return nil, fmt.Errorf("making bucket %s: %w%s", topology.LeaseBucket, err, hint(err))
+	if _, err := r.js.Stream(ctx, config.Name); errors.Is(err, jetstream.ErrStreamNotFound) {
+		if _, err := r.js.CreateStream(ctx, config); err != nil {
+			return nil, fmt.Errorf("making stream %s: %w%s", config.Name, err, hint(err))
 		}
 	} else if err != nil {
-		return nil, fmt.Errorf("reading bucket %s: %w", topology.LeaseBucket, err)
+		return nil, fmt.Errorf("reading stream %s: %w", config.Name, err)
 	}
 	held, err := lease.TakeLock(ctx, r.js, lease.RestoreLock, "a restore on "+hostname(), r.opts.patience)
 	var other *lease.LockedError
@@ -129,11 +129,7 @@ func (r *restorer) replicas() int {
 	if r.opts.Replicas > 0 {
 		return r.opts.Replicas
 	}
-	var config struct {
-		Replicas int `json:"num_replicas"`
-	}
-	_ = json.Unmarshal(r.b.infos[0].Config, &config)
-	return max(1, config.Replicas)
+	return max(1, r.b.infos[0].Config.Replicas)
 }
 
 func (r *restorer) run(ctx context.Context) error {
@@ -229,10 +225,8 @@ func (r *restorer) state(ctx context.Context) (jetstream.StreamConfig, error) {
 // three at once, the others count as current before they have anything, and a crash of the leader then loses all of it.
 // grow waits until each new copy has reported its progress itself.
 func (r *restorer) stream(ctx context.Context, s Stream, info streamInfo, metadata map[string]string) error {
-	config, err := with(info.Config, 1, metadata)
-	if err != nil {
-		return fmt.Errorf("restoring stream %s: %w", s.Name, err)
-	}
+	config := with(info.Config, metadata)
+	config.Replicas = 1
 	f, err := r.b.open(s.data())
 	if err != nil {
 		return err
@@ -255,19 +249,18 @@ func (r *restorer) stream(ctx context.Context, s Stream, info streamInfo, metada
 	if err := r.complete(s, have); err != nil {
 		return err
 	}
+	if have.Consumers > 0 {
+		return fmt.Errorf("restoring stream %s: %s has %d consumers, and scrip copies none: use another backup", s.Name, s.data(), have.Consumers)
+	}
 	return r.grow(ctx, s, config)
 }
 
 // grow requests more copies of a stream. They are made while the next stream is restored.
-func (r *restorer) grow(ctx context.Context, s Stream, config json.RawMessage) error {
-	if r.replicas() == 1 {
+func (r *restorer) grow(ctx context.Context, s Stream, config jetstream.StreamConfig) error {
+	if config.Replicas = r.replicas(); config.Replicas == 1 {
 		return nil
 	}
-	config, err := with(config, r.replicas(), nil)
-	if err == nil {
-		err = r.update(ctx, s.Name, config)
-	}
-	if err != nil {
+	if err := r.update(ctx, config); err != nil {
 		return fmt.Errorf("giving stream %s %d copies: %w%s", s.Name, r.replicas(), err, hint(err))
 	}
 	return nil
@@ -366,21 +359,18 @@ func (r *restorer) finish(ctx context.Context) error {
 	if err := request(ctx, r.js, "STREAM.INFO."+topology.StateStream, struct{}{}, &have); err != nil {
 		return fmt.Errorf("finishing the restore: %w", err)
 	}
-	config, err := with(have.Config, 0, map[string]string{topology.MetaRestoring: ""})
-	if err != nil {
-		return fmt.Errorf("finishing the restore: %w", err)
-	}
-	if err := r.update(ctx, topology.StateStream, config); err != nil {
+	delete(have.Config.Metadata, topology.MetaRestoring)
+	if err := r.update(ctx, have.Config); err != nil {
 		return fmt.Errorf("finishing the restore: %w", err)
 	}
 	return nil
 }
 
 // update changes a stream's configuration. It is idempotent, so a request that met an election is repeated.
-func (r *restorer) update(ctx context.Context, name string, config json.RawMessage) error {
+func (r *restorer) update(ctx context.Context, config jetstream.StreamConfig) error {
 	for try := 1; ; try++ {
 		var answer streamInfo
-		err := request(ctx, r.js, "STREAM.UPDATE."+name, config, &answer)
+		err := request(ctx, r.js, "STREAM.UPDATE."+config.Name, config, &answer)
 		if err == nil || try == tries || ctx.Err() != nil || !unanswered(err) {
 			return err
 		}

@@ -211,7 +211,7 @@ func TestOneRestoreAtATime(t *testing.T) {
 	b := open(t, dir)
 	to := streamtest.Start(t, streamtest.Lanes(lanes))
 	js := to.JetStream(t)
-	if _, err := js.CreateKeyValue(t.Context(), topology.LeaseConfig(1)); err != nil {
+	if _, err := js.CreateStream(t.Context(), topology.LeaseConfig(1)); err != nil {
 		t.Fatal(err)
 	}
 	h, err := lease.TakeLock(t.Context(), js, lease.RestoreLock, "test", time.Second)

@@ -119,7 +119,7 @@ func TestInNATS(t *testing.T) {
 		if _, err := TakeLock(ctx, bucket.js, "a", "early", 0); err == nil {
 			t.Error("taken without a bucket")
 		}
-		if _, err := bucket.js.CreateKeyValue(ctx, topology.LeaseConfig(replicas)); err != nil {
+		if _, err := bucket.js.CreateStream(ctx, topology.LeaseConfig(replicas)); err != nil {
 			t.Fatal(err)
 		}
 		checkStore(t, bucket)
@@ -188,7 +188,7 @@ func TestNoLeaseMovesWithANode(t *testing.T) {
 		}
 		return js
 	}
-	if _, err := js("test").CreateKeyValue(t.Context(), topology.LeaseConfig(3)); err != nil {
+	if _, err := js("test").CreateStream(t.Context(), topology.LeaseConfig(3)); err != nil {
 		t.Fatal(err)
 	}
 	o := newOffice(t, 64)

@@ -26,7 +26,7 @@ const (
 	// Format of dead letters, of entries of WaitStream and of records in Bucket. A higher one stops its reader.
 	Format = 1
 
-	deadSubjects = "scrip.push.dead."
+	deadSubjects = topology.PushDeadSubjects
 
 	headerStream   = "Scrip-Push-Stream"
 	headerSequence = "Scrip-Push-Sequence"
@@ -94,22 +94,9 @@ type deadStream struct {
 // openDead finds the stream or makes it, with as many replicas as the reminders have. A subject holds one letter, so a
 // letter cannot be written twice, at any later time.
 func openDead(ctx context.Context, js jetstream.JetStream) (*deadStream, error) {
-	stream, err := js.Stream(ctx, DeadStream)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		var source jetstream.Stream
-		if source, err = js.Stream(ctx, topology.RmdStream(0)); err == nil {
-			stream, err = js.CreateStream(ctx, jetstream.StreamConfig{
-				Name: DeadStream, Subjects: []string{deadSubjects + ">"}, Description: "scrip: reminders that could not be pushed",
-				Storage: jetstream.FileStorage, Retention: jetstream.LimitsPolicy, MaxMsgsPerSubject: 1,
-				Replicas: source.CachedInfo().Config.Replicas,
-			})
-			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process has just made it
-				stream, err = js.Stream(ctx, DeadStream)
-			}
-		}
-	}
+	stream, err := findOrMake(ctx, js, DeadStream, topology.PushDeadConfig)
 	if err != nil {
-		return nil, fmt.Errorf("push: stream %s: %w", DeadStream, err)
+		return nil, err
 	}
 	return &deadStream{js: js, stream: stream}, nil
 }

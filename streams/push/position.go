@@ -53,19 +53,10 @@ type positions struct {
 
 // openPositions finds the bucket or makes it, with as many replicas as the log has.
 func openPositions(ctx context.Context, js jetstream.JetStream) (*positions, error) {
-	kv, err := js.KeyValue(ctx, Bucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		var source jetstream.Stream
-		if source, err = js.Stream(ctx, topology.RmdStream(0)); err == nil {
-			kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-				Bucket: Bucket, Description: "scrip: how far push senders are", History: 1,
-				Storage: jetstream.FileStorage, Replicas: source.CachedInfo().Config.Replicas,
-			})
-			if errors.Is(err, jetstream.ErrBucketExists) {
-				kv, err = js.KeyValue(ctx, Bucket)
-			}
-		}
+	if _, err := findOrMake(ctx, js, topology.PushStream, topology.PushConfig); err != nil {
+		return nil, err
 	}
+	kv, err := js.KeyValue(ctx, Bucket)
 	if err != nil {
 		return nil, fmt.Errorf("push: bucket %s: %w", Bucket, err)
 	}

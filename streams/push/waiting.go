@@ -22,7 +22,7 @@ import (
 const WaitStream = topology.PushWaitStream
 
 const (
-	waitSubjects = "scrip.push.wait."
+	waitSubjects = topology.PushWaitSubjects
 	// againUnacked bounds the entries of a name that wait for their next try at NATS; the others wait behind them.
 	againUnacked = 4096
 )
@@ -47,25 +47,30 @@ type waitStream struct {
 	name string
 }
 
-// openWaiting finds the stream or makes it, with as many replicas as the log has.
+// openWaiting finds the stream or makes it.
 func openWaiting(ctx context.Context, js jetstream.JetStream, name string) (*waitStream, error) {
-	_, err := js.Stream(ctx, WaitStream)
+	if _, err := findOrMake(ctx, js, WaitStream, topology.PushWaitConfig); err != nil {
+		return nil, err
+	}
+	return &waitStream{js: js, name: name}, nil
+}
+
+// findOrMake finds a stream or makes it, with as many copies as the log has.
+func findOrMake(ctx context.Context, js jetstream.JetStream, name string, config func(replicas int) jetstream.StreamConfig) (jetstream.Stream, error) {
+	stream, err := js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		var source jetstream.Stream
 		if source, err = js.Stream(ctx, topology.RmdStream(0)); err == nil {
-			_, err = js.CreateStream(ctx, jetstream.StreamConfig{
-				Name: WaitStream, Subjects: []string{waitSubjects + ">"}, Description: "scrip: which reminders wait to be pushed",
-				Storage: jetstream.FileStorage, Retention: jetstream.WorkQueuePolicy, Replicas: source.CachedInfo().Config.Replicas,
-			})
+			stream, err = js.CreateStream(ctx, config(source.CachedInfo().Config.Replicas))
 			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process has just made it
-				err = nil
+				stream, err = js.Stream(ctx, name)
 			}
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("push: stream %s: %w", WaitStream, err)
+		return nil, fmt.Errorf("push: stream %s: %w", name, err)
 	}
-	return &waitStream{js: js, name: name}, nil
+	return stream, nil
 }
 
 // waitConsumer is the name of the consumer of one class of a name.

@@ -1,7 +1,9 @@
 package topology
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -23,6 +25,8 @@ const (
 	// dedupeWindow is the smallest the server allows. The domain deduplicates by command ids; the server's memory of message
 	// ids would cost 115 bytes each without use.
 	dedupeWindow = 100 * time.Millisecond
+	// defaultWindow is the server's.
+	defaultWindow = 2 * time.Minute
 	// leaseMarkerTTL is how long the marker of an expired or released lease stays; it must outlive a reconnect of a
 	// watcher.
 	leaseMarkerTTL = time.Minute
@@ -135,28 +139,72 @@ func cmdStream(lane int, id identity, spec Spec) jetstream.StreamConfig {
 	}
 }
 
-func stateConfig(spec Spec) jetstream.KeyValueConfig {
-	return jetstream.KeyValueConfig{
-		Bucket: StateBucket, Description: "scrip: the log's identity and snapshot pointers",
-		History: 1, Replicas: spec.Replicas, Storage: jetstream.FileStorage,
+// bucketStream is the stream of a KV bucket that keeps one value of a key, as nats.go makes it.
+func bucketStream(bucket, description string, replicas int) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: "KV_" + bucket, Description: description, Subjects: []string{"$KV." + bucket + ".>"},
+		Storage: jetstream.FileStorage, Replicas: replicas, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew,
+		Duplicates: defaultWindow, AllowRollup: true, DenyDelete: true, AllowDirect: true,
 	}
 }
 
-func leaseConfig(spec Spec) jetstream.KeyValueConfig {
-	return jetstream.KeyValueConfig{
-		Bucket: LeaseBucket, Description: "scrip: who works on what; a hint, the fence gives safety",
-		History: 1, Replicas: spec.Replicas, Storage: jetstream.FileStorage, LimitMarkerTTL: leaseMarkerTTL,
+func stateConfig(replicas int) jetstream.StreamConfig {
+	return bucketStream(StateBucket, "scrip: the log's identity and snapshot pointers", replicas)
+}
+
+// LeaseConfig is exported for a tool that needs the bucket before there is a log.
+func LeaseConfig(replicas int) jetstream.StreamConfig {
+	c := bucketStream(LeaseBucket, "scrip: who works on what; a hint, the fence gives safety", replicas)
+	c.AllowMsgTTL, c.SubjectDeleteMarkerTTL = true, leaseMarkerTTL
+	return c
+}
+
+// snapConfig is the stream of an object store, as nats.go makes it.
+func snapConfig(replicas int) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: SnapStream, Description: "scrip: snapshots; losing them costs time only",
+		Subjects: []string{"$O." + SnapBucket + ".C.>", "$O." + SnapBucket + ".M.>"},
+		Storage:  jetstream.FileStorage, Replicas: replicas, Discard: jetstream.DiscardNew,
+		Duplicates: defaultWindow, AllowRollup: true, AllowDirect: true,
 	}
 }
 
-// LeaseConfig is the lease bucket's configuration, for a tool that needs it before there is a log.
-func LeaseConfig(replicas int) jetstream.KeyValueConfig {
-	return leaseConfig(Spec{Replicas: replicas}.withDefaults())
+// PushConfig is the stream of PushBucket.
+func PushConfig(replicas int) jetstream.StreamConfig {
+	return bucketStream(PushBucket, "scrip: how far push senders are", replicas)
 }
 
-func snapConfig(spec Spec) jetstream.ObjectStoreConfig {
-	return jetstream.ObjectStoreConfig{
-		Bucket: SnapBucket, Description: "scrip: snapshots; losing them costs time only",
-		Replicas: spec.Replicas, Storage: jetstream.FileStorage,
+// PushWaitConfig is the configuration of PushWaitStream.
+func PushWaitConfig(replicas int) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: PushWaitStream, Subjects: []string{PushWaitSubjects + ">"}, Description: "scrip: which reminders wait to be pushed",
+		Storage: jetstream.FileStorage, Retention: jetstream.WorkQueuePolicy, Replicas: replicas, Duplicates: defaultWindow,
 	}
+}
+
+// PushDeadConfig is the configuration of PushDeadStream.
+func PushDeadConfig(replicas int) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: PushDeadStream, Subjects: []string{PushDeadSubjects + ">"}, Description: "scrip: reminders that could not be pushed",
+		Storage: jetstream.FileStorage, MaxMsgsPerSubject: 1, Replicas: replicas, Duplicates: defaultWindow,
+	}
+}
+
+// AsMade returns the configuration that a stream of the log is made with, and how another one differs from it. The number of
+// copies and the size of a command stream are taken from that one. The zero value is for a stream that a log does not have.
+func (l Log) AsMade(name string, have jetstream.StreamConfig) (made jetstream.StreamConfig, differs []string) {
+	spec := Spec{Replicas: have.Replicas, CmdMaxBytes: have.MaxBytes}
+	id := identity{UUID: l.UUID, Lanes: l.Lanes, KeyFingerprint: l.KeyFingerprint, Format: l.Format, Created: l.Created}
+	all := []jetstream.StreamConfig{
+		stateConfig(have.Replicas), snapConfig(have.Replicas), auditStream(id, spec),
+		Settings.Config(have.Replicas), Access.Config(have.Replicas), Webhooks.Config(have.Replicas),
+		PushConfig(have.Replicas), PushWaitConfig(have.Replicas), PushDeadConfig(have.Replicas),
+	}
+	if lane, ok := parseLane(name[strings.LastIndexByte(name, '_')+1:]); ok && lane < l.Lanes {
+		all = streamConfigs(lane, id, spec)
+	}
+	if i := slices.IndexFunc(all, func(c jetstream.StreamConfig) bool { return c.Name == name }); i >= 0 {
+		made = all[i]
+	}
+	return made, drift(made, have)
 }

@@ -1,62 +1,53 @@
 package topology
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// drift lists, for people, how a stream differs from what this program would have made. It compares every setting by
-// which the log could lose, reorder, alter or reject messages, and omits what the server sets by itself.
-func drift(want, have jetstream.StreamConfig) []string {
-	var out []string
-	differ := func(setting string, w, h any) {
-		if ws, hs := fmt.Sprint(w), fmt.Sprint(h); ws != hs {
-			out = append(out, fmt.Sprintf("stream %s: %s is %s, expected %s", want.Name, setting, hs, ws))
+// drift lists, for people, how a stream differs from what this program would have made, in every setting but its placement and
+// metadata that scrip did not set.
+func drift(want, have jetstream.StreamConfig) (out []string) {
+	wanted, had := settings(want), settings(have)
+	differ := func(setting, is, expected string) {
+		if is != expected {
+			out = append(out, fmt.Sprintf("stream %s: %s is %s, expected %s", want.Name, setting, is, expected))
 		}
 	}
-	differ("subjects", sorted(want.Subjects), sorted(have.Subjects))
-	differ("retention", want.Retention, have.Retention)
-	differ("storage", want.Storage, have.Storage)
-	differ("compression", want.Compression, have.Compression)
-	differ("discard", want.Discard, have.Discard)
-	differ("replicas", want.Replicas, have.Replicas)
-	differ("max_msgs", limit(want.MaxMsgs), limit(have.MaxMsgs))
-	differ("max_msgs_per_subject", limit(want.MaxMsgsPerSubject), limit(have.MaxMsgsPerSubject))
-	differ("max_bytes", limit(want.MaxBytes), limit(have.MaxBytes))
-	differ("max_msg_size", limit(int64(want.MaxMsgSize)), limit(int64(have.MaxMsgSize)))
-	differ("max_age", want.MaxAge, have.MaxAge)
-	differ("duplicate_window", want.Duplicates, have.Duplicates)
-	differ("deny_delete", want.DenyDelete, have.DenyDelete)
-	differ("deny_purge", want.DenyPurge, have.DenyPurge)
-	differ("allow_rollup", want.AllowRollup, have.AllowRollup)
-	differ("allow_direct", want.AllowDirect, have.AllowDirect)
-	differ("allow_msg_ttl", want.AllowMsgTTL, have.AllowMsgTTL)
-	differ("allow_msg_schedules", want.AllowMsgSchedules, have.AllowMsgSchedules)
-	differ("allow_msg_counter", want.AllowMsgCounter, have.AllowMsgCounter)
-	differ("allow_atomic", want.AllowAtomicPublish, have.AllowAtomicPublish)
-	differ("allow_batched", want.AllowBatchPublish, have.AllowBatchPublish)
-	differ("persist_mode", want.PersistMode, have.PersistMode)
-	differ("no_ack", want.NoAck, have.NoAck)
-	differ("sealed", want.Sealed, have.Sealed)
-	differ("mirror", want.Mirror != nil, have.Mirror != nil)
-	differ("sources", len(want.Sources), len(have.Sources))
-	differ("subject_transform", want.SubjectTransform != nil, have.SubjectTransform != nil)
+	for key, value := range want.Metadata {
+		differ(key, have.Metadata[key], value)
+	}
+	names := slices.Concat(slices.Collect(maps.Keys(wanted)), slices.Collect(maps.Keys(had)))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		differ(name, cmp.Or(had[name], "not set"), cmp.Or(wanted[name], "not set"))
+	}
 	return out
 }
 
-func sorted(s []string) string {
-	s = slices.Clone(s)
-	slices.Sort(s)
-	return strings.Join(s, " ")
-}
-
-// limit maps the two forms of "no limit", 0 and -1, to one.
-func limit(n int64) string {
-	if n <= 0 {
-		return "unlimited"
+// settings returns the settings of a stream by their names in JSON, durations in nanoseconds. What stands for "not set" is left
+// out: the server reports it in other forms than it was given.
+func settings(c jetstream.StreamConfig) map[string]string {
+	c.Placement, c.Metadata = nil, nil
+	c.Subjects = slices.Sorted(slices.Values(c.Subjects))
+	fields, texts := map[string]json.RawMessage{}, map[string]string{}
+	var raw bytes.Buffer
+	encoder := json.NewEncoder(&raw)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(c)
+	if err = cmp.Or(err, json.Unmarshal(raw.Bytes(), &fields)); err != nil {
+		texts["configuration"] = err.Error()
 	}
-	return fmt.Sprint(n)
+	for name, value := range fields {
+		if text := string(value); !slices.Contains([]string{"0", "-1", "false", "null", "{}", "[]", `""`}, text) {
+			texts[name] = text
+		}
+	}
+	return texts
 }

@@ -37,7 +37,12 @@ func Ensure(ctx context.Context, js jetstream.JetStream, spec Spec) (Log, error)
 		return Log{}, refuse("the NATS server allows messages of %d bytes, the log needs %d; set max_payload: 1MB in its configuration", have, MinMaxPayload)
 	}
 
-	kv, bucketDrift, err := ensureBucket(ctx, js, stateConfig(spec))
+	want := stateConfig(spec.Replicas)
+	have, err := ensureBeside(ctx, js, want)
+	if err != nil {
+		return Log{}, err
+	}
+	kv, err := openBucket(ctx, js, StateBucket)
 	if err != nil {
 		return Log{}, err
 	}
@@ -50,22 +55,14 @@ func Ensure(ctx context.Context, js jetstream.JetStream, spec Spec) (Log, error)
 	}
 
 	log := id.log()
-	log.Drift = bucketDrift
+	log.Drift = drift(want, have)
 	streamDrift, err := ensureStreams(ctx, js, id, spec)
 	if err != nil {
 		return Log{}, err
 	}
 	log.Drift = append(log.Drift, streamDrift...)
 
-	_, leaseDrift, err := ensureBucket(ctx, js, leaseConfig(spec))
-	if err != nil {
-		return Log{}, err
-	}
-	log.Drift = append(log.Drift, leaseDrift...)
-	if err := ensureSnapBucket(ctx, js, spec); err != nil {
-		return Log{}, err
-	}
-	for _, want := range []jetstream.StreamConfig{Access.Config(spec.Replicas), auditStream(id, spec)} {
+	for _, want := range []jetstream.StreamConfig{LeaseConfig(spec.Replicas), snapConfig(spec.Replicas), Access.Config(spec.Replicas), auditStream(id, spec)} {
 		have, err := ensureBeside(ctx, js, want)
 		if err != nil {
 			return Log{}, err
@@ -246,36 +243,18 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 	return have, false, nil
 }
 
-func ensureBucket(ctx context.Context, js jetstream.JetStream, want jetstream.KeyValueConfig) (kv jetstream.KeyValue, drifts []string, err error) {
+// openBucket opens an existing bucket: a node of a cluster that does not know it yet is retried.
+func openBucket(ctx context.Context, js jetstream.JetStream, bucket string) (kv jetstream.KeyValue, err error) {
 	err = retry(ctx, func(ctx context.Context) error {
-		kv, err = js.KeyValue(ctx, want.Bucket)
-		if errors.Is(err, jetstream.ErrBucketNotFound) {
-			kv, err = js.CreateKeyValue(ctx, want)
-			if errors.Is(err, jetstream.ErrBucketExists) {
-				return errAgain
-			}
+		if kv, err = js.KeyValue(ctx, bucket); errors.Is(err, jetstream.ErrBucketNotFound) {
+			err = errors.Join(errAgain, err)
 		}
-		if err != nil {
-			return err
-		}
-		status, err := bucketStatus(ctx, kv)
-		if err != nil {
-			return err
-		}
-		have := status.Config()
-		drifts = nil
-		if have.Replicas != want.Replicas {
-			drifts = append(drifts, fmt.Sprintf("bucket %s: replicas is %d, expected %d", want.Bucket, have.Replicas, want.Replicas))
-		}
-		if want.LimitMarkerTTL > 0 && have.LimitMarkerTTL <= 0 {
-			drifts = append(drifts, fmt.Sprintf("bucket %s: markers of expired keys are off, expected on: the end of dead servers' leases would not be seen", want.Bucket))
-		}
-		return nil
+		return err
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("ensuring bucket %s: %w", want.Bucket, err)
+		return nil, fmt.Errorf("opening bucket %s: %w", bucket, err)
 	}
-	return kv, drifts, nil
+	return kv, nil
 }
 
 // bucketStatus reads the status of an existing bucket: a node of a cluster that does not know it yet is retried.
@@ -287,7 +266,7 @@ func bucketStatus(ctx context.Context, kv jetstream.KeyValue) (jetstream.KeyValu
 	return status, err
 }
 
-// ensureBeside checks a stream that holds nothing of the lanes, or creates it. One that was lost is empty then; no key is known to a server that starts, and running servers keep theirs.
+// ensureBeside finds a stream that holds nothing of the lanes, or creates it. One that was lost is empty then; no key is known to a server that starts, and running servers keep theirs.
 func ensureBeside(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (have jetstream.StreamConfig, err error) {
 	err = retry(ctx, func(ctx context.Context) error {
 		stream, err := js.Stream(ctx, want.Name)
@@ -306,21 +285,4 @@ func ensureBeside(ctx context.Context, js jetstream.JetStream, want jetstream.St
 		return have, fmt.Errorf("ensuring stream %s: %w", want.Name, err)
 	}
 	return have, nil
-}
-
-func ensureSnapBucket(ctx context.Context, js jetstream.JetStream, spec Spec) error {
-	err := retry(ctx, func(ctx context.Context) error {
-		_, err := js.ObjectStore(ctx, SnapBucket)
-		if errors.Is(err, jetstream.ErrBucketNotFound) {
-			_, err = js.CreateObjectStore(ctx, snapConfig(spec))
-			if errors.Is(err, jetstream.ErrBucketExists) {
-				return errAgain
-			}
-		}
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("ensuring object store %s: %w", SnapBucket, err)
-	}
-	return nil
 }

@@ -215,20 +215,24 @@ func TestDriftIsReportedNotRepaired(t *testing.T) {
 	ensure(t, js, spec)
 	alter(t, js, topology.CmdStream(0), func(c *jetstream.StreamConfig) { c.MaxAge = 3600e9; c.Subjects = c.Subjects[1:] })
 	alter(t, js, topology.EvtStream(1), func(c *jetstream.StreamConfig) { c.AllowDirect = true })
+	alter(t, js, topology.StateStream, func(c *jetstream.StreamConfig) {
+		c.RePublish = &jetstream.RePublish{Source: ">", Destination: "elsewhere.>"}
+	})
 	for range 2 {
 		log := ensure(t, js, topology.Spec{CmdMaxBytes: 32 << 20})
 		for _, want := range []string{
-			"stream SCRIP_CMD_0: max_age is 1h0m0s, expected 0s",
+			"stream SCRIP_CMD_0: max_age is 3600000000000, expected not set",
 			"stream SCRIP_CMD_0: max_bytes is 67108864, expected 33554432",
-			"stream SCRIP_CMD_0: subjects is scrip.lane.0.admin.* scrip.lane.0.cmd.* scrip.lane.0.due scrip.lane.0.shop, expected scrip.lane.0.admin.* scrip.lane.0.cmd scrip.lane.0.cmd.* scrip.lane.0.due scrip.lane.0.shop",
+			`stream SCRIP_CMD_0: subjects is ["scrip.lane.0.admin.*","scrip.lane.0.cmd.*","scrip.lane.0.due","scrip.lane.0.shop"], expected ["scrip.lane.0.admin.*","scrip.lane.0.cmd","scrip.lane.0.cmd.*","scrip.lane.0.due","scrip.lane.0.shop"]`,
 			"stream SCRIP_CMD_1: max_bytes is 67108864, expected 33554432",
-			"stream SCRIP_EVT_1: allow_direct is true, expected false",
+			"stream SCRIP_EVT_1: allow_direct is true, expected not set",
+			`stream KV_SCRIP_STATE: republish is {"src":">","dest":"elsewhere.>"}, expected not set`,
 		} {
 			if !slices.Contains(log.Drift, want) {
 				t.Errorf("not reported: %s\nin %s", want, strings.Join(log.Drift, "\n   "))
 			}
 		}
-		if len(log.Drift) != 5 {
+		if len(log.Drift) != 6 {
 			t.Errorf("%d differences: %s", len(log.Drift), strings.Join(log.Drift, "\n"))
 		}
 	}

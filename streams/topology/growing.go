@@ -2,7 +2,6 @@ package topology
 
 import (
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -50,7 +49,7 @@ func (b GrowingBucket) Config(replicas int) jetstream.StreamConfig {
 		Replicas:    replicas,
 
 		MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
-		MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: MaxGrowing, MaxConsumers: -1, Duplicates: 2 * time.Minute,
+		MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: MaxGrowing, MaxConsumers: -1, Duplicates: defaultWindow,
 		DenyDelete: true, DenyPurge: true,
 	}
 }

@@ -35,6 +35,9 @@ const (
 	// was given up.
 	PushWaitStream = "SCRIP_PUSH_WAIT"
 	PushDeadStream = "SCRIP_PUSH_DEAD"
+	// PushWaitSubjects and PushDeadSubjects are what their subjects start with.
+	PushWaitSubjects = "scrip.push.wait."
+	PushDeadSubjects = "scrip.push.dead."
 	// AuditStream is the stream of what people did that makes no event, for ever.
 	AuditStream = "SCRIP_AUDIT"
 	// AuditSubject is the one subject of the audit stream.
