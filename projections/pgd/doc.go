@@ -12,9 +12,10 @@
 // pg_ctl starts the postmaster, which is then no child of scrip, and waits until it is ready. Signals stop it. Run looks four
 // times a second whether its process is there, and starts another one if not.
 //
-// The place is <data>/postgres. PostgreSQL refuses to run as root; started as root, scrip runs it as user postgres (or
-// user nobody), and if that user cannot reach the data directory, as below /root, the place is
-// /var/lib/scrip/<hash>; the file <data>/postgres.place then names it. Everything in the place except data and run belongs to
+// The place is <data>/postgres. PostgreSQL refuses to run as root; started as root, scrip runs it as system user scrip-postgres,
+// whom it makes, so that no other program can read its files or signal it. A cluster of user postgres or nobody, as
+// whom other programs run, is given to that user. If the user cannot reach the data directory, as below /root, the place
+// is /var/lib/scrip/<hash>; the file <data>/postgres.place then names it. Everything in the place except data and run belongs to
 // the user who runs scrip, so that the unprivileged user cannot make root write elsewhere through a planted link. If root
 // runs scrip, links in the data directory that root did not make are refused. An owner who exchanges directories while scrip
 // starts can evade that check, so root should not serve the directory of an untrusted user.

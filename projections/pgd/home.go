@@ -59,8 +59,8 @@ func (c *Cluster) prepare(ctx context.Context) (_ *home, err error) {
 		}
 	}()
 	pm := h.running()
-	if pm != nil && (got.inherited || !h.current(all, c.opts.Settings)) {
-		c.log.WarnContext(ctx, "stopping the PostgreSQL that an earlier scrip left running: it is of another version or configuration", "pid", pm.pid, "dir", h.place.data())
+	if pm != nil && (got.inherited || got.moves || !h.current(all, c.opts.Settings)) {
+		c.log.WarnContext(ctx, "stopping the PostgreSQL that an earlier scrip left running: it is of another version, configuration or user", "pid", pm.pid, "dir", h.place.data())
 		if _, err := h.halt(ctx, leftLimit); err != nil {
 			return nil, err
 		}
@@ -69,6 +69,12 @@ func (c *Cluster) prepare(ctx context.Context) (_ *home, err error) {
 	if pm == nil {
 		if err := h.clearPidfile(); err != nil {
 			return nil, err
+		}
+	}
+	if got.moves {
+		c.log.InfoContext(ctx, "giving the PostgreSQL cluster to the user that it runs as", "dir", h.place.data(), "user", h.user.name)
+		if err := giveTree(h.place.data(), h.user); err != nil {
+			return nil, fmt.Errorf("giving %s to user %s: %w", h.place.data(), h.user.name, err)
 		}
 	}
 	if got.inherited {

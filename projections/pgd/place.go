@@ -59,6 +59,8 @@ type choice struct {
 	// inherited is true if the place is outside the data directory and nothing in the data directory points to it: its cluster
 	// was made for an earlier data directory of the same name.
 	inherited bool
+	// moves is true if the cluster's files belong to another user, and are given to this one once no postmaster runs on them.
+	moves bool
 }
 
 // choose finds the place for dataDir (absolute) and creates its directory. An existing cluster is kept where it is as
@@ -78,7 +80,7 @@ func (c *Cluster) choose(ctx context.Context, dataDir string, bin Binaries) (cho
 	}
 	why := error(nil)
 	if own.made() || pointed == "" || !pointed.made() {
-		got, err := chooseAsRoot(ctx, own, bin)
+		got, err := c.chooseAsRoot(ctx, own, bin)
 		if err == nil {
 			return got, nil
 		}
@@ -91,7 +93,7 @@ func (c *Cluster) choose(ctx context.Context, dataDir string, bin Binaries) (cho
 	if err := atomicfile.MkdirAll(c.opts.FallbackBase, 0o755); err != nil {
 		return choice{}, fmt.Errorf("making the directory for PostgreSQL clusters: %w", err)
 	}
-	got, err := chooseAsRoot(ctx, elsewhere, bin)
+	got, err := c.chooseAsRoot(ctx, elsewhere, bin)
 	if err != nil {
 		return choice{}, fmt.Errorf("no place for the PostgreSQL cluster: %w; let that user pass (chmod o+x on the parent directories), "+
 			"run scrip as an ordinary user, or give an existing server with --postgres URL", errors.Join(why, err))
@@ -156,22 +158,20 @@ func chooseAsUser(own place) (choice, error) {
 }
 
 // chooseAsRoot prepares p and checks that the user who will run the cluster can reach it.
-func chooseAsRoot(ctx context.Context, p place, bin Binaries) (choice, error) {
-	user := unprivileged()
+func (c *Cluster) chooseAsRoot(ctx context.Context, p place, bin Binaries) (choice, error) {
+	got := choice{place: p}
 	created := false
 	if p.made() {
 		uid, gid, err := ownerOf(p.data())
 		if err != nil {
 			return choice{}, err
 		}
-		if uid == 0 { // copied or restored by root, who cannot run it
-			if err := giveTree(p.data(), user); err != nil {
-				return choice{}, fmt.Errorf("giving %s to user %s: %w", p.data(), user.name, err)
-			}
-		} else {
-			user = named(uid, gid, true)
+		if got.user = named(uid, gid, true); isShared(uid) { // root's, who has copied it and cannot run it, among others
+			got.user = c.unprivileged(ctx)
+			got.moves = got.user.uid != uid
 		}
 	} else {
+		got.user = c.unprivileged(ctx)
 		switch err := os.Mkdir(string(p), 0o711); {
 		case err == nil:
 			created = true
@@ -183,9 +183,9 @@ func chooseAsRoot(ctx context.Context, p place, bin Binaries) (choice, error) {
 			return choice{}, err
 		}
 	}
-	err := user.canReach(ctx, string(p), bin)
+	err := got.user.canReach(ctx, string(p), bin)
 	if err == nil {
-		err = tryGive(p, user)
+		err = tryGive(p, got.user)
 	}
 	if err != nil {
 		if created {
@@ -193,7 +193,7 @@ func chooseAsRoot(ctx context.Context, p place, bin Binaries) (choice, error) {
 		}
 		return choice{}, err
 	}
-	return choice{place: p, user: user}, nil
+	return got, nil
 }
 
 // take makes root the owner of a place's directory. It is opened first and checked then, so that it cannot be exchanged for a
@@ -219,13 +219,23 @@ func tryGive(p place, user account) error {
 	return errors.Join(user.give(probe), os.Remove(probe))
 }
 
-func giveTree(root string, user account) error {
-	return filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil {
+// giveTree gives a directory and all in it to a user, and leaves it by no link that an earlier owner exchanges meanwhile. The
+// directory itself is the last: its owner shows, after a crash too, that everything was given.
+func giveTree(dir string, user account) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	err = fs.WalkDir(root.FS(), ".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || path == "." {
 			return err
 		}
-		return os.Lchown(path, user.uid, user.gid)
+		return root.Lchown(path, user.uid, user.gid)
 	})
+	if err == nil {
+		err = root.Chown(".", user.uid, user.gid)
+	}
+	return errors.Join(err, root.Close())
 }
 
 var hashName = regexp.MustCompile(`^[0-9a-f]{16}$`)

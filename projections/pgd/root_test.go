@@ -4,7 +4,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -40,12 +42,18 @@ func TestClusterOfAnotherUser(t *testing.T) {
 		return
 	}
 	const stranger = 61234 // a uid that nobody has
+	madeDir(t)
+	own, ok := userNamed(ownUser)
+	if !ok || isShared(own.uid) {
+		t.Fatalf("there is no user %s, and root made a cluster", ownUser)
+	}
 	for _, tc := range []struct {
 		name       string
 		owner, got int
 	}{
 		{"made by an ordinary user", stranger, stranger},
-		{"restored by root", 0, unprivileged().uid},
+		{"restored by root", 0, own.uid},
+		{"of a user of other programs", nobodyID, own.uid},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -62,6 +70,52 @@ func TestClusterOfAnotherUser(t *testing.T) {
 				t.Errorf("the postmaster runs as uid %d, want %d (%v)", uid, tc.got, err)
 			}
 		})
+	}
+}
+
+// A postmaster of a user of other programs is stopped, and its cluster goes on as one that such programs neither read nor stop.
+func TestOtherProgramsDoNotReachTheCluster(t *testing.T) {
+	t.Parallel()
+	if !asRoot() {
+		return // then PostgreSQL runs as the user who runs scrip
+	}
+	opts := testOptions(madeDir(t))
+	c, p := Open(opts), ownPlace(opts.DataDir)
+	if err := giveTree(p.data(), nobody); err != nil {
+		t.Fatal(err)
+	}
+	_, all, err := c.materials()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &home{place: p, user: nobody, bin: all[0], untie: func() {}, log: c.log, signals: &c.signals}
+	port, err := freePort()
+	if err == nil {
+		err = h.writeConfig(opts.Settings)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := h.launch(t.Context(), port, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if serves(left.pid, p) {
+			_ = syscall.Kill(left.pid, syscall.SIGKILL)
+		}
+	})
+	keeps(t, start(t, c), "7")
+	if c.PID() == left.pid {
+		t.Error("it was adopted")
+	}
+	for _, attack := range []string{
+		"cat data/PG_VERSION", "ls data", "ls run", "cat password", "cat admin.password", "cat postgres.log", "kill -0 " + strconv.Itoa(c.PID()),
+		"touch data/x", "touch x", "cat /proc/" + strconv.Itoa(c.PID()) + "/environ",
+	} {
+		if out, err := nobody.command(t.Context(), string(p), "/bin/sh", "-c", attack).CombinedOutput(); err == nil {
+			t.Errorf("another program can %s: %s", attack, out)
+		}
 	}
 }
 
@@ -150,7 +204,7 @@ func TestClusterOfRootMeetsAnOrdinaryUser(t *testing.T) {
 	cmd.SysProcAttr = nobody.attr()
 	out, err := cmd.CombinedOutput()
 	if err == nil {
-		t.Fatal("nobody runs a cluster of user postgres")
+		t.Fatal("nobody runs a cluster of another user")
 	}
 	for _, part := range []string{"scrip runs as nobody", "run scrip as root as before", "rebuilt from the log"} {
 		if !strings.Contains(string(out), part) {

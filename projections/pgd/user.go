@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,20 +29,49 @@ func self() account {
 	return named(os.Geteuid(), os.Getegid(), false)
 }
 
-// unprivileged returns the user that root runs PostgreSQL as: postgres if a package made one, else nobody.
-func unprivileged() account {
-	for _, name := range []string{"postgres", "nobody"} {
-		u, err := user.Lookup(name)
-		if err != nil {
-			continue
-		}
-		uid, uerr := strconv.Atoi(u.Uid)
-		gid, gerr := strconv.Atoi(u.Gid)
-		if uerr == nil && gerr == nil && uid != 0 {
-			return account{uid: uid, gid: gid, name: name, switched: true}
+// ownUser is the user that root runs PostgreSQL as. Nothing else runs as this user: what does could read the cluster's files and
+// stop it.
+const ownUser = "scrip-postgres"
+
+// sharedUsers are users that other programs run as, too. PostgreSQL runs as the first one that exists where ownUser cannot be made.
+var sharedUsers = []string{"postgres", "nobody"}
+
+// unprivileged returns the user that root runs PostgreSQL as. ownUser is made if it does not exist: initdb requires a user with a
+// name. Several processes may do so at once; useradd has a lock.
+func (c *Cluster) unprivileged(ctx context.Context) account {
+	if a, ok := userNamed(ownUser); ok {
+		return a
+	}
+	out, err := exec.CommandContext(ctx, "useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin", ownUser).CombinedOutput()
+	if a, ok := userNamed(ownUser); ok {
+		c.log.InfoContext(ctx, "made the system user that PostgreSQL runs as", "user", a.name, "uid", a.uid)
+		return a
+	}
+	a := account{uid: nobodyID, gid: nobodyID, name: "nobody", switched: true}
+	for _, name := range sharedUsers {
+		if shared, ok := userNamed(name); ok {
+			a = shared
+			break
 		}
 	}
-	return account{uid: nobodyID, gid: nobodyID, name: "nobody", switched: true}
+	c.log.WarnContext(ctx, "PostgreSQL runs as a user of other programs, too, which can read its files: make system user "+ownUser+", then restart scrip", "user", a.name, "err", err, "useradd", lastLines(out))
+	return a
+}
+
+// isShared reports whether other programs run as a user.
+func isShared(uid int) bool {
+	return uid == 0 || uid == nobodyID || slices.Contains(sharedUsers, named(uid, 0, true).name)
+}
+
+// userNamed looks up a user who is not root.
+func userNamed(name string) (a account, ok bool) {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return account{}, false
+	}
+	uid, uerr := strconv.Atoi(u.Uid)
+	gid, gerr := strconv.Atoi(u.Gid)
+	return account{uid: uid, gid: gid, name: name, switched: true}, uerr == nil && gerr == nil && uid != 0
 }
 
 func named(uid, gid int, switched bool) account {
