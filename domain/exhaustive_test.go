@@ -2,8 +2,11 @@ package domain
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 
+	"github.com/seed-4a2410e3/scrip/domain/oracle"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/domain/worldtest"
 )
@@ -101,4 +104,65 @@ func TestTheTableIsWhatTheLaneDoes(t *testing.T) {
 			t.Errorf("%s was never done", c)
 		}
 	}
+}
+
+// TestWhatChangesTheDueHasDue: the scheduler does not parse the events whose rows lack Due, so by none of them may an instant come,
+// go or move at which something is due. Events are those of random histories, what is due is the oracle's.
+func TestWhatChangesTheDueHasDue(t *testing.T) {
+	changed := map[wire.EventType]bool{}
+	for seed := range uint64(20) {
+		w, l, f := newWorld(worldtest.Random(seed)), testLane(), oracle.New()
+		for range 400 {
+			cmd := w.Command()
+			if cmd.Type == wire.RemindDue || cmd.Type == wire.Expire {
+				w.dueNow(l, &cmd)
+			}
+			evs, _ := l.Decide(&cmd, w.Now, nil)
+			w.Learn(evs)
+			for i := range evs {
+				e := &evs[i]
+				before := due(f.Campaigns[e.Campaign])
+				f.Apply(fmt.Sprint("seed ", seed), e)
+				if slices.Equal(before, due(f.Campaigns[e.Campaign])) {
+					continue
+				}
+				changed[e.Type] = true
+				if line := e.AppendJSON(nil); !wire.MayChangeDue(line) {
+					t.Fatalf("%s changes what is due, and the scheduler passes over it: its row in wire needs Due: true\n%s", e.Type, line)
+				}
+			}
+		}
+		if len(f.Violations) > 0 {
+			t.Fatal(f.Violations[0])
+		}
+	}
+	for e := range wire.Events() {
+		if e.Spec().Due && !changed[e] {
+			t.Errorf("%s has Due in its row, and changed nothing that is due", e)
+		}
+	}
+}
+
+// due is what a campaign has to do by itself: the instants at which coupons expire, those of redeemed and voided ones too, and the
+// pending reminders.
+func due(c *oracle.Campaign) (all []string) {
+	if c == nil {
+		return nil
+	}
+	expiries := []wire.Instant{c.Settings.Expires()}
+	for _, k := range c.Coupons {
+		expiries = append(expiries, c.Expires(k))
+	}
+	slices.Sort(expiries)
+	for _, at := range slices.Compact(expiries) {
+		if at > c.Through && at != wire.Never {
+			all = append(all, "expire "+at.String())
+		}
+	}
+	for i, r := range c.Reminders {
+		if r.State == oracle.Pending {
+			all = append(all, fmt.Sprintf("reminder %d %s", i+1, r.Due))
+		}
+	}
+	return all
 }
