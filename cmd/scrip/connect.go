@@ -166,9 +166,9 @@ func (m *Main) unlock(log topology.Log) (topology.Log, error) {
 	return datadir.Unlock(log, m.global.data, given, sealKey, m.logger(outputText, "warn"))
 }
 
-// unusedIDFlag is for commands that change nothing by themselves, so that --id can be given to every command.
+// unusedIDFlag is for commands that no lane decides, so that --id can be given to every command.
 func unusedIDFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().String("id", "", "`ID` of the command; without effect here, since this command changes nothing")
+	return cmd.Flags().String("id", "", "`ID` of the command, which every command takes; this one does not recognise its retry by it")
 }
 
 // idFlag is on every command that changes something.

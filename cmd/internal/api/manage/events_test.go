@@ -167,15 +167,18 @@ func followEvents(t *testing.T, r *apitest.Rig) {
 	code := r.Claim(t, c, "ann")
 	next(t, lines, `"code":"`+code+`"`)
 	next(t, lines, `"type":"cursor"`)
-	id := strings.TrimPrefix(next(t, sse, "id: "), "id: ")
-	for !strings.Contains(next(t, sse, "event: "), "coupon.claimed") {
-		id = strings.TrimPrefix(next(t, sse, "id: "), "id: ")
+	id := "" // the newest one up to the claim
+	for line := ""; line != "event: coupon.claimed"; line = next(t, sse, "") {
+		if cursor, is := strings.CutPrefix(line, "id: "); is {
+			id = cursor
+		}
 	}
 	if data := next(t, sse, "data: "); !strings.Contains(data, `"customer_id":"masked-`) {
 		t.Error(data)
 	}
-	if more, _ := events(t, r, "analyst", "campaign="+c, "Last-Event-ID", id); len(more) > 1 {
-		t.Errorf("%+v", more)
+	r.Claim(t, c, "bob")
+	if more, _ := events(t, r, "analyst+codes", "campaign="+c, "Last-Event-ID", id); len(more) != 1 || more[0].Type != "coupon.claimed" || more[0].Customer_ID != "bob" {
+		t.Errorf("after the cursor of ann's claim: %+v", more)
 	}
 
 	// The key of one of them is revoked.
