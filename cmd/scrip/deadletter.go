@@ -18,7 +18,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/service"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 func (m *Main) deadletterCommand() *cobra.Command {
@@ -132,12 +131,8 @@ func (l *letters) find(ctx context.Context, given string) (readmodel.Letter, err
 // filterLetters adds the flags that select dead letters.
 func (m *Main) filterLetters(cmd *cobra.Command, f *readmodel.LetterFilter, since *wire.Instant) {
 	cmd.Flags().Var(&cli.Value{Kind: "STREAM", Parse: func(s string) error {
-		number := strings.TrimPrefix(strings.TrimPrefix(s, topology.CmdStreamPrefix), topology.EvtStreamPrefix)
-		if _, err := strconv.ParseUint(number, 10, 16); s != readmodel.OfCommands && s != readmodel.OfEvents && (err != nil || number == s) {
-			return fmt.Errorf("must be %s, %s, or the name of a stream such as %s", readmodel.OfCommands, readmodel.OfEvents, topology.CmdStream(0))
-		}
 		f.Stream = s
-		return nil
+		return f.Check()
 	}}, "stream", "those of commands, of events, or of one stream")
 	cmd.Flags().Var(&cli.Value{Kind: "N", Parse: func(s string) error {
 		n, err := strconv.ParseUint(s, 10, 16)

@@ -41,7 +41,7 @@ func (c *Command) ParseView(line []byte, def Defaults) error {
 	}
 	problem := raw.read()
 	if raw.given.has(fID) {
-		if id, err := raw.text(fID); err == nil && len(id) <= MaxCommandID && (raw.simple || printable(id)) {
+		if id, err := raw.text(fID); err == nil && len(id) <= MaxCommandID && (raw.simple || Printable(id)) {
 			c.ID = id
 		}
 	}
@@ -340,7 +340,7 @@ func (spec *fieldSpec) checkText(s string, known bool) error {
 		return Invalidf(spec.name, "must not be empty")
 	case uint64(len(s)) > spec.most:
 		return Invalidf(spec.name, "has %d bytes, at most %d are allowed", len(s), spec.most)
-	case !known && !printable(s):
+	case !known && !Printable(s):
 		return Invalidf(spec.name, "must be printable UTF-8 without control characters")
 	}
 	return nil

@@ -26,7 +26,7 @@ func (c *Command) readAttributes(raw []byte) error {
 			break
 		}
 		name, err := unquote(flat[o.pos-len(value)-len(`"":`)-len(key) : o.pos-len(value)-len(`:`)]) // with its quotes
-		if err != nil || name == "" || !printable(name) {
+		if err != nil || name == "" || !Printable(name) {
 			return Invalidf("attributes", "names must be printable and not empty")
 		}
 		if !names.add(name) {
@@ -36,7 +36,7 @@ func (c *Command) readAttributes(raw []byte) error {
 		case '{', '[', 'n':
 			return Invalidf("attributes", "%s must be a string, number or boolean: the object is flat", shorten(name, 32))
 		case '"':
-			if s, err := unquote(value); err != nil || !printable(s) {
+			if s, err := unquote(value); err != nil || !Printable(s) {
 				return Invalidf("attributes", "%s must be printable text", shorten(name, 32))
 			}
 		default:

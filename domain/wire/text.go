@@ -121,8 +121,8 @@ func simple(line []byte) bool {
 	}
 }
 
-// printable reports whether s is valid UTF-8 without control or invisible characters.
-func printable(s string) bool {
+// Printable reports whether s is valid UTF-8 without control or invisible characters.
+func Printable(s string) bool {
 	for i := 0; i < len(s); {
 		c := s[i]
 		if c < utf8.RuneSelf {

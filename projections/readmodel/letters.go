@@ -101,13 +101,17 @@ type LetterFilter struct {
 
 // Check returns an error if a field of the filter has no meaning. It names the field.
 func (f *LetterFilter) Check() error {
+	number := strings.TrimPrefix(strings.TrimPrefix(f.Stream, topology.CmdStreamPrefix), topology.EvtStreamPrefix)
+	_, err := strconv.ParseUint(number, 10, 16)
 	switch {
+	case f.Stream != "" && f.Stream != OfCommands && f.Stream != OfEvents && (err != nil || number == f.Stream):
+		return fmt.Errorf("stream %q: must be %s, %s, or the name of a stream such as %s", f.Stream, OfCommands, OfEvents, topology.CmdStream(0))
 	case f.Limit < 0 || f.Limit > MostLetters:
 		return fmt.Errorf("limit %d: give 1 to %d", f.Limit, MostLetters)
 	case f.State != "" && f.State != Open && f.State != Retried && f.State != Discarded:
 		return fmt.Errorf("state %q: give %s, %s or %s", f.State, Open, Retried, Discarded)
 	}
-	_, err := parseLetterCursor(f.Before)
+	_, err = parseLetterCursor(f.Before)
 	return err
 }
 

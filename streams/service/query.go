@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
@@ -181,8 +180,8 @@ func parseQuery(kind *queryKind, data []byte) (*query, error) {
 		data = []byte("{}")
 	}
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil || fields == nil {
-		return q, errors.New("the request must be one JSON object")
+	if err := json.Unmarshal(data, &fields); err != nil || fields == nil || !utf8.Valid(data) { // package json would read U+FFFD
+		return q, errors.New("the request must be one JSON object in UTF-8")
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if !slices.Contains(kind.takes, name) {
@@ -252,7 +251,7 @@ func checkText(s string, most int) error {
 		return errors.New("must not be empty")
 	case len(s) > most:
 		return fmt.Errorf("has %d bytes, at most %d are allowed", len(s), most)
-	case !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }):
+	case !wire.Printable(s):
 		return errors.New("must be printable UTF-8 without control characters")
 	}
 	return nil
