@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
@@ -20,13 +19,13 @@ import (
 // auditCommand lists the audit stream.
 func (m *Main) auditCommand() *cobra.Command {
 	var actor, kind string
-	var since, until time.Time
+	var since, until wire.Instant
 	var limit uint32
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Show who logged in, changed keys or settings, exported, or saw codes in clear", Args: cli.NoArgs,
 		Long: `Show what people did that makes no event, oldest first: log-ins (at most one an hour for each key), changes of keys and of
 settings, exports, and look-ups in clear. What changed campaigns and coupons is in their events, as "by".`,
-		Example: `  scrip audit --since 2026-11-27T00:00:00Z
+		Example: `  scrip audit --since -24h
   scrip audit --kind keys -o json
   scrip audit --actor ann --limit 1000`,
 	}
@@ -37,16 +36,16 @@ settings, exports, and look-ups in clear. What changed campaigns and coupons is 
 		kind = s
 		return err
 	}}, "kind", "only this kind: login, keys, settings, export, lookup or webhooks")
-	f.Var(m.timeFlag(&since), "since", "only from this time on")
-	f.Var(m.timeFlag(&until), "until", "only before this time")
+	f.Var(m.moment(&since), "since", "only from this time on; -24h is a day ago")
+	f.Var(m.moment(&until), "until", "only before this time")
 	f.Var(cli.Number(&limit, 100, 1, 1000), "limit", "show this many of the newest")
 	return m.queryRunE(cmd, func(ctx context.Context, s *session, _ []string) error {
 		request := map[string]any{"actor": actor, "kind": kind, "limit": limit}
-		if !since.IsZero() {
-			request["since"] = since
+		if since != 0 {
+			request["since"] = since.Time()
 		}
-		if !until.IsZero() {
-			request["until"] = until
+		if until != 0 {
+			request["until"] = until.Time()
 		}
 		var page service.AuditPage
 		if err := m.ask(ctx, s, "audit.list", request, &page); err != nil {
@@ -79,15 +78,4 @@ func (m *Main) record(ctx context.Context, js jetstream.JetStream, kind audit.Ki
 		return nil
 	}
 	return err
-}
-
-// timeFlag is a time, RFC 3339 or from now.
-func (m *Main) timeFlag(into *time.Time) *cli.Value {
-	return &cli.Value{Kind: "TIME", Parse: func(s string) error {
-		at, err := cli.ParseTime(s, m.Clock.Now())
-		if err == nil {
-			*into = at.Time()
-		}
-		return err
-	}}
 }
