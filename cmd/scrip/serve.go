@@ -21,7 +21,7 @@ import (
 
 func (m *Main) serveCommand() *cobra.Command {
 	var o server.Options
-	var lanes, replicas uint32
+	var lanes, replicas, conns, perAddress uint32
 	var logFormat, logLevel string
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run a server", Args: cli.NoArgs,
@@ -56,6 +56,8 @@ SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be rea
 	f.StringVar(&o.HTTPListen, "http-listen", server.DefaultHTTPListen, "`HOST:PORT` of health and metrics; port 0 = any free one")
 	f.StringSliceVar(&o.HTTPHosts, "http-host", nil, "host `NAME`s allowed in HTTP requests, separated by commas, in addition to localhost and addresses")
 	f.Var(networks((*[]netip.Prefix)(&o.HTTPProxies)), "http-trusted-proxies", "networks of proxies in front of HTTP whose X-Forwarded-For names the client, such as 10.0.0.0/24; several separated by commas")
+	f.Var(cli.Number(&conns, 0, 1, 1_000_000), "http-connections", "open HTTP connections at most; beyond it only probes are answered (default 4096, or a quarter of the files the process may open)")
+	f.Var(cli.Number(&perAddress, 0, 1, 1_000_000), "http-connections-per-address", "likewise of one client address, of IPv6 one /64, which is no trusted proxy (default half of all)")
 	f.StringVar(&o.TLSCert, "tls-cert", "", "`FILE` with the certificate in PEM, its chain included, for HTTP and the embedded NATS; followed while the server runs")
 	f.StringVar(&o.TLSKey, "tls-key", "", "`FILE` with its key in PEM")
 	f.StringVar(&o.OpsListen, "ops-listen", "", "`HOST:PORT` of a listener of its own for metrics, profiles and details of readiness, on loopback without credentials")
@@ -76,6 +78,7 @@ SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be rea
 	f.Lookup("skip-message").Annotations = nil
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.Data, o.NATS, o.Lanes, o.Replicas = m.global.data, m.global.nats, int(lanes), int(replicas)
+		o.HTTPConns, o.HTTPConnsPerAddress = int(conns), int(perAddress)
 		var err error
 		if o.CodeKey, err = datadir.Variable(m.Env, datadir.KeyVariable); err != nil {
 			return &cli.UsageError{Err: err}

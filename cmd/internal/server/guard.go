@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 )
 
@@ -43,7 +44,7 @@ func (s *server) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.authorized(r) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="scrip", Basic realm="scrip"`)
-			http.Error(w, "give the key of an operator, or the server's credentials: http_url in scrip.json in its data directory has them", http.StatusUnauthorized)
+			web.New(web.Unauthorized, "give the key of an operator, or the server's credentials: http_url in scrip.json in its data directory has them").Write(w)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -55,7 +56,7 @@ func briefly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if text := r.FormValue("seconds"); text != "" {
 			if n, err := strconv.ParseFloat(text, 64); err != nil || !(n > 0 && n <= maxProfileSeconds) {
-				http.Error(w, "seconds must be between 1 and "+strconv.Itoa(maxProfileSeconds), http.StatusBadRequest)
+				web.New(web.Malformed, "seconds must be between 1 and "+strconv.Itoa(maxProfileSeconds)).Write(w)
 				return
 			}
 		}
@@ -83,7 +84,7 @@ func (s *server) byName(listen string, next http.Handler) http.Handler {
 		}
 		address := net.ParseIP(strings.Trim(name, "[]")) != nil
 		if !address && !slices.Contains(names, plainName(name)) && !s.authorized(r) {
-			http.Error(w, "this server does not accept that host name; to allow it, start the server with --http-host NAME", http.StatusMisdirectedRequest)
+			web.New(web.Misdirected, "this server does not accept that host name; to allow it, start the server with --http-host NAME").Write(w)
 			return
 		}
 		next.ServeHTTP(w, r)

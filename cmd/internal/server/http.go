@@ -39,15 +39,7 @@ func (s *server) handler() http.Handler {
 		writeJSON(w, http.StatusOK, map[string]any{"alive": true})
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		ready := s.health.readiness()
-		if !s.authorized(r) {
-			ready = ready.Brief()
-		}
-		status := http.StatusOK
-		if !ready.Ready {
-			status = http.StatusServiceUnavailable
-		}
-		writeJSON(w, status, ready)
+		s.writeReady(w, s.authorized(r))
 	})
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]any{"name": "scrip", "version": s.opts.Version, "api": "/v1", "document": "/v1/openapi.json",
@@ -55,17 +47,34 @@ func (s *server) handler() http.Handler {
 	})
 	mux.HandleFunc("/v1", s.serveV1)
 	mux.HandleFunc("/v1/", s.serveV1)
+	s.measure(mux, s.guarded)
+	return mux
+}
+
+// measure adds metrics, which need the credentials where some are configured, and profiles, which guard guards:
+//
+//	curl -o cpu -u USER:PASSWORD 'http://127.0.0.1:8080/debug/pprof/profile?seconds=10' && go tool pprof cpu
+func (s *server) measure(mux *http.ServeMux, guard func(http.Handler) http.Handler) {
 	metrics := s.metrics.handler()
 	if s.opts.Credentials != "" {
 		metrics = s.guarded(metrics)
 	}
 	mux.Handle("GET /metrics", metrics)
-	// Profiles, with the credentials from scrip.json:
-	//	curl -o cpu -u USER:PASSWORD 'http://127.0.0.1:8080/debug/pprof/profile?seconds=10' && go tool pprof cpu
 	for path, profile := range map[string]http.HandlerFunc{"": pprof.Index, "profile": pprof.Profile, "trace": pprof.Trace} {
-		mux.Handle("GET /debug/pprof/"+path, s.guarded(briefly(profile)))
+		mux.Handle("GET /debug/pprof/"+path, guard(briefly(profile)))
 	}
-	return mux
+}
+
+// writeReady answers with the readiness, with or without its details.
+func (s *server) writeReady(w http.ResponseWriter, details bool) {
+	ready, status := s.health.readiness(), http.StatusOK
+	if !ready.Ready {
+		status = http.StatusServiceUnavailable
+	}
+	if !details {
+		ready = ready.Brief()
+	}
+	writeJSON(w, status, ready)
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
@@ -74,12 +83,11 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // the client may have closed the connection
 }
 
-// serveHTTP serves until ctx ends.
-func (s *server) serveHTTP(l net.Listener) func(context.Context) error {
+// serveHTTP serves until ctx ends, and then waits for requests in flight, up to httpStopWait.
+func serveHTTP(hs *http.Server, conns *web.Conns, l net.Listener) func(context.Context) error {
 	return func(ctx context.Context) error {
-		hs := web.NewServer(s.opts.HTTPProxies.Handler(s.byName(s.opts.HTTPListen, s.handler())))
 		failed := make(chan error, 1)
-		go func() { failed <- hs.Serve(web.Limit(l, web.Conns())) }()
+		go func() { failed <- conns.Serve(hs, l) }()
 		select {
 		case err := <-failed:
 			return err

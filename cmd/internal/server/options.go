@@ -75,6 +75,9 @@ type Options struct {
 	HTTPHosts []string
 	// HTTPProxies are the networks of proxies in front of HTTP, whose X-Forwarded-For is believed.
 	HTTPProxies web.Proxies
+	// HTTPConns bounds the open connections of HTTP, and HTTPConnsPerAddress those of one client address. Defaults as in
+	// web.NewConns.
+	HTTPConns, HTTPConnsPerAddress int
 	// Lanes of a new log; 0 = the log's own, or the default for a new one.
 	Lanes int
 	// Replicas of every stream; 0 = 1.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/access/callout"
 	"github.com/seed-4a2410e3/scrip/streams/dial"
@@ -135,7 +136,10 @@ func (s *server) start(ctx context.Context) error {
 		listener.Close()
 		return err
 	}
-	s.group.start("http", s.serveHTTP(listener))
+	conns := web.NewConns(s.opts.HTTPConns, s.opts.HTTPConnsPerAddress, s.opts.HTTPProxies)
+	s.limits.add(conns.Limits)
+	hs := web.NewServer(s.opts.HTTPProxies.Handler(s.byName(s.opts.HTTPListen, s.handler())))
+	s.group.start("http", serveHTTP(hs, conns, listener))
 
 	for _, step := range []func(context.Context) error{s.startNATS, s.openLog, s.startAccess, s.startStatus, s.startTables, s.skipMessages, s.startConfig, s.startClock, s.startLanes, s.startProjector, s.startAPI, s.startWebhooks} {
 		if err := step(ctx); err != nil {

@@ -1,12 +1,9 @@
 package server
 
 import (
-	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net/http"
-	"net/http/pprof"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
@@ -74,35 +71,13 @@ func (s *server) startOps() error {
 		guard = s.guarded
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", guard(s.metrics.handler()))
-	mux.Handle("GET /readyz", guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		ready, status := s.health.readiness(), http.StatusOK
-		if !ready.Ready {
-			status = http.StatusServiceUnavailable
-		}
-		writeJSON(w, status, ready)
-	})))
-	for path, profile := range map[string]http.HandlerFunc{"": pprof.Index, "profile": pprof.Profile, "trace": pprof.Trace} {
-		mux.Handle("GET /debug/pprof/"+path, guard(briefly(profile)))
-	}
+	mux.Handle("GET /readyz", guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { s.writeReady(w, true) })))
+	s.measure(mux, guard)
 	hs := web.NewServer(s.byName(s.opts.OpsListen, mux))
 	s.log.Info("serving metrics, profiles and details of readiness", "address", l.Addr().String())
 	if s.certs != nil {
 		l = tls.NewListener(l, s.httpTLS())
 	}
-	s.group.start("ops", func(ctx context.Context) error {
-		failed := make(chan error, 1)
-		go func() { failed <- hs.Serve(web.Limit(l, web.MaxOpsConns)) }()
-		select {
-		case err := <-failed:
-			return err
-		case <-ctx.Done():
-		}
-		if err := hs.Close(); err != nil && !errors.Is(err, http.ErrServerClosed) {
-			s.log.Warn("the listener of --ops-listen did not close cleanly", "err", err)
-		}
-		<-failed
-		return nil
-	})
+	s.group.start("ops", serveHTTP(hs, web.NewConns(web.MaxOpsConns, web.MaxOpsConns, nil), l))
 	return nil
 }

@@ -48,6 +48,7 @@ func (s *server) startV1(js jetstream.JetStream) error {
 	}
 	mux := http.NewServeMux()
 	api := manage.New(mux, opts)
+	s.limits.add(api.Limits)
 	for _, rest := range rests {
 		mux.HandleFunc(rest, func(w http.ResponseWriter, r *http.Request) { notRouted(mux, w, r) })
 	}

@@ -17,6 +17,7 @@ const (
 	Forbidden         Code = "forbidden"          // the key may not do this
 	NotFound          Code = "not_found"          // no such route or thing
 	MethodNotAllowed  Code = "method_not_allowed" // the route has other methods
+	Misdirected       Code = "misdirected"        // a host name that is not this server's
 	CodeNotValid      Code = "code_not_valid"     // to public keys: every kind of wrong code
 	TooLarge          Code = "too_large"          // the body is longer than the route allows
 	TooSlow           Code = "too_slow"           // the body did not arrive in time
@@ -82,6 +83,7 @@ var kinds = map[Code]Kind{
 	Forbidden:         {Status: http.StatusForbidden},
 	NotFound:          {Status: http.StatusNotFound},
 	MethodNotAllowed:  {Status: http.StatusMethodNotAllowed},
+	Misdirected:       {Status: http.StatusMisdirectedRequest},
 	CodeNotValid:      {Status: http.StatusNotFound},
 	TooLarge:          {Status: http.StatusRequestEntityTooLarge},
 	TooSlow:           {Status: http.StatusRequestTimeout, Effect: NoEffect},

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net"
 	"net/http"
 	"os"
@@ -31,10 +30,10 @@ const (
 	MaxLines = wire.MaxMessage
 )
 
-// NewServer returns a server with these limits.
+// NewServer returns a server with these limits, for requests that are well-formed.
 func NewServer(h http.Handler) *http.Server {
 	return &http.Server{
-		Handler: h, MaxHeaderBytes: MaxHeader,
+		Handler: wellFormed(h), MaxHeaderBytes: MaxHeader,
 		ReadHeaderTimeout: HeaderWait, ReadTimeout: ReadWait, WriteTimeout: WriteWait, IdleTimeout: IdleWait,
 	}
 }
@@ -102,11 +101,7 @@ func tooLarge(most int64) *Problem {
 
 // CheckMediaType returns the Problem 415 unless the body is of type want. A body without Content-Type is taken as of that type.
 func CheckMediaType(r *http.Request, want string) *Problem {
-	given := r.Header["Content-Type"]
-	if len(given) == 0 || len(given) == 1 && given[0] == want {
-		return nil
-	}
-	if got, _, err := mime.ParseMediaType(given[0]); err == nil && len(given) == 1 && got == want {
+	if given := r.Header["Content-Type"]; len(given) == 0 || len(given) == 1 && given[0] == want {
 		return nil
 	}
 	return New(WrongMediaType, "Content-Type must be "+want).At("header.Content-Type", "must be "+want)

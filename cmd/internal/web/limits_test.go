@@ -64,16 +64,18 @@ func TestBadClients(t *testing.T) {
 		status int // 0 = the connection ends without an answer
 		after  time.Duration
 	}{
-		"a header that stops":         {[]string{post}, 0, HeaderWait},
-		"a header, a byte at a time":  {append([]string{post + "X: "}, slowly...), 0, HeaderWait},
-		"a body that stops":           {[]string{post + "Content-Length: 10\r\n\r\nabc"}, http.StatusRequestTimeout, ReadWait},
-		"a body, a byte at a time":    {append([]string{post + "Content-Length: 100\r\n\r\n"}, slowly...), http.StatusRequestTimeout, ReadWait},
-		"chunks that stop":            {[]string{post + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"}, http.StatusRequestTimeout, ReadWait},
-		"bad chunks":                  {[]string{post + "Transfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n"}, http.StatusBadRequest, 0},
-		"two lengths":                 {[]string{post + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}"}, http.StatusBadRequest, 0},
-		"a gibibyte that is not sent": {[]string{post + "Content-Length: 1073741824\r\n\r\n"}, http.StatusRequestEntityTooLarge, 0},
-		"long headers":                {[]string{post + "X: " + strings.Repeat("x", 1<<20) + "\r\n\r\n"}, http.StatusRequestHeaderFieldsTooLarge, 0},
-		"no request":                  {[]string{"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"}, http.StatusBadRequest, 0},
+		"a header that stops":          {[]string{post}, 0, HeaderWait},
+		"a header, a byte at a time":   {append([]string{post + "X: "}, slowly...), 0, HeaderWait},
+		"a body that stops":            {[]string{post + "Content-Length: 10\r\n\r\nabc"}, http.StatusRequestTimeout, ReadWait},
+		"a body, a byte at a time":     {append([]string{post + "Content-Length: 100\r\n\r\n"}, slowly...), http.StatusRequestTimeout, ReadWait},
+		"chunks that stop":             {[]string{post + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"}, http.StatusRequestTimeout, ReadWait},
+		"bad chunks":                   {[]string{post + "Transfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n"}, http.StatusBadRequest, 0},
+		"two lengths":                  {[]string{post + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}"}, http.StatusBadRequest, 0},
+		"a gibibyte that is not sent":  {[]string{post + "Content-Length: 1073741824\r\n\r\n"}, http.StatusRequestEntityTooLarge, 0},
+		"long headers":                 {[]string{post + "X: " + strings.Repeat("x", 1<<20) + "\r\n\r\n"}, http.StatusRequestHeaderFieldsTooLarge, 0},
+		"a transfer coding of its own": {[]string{post + "Transfer-Encoding: x\r\n\r\n"}, http.StatusNotImplemented, 0},
+		"no host":                      {[]string{"GET / HTTP/1.1\r\n\r\n"}, http.StatusBadRequest, 0},
+		"no request":                   {[]string{"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"}, http.StatusBadRequest, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, 10, bodies(1000), func(t *testing.T, net *pipes) {
@@ -83,6 +85,8 @@ func TestBadClients(t *testing.T) {
 				switch took := time.Since(begun); {
 				case c.status == 0 && got != nil, c.status > 0 && (got == nil || got.StatusCode != c.status || !got.Close):
 					t.Errorf("answered %+v, want %d", got, c.status)
+				case got != nil && got.Header.Get("Content-Type") != ProblemType:
+					t.Errorf("the answer has the form %s", got.Header.Get("Content-Type"))
 				case took.Truncate(time.Second) != c.after:
 					t.Errorf("it ended after %s, want %s", took, c.after)
 				}
@@ -105,7 +109,9 @@ func TestMediaType(t *testing.T) {
 		if given != "" {
 			r.Header.Set("Content-Type", given)
 		}
-		if problem := CheckMediaType(r, want); (problem == nil) != ok {
+		var problem *Problem
+		NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { problem = CheckMediaType(r, want) })).Handler.ServeHTTP(httptest.NewRecorder(), r)
+		if (problem == nil) != ok {
 			t.Errorf("Content-Type %q: %v", given, problem)
 		}
 	}

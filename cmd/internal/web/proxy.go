@@ -63,3 +63,15 @@ func address(text string) (netip.Addr, bool) {
 	}
 	return a.Unmap().WithZone(""), true
 }
+
+// Network is the address of a client, of IPv6 its /64, which one client has whole.
+func Network(text string) netip.Addr {
+	ip, ok := address(text)
+	if !ok {
+		return netip.IPv6Unspecified()
+	}
+	if ip.Is6() {
+		ip = netip.PrefixFrom(ip, 64).Masked().Addr()
+	}
+	return ip
+}

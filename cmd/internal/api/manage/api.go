@@ -3,6 +3,8 @@ package manage
 import (
 	"context"
 	"crypto/cipher"
+	"encoding/json"
+	"errors"
 	"log/slog"
 	"math"
 	"net/http"
@@ -11,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -147,7 +150,7 @@ func New(mux *http.ServeMux, o Options) *API {
 				},
 			},
 		},
-		Formats:                      huma.DefaultFormats,
+		Formats:                      map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat},
 		DefaultFormat:                "application/json",
 		RejectUnknownQueryParameters: true,
 	})
@@ -214,6 +217,14 @@ func (a *API) document(r Route) huma.Operation {
 	return op
 }
 
+// jsonFormat reads no text that is not UTF-8: package json would read U+FFFD, and two that differ would be one.
+var jsonFormat = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: func(data []byte, v any) error {
+	if !utf8.Valid(data) {
+		return errors.New("must be UTF-8")
+	}
+	return json.Unmarshal(data, v)
+}}
+
 // Register adds a route whose handler huma calls with the request read and validated. The handler's error is a *web.Problem,
 // or a defect.
 func Register[I, O any](a *API, r Route, handler func(context.Context, *I) (*O, error)) {
@@ -266,6 +277,9 @@ func (a *API) who(r Route, w http.ResponseWriter, req *http.Request) (access.Pri
 		return access.Principal{}, web.CheckLength(w, req, most)
 	}
 	p, problem := a.Gate.Enter(w, req)
+	if problem == nil {
+		problem = r.checkIdempotencyKey(req.Header["Idempotency-Key"])
+	}
 	if problem == nil && r.Later {
 		problem = web.CheckRole(p, r.Operation)
 	} else if problem == nil {

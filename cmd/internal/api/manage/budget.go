@@ -96,7 +96,7 @@ func (b *budget) begin(p access.Principal, address string) (end func(wrong bool)
 	}
 	parts := []part{{trier{key: p.ID}, perKey, ofKey}}
 	if p.Public {
-		parts = []part{{trier{key: p.ID}, perPublic, ofPublic}, {trier{p.ID, network(address)}, perAddress, ofAddress}}
+		parts = []part{{trier{key: p.ID}, perPublic, ofPublic}, {trier{p.ID, web.Network(address)}, perAddress, ofAddress}}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -169,21 +169,6 @@ func (b *budget) forget(now time.Time) {
 			surplus--
 		}
 	}
-}
-
-// network is the address of a client, of IPv6 its /64, which one client has whole.
-func network(address string) netip.Addr {
-	ap, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return netip.IPv6Unspecified()
-	}
-	ip := ap.Addr().Unmap().WithZone("")
-	if ip.Is6() {
-		if p, err := ip.Prefix(64); err == nil {
-			return p.Addr()
-		}
-	}
-	return ip
 }
 
 // unusable are the refusals by which a code cannot be redeemed now. Public keys do not see which one it is.

@@ -57,7 +57,7 @@ func (a *API) exportCoupons(w http.ResponseWriter, req *http.Request) {
 		web.New(web.Code(wire.Invalid), "csv: must be plain or excel").At("query.csv", "must be plain or excel").Write(w)
 		return
 	}
-	release := take(w, a.slots.exports, "exports")
+	release := a.slots.exports.take(w, p)
 	if release == nil {
 		return
 	}

@@ -21,9 +21,6 @@ const (
 	// maxCSV bounds the file of one import, in bytes: about 10 million codes, of which 24 bytes each are in memory. Send a
 	// longer list as several files.
 	maxCSV = 128 << 20
-	// importsAtOnce and exportsAtOnce bound memory, and connections to the read tables.
-	importsAtOnce = 2
-	exportsAtOnce = 4
 	// streamWait is how long a client may take for the next part of a body, to send it or to take it.
 	streamWait = 30 * time.Second
 	// progressEvery is the interval of progress lines, while the body or answers arrive.
@@ -71,28 +68,6 @@ func (a *API) codeRoutes() {
 	a.exportRoute()
 }
 
-// slots bound what is expensive.
-type slots struct {
-	imports, exports, events, commands chan struct{}
-	eventsOf, commandsOf               *clients
-}
-
-func newSlots() slots {
-	return slots{make(chan struct{}, importsAtOnce), make(chan struct{}, exportsAtOnce), make(chan struct{}, eventsAtOnce),
-		make(chan struct{}, streamsAtOnce), &clients{most: eventsPerKey, open: map[string]int{}}, &clients{most: streamsPerKey, open: map[string]int{}}}
-}
-
-// take takes a slot. A nil release means that there is none: the problem was written.
-func take(w http.ResponseWriter, slots chan struct{}, what string) (release func()) {
-	select {
-	case slots <- struct{}{}:
-		return func() { <-slots }
-	default:
-		web.New(web.Overloaded, "this server does as many "+what+" at once as it can; retry").Write(w)
-		return nil
-	}
-}
-
 func (a *API) importCodes(w http.ResponseWriter, req *http.Request) {
 	p, campaign := principal(req.Context()), req.PathValue(web.CampaignValue)
 	if problem := onlyQuery(req); problem != nil {
@@ -108,7 +83,7 @@ func (a *API) importCodes(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	id := commandID(p, req.Header.Get("Idempotency-Key"))
-	release := take(w, a.slots.imports, "imports")
+	release := a.slots.imports.take(w, p)
 	if release == nil {
 		return
 	}

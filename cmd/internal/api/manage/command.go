@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
+	"net/http"
 	"strings"
 	"time"
 
@@ -50,6 +51,25 @@ const (
 	madeRandom = 24 // of one of 10^9 ids of a campaign, the chance to be equal to another is 10^-18
 	madeCheck  = 12
 )
+
+// checkIdempotencyKey returns the problem of a header that has no meaning. Routes of operators have no use for it: what they
+// change are no commands, and a retry that seems safe would make a second key or webhook.
+func (r Route) checkIdempotencyKey(given []string) *web.Problem {
+	wrong := func(c web.Code, message string) *web.Problem {
+		return web.New(c, "Idempotency-Key "+message).At("header.Idempotency-Key", message)
+	}
+	switch {
+	case len(given) == 0:
+		return nil
+	case len(given) > 1 || given[0] == "":
+		return wrong(web.Malformed, "must be given once, with a value, or not at all")
+	case r.Tag == "operation" && r.Method != http.MethodGet:
+		return wrong(web.Malformed, "is not for this route, which does not remember it; send the request without, and after a lost answer read what is there")
+	case len(given[0]) > maxIdempotencyKey || strings.ContainsFunc(given[0], func(c rune) bool { return c < ' ' || c > '~' }):
+		return wrong(web.Code(wire.Invalid), "must be 1 to 255 printable ASCII characters")
+	}
+	return nil
+}
 
 // commandID is the id of the command of a request: of its Idempotency-Key, and of the client that sent it, so that two clients
 // that choose the same one never meet, and one whose key was rotated repeats its commands; without one it is new.

@@ -16,11 +16,7 @@ import (
 const (
 	// streamHeader makes POST /v1/commands a stream in both directions.
 	streamHeader = "Scrip-Stream"
-	// streamsAtOnce bounds such streams, and streamedLines the lines of one that have no outcome yet or wait to be written. The
-	// reader of a stream stops meanwhile.
-	streamsAtOnce = 1024
-	// streamsPerKey bounds those of one key, so that one client leaves slots to others.
-	streamsPerKey = 256
+	// streamedLines bounds the lines of one that have no outcome yet or wait to be written. The reader of a stream stops meanwhile.
 	streamedLines = wire.MaxMessageLines
 	// streamWrite is how many bytes of outcomes are written at once at least, while there are more.
 	streamWrite = 32 << 10
@@ -36,16 +32,11 @@ const (
 // were sent have their effect in any case: a client that has no outcome for a line sends it again with its id.
 func (a *API) streamCommands(w http.ResponseWriter, req *http.Request) {
 	p := principal(req.Context())
-	release := take(w, a.slots.commands, "streams of commands")
+	release := a.slots.commands.take(w, p)
 	if release == nil {
 		return
 	}
 	defer release()
-	if !a.slots.commandsOf.take(p) {
-		web.New(web.Overloaded, fmt.Sprintf("this key has %d streams of commands, the most allowed on one server; end one", streamsPerKey)).Write(w)
-		return
-	}
-	defer a.slots.commandsOf.release(p)
 	ctx, end := a.session(w, req)
 	if end == nil {
 		return

@@ -191,9 +191,12 @@ func (a *API) campaignOf(ctx context.Context, o access.Operation, code, campaign
 // findCoupons is the search. where is the part of the request that has the fields.
 func (a *API) findCoupons(ctx context.Context, w Wanted, where string) (*CouponList, error) {
 	given := 0
-	for _, s := range []string{w.Code, w.Customer, w.Order} {
-		if s != "" {
+	for _, f := range [][2]string{{"code", w.Code}, {"customer", w.Customer}, {"order", w.Order}} {
+		if f[1] != "" {
 			given++
+		}
+		if !wire.Printable(f[1]) { // no command has such a text, and PostgreSQL refuses U+0000 as a defect of the query
+			return nil, web.New(web.Code(wire.Invalid), f[0]+": must be printable UTF-8 without control characters").At(where+"."+f[0], "must be printable")
 		}
 	}
 	switch {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // couponColumns are those of the read table.
@@ -46,6 +47,9 @@ func (a *API) readCoupons(ctx context.Context, w Wanted, limited []string) ([]Co
 		sql, of, list = ofOrder, w.Order, "order"
 	}
 	at, err := parseCursor[couponPlace]("coupons-"+list, w.After)
+	if err == nil && w.After != "" && !wire.ValidCampaignName(at.Campaign) {
+		err = wrongCursor()
+	}
 	if err != nil {
 		return nil, "", err
 	}

@@ -9,7 +9,9 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -36,46 +38,58 @@ var pagePolicy = func() string {
 // documentRoutes serve the document. They need no key: it is the same for every log.
 func (a *API) documentRoutes() {
 	html := map[string]*huma.MediaType{"text/html": {Schema: text("A page without script.")}}
-	a.stream(Route{Method: http.MethodGet, Path: "/v1", ID: "readPage", Tag: "operation", Summary: "This document as a page"},
-		huma.Operation{Responses: answer("200", "The page.", html)},
-		func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Security-Policy", pagePolicy)
-			a.serve(w, "text/html; charset=utf-8", a.page)
-		})
-	document := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
-	a.stream(Route{Method: http.MethodGet, Path: "/v1/openapi.json", ID: "readDocument", Tag: "operation", Summary: "This document as JSON"},
-		huma.Operation{Responses: answer("200", "OpenAPI 3.1.", map[string]*huma.MediaType{"application/openapi+json": {Schema: document}})},
-		func(w http.ResponseWriter, _ *http.Request) {
-			a.serve(w, "application/openapi+json", func() ([]byte, error) { return json.Marshal(a.huma.OpenAPI()) })
-		})
-	a.stream(Route{Method: http.MethodGet, Path: "/v1/openapi-3.0.json", ID: "readOlderDocument", Tag: "operation", Summary: "This document as OpenAPI 3.0",
-		About: "For generators of clients that do not read 3.1."},
-		huma.Operation{Responses: answer("200", "OpenAPI 3.0.", map[string]*huma.MediaType{"application/openapi+json": {Schema: document}})},
-		func(w http.ResponseWriter, _ *http.Request) { a.serve(w, "application/openapi+json", a.older) })
-	a.stream(Route{Method: http.MethodGet, Path: "/v1/openapi.yaml", ID: "readDocumentYAML", Tag: "operation", Summary: "This document as YAML"},
-		huma.Operation{Responses: answer("200", "OpenAPI 3.1.", map[string]*huma.MediaType{"application/openapi+yaml": {Schema: text("YAML.")}})},
-		func(w http.ResponseWriter, _ *http.Request) {
-			a.serve(w, "application/openapi+yaml", a.huma.OpenAPI().YAML)
-		})
+	object := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
+	asJSON := map[string]*huma.MediaType{"application/openapi+json": {Schema: object}}
+	yaml := map[string]*huma.MediaType{"application/openapi+yaml": {Schema: text("YAML.")}}
+	doc := a.huma.OpenAPI()
+	for _, d := range []struct {
+		path, id, summary, about, kind string
+		content                        map[string]*huma.MediaType
+		render                         func() ([]byte, error)
+	}{
+		{"", "readPage", "This document as a page", "", "text/html; charset=utf-8", html, a.page},
+		{"/openapi.json", "readDocument", "This document as JSON", "", "application/openapi+json", asJSON, func() ([]byte, error) { return json.Marshal(doc) }},
+		{"/openapi-3.0.json", "readOlderDocument", "This document as OpenAPI 3.0", "For generators of clients that do not read 3.1.", "application/openapi+json", asJSON, doc.Downgrade},
+		{"/openapi.yaml", "readDocumentYAML", "This document as YAML", "", "application/openapi+yaml", yaml, doc.YAML},
+	} {
+		answers := answer("200", "The document, with an ETag.", d.content)
+		answers["304"] = &huma.Response{Description: "It is the one of If-None-Match."}
+		a.stream(Route{Method: http.MethodGet, Path: "/v1" + d.path, ID: d.id, Tag: "operation", Summary: d.summary, About: d.about},
+			huma.Operation{Parameters: []*huma.Param{{Name: "If-None-Match", In: "header", Description: "ETags that the client has.", Schema: text("")}}, Responses: answers},
+			a.rendered(d.kind, d.render))
+	}
 }
 
-// older is the document in OpenAPI 3.0, for generators of clients that do not read 3.1.
-func (a *API) older() ([]byte, error) { return a.huma.OpenAPI().Downgrade() }
-
-// serve answers with a rendering of the document, which is complete when the server begins to serve. Rendering takes some
-// milliseconds, and few ask for it.
-func (a *API) serve(w http.ResponseWriter, kind string, render func() ([]byte, error)) {
-	body, err := render()
-	if err != nil {
-		a.Logger.Error("the document cannot be rendered", "err", err)
-		web.New(web.Internal, "the server has a defect; its log has the details").Write(w)
-		return
+// rendered answers with a rendering of the document, which is complete when the server begins to serve. It is made at the first
+// request and kept: it takes some milliseconds, and requests without a key must cost no more than their bytes.
+func (a *API) rendered(kind string, render func() ([]byte, error)) func(http.ResponseWriter, *http.Request) {
+	once := sync.OnceValues(func() (body []byte, tag string) {
+		body, err := render()
+		if err != nil {
+			a.Logger.Error("the document cannot be rendered", "err", err)
+		}
+		sum := sha256.Sum256(body)
+		return body, `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
+	})
+	return func(w http.ResponseWriter, req *http.Request) {
+		body, tag := once()
+		if len(body) == 0 {
+			web.New(web.Internal, "the server has a defect; its log has the details").Write(w)
+			return
+		}
+		h := w.Header()
+		h.Set("Cache-Control", "max-age=300")
+		h.Set("ETag", tag)
+		if strings.Contains(strings.Join(req.Header["If-None-Match"], ","), tag) {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		h.Set("Content-Type", kind)
+		h.Set("Content-Length", strconv.Itoa(len(body)))
+		h.Set("Content-Security-Policy", pagePolicy) // of the page; the others show nothing
+		h.Set("X-Content-Type-Options", "nosniff")
+		_, _ = w.Write(body) // the client may have closed the connection
 	}
-	h := w.Header()
-	h.Set("Content-Type", kind)
-	h.Set("Cache-Control", "max-age=300")
-	h.Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(body) // the client may have closed the connection
 }
 
 // section is the routes of one tag, for the page.

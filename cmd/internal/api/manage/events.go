@@ -3,12 +3,10 @@ package manage
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -19,14 +17,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
-)
-
-const (
-	// eventsAtOnce bounds the streams of events of one server: each has a reader per lane, which holds up to 4 MiB while the
-	// client is slow.
-	eventsAtOnce = 32
-	// eventsPerKey bounds those of one key, so that one client leaves slots and memory to others.
-	eventsPerKey = 8
 )
 
 // eventBatch bounds what is in memory for one client, and how much it may get again after it resumed.
@@ -70,31 +60,6 @@ func (a *API) eventRoutes() {
 		}, a.readEvents)
 }
 
-// clients counts streams by client. Those of the credentials of the data directory are not bounded.
-type clients struct {
-	most int
-	mu   sync.Mutex
-	open map[string]int
-}
-
-func (c *clients) take(p access.Principal) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if p.ID != "" && c.open[p.Client()] >= c.most {
-		return false
-	}
-	c.open[p.Client()]++
-	return true
-}
-
-func (c *clients) release(p access.Principal) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.open[p.Client()]--; c.open[p.Client()] == 0 {
-		delete(c.open, p.Client())
-	}
-}
-
 // Stop ends the streams of events. The server calls it when it stops: it would wait for them.
 func (a *API) Stop() {
 	a.stopOnce.Do(func() { close(a.stopped) })
@@ -107,16 +72,11 @@ func (a *API) readEvents(w http.ResponseWriter, req *http.Request) {
 		problem.Write(w)
 		return
 	}
-	release := take(w, a.slots.events, "streams of events")
+	release := a.slots.events.take(w, p)
 	if release == nil {
 		return
 	}
 	defer release()
-	if !a.slots.eventsOf.take(p) {
-		web.New(web.Overloaded, fmt.Sprintf("this key has %d streams of events, the most allowed on one server; end one", eventsPerKey)).Write(w)
-		return
-	}
-	defer a.slots.eventsOf.release(p)
 	ctx, end := a.session(w, req)
 	if end == nil {
 		return

@@ -77,9 +77,13 @@ func (a *API) listLetters(ctx context.Context, in *struct {
 	if in.State == "all" {
 		state = ""
 	}
+	filter := readmodel.LetterFilter{Stream: in.Stream, Since: in.Since, State: state, Limit: in.Limit, Before: at.Before}
+	if err := filter.Check(); err != nil {
+		return nil, web.New(web.Code(wire.Invalid), err.Error()).At("query", err.Error())
+	}
 	ctx, cancel := context.WithTimeout(ctx, queryWait)
 	defer cancel()
-	list, older, err := store.List(ctx, readmodel.LetterFilter{Stream: in.Stream, Since: in.Since, State: state, Limit: in.Limit, Before: at.Before})
+	list, older, err := store.List(ctx, filter)
 	if err != nil {
 		return nil, unavailable("the dead letters cannot be read", err)
 	}

@@ -94,8 +94,7 @@ func (q *quick) serve(w http.ResponseWriter, req *http.Request) {
 
 // answer carries out a request of the usual form. false: it has another one, and nothing was written.
 func (q *quick) answer(w http.ResponseWriter, req *http.Request, p access.Principal, x *exchange) bool {
-	idempotencyKey, ok := usual(req)
-	if !ok {
+	if !usual(req) {
 		return false
 	}
 	var problem *web.Problem
@@ -107,7 +106,7 @@ func (q *quick) answer(w http.ResponseWriter, req *http.Request, p access.Princi
 	if !q.parse(req, x) || q.route.Later && x.cmd.Campaign == "" && p.Campaigns != nil {
 		return false
 	}
-	x.cmd.ID = commandID(p, idempotencyKey)
+	x.cmd.ID = commandID(p, req.Header.Get("Idempotency-Key"))
 	repeat, problem := q.tried(req, p, x)
 	if problem != nil {
 		problem.Write(w)
@@ -197,32 +196,13 @@ func (q *quick) parse(req *http.Request, x *exchange) bool {
 var otherFields = [][]byte{[]byte(`"campaign"`), []byte(`"id"`), []byte(`"type"`), []byte("null")}
 
 // usual reports whether the parts of a request besides its body have the usual form.
-func usual(req *http.Request) (idempotencyKey string, ok bool) {
-	if req.URL.RawQuery != "" || req.ContentLength <= 0 || req.ContentLength > wire.MaxLine ||
-		!oneOf(req.Header["Content-Type"], mediaTypes) || !oneOf(req.Header["Accept"], accepted) {
-		return "", false
-	}
-	keys := req.Header["Idempotency-Key"]
-	if len(keys) == 0 {
-		return "", true
-	}
-	idempotencyKey = keys[0]
-	if len(keys) > 1 || len(idempotencyKey) == 0 || len(idempotencyKey) > maxIdempotencyKey {
-		return "", false
-	}
-	for i := range len(idempotencyKey) {
-		if c := idempotencyKey[i]; c < ' ' || c > '~' {
-			return "", false
-		}
-	}
-	return idempotencyKey, true
+func usual(req *http.Request) bool {
+	return req.URL.RawQuery == "" && req.ContentLength > 0 && req.ContentLength <= wire.MaxLine &&
+		oneOf(req.Header["Content-Type"], jsonType) && oneOf(req.Header["Accept"], accepted)
 }
 
-// The headers that most clients send.
-var (
-	mediaTypes = []string{"application/json", "application/json; charset=utf-8", "application/json;charset=UTF-8"}
-	accepted   = []string{"*/*", "application/json", "application/json, text/plain, */*"}
-)
+// accepted is what most clients send.
+var accepted = []string{"*/*", "application/json", "application/json, text/plain, */*"}
 
 // oneOf reports whether a header is absent, or there once with one of the values.
 func oneOf(given, values []string) bool {
