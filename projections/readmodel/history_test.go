@@ -30,7 +30,7 @@ const events = `
 {"type":"coupon.rolled_back","campaign":"c","at":"@6","id":"i6","n":1,"code":"AAAA","order_id":"o1","redeemed_count":0,"status":"claimed"}
 {"type":"coupon.voided","campaign":"c","at":"@7","id":"i7","n":2,"code":"BBBB","reason":"fraud","status":"voided"}
 {"type":"coupon.claimed","campaign":"c","at":"@8","id":"i8","n":3,"code":"CCCC","customer_id":"cem","expires_at":"@15"}
-{"type":"coupon.claimed","campaign":"c","at":"@9","id":"i9","n":4,"code":"DDDD","customer_id":"dee"} + {"type":"coupon.redeemed","campaign":"c","at":"@9","id":"ia","n":4,"code":"DDDD","order_id":"o4","redeemed_count":1}
+{"type":"coupon.claimed","campaign":"c","at":"@9","id":"i9","n":4,"code":"DDDD","customer_id":"dee"} + {"type":"coupon.redeemed","campaign":"c","at":"@9","id":"ia","n":4,"code":"DDDD","order_id":"o4","redeemed_count":1} + {"type":"coupon.claimed","campaign":"c","at":"@9","id":"ie","n":5,"replaces":2,"code":"EEEE","customer_id":"bob","expires_at":"@99"}
 {"type":"coupons.expired","campaign":"c","at":"@15","through":"@15","count":1}
 {"type":"coupon.extended","campaign":"c","at":"@16","id":"ib","n":3,"code":"CCCC","expires_at":"@25","status":"claimed"}
 {"type":"reminders.due","campaign":"d","at":"@20","kind":"opens","due_at":"@20","from_r":1,"through_r":1,"fired":1,"dropped":0}
@@ -99,6 +99,9 @@ func lines(list []Entry) string {
 				out.WriteString(" " + s)
 			}
 		}
+		if e.Replaces != 0 {
+			fmt.Fprintf(&out, " replaces %d", e.Replaces)
+		}
 		if e.ExpiresAt != nil {
 			fmt.Fprintf(&out, " expires %d", minuteOf(*e.ExpiresAt))
 		}
@@ -144,7 +147,8 @@ func TestCoupon(t *testing.T) {
 			"15 expired 0/11/1 c#3 expires 15\n8 claimed 0/9/1 c#3 i8\n",
 		// Spent before the campaign ended.
 		4: "9 redeemed 0/10/2 c#4 ia o4\n9 claimed 0/10/1 c#4 i9\n",
-		5: "",
+		5: "9 claimed 0/10/3 c#5 ie replaces 2\n",
+		6: "",
 	} {
 		page, err := s.CouponEntries(t.Context(), "c", n, 0, "")
 		if err != nil || page.Note != "" || page.Before != "" {

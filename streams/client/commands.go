@@ -10,7 +10,8 @@ import (
 // Option sets an optional field of a command.
 type Option func(*wire.Command)
 
-// ID sets the command's id, 1 to 64 bytes of printable text. A retry with the same id gets the same answer.
+// ID sets the command's id, 1 to 64 bytes of printable text. A retry with the same id gets the same answer, or is refused
+// where what it did is over: redeeming again after a rollback needs a new one.
 func ID(id string) Option { return func(c *wire.Command) { c.ID = id } }
 
 // Attributes adds a flat JSON object of at most 1 KiB to a claim, such as {"channel":"app"}.

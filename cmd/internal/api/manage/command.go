@@ -25,7 +25,7 @@ const maxIdempotencyKey = 255
 
 // Change is what all requests that change something have in common.
 type Change struct {
-	IdempotencyKey string `header:"Idempotency-Key" minLength:"1" maxLength:"255" pattern:"^[ -~]+$" patternDescription:"printable ASCII" doc:"Of your choice, one for each change. A retry with the same one has no second effect and gets the first answer. It is remembered per campaign, for the campaign's life. Without one the server makes an id, in Scrip-Command-Id of the answer and id of its body, which a retry sends as this header."`
+	IdempotencyKey string `header:"Idempotency-Key" minLength:"1" maxLength:"255" pattern:"^[ -~]+$" patternDescription:"printable ASCII" doc:"Of your choice, one for each change. A retry with the same one has no second effect and gets the first answer, or 409 where what it did is over. It is remembered per campaign, for the campaign's life. Without one the server makes an id, in Scrip-Command-Id of the answer and id of its body, which a retry sends as this header."`
 }
 
 // Changed is what all their answers have in common.

@@ -35,7 +35,7 @@ type Validation struct {
 
 func (a *API) shopRoutes() {
 	claim := Route{Method: http.MethodPost, Path: "/v1/campaigns/{campaign}/claims", ID: "claim", Tag: "shop", Summary: "Claim a coupon",
-		About: "201 with a new coupon; 200 with the same one for the same Idempotency-Key, and for a customer who has the only one that is allowed. " +
+		About: "201 with a new coupon; 200 with the same one for the same Idempotency-Key, and for a customer who has the only one that is allowed; coupon_status is there if it is void, redeemed or expired by now. " +
 			"To a public key the latter comes without the code.",
 		Operation: access.OpClaim, Status: http.StatusCreated}
 	a.quickly(claim, wire.Claim)
@@ -66,8 +66,8 @@ func (a *API) shopRoutes() {
 		path, id, summary, about string
 		command                  wire.CommandType
 	}{
-		{"/v1/redemptions", "redeem", "Redeem a code for an order", "The same code and order again is a repeat (200).", wire.Redeem},
-		{"/v1/rollbacks", "rollback", "Undo the redemption of an order", "The same again is a repeat (200).", wire.Rollback},
+		{"/v1/redemptions", "redeem", "Redeem a code for an order", "The same code and order again is a repeat (200). An Idempotency-Key whose redemption was rolled back since is 409 redemption_rolled_back: send a new one.", wire.Redeem},
+		{"/v1/rollbacks", "rollback", "Undo the redemption of an order", "The same again is a repeat (200). An Idempotency-Key whose order was redeemed again since is 409 outdated: send a new one.", wire.Rollback},
 	} {
 		route := Route{Method: http.MethodPost, Path: use.path, ID: use.id, Tag: "shop", Summary: use.summary, About: use.about,
 			Operation: access.OperationOf(use.command), Later: true, Status: http.StatusCreated}

@@ -118,6 +118,16 @@ func TestAPublicKeyGetsNoCodeOfAnEarlierClaim(t *testing.T) {
 	if got := claim(shop, "ann").Want(t, 200).Object(t); got["code"] != code {
 		t.Errorf("the shop gets %v, want %v", got, code)
 	}
+	// What became of the coupon is for who may have its code.
+	r.Ask(t, "", "POST", "/v1/redemptions", map[string]any{"code": code, "order_id": "o1"}).Want(t, 201)
+	for _, is := range []struct {
+		as, key string
+		want    any
+	}{{page, "random-1", "redeemed"}, {page, "random-2", nil}, {shop, "random-2", "redeemed"}} {
+		if v := claim(is.as, "ann", "Idempotency-Key", is.key).Want(t, 200).Object(t); v["coupon_status"] != is.want {
+			t.Errorf("%s is shown %v, want %v", is.as, v, is.want)
+		}
+	}
 	// A claim that somebody else's id made is not this request's.
 	other := claim(shop, "eve", "Idempotency-Key", "random-3").Want(t, 201).Object(t)["code"]
 	if got := claim(page, "eve", "Idempotency-Key", "random-3").Want(t, 200).Object(t); got["code"] != nil {
