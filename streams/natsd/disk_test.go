@@ -23,7 +23,7 @@ func accounts(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return natsauth.Render(natsauth.Config{Users: []natsauth.User{{Name: streamtest.ServersUser, Password: streamtest.ServersPassword}}, Issuer: issuer.Public()})
+	return natsauth.Render(natsauth.Config{Lanes: 1, Users: []natsauth.User{{Name: streamtest.ServersUser, Password: streamtest.ServersPassword}}, Issuer: issuer.Public()})
 }
 
 // TestAFullDisk: when the disk has nearly no room, and when a store has failed to write, JetStream goes down, so that
@@ -61,10 +61,10 @@ func TestAFullDisk(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- s.Run(ctx) }()
 			js := s.JetStream(t)
-			if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}}); err != nil {
+			if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "SCRIP_RMD_0", Subjects: []string{"scrip.rmd.0"}}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := js.Publish(ctx, "s", []byte("before")); err != nil {
+			if _, err := js.Publish(ctx, "scrip.rmd.0", []byte("before")); err != nil {
 				t.Fatal(err)
 			}
 			if err := c.fail(s); err != nil {
@@ -75,7 +75,7 @@ func TestAFullDisk(t *testing.T) {
 				if s.JetStreamUp() {
 					t.Fatal("JetStream is up without room")
 				}
-				if _, err := js.Publish(ctx, "s", []byte("while full"), jetstream.WithRetryAttempts(0)); !errors.Is(err, jetstream.ErrNoStreamResponse) {
+				if _, err := js.Publish(ctx, "scrip.rmd.0", []byte("while full"), jetstream.WithRetryAttempts(0)); !errors.Is(err, jetstream.ErrNoStreamResponse) {
 					t.Errorf("a publisher gets %v", err)
 				}
 				sees(c.room)
@@ -84,10 +84,10 @@ func TestAFullDisk(t *testing.T) {
 				}
 				sees(plenty)
 			}
-			if ack, err := js.Publish(ctx, "s", []byte("after")); err != nil || ack.Sequence != 2 {
+			if ack, err := js.Publish(ctx, "scrip.rmd.0", []byte("after")); err != nil || ack.Sequence != 2 {
 				t.Errorf("a message after that: %+v, %v", ack, err)
 			}
-			stream, err := js.Stream(ctx, "S")
+			stream, err := js.Stream(ctx, "SCRIP_RMD_0")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -113,6 +113,12 @@ func (s *store) guess(want marker) (marker, error) {
 	return want, nil
 }
 
+// Lanes returns the number of lanes that a store directory has recorded, 0 = none. It may be in use.
+func Lanes(dir string) int {
+	m, _ := (&store{dir: dir}).read() // Start reports a damaged one
+	return m.Lanes
+}
+
 // HasStreams reports whether a store directory has streams. It may be in use.
 func HasStreams(dir string) bool {
 	entries, err := os.ReadDir(filepath.Join(dir, "jetstream", "$G", "streams"))

@@ -75,6 +75,15 @@ func EvtStream(lane int) string { return EvtStreamPrefix + strconv.Itoa(lane) }
 // RmdStream is the name of a lane's stream of fired reminders.
 func RmdStream(lane int) string { return RmdStreamPrefix + strconv.Itoa(lane) }
 
+// Streams are the names of all streams that a log of that many lanes may have, those of buckets included.
+func Streams(lanes int) []string {
+	all := []string{StateStream, LeaseStream, SnapStream, SettingsStream, AccessStream, WebhooksStream, AuditStream, PushStream, PushWaitStream, PushDeadStream}
+	for lane := range lanes {
+		all = append(all, CmdStream(lane), EvtStream(lane), RmdStream(lane))
+	}
+	return all
+}
+
 // Subjects that the server-side mapping turns into lane subjects, as patterns.
 const (
 	CmdPattern   = "scrip.cmd.*"

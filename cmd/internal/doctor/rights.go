@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -41,12 +43,29 @@ func servers(ctx context.Context, nc *nats.Conn) []Finding {
 	switch {
 	case err != nil:
 		return bad(Warn, "look at the configuration of the NATS servers", "the rights of the servers' user cannot be read: %v", err)
-	case info.limited():
-		return bad(Fail, "give scrip's servers a user without permissions, in the account of the log; see `scrip nats config`",
-			"user %s of account %s, as which servers connect, may publish to %s only, and subscribe to %s", info.User, info.Account,
-			list(info.Permissions.Publish.Allow), list(info.Permissions.Subscribe.Allow))
+	case !info.limited():
+		return good("the servers' user may do everything in account %s", info.Account)
 	}
-	return good("the servers' user may do everything in account %s", info.Account)
+	lanes := topology.DefaultLanes
+	if js, err := jetstream.New(nc); err == nil {
+		ctx, cancel := context.WithTimeout(ctx, answerWait)
+		defer cancel()
+		if log, found, err := topology.Inspect(ctx, js); err == nil && found {
+			lanes = log.Lanes
+		}
+	}
+	want := natsauth.OfServers(lanes)
+	lacks := slices.Concat(without(want.Publish, info.Permissions.Publish.Allow), without(want.Subscribe, info.Permissions.Subscribe.Allow))
+	if len(lacks) > 0 {
+		return bad(Fail, fmt.Sprintf("print the accounts again, `scrip nats config --lanes %d`, and restart the NATS servers one by one", lanes),
+			"user %s of account %s, as which servers connect, lacks %d rights that they need, %s among them", info.User, info.Account, len(lacks), lacks[0])
+	}
+	return good("the servers' user has the rights that servers need in account %s", info.Account)
+}
+
+// without returns what a list of permissions lacks; one that is empty allows everything.
+func without(want, allowed []string) []string {
+	return slices.DeleteFunc(slices.Clone(want), func(s string) bool { return len(allowed) == 0 || slices.Contains(allowed, s) })
 }
 
 // info is what NATS has about the user of a connection.

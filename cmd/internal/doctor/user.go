@@ -193,18 +193,7 @@ func (u *user) permissions(ctx context.Context, nc *nats.Conn) []Finding {
 		return bad(Fail, "take the user out of the NATS configuration: users with keys are in none", "NATS has it as user %s of account %s", have.User, have.Account)
 	}
 	const fix = "upgrade all servers of scrip to one version, and connect again: the log-in was answered from another table"
-	allowed := have.Permissions.Publish.Allow
-	var missing, extra []string
-	for _, subject := range want.Publish {
-		if !slices.Contains(allowed, subject) {
-			missing = append(missing, subject)
-		}
-	}
-	for _, subject := range allowed {
-		if !slices.Contains(want.Publish, subject) {
-			extra = append(extra, subject)
-		}
-	}
+	missing, extra := without(want.Publish, have.Permissions.Publish.Allow), without(have.Permissions.Publish.Allow, want.Publish)
 	var all []Finding
 	if len(extra) > 0 {
 		all = bad(Fail, fix, "its permissions on NATS have what its role may not: %s", list(extra))

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,10 +66,7 @@ func (s *server) embedNATS() error {
 		return fmt.Errorf("a restore into %s is incomplete; run `scrip restore` again, or, to begin a new log, remove %s", s.dir.Path(), s.dir.Restoring())
 	}
 	required := s.natsCredentials()
-	lanes := s.opts.Lanes
-	if lanes == 0 {
-		lanes = topology.DefaultLanes
-	}
+	lanes := max(cmp.Or(s.opts.Lanes, topology.DefaultLanes), natsd.Lanes(s.dir.NATS()))
 	if s.opts.Sync == natsd.SyncInterval {
 		s.log.Warn("--sync interval: " + mayLose)
 	}
@@ -82,7 +80,7 @@ func (s *server) embedNATS() error {
 			return err
 		}
 		opts.Accounts = natsauth.Render(natsauth.Config{
-			Users: []natsauth.User{{Name: required.User, Password: required.Password}}, Issuer: s.issuer.Public(),
+			Lanes: lanes, Users: []natsauth.User{{Name: required.User, Password: required.Password}}, Issuer: s.issuer.Public(),
 		})
 	}
 	ns, err := natsd.Start(opts)
@@ -198,6 +196,12 @@ func (s *server) openLog(ctx context.Context) error {
 		}
 		s.key = key.Key
 		spec.KeyFingerprint = code.Fingerprint(key.Key)
+	}
+	if s.natsd != nil && !exists {
+		// The servers' user has rights on the streams of so many lanes; a crash must not leave a log with more than are recorded.
+		if err := s.natsd.SetMapping(max(cmp.Or(spec.Lanes, topology.DefaultLanes), natsd.Lanes(s.dir.NATS()))); err != nil {
+			return err
+		}
 	}
 	if s.stream, err = topology.Ensure(ctx, s.js, spec); err != nil {
 		if errors.Is(err, topology.ErrRefused) {

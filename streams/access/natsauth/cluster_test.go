@@ -144,8 +144,8 @@ func TestACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	streamtest.Eventually(t, "the nodes make streams", func() bool {
-		_, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "probe", Storage: jetstream.MemoryStorage, Replicas: 3})
-		return err == nil && js.DeleteStream(t.Context(), "probe") == nil
+		_, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: topology.PushDeadStream, Storage: jetstream.MemoryStorage, Replicas: 3})
+		return err == nil && js.DeleteStream(t.Context(), topology.PushDeadStream) == nil
 	})
 	owner := streamtest.StartOwner(t, connect(0), topology.Spec{Lanes: fileLanes, Replicas: 1})
 	var registries []*access.Registry

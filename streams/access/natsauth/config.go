@@ -10,14 +10,14 @@ import (
 
 // Config is what differs from one rendering of the accounts to another.
 type Config struct {
-	// Lanes of the log, for the subject mapping; 0 = none, the caller makes it.
+	// Lanes of the log, at least.
 	Lanes int
 	// Users log in to the servers' account without a key.
 	Users []User
 	// Issuer is the public key whose owner answers log-ins, an nkey of kind account.
 	Issuer string
-	// Variables: values that begin with $ are variables of the nats-server's environment.
-	Variables bool
+	// Separate: for nats-servers of their own, with the subject mapping. Values that begin with $ are variables of their environment.
+	Separate bool
 }
 
 // User is a user of the servers' account.
@@ -52,15 +52,24 @@ func Render(c Config) string {
 	line(2, "]")
 	line(1, "}")
 
-	line(1, "# Servers of scrip, with the streams. Users here may do everything.")
+	line(1, "# Servers of scrip, with the streams.")
 	line(1, "%s: {", Servers)
 	line(2, "jetstream: enabled")
 	line(2, "users: [")
 	for _, u := range c.Users {
-		line(3, "{ user: %s, password: %s }", c.value(u.Name), c.value(u.Password))
+		p := OfServers(c.Lanes)
+		line(3, "{ user: %s, password: %s, permissions: {", c.value(u.Name), c.value(u.Password))
+		for _, list := range [][]string{append([]string{"publish"}, p.Publish...), append([]string{"subscribe"}, p.Subscribe...)} {
+			line(4, "%s: [", list[0])
+			for few := range slices.Chunk(list[1:], 4) {
+				line(5, `"%s"`, strings.Join(few, `", "`))
+			}
+			line(4, "]")
+		}
+		line(3, "} }")
 	}
 	line(2, "]")
-	if c.Lanes > 0 {
+	if c.Separate {
 		line(2, "mappings: {")
 		line(3, "%q: %q", topology.CmdPattern, topology.MappedCmd(c.Lanes))
 		line(3, "%q: %q", topology.AdminPattern, topology.MappedAdmin(c.Lanes))
@@ -147,7 +156,7 @@ func names(of []Account) string {
 
 // value writes a string as a value of a nats-server configuration, or a variable.
 func (c *Config) value(s string) string {
-	if c.Variables && strings.HasPrefix(s, "$") {
+	if c.Separate && strings.HasPrefix(s, "$") {
 		return s
 	}
 	return fmt.Sprintf("%q", s)

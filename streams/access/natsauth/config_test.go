@@ -121,7 +121,7 @@ func TestCampaignsBecomeSubjects(t *testing.T) {
 // TestTheTextIsStable: a change of the accounts by reload drops requests for a moment, so the text changes with the table and
 // with nothing else.
 func TestTheTextIsStable(t *testing.T) {
-	c := natsauth.Config{Lanes: 16, Users: []natsauth.User{{Name: "$NATS_USER", Password: `a"b\c$d`}}, Issuer: "$NATS_ISSUER", Variables: true}
+	c := natsauth.Config{Lanes: 16, Users: []natsauth.User{{Name: "$NATS_USER", Password: `a"b\c$d`}}, Issuer: "$NATS_ISSUER", Separate: true}
 	text := natsauth.Render(c)
 	for range 5 {
 		if natsauth.Render(c) != text {
@@ -133,7 +133,7 @@ func TestTheTextIsStable(t *testing.T) {
 			t.Errorf("the text lacks %s:\n%s", want, text)
 		}
 	}
-	c.Variables = false
+	c.Separate = false
 	if text := natsauth.Render(c); strings.Contains(text, ": $") {
 		t.Errorf("a value has become a variable:\n%s", text)
 	}

@@ -17,7 +17,8 @@
 // without the subjects of the log.
 //
 // The table follows from the operations of package access and from topology. It is rendered as one text, which the embedded
-// server and separate nats-servers load, and as the permissions in the answer to a log-in (package callout).
+// server and separate nats-servers load, and as the permissions in the answer to a log-in (package callout). The servers' own
+// user has what servers, a backup and a restore need (OfServers), and nothing else of its account.
 //
 // Owner: none, it is data. A crash has no effect.
 package natsauth

@@ -62,6 +62,7 @@ type rig struct {
 	keys     *ring
 	owner    *streamtest.Owner
 	js       jetstream.JetStream // of the servers' account
+	issuer   callout.Issuer
 
 	answer func(keys callout.Keys) (stop func()) // answers log-ins
 	away   func()                                // ends the answers
@@ -69,31 +70,45 @@ type rig struct {
 
 func newRig(t testing.TB) *rig {
 	t.Helper()
+	r := newRigWithout(t)
+	r.owner = streamtest.StartOwner(t, r.Conn(t), topology.Spec{Lanes: lanes})
+	r.serve(t, r.owner.Log, service.Options{})
+	return r
+}
+
+// newRigWithout is newRig without a log.
+func newRigWithout(t testing.TB) *rig {
+	t.Helper()
 	issuer, err := callout.NewIssuer()
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &rig{Server: streamtest.Start(t, streamtest.Lanes(lanes), streamtest.Accounts(text(issuer)))}
-	r.owner = streamtest.StartOwner(t, r.Conn(t), topology.Spec{Lanes: lanes})
-	r.js = r.JetStream(t)
+	r.issuer, r.js = issuer, r.JetStream(t)
+	return r
+}
+
+// serve answers log-ins and requests.
+func (r *rig) serve(t testing.TB, log topology.Log, opts service.Options) {
+	t.Helper()
 	store := access.Open(r.js, access.Options{Logger: streamtest.Logger(t)})
 	r.keys = &ring{t: t, store: store}
 	r.registry = store.Registry()
 	r.registry.InForce.Watch()
 	run(t, r.registry.Run, r.registry.Ready())
 	r.answer = func(keys callout.Keys) (stop func()) {
-		logins := callout.New(r.Conn(t), lanes, issuer, keys, streamtest.Logger(t))
+		logins := callout.New(r.Conn(t), lanes, r.issuer, keys, streamtest.Logger(t))
 		return run(t, logins.Run, logins.Ready())
 	}
 	r.away = r.answer(r.registry)
-	svc := service.New(r.Conn(t), r.owner.Log, code.New([32]byte{1}), service.Options{Keys: r.registry, KeyStore: store})
+	opts.Keys, opts.KeyStore = r.registry, store
+	svc := service.New(r.Conn(t), log, code.New([32]byte{1}), opts)
 	run(t, svc.Run, svc.Ready())
-	return r
 }
 
 // text are the accounts with this issuer.
 func text(issuer callout.Issuer) string {
-	return natsauth.Render(natsauth.Config{Users: []natsauth.User{{Name: streamtest.ServersUser, Password: streamtest.ServersPassword}}, Issuer: issuer.Public()})
+	return natsauth.Render(natsauth.Config{Lanes: lanes, Users: []natsauth.User{{Name: streamtest.ServersUser, Password: streamtest.ServersPassword}}, Issuer: issuer.Public()})
 }
 
 // run runs a part until stop is called or the test ends.
@@ -180,13 +195,18 @@ var kinds = map[string]access.Principal{
 func (r *rig) shape(t testing.TB) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	list := r.js.ListStreams(t.Context())
-	for info := range list.Info() {
+	list := r.js.StreamNames(t.Context())
+	for name := range list.Name() {
+		stream, err := r.js.Stream(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info := stream.CachedInfo()
 		s := info.State
-		if !strings.HasPrefix(info.Config.Name, topology.EvtStreamPrefix) && !strings.HasPrefix(info.Config.Name, topology.RmdStreamPrefix) {
+		if !strings.HasPrefix(name, topology.EvtStreamPrefix) && !strings.HasPrefix(name, topology.RmdStreamPrefix) {
 			s.Consumers = 0 // those of the servers come and go
 		}
-		all[info.Config.Name] = fmt.Sprintf("messages %d to %d, %d of them, %d consumers, %+v", s.FirstSeq, s.LastSeq, s.Msgs, s.Consumers, info.Config)
+		all[name] = fmt.Sprintf("messages %d to %d, %d of them, %d consumers, %+v", s.FirstSeq, s.LastSeq, s.Msgs, s.Consumers, info.Config)
 	}
 	if err := list.Err(); err != nil {
 		t.Fatal(err)

@@ -264,10 +264,6 @@ func TestASenderHasItsNameAlone(t *testing.T) {
 	if info, err := consumer.Info(t.Context()); err != nil || info.NumAckPending != 1 {
 		t.Errorf("the other audience's message is not in flight any more: %+v, %v", info, err)
 	}
-	// A client in the servers' account has no name.
-	if m, err := r.Conn(t).Request("scrip."+push.EndpointOpen, []byte(`{"name":"mobile"}`), time.Minute); err != nil || m.Header.Get("Nats-Service-Error-Code") != "403" {
-		t.Errorf("without a key: %v, %v", m, err)
-	}
 	// What a sender stores is of its name alone.
 	for _, body := range []string{
 		`{"name":"mobile","do":"add","message":{"lane":0,"sequence":1,"stored":5},"letter":{"name":"other","stream":"SCRIP_EVT_0","error":"a\nb","reminders":[{"key":"k","customer_id":"ann"}]}}`,

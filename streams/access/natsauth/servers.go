@@ -1,0 +1,59 @@
+package natsauth
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// OfServers returns the permissions of the user of the servers, and of the data directory, in a log of that many lanes: the
+// log's own subjects and streams, by name, since NATS has no wildcard for SCRIP_EVT_*. A backup and a restore use them too.
+func OfServers(lanes int) Permissions {
+	p := Permissions{
+		Account: Servers,
+		Publish: []string{
+			topology.CmdPattern, topology.AdminPattern, "scrip.lane.*.*", "scrip.lane.*.cmd.*", "scrip.lane.*.admin.*", "scrip.evt.*", "scrip.rmd.*",
+			topology.AuditSubject, "scrip.push.dead.>", "scrip.push.wait.>", Rollcall, Info, Connections, kick, UserInfo,
+			"$SYS._INBOX.>", // answers to log-ins
+			"_INBOX.>", inboxes(access.Producer), "_R_.>",
+			serversAPI + "INFO", serversAPI + "STREAM.NAMES", "$O." + topology.SnapBucket + ".>",
+		},
+		Subscribe: []string{
+			"_INBOX.>", topology.CmdPattern, topology.AdminPattern, "scrip.lane.*.query", Rollcall, "$SRV.*", "$SRV.*.scrip", "$SRV.*.scrip.*", "$SYS.REQ.USER.AUTH",
+		},
+	}
+	for op := range access.Operations() {
+		for _, endpoint := range op.Endpoints() {
+			if op != access.OpReadReminders { // with a key
+				p.Publish = append(p.Publish, "scrip."+endpoint)
+			}
+			p.Subscribe = append(p.Subscribe, "scrip."+endpoint, access.GuestSubject("*", endpoint))
+		}
+	}
+	cmd, evt, rmd := eachLane(topology.CmdStream)(lanes), eachLane(topology.EvtStream)(lanes), eachLane(topology.RmdStream)(lanes)
+	for _, right := range []struct {
+		subjects string // # is the stream
+		streams  []string
+	}{
+		{"$JS.API.STREAM.CREATE.# $JS.API.STREAM.UPDATE.# $JS.API.STREAM.DELETE.# $JS.API.STREAM.INFO.# $JS.API.STREAM.SNAPSHOT.# " +
+			"$JS.API.STREAM.RESTORE.# $JS.API.STREAM.MSG.GET.# $JS.API.CONSUMER.CREATE.#.> $JS.API.CONSUMER.INFO.#.* $JS.API.CONSUMER.DELETE.#.* " +
+			"$JS.API.CONSUMER.MSG.NEXT.#.* $JS.SNAPSHOT.ACK.#.* $JS.SNAPSHOT.RESTORE.#.*", topology.Streams(lanes)},
+		{"$JS.API.STREAM.PURGE.#", append(cmd, topology.SnapStream, topology.PushWaitStream)},
+		{"$JS.API.STREAM.MSG.DELETE.#", []string{topology.PushDeadStream}},
+		{"$JS.API.DIRECT.GET.# $JS.API.DIRECT.GET.#.>", []string{topology.StateStream, topology.LeaseStream, topology.SnapStream, topology.PushStream}},
+		{"$JS.FC.#.> $JS.FC.*.*.#.>", []string{topology.StateStream, topology.SnapStream}},
+		{"$JS.ACK.#.> $JS.ACK.*.*.#.>", slices.Concat(evt, rmd, []string{topology.PushWaitStream})}, // also as NATS' flag js_ack_fc_v2 has it
+	} {
+		for _, stream := range right.streams {
+			p.Publish = append(p.Publish, strings.Fields(strings.ReplaceAll(right.subjects, "#", stream))...)
+		}
+	}
+	for _, stream := range topology.Streams(lanes) {
+		if bucket, ok := strings.CutPrefix(stream, "KV_"); ok {
+			p.Publish = append(p.Publish, "$KV."+bucket+".>")
+		}
+	}
+	return p
+}
