@@ -100,8 +100,8 @@ func (s *Step) size() int {
 }
 
 // Add decides all commands of a message at the given lane time and appends their outcome lines, each with its newline,
-// in the order of the command lines. Bad lines are refused and parked; good ones beside them are done. It keeps nothing
-// of the payload.
+// in the order of the command lines. Lines that are no valid commands are refused and parked; good ones beside them are
+// done. It keeps nothing of the payload.
 //
 // The step stays within [MaxStep], whatever a message holds: when its events come near, its last lines are refused as not
 // durable, to be sent again. The caller avoids that by checking [Step.Fits] before it adds a
@@ -211,11 +211,8 @@ func (s *Step) decide(m Message, i int, now wire.Instant, replies []byte) []byte
 		s.append(&d.events[i])
 		codeAt = max(codeAt, x.stamps.CodeAt)
 	}
-	switch {
-	case d.out.Refusal == wire.Invalid:
-		s.park(m, l.number, l.text, d.out.Message, d.out.Campaign, now)
-	case d.out.Refused():
-		s.refuse(d.out.Campaign, d.out.Refusal)
+	if d.out.Refused() {
+		s.refuse(d.out.Campaign, d.out.Refusal) // also an invalid one: its sender wrote a command, and has the answer
 	}
 	replies = s.answer(&d.out, replies)
 	if d.open != 0 {
