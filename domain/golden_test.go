@@ -16,7 +16,7 @@ const everyKind = `
 	0   create_campaign codes=5 per_customer=2 max_redemptions=2 expires_at=+48h prefix=SUMMER category=food benefit={"off":5} late_after=1h
 	0   create_campaign campaign=due codes=3 opens_at=+2h closes_at=+3h valid_for=90s priority=high
 	0   create_campaign campaign=imported codes=0 per_customer=0
-	1m  import_codes campaign=imported codes=ABC-1,ABC-2
+	1m  import_codes campaign=imported codes=ABC-1,ABC-2 weak_codes=true
 	1m  claim campaign=imported customer_id=ann
 	2m  claim customer_id=ann
 	2m  claim customer_id=bob

@@ -108,14 +108,18 @@ func TestRules(t *testing.T) {
 			0 redeem code=SUMMER-12 order_id=o campaign=s    => code_not_found`,
 		"not among generated ones": `
 			0 create_campaign codes=1
-			0 import_codes codes=ABC-1                       => invalid message=campaign:
+			0 import_codes codes=ABC-12345                   => invalid message=campaign:
 			0 create_campaign codes=0 campaign=t
 			0 update_campaign codes=5 campaign=t             => invalid message=codes:`,
 		"not malformed": `
 			0 create_campaign codes=0
 			0 import_codes codes=ok-1,---                    => invalid message=codes:
 			0 import_codes codes=ab                          => invalid message=codes:
-			0 import_codes codes=ok-1                        => imported count=1`,
+			0 import_codes codes=ok-1                        => invalid message=codes:
+			0 import_codes codes=short-1 weak_codes=false    => invalid message=codes:
+			0 import_codes codes=ok-1 weak_codes=true        => imported count=1
+			0 import_codes codes=ok-45678                    => invalid message=codes:
+			0 import_codes codes=ok-345678                   => imported count=1`,
 		"never at its end": `
 			0           create_campaign codes=9 expires_at=+1h
 			0           claim customer_id=ann

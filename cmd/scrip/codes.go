@@ -43,7 +43,8 @@ func (m *Main) codesImport() *cobra.Command {
 They are claimed in the order of the file.
 
 The codes are in the column named "code", or in the first one. A byte-order mark, CRLF, empty rows, other columns, and
-semicolons or tabs instead of commas are accepted. Codes are 3 to 64 of A-Z 0-9 - _; case does not matter. A code that
+semicolons or tabs instead of commas are accepted. Codes are 3 to 64 of A-Z 0-9 - _; case does not matter.
+Those of fewer than 8 symbols, which can be guessed, need --weak-codes. A code that
 occurs twice, or was imported before, is imported once. A row without a usable code is reported with its number and skipped;
 the exit code is then 3. A second import of the same file adds the missing codes.`,
 		Example: `  scrip codes import partner codes.csv --rejects bad-rows.csv
@@ -58,6 +59,7 @@ the exit code is then 3. A second import of the same file adds the missing codes
 	id := idFlag(cmd)
 	cmd.Flags().StringVar(&rejectsFile, "rejects", "", "`FILE` to write all bad rows to, as CSV: row, text, reason")
 	csvFlag(cmd, &kind)
+	weak := cmd.Flags().Bool("weak-codes", false, "import codes of fewer than 8 symbols, too")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		in, size, err := m.open(given[1:])
 		if err != nil {
@@ -76,7 +78,7 @@ the exit code is then 3. A second import of the same file adds the missing codes
 			return err
 		}
 		defer s.close()
-		i := &csvImport{m: m, in: in, rejects: rejects, csv: kind, bar: m.progress("importing", size)}
+		i := &csvImport{m: m, in: in, rejects: rejects, csv: kind, weak: *weak, bar: m.progress("importing", size)}
 		return i.run(cmd.Context(), s, given[0], *id)
 	}
 	return cmd
@@ -111,6 +113,7 @@ type csvImport struct {
 	in      io.Reader
 	rejects io.Writer // nil = none
 	csv     csvKind
+	weak    bool
 	bar     *bar
 
 	report  codescsv.Report
@@ -134,7 +137,11 @@ func (i *csvImport) run(ctx context.Context, s *session, campaign, id string) er
 	if id == "" {
 		id = uuid.Must(uuid.NewV7()).String()
 	}
-	out, err := s.ImportCodes(ctx, campaign, i.codes, nil, client.ID(id))
+	opts := []client.Option{client.ID(id)}
+	if i.weak {
+		opts = append(opts, client.WeakCodes())
+	}
+	out, err := s.ImportCodes(ctx, campaign, i.codes, nil, opts...)
 	i.bar.end()
 	if err == nil {
 		err = i.readErr // the codes read before this error are imported
@@ -181,7 +188,7 @@ func (i *csvImport) codes(yield func(string) bool) {
 		_ = rejects.Write([]string{"row", "text", "reason"})
 	}
 	var err error
-	i.report, err = codescsv.Read(io.TeeReader(i.in, i.bar), func(code string) error {
+	i.report, err = codescsv.Read(io.TeeReader(i.in, i.bar), i.weak, func(code string) error {
 		if !yield(code) {
 			return errEnough
 		}

@@ -21,7 +21,7 @@ func TestCodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	rejects := filepath.Join(t.TempDir(), "bad.csv")
-	got := p.run("codes", "import", "partner", file, "-o", "json", "--rejects", rejects, "--id", "import-1")
+	got := p.run("codes", "import", "partner", file, "-o", "json", "--rejects", rejects, "--id", "import-1", "--weak-codes")
 	if got.code != cli.ExitRefused || !strings.Contains(got.out, `"rows":5,"count":3,"already_there":0,"duplicates":1,"rejected":1`) {
 		t.Errorf("import: %+v", got)
 	}
@@ -37,11 +37,11 @@ func TestCodes(t *testing.T) {
 	if raw, err := os.ReadFile(rejects); err != nil || !strings.Contains(string(raw), "\n5,AAA 3,") {
 		t.Errorf("rejects: %q, %v", raw, err)
 	}
-	if got := p.run("codes", "import", "partner", file); got.code != cli.ExitRefused || !strings.Contains(got.err, "row 5: ") || !strings.Contains(got.out, "already there") {
+	if got := p.run("codes", "import", "partner", file, "--weak-codes"); got.code != cli.ExitRefused || !strings.Contains(got.err, "row 5: ") || !strings.Contains(got.out, "already there") {
 		t.Errorf("import again: %+v", got)
 	}
 	// From standard input; in the order of the file.
-	if got := scripWith(t, strings.NewReader("BBB-1\nBBB-2\n"), nil, "codes", "import", "partner", "--data", p.data, "-o", "json"); got.code != 0 || !strings.Contains(got.out, `"count":2`) {
+	if got := scripWith(t, strings.NewReader("BBB-1\nBBB-2\n"), nil, "codes", "import", "partner", "--data", p.data, "-o", "json", "--weak-codes"); got.code != 0 || !strings.Contains(got.out, `"count":2`) {
 		t.Errorf("import from standard input: %+v", got)
 	}
 	for n, want := range []string{"AAA-1", "AAA-2", "AAA-4", "BBB-1"} {
@@ -76,9 +76,10 @@ func TestCodes(t *testing.T) {
 	}
 
 	for _, c := range []struct{ in, campaign, want string }{
-		{"AAA-9\n", "nobody", "campaign_not_found"},
+		{"AAA-90001\n", "nobody", "campaign_not_found"},
 		{"", "partner", "invalid"},
 		{"A\n", "partner", "invalid"},
+		{"AAA-9\n", "partner", "invalid"}, // weak
 	} {
 		if got := scripWith(t, strings.NewReader(c.in), nil, "codes", "import", c.campaign, "--data", p.data); got.code != cli.ExitRefused || !strings.Contains(got.out, c.want) {
 			t.Errorf("importing %q into %s: %+v", c.in, c.campaign, got)

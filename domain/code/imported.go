@@ -11,6 +11,8 @@ import (
 const (
 	MinImportedLen = 3
 	MaxImportedLen = 64
+	// MinStrongLen is the fewest symbols of an imported code that is not weak.
+	MinStrongLen = 8
 )
 
 // NormalizeImported brings an imported code into the form in which it is kept and shown: trimmed, in upper case, 3 to
@@ -44,6 +46,14 @@ func NormalizeImported(s string) (string, error) {
 			"add a letter, a digit or _", quote(s))
 	}
 	return mapBytes(s, false), nil
+}
+
+// CheckStrong refuses a weak code, one that guessing finds. Hyphens are no symbols. The code is normalised.
+func CheckStrong(s string) error {
+	if n := len(s) - strings.Count(s, "-"); n < MinStrongLen {
+		return fmt.Errorf("imported code %s has %d symbols, and fewer than %d can be guessed: give longer codes, or allow weak ones", quote(s), n, MinStrongLen)
+	}
+	return nil
 }
 
 // FoldImported is the form in which imported codes are compared: upper case, without spaces and hyphens, so that

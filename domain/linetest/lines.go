@@ -37,7 +37,7 @@ const (
 	Create = `{"id":"a","type":"create_campaign","campaign":"s","codes":5}`
 	Update = `{"id":"a","type":"update_campaign","campaign":"s"}`
 	Remind = `{"id":"a","type":"remind","campaign":"s","customer_id":"ann","kind":"opens","before":"1m"}`
-	Import = `{"id":"a","type":"import_codes","campaign":"s","codes":["ABC-1"]}`
+	Import = `{"id":"a","type":"import_codes","campaign":"s","codes":["ABC-1"],"weak_codes":true}`
 	Extend = `{"id":"a","type":"extend","code":"x","expires_at":"2026-11-27T00:00:00Z"}`
 	Expire = `{"id":"a","type":"expire","campaign":"s","through":"2026-11-27T00:00:00Z"}`
 	Due    = `{"id":"a","type":"remind_due","campaign":"s","kind":"opens","due_at":"2026-11-27T00:00:00Z","through_r":1}`

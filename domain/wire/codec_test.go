@@ -118,7 +118,7 @@ func drawValue(t *rapid.T, f Field, p any, must bool) {
 	case *time.Duration:
 		*p = drawDuration(t, time.Duration(spec.least))
 	case *[]string:
-		*p = []string{"ABC-1", "Z_9"}
+		*p = []string{"ABC-1-23456", "Z_987654"}
 	case *[]RefusalCount:
 		*p = []RefusalCount{{SoldOut, rapid.Uint64().Draw(t, "count")}, {NotHolder, 1}}
 	case *bool:

@@ -79,7 +79,7 @@ var commands = [numCommands]CommandSpec{
 		Endpoint: "campaign.resume", Status: StatusResumed},
 	EndCampaign: {Name: "end_campaign", Scope: ScopeOperator, Required: list(fCampaign), Optional: list(fIfVersion),
 		Endpoint: "campaign.end", Status: StatusEnded},
-	ImportCodes: {Name: "import_codes", Scope: ScopeOperator, Required: list(fCampaign, fCodes),
+	ImportCodes: {Name: "import_codes", Scope: ScopeOperator, Required: list(fCampaign, fCodes), Optional: list(fWeakCodes),
 		Endpoint: "codes.import", Busy: true, Status: StatusImported},
 	Claim: {Name: "claim", Scope: ScopeProducer, Required: list(fCampaign, fCustomerID), Optional: list(fAttributes),
 		Endpoint: "claim.*", Busy: true, Status: StatusClaimed},
@@ -228,6 +228,7 @@ type Command struct {
 	Before     time.Duration
 	Patch      Patch    // create_campaign, update_campaign
 	Codes      []string // import_codes, normalised
+	WeakCodes  bool     // import_codes: codes of fewer than code.MinStrongLen symbols are allowed
 	Through    Instant  // expire
 	DueAt      Instant  // remind_due
 	ThroughR   uint64   // remind_due
@@ -264,6 +265,8 @@ func (c *Command) at(f Field) any {
 		if !commands[c.Type].Settings {
 			return &c.Codes
 		}
+	case fWeakCodes:
+		return &c.WeakCodes
 	case fThrough:
 		return &c.Through
 	case fDueAt:

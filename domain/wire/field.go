@@ -40,6 +40,7 @@ const (
 	fThroughR
 	fReadyAt
 	fIfVersion
+	fWeakCodes
 	numCommandFields
 )
 
@@ -115,6 +116,7 @@ var fieldSpecs = [numFields]fieldSpec{
 	fThroughR:       {name: "through_r", least: 1, most: 1 << 53},
 	fReadyAt:        {name: "ready_at"},
 	fIfVersion:      {name: "if_version", most: MaxVersion},
+	fWeakCodes:      {name: "weak_codes"},
 	fAt:             {name: "at"},
 	fNumber:         {name: "number", most: math.MaxUint32},
 	fCodeList:       {name: "codes"},
@@ -218,6 +220,8 @@ func fieldNamed(name []byte) Field {
 		return fReadyAt
 	case "if_version":
 		return fIfVersion
+	case "weak_codes":
+		return fWeakCodes
 	case "at":
 		return fAt
 	case "number":

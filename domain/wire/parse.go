@@ -198,6 +198,12 @@ func (c *Command) interpret(raw *fieldTexts) error {
 		}
 	}
 	switch c.Type {
+	case ImportCodes:
+		for i, s := range c.Codes {
+			if err := code.CheckStrong(s); err != nil && !c.WeakCodes {
+				return Invalidf("codes", "code %d: %s with weak_codes", i+1, err)
+			}
+		}
 	case CreateCampaign:
 		c.Patch.given = given & settingSet
 		full := c.Patch.Onto(DefaultSettings(0))
@@ -241,6 +247,10 @@ func (c *Command) read(f Field, of *fieldTexts) error {
 		return err
 	case *[]string:
 		return c.readCodes(raw)
+	case *bool:
+		if *p = string(raw) == "true"; !*p && string(raw) != "false" {
+			return Invalidf(spec.name, "must be true or false")
+		}
 	case *[]byte:
 		if f == fAttributes {
 			return c.readAttributes(raw)

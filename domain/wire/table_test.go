@@ -257,7 +257,7 @@ func TestTakes(t *testing.T) {
 	for c, want := range map[CommandType]string{
 		CreateCampaign: "campaign, codes, and any other setting", UpdateCampaign: "campaign, if_version, and any setting",
 		Claim: "customer_id, attributes", Remind: "customer_id, kind, before", Redeem: "code, order_id, customer_id, campaign",
-		Void: "code, reason, campaign", Extend: "code, expires_at, campaign", ImportCodes: "campaign, codes", EndCampaign: "campaign, if_version",
+		Void: "code, reason, campaign", Extend: "code, expires_at, campaign", ImportCodes: "campaign, codes, weak_codes", EndCampaign: "campaign, if_version",
 	} {
 		if got := c.Spec().Takes(); got != want {
 			t.Errorf("%s takes %q, want %q", c, got, want)

@@ -165,7 +165,7 @@ func (w *World) command() wire.Command {
 	case k == 7:
 		c.Type = Pick(w.Choose, wire.ResumeCampaign, wire.ResumeCampaign, wire.EndCampaign)
 	case k < 10:
-		c.Type = wire.ImportCodes
+		c.Type, c.WeakCodes = wire.ImportCodes, true
 		for range 1 + w.Choose(3) {
 			c.Codes = append(c.Codes, fmt.Sprintf("X-%d", w.Choose(7)+1)+Pick(w.Choose, "", "0", "-0"))
 		}

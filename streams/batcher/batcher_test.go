@@ -48,7 +48,7 @@ func TestAMessageStaysWithinItsLimits(t *testing.T) {
 			return n
 		}
 		on(t, small, Options{InFlight: 1, RetryAfter: time.Hour}, func(t *testing.T, r *rig) {
-			codes := strings.Split(strings.Repeat("ABCDEFGHIJKLMNO,", 800)+"LAST", ",")
+			codes := strings.Split(strings.Repeat("ABCDEFGHIJKLMNO,", 800)+"LAST-0001", ",")
 			var waiters []waiter
 			for _, id := range ids("import", 100) {
 				w := make(waiter, 2)

@@ -26,6 +26,9 @@ func Holder(customerID string) Option { return func(c *wire.Command) { c.Custome
 // Reason is the reason of a void, at most 256 bytes.
 func Reason(text string) Option { return func(c *wire.Command) { c.Reason = text } }
 
+// WeakCodes allows imported codes of fewer than 8 symbols, which can be guessed.
+func WeakCodes() Option { return func(c *wire.Command) { c.WeakCodes = true } }
+
 func (c *Client) do(ctx context.Context, cmd wire.Command, opts []Option) (wire.Outcome, error) {
 	for _, o := range opts {
 		o(&cmd)

@@ -83,7 +83,7 @@ func TestOtherCodesUnderAKnownID(t *testing.T) {
 	}
 	files := [][]string{{"AAA-1", "AAA-2"}, {"AAA-1", "AAA-2", "AAA-3"}, {"AAA-3"}}
 	for _, file := range files {
-		out, err := r.ImportCodes(ctx, "summer", slices.Values(file), nil, client.ID("list"))
+		out, err := r.ImportCodes(ctx, "summer", slices.Values(file), nil, client.ID("list"), client.WeakCodes())
 		if err != nil || out.Refused() || out.Repeat || out.Count > uint64(len(file)) {
 			t.Errorf("%v: %+v, %v", file, out, err)
 		}
@@ -124,7 +124,7 @@ func TestImportsThatEndEarly(t *testing.T) {
 		!strings.Contains(out.Message, "id") {
 		t.Errorf("a long id: %+v, %v", out, err)
 	}
-	bad := slices.Values([]string{"GOOD-1", "GOOD-2", "no good", "GOOD-3"})
+	bad := slices.Values([]string{"GOOD-0001", "GOOD-0002", "no good", "GOOD-0003"})
 	if out, err := r.ImportCodes(ctx, "summer", bad, nil); err != nil || out.Refusal != wire.Invalid || !strings.Contains(out.Message, "code 3") {
 		t.Errorf("a bad code: %+v, %v", out, err)
 	}

@@ -27,7 +27,7 @@ func TestEveryCommandHasItsEndpoint(t *testing.T) {
 		{"scrip.campaign.pause", `{"campaign":"summer"}`, "paused"},
 		{"scrip.campaign.resume", `{"campaign":"summer"}`, "resumed"},
 		{"scrip.campaign.end", `{"campaign":"summer"}`, "ended"},
-		{"scrip.codes.import", `{"campaign":"summer","codes":["ABC","DEF"]}`, "imported"},
+		{"scrip.codes.import", `{"campaign":"summer","codes":["ABC","DEF"],"weak_codes":true}`, "imported"},
 		{"scrip.claim.summer", `{"customer_id":"c1"}`, "claimed"},
 		{"scrip.claim.summer", `{"customer_id":"c1","type":"claim","campaign":"summer","attributes":{"a":1}}`, "claimed"},
 		{"scrip.remind.summer", `{"customer_id":"c1","kind":"opens","before":"1m"}`, "reminder_set"},
@@ -100,7 +100,7 @@ func TestBadInputAtEveryCommandEndpoint(t *testing.T) {
 	}
 	// Just short enough as a request, too long with what the line adds.
 	pad := wire.MaxLine - len(`{"campaign":"summer","codes":[]}`)
-	codes := strings.TrimSuffix(strings.Repeat(`"ABC",`, pad/6), ",")
+	codes := strings.TrimSuffix(strings.Repeat(`"ABCDEFGH",`, pad/11), ",")
 	if out := r.outcome(t, "scrip.codes.import", `{"campaign":"summer","codes":[`+codes+`]}`); out.Refusal != wire.Invalid ||
 		!strings.Contains(out.Message, "split it") {
 		t.Errorf("a line of over 16 KiB was answered %+v", out)

@@ -41,8 +41,8 @@ type Report struct {
 }
 
 // Read passes every code of r to yield, in the order of the file, normalised and each once, and every unusable row to
-// reject. It returns the first error of yield, reject or r.
-func Read(r io.Reader, yield func(code string) error, reject func(Reject) error) (Report, error) {
+// reject. weak: codes that can be guessed are usable. It returns the first error of yield, reject or r.
+func Read(r io.Reader, weak bool, yield func(code string) error, reject func(Reject) error) (Report, error) {
 	var report Report
 	in := bufio.NewReaderSize(r, 1<<16)
 	if bom, err := in.Peek(3); err == nil && bytes.Equal(bom, []byte("\ufeff")) {
@@ -82,6 +82,9 @@ func Read(r io.Reader, yield func(code string) error, reject func(Reject) error)
 			text = record[column]
 		}
 		normal, err := code.NormalizeImported(text)
+		if err == nil && !weak {
+			err = code.CheckStrong(normal)
+		}
 		if err != nil {
 			report.Rejected++
 			reason := err.Error()

@@ -13,7 +13,7 @@ import (
 
 func read(t *testing.T, text string) (codes []string, rejects []Reject, report Report) {
 	t.Helper()
-	report, err := Read(strings.NewReader(text),
+	report, err := Read(strings.NewReader(text), true,
 		func(c string) error { codes = append(codes, c); return nil },
 		func(r Reject) error { rejects = append(rejects, r); return nil })
 	if err != nil {
@@ -76,7 +76,7 @@ func TestAnUnclosedQuoteIsReported(t *testing.T) {
 }
 
 func TestUTF16IsRefused(t *testing.T) {
-	_, err := Read(strings.NewReader("\xff\xfeA\x00"), nil, nil)
+	_, err := Read(strings.NewReader("\xff\xfeA\x00"), true, nil, nil)
 	if err == nil || !strings.Contains(err.Error(), "UTF-8") {
 		t.Fatal(err)
 	}
@@ -85,10 +85,10 @@ func TestUTF16IsRefused(t *testing.T) {
 func TestAnErrorOfYieldOrRejectEndsReading(t *testing.T) {
 	stop := errors.New("stop")
 	yes := func(string) error { return nil }
-	if report, err := Read(strings.NewReader("AAA-1\nAAA-2\n"), func(string) error { return stop }, nil); !errors.Is(err, stop) || report.Codes != 1 {
+	if report, err := Read(strings.NewReader("AAA-1\nAAA-2\n"), true, func(string) error { return stop }, nil); !errors.Is(err, stop) || report.Codes != 1 {
 		t.Errorf("%+v %v", report, err)
 	}
-	if report, err := Read(strings.NewReader("A\nAAA-2\n"), yes, func(Reject) error { return stop }); !errors.Is(err, stop) || report.Rejected != 1 {
+	if report, err := Read(strings.NewReader("A\nAAA-2\n"), true, yes, func(Reject) error { return stop }); !errors.Is(err, stop) || report.Rejected != 1 {
 		t.Errorf("%+v %v", report, err)
 	}
 }
@@ -105,7 +105,7 @@ func TestAMillionRows(t *testing.T) {
 		_ = pw.Close()
 	}()
 	n := 0
-	report, err := Read(pr, func(string) error { n++; return nil }, func(r Reject) error { return fmt.Errorf("rejected %+v", r) })
+	report, err := Read(pr, false, func(string) error { n++; return nil }, func(r Reject) error { return fmt.Errorf("rejected %+v", r) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		var codes []string
 		rejected := 0
-		report, err := Read(strings.NewReader(text),
+		report, err := Read(strings.NewReader(text), true,
 			func(c string) error { codes = append(codes, c); return nil },
 			func(r Reject) error {
 				rejected++

@@ -55,13 +55,15 @@ type ImportReject struct {
 }
 
 func (a *API) codeRoutes() {
+	weak := inQuery("weak_codes", "1: codes of fewer than 8 symbols, which can be guessed, are imported, too.")
+	weak.Schema.Enum = []any{"0", "1"}
 	a.stream(Route{Method: http.MethodPost, Path: "/v1/campaigns/{campaign}/codes", ID: "importCodes", Tag: "codes", Summary: "Import codes of your own",
 		About: "The body is CSV, its codes in column `code` or the first one. The answer begins at once: a line of progress each second, " +
 			"and the report as the last one. Codes that the campaign has are skipped: to resume, send the same file again. " +
 			"A corrected file may have the Idempotency-Key of the first one.",
 		Operation: access.OpImportCodes, Body: maxCSV},
 		huma.Operation{
-			Parameters:  []*huma.Param{inPath("campaign", "The campaign's name."), idempotencyKey()},
+			Parameters:  []*huma.Param{inPath("campaign", "The campaign's name."), weak, idempotencyKey()},
 			RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"text/csv": {Schema: text("CSV in UTF-8.")}}},
 			Responses:   answer("200", "Progress, and the report as the last line.", lines(a.schema(Import{}, "Import"))),
 		}, a.importCodes)
@@ -70,8 +72,13 @@ func (a *API) codeRoutes() {
 
 func (a *API) importCodes(w http.ResponseWriter, req *http.Request) {
 	p, campaign := principal(req.Context()), req.PathValue(web.CampaignValue)
-	if problem := onlyQuery(req); problem != nil {
+	if problem := onlyQuery(req, "weak_codes"); problem != nil {
 		problem.Write(w)
+		return
+	}
+	weak := req.URL.Query().Get("weak_codes")
+	if weak != "" && weak != "0" && weak != "1" {
+		web.New(web.Code(wire.Invalid), "weak_codes: must be 0 or 1").At("query.weak_codes", "must be 0 or 1").Write(w)
 		return
 	}
 	if err := checkCampaign(campaign); err != nil {
@@ -114,7 +121,7 @@ func (a *API) importCodes(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set("Content-Type", ndjson)
 	w.Header().Set("Scrip-Command-Id", id)
 	run.print()
-	run.all(ctx, http.MaxBytesReader(w, req.Body, maxCSV), p.By())
+	run.all(ctx, http.MaxBytesReader(w, req.Body, maxCSV), weak == "1", p.By())
 }
 
 // importing is one import.
@@ -175,11 +182,11 @@ func (p patient) Read(b []byte) (int, error) {
 // errEnough ends reading after the import has failed.
 var errEnough = errors.New("the import ended")
 
-func (i *importing) all(ctx context.Context, body io.Reader, by string) {
+func (i *importing) all(ctx context.Context, body io.Reader, weak bool, by string) {
 	var report codescsv.Report
 	codes := func(yield func(string) bool) {
 		var err error
-		report, err = codescsv.Read(patient{body, i.stream, i.progress}, func(code string) error {
+		report, err = codescsv.Read(patient{body, i.stream, i.progress}, weak, func(code string) error {
 			if !yield(code) {
 				return errEnough
 			}
@@ -198,7 +205,7 @@ func (i *importing) all(ctx context.Context, body io.Reader, by string) {
 		i.line.Done = done
 		i.progress()
 	}
-	out, err := client.Import(ctx, wire.Command{ID: i.line.ID, Campaign: i.line.Campaign}, codes, progress,
+	out, err := client.Import(ctx, wire.Command{ID: i.line.ID, Campaign: i.line.Campaign, WeakCodes: weak}, codes, progress,
 		func(ctx context.Context, cmd wire.Command, fn func(wire.Outcome, error)) error {
 			sending, cancel := context.WithTimeout(ctx, importWait)
 			defer cancel()

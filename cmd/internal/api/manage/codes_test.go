@@ -99,10 +99,10 @@ func TestACorrectedFileUnderTheSameKey(t *testing.T) {
 		rows                   string
 		count, there, rejected int
 	}{
-		{"GOOD-1\nGOOD-2\nno code\n", 2, 0, 1},
-		{"GOOD-1\nGOOD-2\nGOOD-3\n", 1, 2, 0},
-		{"GOOD-1\nGOOD-2\nGOOD-3\n", 1, 2, 0}, // a repeat has the first answer
-		{"GOOD-2\n", 0, 1, 0},
+		{"GOOD-0001\nGOOD-0002\nno code\n", 2, 0, 1},
+		{"GOOD-0001\nGOOD-0002\nGOOD-0003\n", 1, 2, 0},
+		{"GOOD-0001\nGOOD-0002\nGOOD-0003\n", 1, 2, 0}, // a repeat has the first answer
+		{"GOOD-0002\n", 0, 1, 0},
 	} {
 		all := imported(t, r, c, "list", file.rows)
 		last := all[len(all)-1]
@@ -110,7 +110,16 @@ func TestACorrectedFileUnderTheSameKey(t *testing.T) {
 			t.Errorf("%q: %+v", file.rows, last)
 		}
 	}
-	for i, want := range []string{"GOOD-1", "GOOD-2", "GOOD-3"} {
+	// Codes that can be guessed are rejected, unless they are meant.
+	for query, want := range map[string]progress{"": {Status: "refused"}, "?weak_codes=1": {Status: "imported", Count: 1}} {
+		answer := r.Ask(t, "", "POST", "/v1/campaigns/"+c+"/codes"+query, "WEAK-67\n", "Content-Type", "text/csv").Want(t, 200)
+		var last progress
+		lines := strings.Split(strings.TrimSpace(string(answer.Body)), "\n")
+		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || last.Status != want.Status || last.Count != want.Count || last.Rejected != 1-want.Count {
+			t.Errorf("%s: %s, %v", query, answer.Body, err)
+		}
+	}
+	for i, want := range []string{"GOOD-0001", "GOOD-0002", "GOOD-0003"} {
 		if code := r.Claim(t, c, fmt.Sprint("customer", i)); code != want {
 			t.Errorf("claimed %s, want %s", code, want)
 		}

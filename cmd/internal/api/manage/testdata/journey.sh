@@ -9,7 +9,7 @@ json "$URL/v1/campaigns" --header 'Idempotency-Key: create-summer' --data '{"cam
 json "$URL/v1/campaigns" --header 'Idempotency-Key: create-summer' --data '{"campaign":"summer","codes":0}'
 
 # Import codes of your own: progress as it goes, the report last.
-printf 'code\nSUN-1\nSUN-2\nSUN-2\n' | ask "$URL/v1/campaigns/summer/codes" --header 'Content-Type: text/csv' --data-binary @-
+printf 'code\nSUN-7K2M9Q\nSUN-4XW8TP\nSUN-4XW8TP\n' | ask "$URL/v1/campaigns/summer/codes" --header 'Content-Type: text/csv' --data-binary @-
 
 # Change it, if nobody else has changed it since.
 etag=$(ask --head --request GET "$URL/v1/campaigns/summer" | tr -d '\r' | sed -n 's/^[Ee][Tt]ag: //p')
