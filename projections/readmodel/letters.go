@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -97,7 +98,15 @@ type LetterFilter struct {
 	Limit int
 	// Before is the previous page's result older; "" = the newest.
 	Before string
+	// Masked leaves out what was typed: the lines, and what the reasons quote of them. Both may hold codes.
+	Masked bool
 }
+
+// quotes are the texts that a reason quotes.
+var quotes = regexp.MustCompile(`"(?:[^"\\]|\\.)*"?`)
+
+// MaskReason replaces what a reason quotes.
+func MaskReason(reason string) string { return quotes.ReplaceAllString(reason, `"…"`) }
 
 // Check returns an error if a field of the filter has no meaning. It names the field.
 func (f *LetterFilter) Check() error {
@@ -166,6 +175,11 @@ func (s *Letters) List(ctx context.Context, f LetterFilter) (list []Letter, olde
 	list, err = s.read(ctx, "listing dead letters", listSQL, append(f.args(), from.at, from.lane, from.sequence, from.line, limit+1)...)
 	if err != nil {
 		return nil, "", err
+	}
+	for i := range list {
+		if f.Masked {
+			list[i].Payload, list[i].Reason = "", MaskReason(list[i].Reason)
+		}
 	}
 	if len(list) > limit {
 		list = list[:limit]

@@ -91,6 +91,8 @@ type Key struct {
 	ReplacedBy string `json:"replaced_by,omitempty"`
 	// LastUsed is late by up to an hour; zero = never.
 	LastUsed time.Time `json:"last_used,omitzero"`
+	// WrongCodes were tried with it in this hour of UTC, at all servers, but for those of the last minute.
+	WrongCodes int `json:"wrong_codes,omitempty"`
 
 	first string // id of the first key of the rotations that led to it; "" = its own
 	hash  [sha256.Size]byte

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 const (
@@ -48,6 +51,17 @@ func (p Principal) Client() string { return cmp.Or(p.First, p.ID) }
 
 // Person reports whether what p does is recorded with `by`: support and operator.
 func (p Principal) Person() bool { return p.Role == Support || p.Role == Operator }
+
+// Hide masks the code in the outcome of a command that p has sent, unless p may see it. The programs of a shop work with codes;
+// people see them only with the right to.
+func (p Principal) Hide(out *wire.Outcome) {
+	if p.Person() && !p.Codes {
+		out.Code = code.Mask(out.Code)
+	}
+}
+
+// ReadsLog reports whether p may read messages of the log on NATS, with codes in clear.
+func (p Principal) ReadsLog() bool { return p.Role == Analyst && p.Codes }
 
 // By is what events and settings show as author: the name of a person, "" for others.
 func (p Principal) By() string {

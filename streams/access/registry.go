@@ -33,6 +33,7 @@ type Registry struct {
 	ready   chan struct{}
 	keys    atomic.Pointer[map[string]*Key] // immutable; nil = not read yet
 	uses    uses
+	Wrong   *WrongCodes
 	end     chan struct{} // holds a token while the ends of keys have to be looked at again
 	refused *prometheus.CounterVec
 	counts  struct{ unknown, revoked, notReady prometheus.Counter }
@@ -74,7 +75,7 @@ type Status struct {
 func (s *Store) Registry() *Registry {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "scrip_keys_refused_total", Help: "Keys that were refused, by reason."}, []string{"reason"})
 	r := &Registry{
-		store: s, ready: make(chan struct{}), uses: uses{stored: map[string]time.Time{}}, end: make(chan struct{}, 1),
+		store: s, ready: make(chan struct{}), uses: uses{stored: map[string]time.Time{}}, Wrong: newWrongCodes(), end: make(chan struct{}, 1),
 		watchers: map[int]func(string){}, ignored: map[changed]bool{}, ended: map[string]bool{},
 		number: prometheus.NewGauge(prometheus.GaugeOpts{Name: "scrip_keys", Help: "Keys in force, as this server has read them."}),
 	}
@@ -90,6 +91,8 @@ func (r *Registry) Describe(to chan<- *prometheus.Desc) { prometheus.DescribeByC
 func (r *Registry) Collect(to chan<- prometheus.Metric) {
 	r.refused.Collect(to)
 	r.number.Collect(to)
+	r.Wrong.wrong.Collect(to)
+	r.Wrong.refused.Collect(to)
 }
 
 // Ready is closed when all changes have been read once.
@@ -179,18 +182,23 @@ func (r *Registry) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// storeUses stores when keys were used last, until ctx ends.
+// storeUses stores how keys were used, until ctx ends, after it has read what was tried with them in this hour.
 func (r *Registry) storeUses(ctx context.Context) {
 	tick := time.NewTicker(useLook)
 	defer tick.Stop()
+	read := false
 	for {
+		err := r.Wrong.readBefore(ctx, r.store, &read)
+		if err == nil {
+			err = r.uses.store(ctx, r.store, r.Wrong)
+		}
+		if err != nil && ctx.Err() == nil {
+			r.store.opts.Logger.Warn("how keys were used is not stored; retrying", "err", err)
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if err := r.uses.store(ctx, r.store); err != nil && ctx.Err() == nil {
-				r.store.opts.Logger.Warn("when keys were used last is not stored; retrying", "err", err)
-			}
 		}
 	}
 }

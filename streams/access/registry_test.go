@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -469,7 +470,7 @@ func TestLastUse(t *testing.T) {
 		{at, at}, {at.Add(59 * time.Minute), at}, {at.Add(-time.Hour), at}, {at.Add(time.Hour), at.Add(time.Hour)},
 	} {
 		u.note(k.ID, step.used)
-		if err := u.store(t.Context(), s); err != nil {
+		if err := u.store(t.Context(), s, newWrongCodes()); err != nil {
 			t.Fatal(err)
 		}
 		all, err := s.List(t.Context())
@@ -480,11 +481,55 @@ func TestLastUse(t *testing.T) {
 	// Another server, with an older use.
 	late := uses{stored: map[string]time.Time{}}
 	late.note(k.ID, at)
-	if err := late.store(t.Context(), s); err != nil {
+	if err := late.store(t.Context(), s, newWrongCodes()); err != nil {
 		t.Fatal(err)
 	}
 	if all, err := s.List(t.Context()); err != nil || !all[0].LastUsed.Equal(at.Add(time.Hour)) {
 		t.Errorf("%+v %v", all, err)
+	}
+}
+
+// TestWrongCodesOfAnHour are counted by key at all servers together, and a server that starts gives a key what is left of its
+// burst.
+func TestWrongCodesOfAnHour(t *testing.T) {
+	js := streamtest.Start(t).JetStream(t)
+	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: topology.StateBucket}); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, js)
+	k, _ := create(t, s, New{Name: "shop", Role: Producer})
+	now := s.opts.Clock.Now()
+	try := func(b *WrongCodes, most int) (tried int) {
+		for range most {
+			if end, wait := b.Begin(k.Principal(), netip.Addr{}); wait == 0 {
+				end(true)
+				tried++
+			}
+		}
+		return tried
+	}
+	for range 2 { // servers
+		b, u := newWrongCodes(), uses{stored: map[string]time.Time{}}
+		u.note(k.ID, now)
+		for range 2 {
+			try(b, 1000)
+			if err := u.store(t.Context(), s, b); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if all, err := s.List(t.Context()); err != nil || all[0].WrongCodes != 4000 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	for _, early := range []int{0, 100} { // codes that are tried before the count is read
+		b, read := newWrongCodes(), false
+		try(b, early)
+		if err := b.readBefore(t.Context(), s, &read); err != nil || !read {
+			t.Fatal(err)
+		}
+		if tried, left := try(b, 20_000), int(PerKey.Burst)-4000-early; tried < left || tried > left+100 {
+			t.Errorf("after a restart %d codes may be tried, %d are left", tried, left)
+		}
 	}
 }
 

@@ -283,7 +283,8 @@ func (s *Store) List(ctx context.Context) ([]Key, error) {
 		return nil, err
 	}
 	for i := range all {
-		all[i].LastUsed = used[all[i].ID]
+		u := used[all[i].ID]
+		all[i].LastUsed, all[i].WrongCodes = u.At, u.wrongIn(s.opts.Clock.Now())
 	}
 	return all, nil
 }

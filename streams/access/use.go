@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -19,8 +20,7 @@ const (
 	useStored = time.Hour
 	// useLook is how often a server looks for uses to store.
 	useLook = time.Minute
-	// usePrefix is of the keys in topology.StateBucket that hold when a key was used last. They are no history: the newest
-	// value replaces the one before, and a loss costs nothing but the time.
+	// usePrefix is of the keys in topology.StateBucket that hold a lastUse. A loss costs nothing but that.
 	usePrefix = "access.used."
 )
 
@@ -44,50 +44,100 @@ func (u *uses) note(id string, now time.Time) {
 	}
 }
 
-// store stores the uses that are newer by useStored than what was stored. A crash loses at most that much.
-func (u *uses) store(ctx context.Context, s *Store) error {
+// lastUse is how a key was used, as stored for all servers. It is no history: the newest value replaces the one before.
+type lastUse struct {
+	At    time.Time `json:"at"`
+	Wrong int       `json:"wrong,omitempty"` // wrong codes in the hour that At is in
+}
+
+// wrongIn are the wrong codes of the hour that now is in.
+func (u lastUse) wrongIn(now time.Time) int {
+	if !u.At.Truncate(time.Hour).Equal(now.Truncate(time.Hour)) {
+		return 0
+	}
+	return u.Wrong
+}
+
+// store stores uses that are newer by useStored than what was stored, and wrong codes. A crash loses at most that much, of wrong
+// codes those of a minute.
+func (u *uses) store(ctx context.Context, s *Store, wrong *WrongCodes) error {
 	var failed error
-	u.at.Range(func(id, v any) bool {
-		at := time.Unix(v.(*use).seconds.Load(), 0).UTC()
-		if at.Sub(u.stored[id.(string)]) < useStored {
+	u.at.Range(func(key, v any) bool {
+		id, at := key.(string), time.Unix(v.(*use).seconds.Load(), 0).UTC()
+		tried := wrong.take(id)
+		if tried == 0 && at.Sub(u.stored[id]) < useStored {
 			return true
 		}
-		if failed = s.storeUse(ctx, id.(string), at); failed != nil {
+		if failed = s.storeUse(ctx, id, lastUse{at, tried}); failed != nil {
+			wrong.add(id, tried)
 			return false
 		}
-		u.stored[id.(string)] = at
+		u.stored[id] = at
 		return true
 	})
 	return failed
 }
 
-// storeUse stores a use unless another server has stored a later one.
-func (s *Store) storeUse(ctx context.Context, id string, at time.Time) error {
+// storeUse stores a use unless another server has stored a later one, and adds its wrong codes. If another server stores at the
+// same time it fails, and the next look stores it.
+func (s *Store) storeUse(ctx context.Context, id string, u lastUse) error {
 	ctx, done := context.WithTimeout(ctx, useWait)
 	defer done()
 	kv, err := s.js.KeyValue(ctx, topology.StateBucket)
 	if err != nil {
 		return err
 	}
+	revision := uint64(0)
 	entry, err := kv.Get(ctx, usePrefix+id)
 	switch {
 	case errors.Is(err, jetstream.ErrKeyNotFound):
 	case err != nil:
 		return err
 	default:
-		if before, err := time.Parse(time.RFC3339, string(entry.Value())); err == nil && !before.Before(at) {
-			return nil
+		revision = entry.Revision()
+		var before lastUse
+		if json.Unmarshal(entry.Value(), &before) == nil {
+			if u.Wrong == 0 && !before.At.Before(u.At) {
+				return nil
+			}
+			if before.At.After(u.At) {
+				u.At = before.At
+			}
+			u.Wrong += before.wrongIn(u.At)
 		}
 	}
-	_, err = kv.Put(ctx, usePrefix+id, []byte(at.Format(time.RFC3339)))
+	value, err := json.Marshal(u)
+	if err == nil {
+		_, err = kv.Update(ctx, usePrefix+id, value, revision)
+	}
 	return err
 }
 
 // useWait bounds the exchanges about the last use of one key.
 const useWait = 5 * time.Second
 
-// used reads when each key was used last.
-func (s *Store) used(ctx context.Context) (map[string]time.Time, error) {
+// readBefore reads, once, the wrong codes that were tried in this hour before this server started.
+func (b *WrongCodes) readBefore(ctx context.Context, s *Store, read *bool) error {
+	if *read {
+		return nil
+	}
+	ctx, done := context.WithTimeout(ctx, useWait)
+	defer done()
+	used, err := s.used(ctx)
+	if err != nil {
+		return err
+	}
+	for id, u := range used {
+		if n := u.wrongIn(s.opts.Clock.Now()); n > 0 {
+			b.before(id, n)
+		}
+	}
+	*read = true
+	return nil
+}
+
+// used reads how each key was used last.
+func (s *Store) used(ctx context.Context) (map[string]lastUse, error) {
 	kv, err := s.js.KeyValue(ctx, topology.StateBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return nil, nil
@@ -100,15 +150,16 @@ func (s *Store) used(ctx context.Context) (map[string]time.Time, error) {
 		return nil, fmt.Errorf("reading when keys were used: %w", err)
 	}
 	defer func() { _ = watch.Stop() }()
-	all := map[string]time.Time{}
+	all := map[string]lastUse{}
 	for {
 		select {
 		case e, ok := <-watch.Updates():
 			if !ok || e == nil { // nil: all that is stored was sent
 				return all, nil
 			}
-			if at, err := time.Parse(time.RFC3339, string(e.Value())); err == nil {
-				all[strings.TrimPrefix(e.Key(), usePrefix)] = at
+			var u lastUse
+			if json.Unmarshal(e.Value(), &u) == nil {
+				all[strings.TrimPrefix(e.Key(), usePrefix)] = u
 			}
 		case <-ctx.Done():
 			return nil, fmt.Errorf("reading when keys were used: %w", ctx.Err())

@@ -34,6 +34,7 @@ const (
 const (
 	Coupons = "coupons.csv" // About is the campaign
 	Events  = "events"      // About is the filter
+	Raw     = "raw events"  // a key that may read messages of the log logged in: what it reads passes no server
 )
 
 // Kinds returns the kinds.
@@ -171,6 +172,10 @@ func (l *Log) login(ctx context.Context, p access.Principal, via, from string) e
 	e := By(p, Login, p.Role.String(), "")
 	e.Via, e.From = via, from
 	err := l.Append(ctx, e)
+	if raw := e; err == nil && via == "nats" && p.ReadsLog() {
+		raw.Kind, raw.Action = Export, Raw
+		err = l.Append(ctx, raw)
+	}
 	if err != nil {
 		l.mu.Lock()
 		delete(l.logins, login{p.ID, p.Name, via})

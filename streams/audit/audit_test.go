@@ -126,6 +126,21 @@ func TestLogInsAreBounded(t *testing.T) {
 	}
 }
 
+// TestRawReadsAreRecorded: the log-in to NATS of a key that may read the log itself, with codes, is an export too.
+func TestRawReadsAreRecorded(t *testing.T) {
+	l := Open(stream(t), streamtest.NewClock())
+	for _, p := range []access.Principal{{ID: "1", Name: "eve", Role: access.Analyst, Codes: true}, {ID: "2", Name: "al", Role: access.Analyst}} {
+		for _, via := range []string{"http", "nats"} {
+			if err := l.LoggedIn(t.Context(), p, via, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if all, _, err := l.Read(t.Context(), Filter{Kind: Export}, 100); err != nil || len(all) != 1 || all[0].Actor != "eve" || all[0].Action != Raw || all[0].Via != "nats" {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
 func TestKinds(t *testing.T) {
 	for _, k := range Kinds() {
 		if got, err := ParseKind(string(k)); err != nil || got != k {

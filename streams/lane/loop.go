@@ -136,7 +136,9 @@ func (o *owner) collect(ctx context.Context) error {
 		if c.Scope != wire.ScopeScheduler {
 			o.lane.load.Client.Store(time.Now().UnixNano())
 		}
-		o.Decide(&c)
+		if wrong := o.Decide(&c); wrong > 0 && o.opt.WrongCodes != nil {
+			o.opt.WrongCodes(wrong)
+		}
 	}
 	return nil
 }

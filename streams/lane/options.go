@@ -53,6 +53,9 @@ type Options struct {
 	// this process's to take, else the error for Run to return. Nil = it always is.
 	Contested func(ctx context.Context) error
 
+	// WrongCodes counts wrong codes in commands straight to the log. Nil = nothing does.
+	WrongCodes func(n int)
+
 	// Clock is the source of time. Defaults to wall.Machine.
 	Clock wall.Clock
 }

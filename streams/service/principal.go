@@ -3,6 +3,7 @@ package service
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -63,11 +64,52 @@ func (r *request) allowed(campaign string) bool {
 	return false
 }
 
+// tooManyWrong is the refusal of a code of a key that has tried too many wrong ones; HTTP has it, too.
+const tooManyWrong wire.Refusal = "too_many_wrong_codes"
+
+// wrongCode is in answers to wrong codes. A text in JSON cannot hold it.
+var wrongCode = []byte(`"refusal":"` + wire.CodeNotFound + `"`)
+
+// mayTry reports whether the principal may try a code, "" = none, and answers the request if not.
+func (r *request) mayTry(code string) bool {
+	if code == "" || !r.keyed {
+		return true
+	}
+	tried, wait := r.service.opts.Keys.Wrong.Begin(r.who, netip.Addr{})
+	if wait > 0 {
+		r.refuse(&wire.Outcome{ID: r.id, Refusal: tooManyWrong, Message: fmt.Sprintf("too many wrong codes; wait %s", wait)})
+		return false
+	}
+	r.tried = tried
+	return true
+}
+
+// ended ends the try of a code, once.
+func (r *request) ended(wrong bool) {
+	if tried := r.tried; tried != nil {
+		r.tried = nil
+		tried(wrong)
+	}
+}
+
+// shown is an outcome as the principal may see it. about names the coupon whose code a person sees in it, "" = none.
+func (r *request) shown(line []byte) (_ []byte, about string, repeat bool, err error) {
+	if !r.who.Person() {
+		return line, "", false, nil
+	}
+	out, err := wire.ParseOutcome(line)
+	if r.who.Hide(&out); out.Code != "" && r.who.Codes {
+		about = fmt.Sprintf("%s %d", out.Campaign, out.N)
+	}
+	return out.AppendJSON(nil), about, out.Repeat, err
+}
+
 // deny answers a request that its sender may not make: a micro error 403, like a permission of NATS that refuses it.
 func (r *request) deny(why string) { r.problem("403", refused, why) }
 
 // problem sends a micro error. Its body is never empty: an empty message is a valid request to several JetStream APIs.
 func (r *request) problem(code string, result result, why string) {
+	r.ended(false)
 	r.service.metrics.observe(r.number, result, r.took())
 	if r.reply == "" {
 		return

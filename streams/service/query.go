@@ -74,12 +74,15 @@ func (s *Service) startQuery(req *request, data []byte) {
 		req.refuse(&wire.Outcome{ID: q.ID, Campaign: q.Campaign, Refusal: wire.Invalid, Message: err.Error()})
 		return
 	}
-	if !req.allowed(q.Campaign) {
+	if !req.allowed(q.Campaign) || !req.mayTry(q.Code) {
 		return
 	}
 	q.mask = req.keyed && !req.who.Codes
 	s.background(req, func(ctx context.Context) {
 		body, err := req.endpoint.query.answer(s, ctx, q)
+		if err == nil && q.Query == validateCoupon.name {
+			body, q.about, _, err = req.shown(body)
+		}
 		if err == nil {
 			err = s.recordLookUp(ctx, req, q)
 		}

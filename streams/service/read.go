@@ -40,6 +40,8 @@ type LetterQuery struct {
 	// Limit is the size of a page, 0 = the default; and Before the next of the page before.
 	Limit  int    `json:"limit"`
 	Before string `json:"before"`
+	// Masked: its sender does not see codes, so neither the lines.
+	Masked bool `json:"-"`
 }
 
 // Newest returns the newest changes, up to limit, of one setting, "" = of all.
@@ -131,13 +133,18 @@ func (s *Service) readStatus(ctx context.Context, _ access.Principal, data []byt
 	return s.opts.Status(ctx)
 }
 
-func (s *Service) listLetters(ctx context.Context, _ access.Principal, data []byte) (any, error) {
+func (s *Service) listLetters(ctx context.Context, p access.Principal, data []byte) (any, error) {
 	var q LetterQuery
 	if s.opts.DeadLetters == nil {
 		return nil, errNotHere
 	}
 	if err := strictly(data, &q); err != nil {
 		return nil, err
+	}
+	if q.Masked = !p.Codes; !q.Masked {
+		if err := s.record(ctx, audit.By(p, audit.LookUp, "deadletters", "")); err != nil {
+			return nil, err
+		}
 	}
 	return s.opts.DeadLetters(ctx, q)
 }

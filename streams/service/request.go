@@ -2,6 +2,7 @@ package service
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/batcher"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/replyto"
@@ -148,6 +150,7 @@ type request struct {
 	deadline time.Time
 	who      access.Principal // the zero value = a client in the servers' account that names nobody
 	keyed    bool             // who has a key, whose rights are checked
+	tried    func(wrong bool) // ends the try of a code; nil = it has none
 }
 
 func (r *request) took() time.Duration { return time.Since(r.start) }
@@ -157,6 +160,7 @@ func (r *request) respond(body []byte, result result) { r.respondWith(nil, body,
 
 // respondWith is respond with headers.
 func (r *request) respondWith(header nats.Header, body []byte, result result) {
+	r.ended(bytes.Contains(body, wrongCode))
 	r.service.metrics.observe(r.number, result, r.took())
 	if r.reply == "" {
 		return
@@ -208,7 +212,7 @@ func (s *Service) command(req *request, campaign string, data []byte) {
 		cmd.ID = uuid.Must(uuid.NewV7()).String() // fails only without a source of randomness
 	}
 	req.id = cmd.ID
-	if !req.allowed(cmd.Campaign) {
+	if !req.allowed(cmd.Campaign) || !req.mayTry(cmd.Code) {
 		return
 	}
 	lane, ok := s.laneOf(cmd.Campaign, cmd.Code)
@@ -254,7 +258,27 @@ func (r *request) Answer(line []byte, err error) {
 	case bytes.Contains(line, []byte(`"status":"refused"`)):
 		r.respond(line, refused)
 	default:
+		r.done(line)
+	}
+}
+
+// done answers with the outcome of a command that was carried out. The event of a change names the person who sent it; a repeat
+// has none, so a code that a person sees in it is recorded first.
+func (r *request) done(line []byte) {
+	line, about, repeat, err := r.shown(line)
+	switch {
+	case err != nil:
+		r.fail(err)
+	case about == "" || !repeat:
 		r.respond(line, done)
+	default:
+		r.service.background(r, func(ctx context.Context) {
+			if err := r.service.record(ctx, audit.By(r.who, audit.LookUp, r.endpoint.operation.String(), about)); err != nil {
+				r.fail(err)
+				return
+			}
+			r.respond(line, done)
+		})
 	}
 }
 

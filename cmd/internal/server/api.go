@@ -88,7 +88,7 @@ func (s *server) listLetters(ctx context.Context, q service.LetterQuery) (any, e
 	if s.tables == nil {
 		return nil, manage.ErrNoTables
 	}
-	f := readmodel.LetterFilter{Stream: q.Stream, Lane: q.Lane, Since: q.Since, State: readmodel.LetterState(q.State), Limit: q.Limit, Before: q.Before}
+	f := readmodel.LetterFilter{Stream: q.Stream, Lane: q.Lane, Since: q.Since, State: readmodel.LetterState(q.State), Limit: q.Limit, Before: q.Before, Masked: q.Masked}
 	if err := f.Check(); err != nil {
 		return nil, service.Invalid(err)
 	}

@@ -62,7 +62,7 @@ func (s *server) startLanes(ctx context.Context) error {
 	}
 	metrics := lane.NewMetrics(s.metrics.registry)
 	for n := range s.stream.Lanes {
-		o := lane.Options{JetStream: js, Log: s.stream, Lane: n, Key: s.key, Snapshots: ls.snapshots, Metrics: metrics, Logger: s.log, Config: s.config, Clock: s.clock, Mover: mover, Load: s.load,
+		o := lane.Options{JetStream: js, Log: s.stream, Lane: n, Key: s.key, Snapshots: ls.snapshots, Metrics: metrics, Logger: s.log, Config: s.config, Clock: s.clock, Mover: mover, Load: s.load, WrongCodes: s.keys.registry.Wrong.InLog,
 			Contested: func(ctx context.Context) error { return manager.Confirm(ctx, n) },
 		}
 		if at, given := s.opts.Rebase[n]; given {

@@ -3,7 +3,6 @@ package server
 import (
 	"flag"
 	"maps"
-	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/api/manage"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/code"
@@ -66,7 +64,6 @@ func TestMetricsAreListed(t *testing.T) {
 	has.MustRegister(newDeliveryMetrics(nil))
 	has.MustRegister(&limits{})
 	web.NewRates(nil, has)
-	manage.New(http.NewServeMux(), manage.Options{Metrics: has})
 	ns := streamtest.Start(t)
 	store, err := settings.Open(t.Context(), ns.JetStream(t), settings.Options{})
 	if err != nil {

@@ -40,8 +40,8 @@ func (s *server) startV1(js jetstream.JetStream) error {
 	opts := manage.Options{
 		Version: s.opts.Version, Gate: gate, Log: s.stream, JS: js, Sender: manage.NewLanes(lines, s.stream, code.New(s.key)), Queries: queries,
 		Status:  func(ctx context.Context) (*status.Status, error) { return s.readStatus(ctx, js) },
-		MaskKey: [sha256.Size]byte(mask), Settings: s.settings, Sessions: sessions, Keys: s.keys.store, Webhooks: hooks, Audit: s.keys.audit,
-		Metrics: s.metrics.registry, Logger: s.log,
+		MaskKey: [sha256.Size]byte(mask), Settings: s.settings, Sessions: sessions, Keys: s.keys.store, Wrong: s.keys.registry.Wrong, Webhooks: hooks, Audit: s.keys.audit,
+		Logger: s.log,
 	}
 	if s.tables != nil {
 		opts.DB = s.tables.pool

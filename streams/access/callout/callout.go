@@ -27,6 +27,8 @@ const (
 	// validFor is when a connection must log in again. Revoked keys are disconnected at once; this is for a connection that
 	// no server of scrip could see then.
 	validFor = 12 * time.Hour
+	// readsFor is the same for users who read the log itself: each log-in is recorded, and nothing that they read.
+	readsFor = time.Hour
 	// recordWait bounds the record of a log-in.
 	recordWait = 5 * time.Second
 	// flushWait is how long the subscription may take to be known to NATS.
@@ -162,6 +164,9 @@ func (r *Responder) user(request *jwt.AuthorizationRequestClaims) (principal acc
 	user := jwt.NewUserClaims(request.UserNkey)
 	user.Name, user.Audience = principal.ID, permissions.Account.String()
 	user.Expires = r.clock.Now().Add(validFor).Unix()
+	if principal.ReadsLog() {
+		user.Expires = r.clock.Now().Add(readsFor).Unix()
+	}
 	user.Pub.Allow.Add(permissions.Publish...)
 	user.Sub.Allow.Add(permissions.Subscribe...)
 	signed, err = user.Encode(r.issuer.pair)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -54,6 +55,20 @@ func TestAReplyThatIsNoInboxIsIgnored(t *testing.T) {
 		got, err := CommandOf(&eventlog.Raw{Subject: topology.LaneCmd(0), Header: nats.Header{topology.HeaderReply: {reply}}})
 		if err != nil || got.Reply != want.Reply || got.BadReply != want.BadReply {
 			t.Errorf("%q: %+v, %v", reply, got, err)
+		}
+	}
+}
+
+// TestWrongCodesAreCounted: those of commands straight to the log. Servers count their own where they know the key.
+func TestWrongCodesAreCounted(t *testing.T) {
+	o := New(Options{Log: "u", State: domain.NewLane(domain.LaneOptions{Lanes: 1})})
+	lines := []byte(`{"id":"a","type":"redeem","code":"\"refusal\":\"code_not_found\"","order_id":"o"}
+{"id":"b","type":"claim","campaign":"none","customer_id":"ann"}
+{"id":"c","type":"rollback","code":"AAAA-BBBB-CCCC","order_id":"o"}
+`)
+	for scope, want := range map[wire.Scope]int{wire.ScopeProducer: 2, wire.ScopeTrusted: 0} {
+		if wrong := o.Decide(&Command{Sequence: 1, Scope: scope, Payload: lines}); wrong != want {
+			t.Errorf("scope %d: %d wrong codes, want %d", scope, wrong, want)
 		}
 	}
 }

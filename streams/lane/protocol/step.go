@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"bytes"
 	"fmt"
 	"time"
 
@@ -50,8 +51,8 @@ func (o *Owner) Fits(c *Command) bool {
 }
 
 // Decide decides one command message, which fits, into the step being collected. Messages come in the order of the
-// stream.
-func (o *Owner) Decide(c *Command) {
+// stream. wrong is how many wrong codes it has that nothing has counted yet: those of commands straight to the log.
+func (o *Owner) Decide(c *Command) (wrong int) {
 	if o.next == nil {
 		o.next = &collecting{Step: domain.NewStep(o.state), first: c.Sequence}
 	}
@@ -61,7 +62,14 @@ func (o *Owner) Decide(c *Command) {
 	if c.Reply != "" {
 		s.answers = append(s.answers, Answer{c.Reply, outcomes})
 	}
+	if c.Scope == wire.ScopeProducer {
+		wrong = bytes.Count(outcomes, wrongCode)
+	}
+	return wrong
 }
+
+// wrongCode is in the outcome of a command with a wrong code. A text in JSON cannot hold it.
+var wrongCode = []byte(`"refusal":"` + wire.CodeNotFound + `"`)
 
 // Attach adds an answer that was read from the state, which may be ahead of the log, to the newest step it may depend on.
 // False: all that it depends on is durable, it may be sent now.

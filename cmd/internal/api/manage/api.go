@@ -19,7 +19,6 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
@@ -66,14 +65,13 @@ type Options struct {
 	Settings *settings.Store
 	// Sessions end the streams of a revoked key.
 	Sessions *web.Sessions
-	// Keys is the history of the keys.
-	Keys *access.Store
+	// Keys is the history of the keys, and Wrong the budget for wrong codes.
+	Keys  *access.Store
+	Wrong *access.WrongCodes
 	// Webhooks is the history of the webhooks.
 	Webhooks *webhook.Store
 	// Audit is the audit stream. Nil = nothing is recorded.
 	Audit *audit.Log
-	// Metrics is the registry of metrics. Nil = none.
-	Metrics prometheus.Registerer
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 }
@@ -106,7 +104,6 @@ type API struct {
 	huma   huma.API
 	routes []Route
 	slots  slots
-	wrong  *budget                                                 // of wrong codes
 	quick  map[string]func(huma http.HandlerFunc) http.HandlerFunc // see quickly
 
 	cursors cipher.AEAD // of sealCursor
@@ -133,7 +130,7 @@ func New(mux *http.ServeMux, o Options) *API {
 		o.Logger = slog.Default()
 	}
 	registry := huma.NewMapRegistry("#/components/schemas/", schemaName)
-	a := &API{Options: o, mux: mux, slots: newSlots(), wrong: newBudget(o.Metrics), cursors: newCursors(o.MaskKey), stopped: make(chan struct{}),
+	a := &API{Options: o, mux: mux, slots: newSlots(), cursors: newCursors(o.MaskKey), stopped: make(chan struct{}),
 		quick: map[string]func(http.HandlerFunc) http.HandlerFunc{}}
 	a.huma = humago.New(&quickMux{mux, a.quick}, huma.Config{
 		OpenAPI: &huma.OpenAPI{

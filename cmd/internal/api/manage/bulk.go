@@ -67,6 +67,12 @@ func (a *API) sendCommands(w http.ResponseWriter, req *http.Request) {
 		problem.Write(w)
 		return
 	}
+	if principal(req.Context()).Person() {
+		if err := a.unmasked(req.Context(), "commands", ""); err != nil {
+			writeProblem(w, err)
+			return
+		}
+	}
 	switch req.Header.Get(streamHeader) {
 	case "":
 	case "1":
@@ -188,9 +194,12 @@ func (e *bulkEntry) Answer(line []byte, err error) {
 	case err != nil:
 		unknown := wire.Outcome{ID: e.id, Campaign: e.campaign, Message: "the outcome is not known; send the line again with its id"}
 		line = unknown.AppendJSON(nil)
-	case e.end != nil:
-		out, err := wire.ParseOutcome(line)
-		wrong = err == nil && out.Refusal == wire.CodeNotFound
+	case e.end != nil || e.of.principal.Person():
+		if out, err := wire.ParseOutcome(line); err == nil {
+			wrong = out.Refusal == wire.CodeNotFound
+			e.of.principal.Hide(&out)
+			line = out.AppendJSON(nil)
+		}
 	}
 	if e.end != nil {
 		e.end(wrong)
@@ -250,7 +259,7 @@ func (b *bulk) send(ctx context.Context, e *bulkEntry, line []byte) {
 		}
 	}
 	if cmd.Code != "" {
-		end, problem := b.api.wrong.begin(b.principal, b.from)
+		end, problem := b.api.try(b.principal, b.from)
 		if problem != nil {
 			e.refuse(wire.Refusal(problem.Code), problem.Detail)
 			return

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -143,10 +144,20 @@ func (a *API) sendAs(ctx context.Context, cmd wire.Command) (wire.Outcome, error
 		if got.err != nil {
 			return wire.Outcome{}, web.Failed(got.err, cmd.ID)
 		}
-		return got.out, nil
+		return got.out, a.shown(ctx, access.OperationOf(cmd.Type), &got.out, got.out.Repeat)
 	case <-ctx.Done(): // the client has gone
 		return wire.Outcome{}, web.Failed(&batcher.UnknownError{ID: cmd.ID, Cause: ctx.Err()}, cmd.ID)
 	}
+}
+
+// shown masks the code in an outcome that its reader may not see. The event of a change names the person who sent it; what a person
+// sees without one is recorded.
+func (a *API) shown(ctx context.Context, o access.Operation, out *wire.Outcome, record bool) error {
+	p := principal(ctx)
+	if p.Hide(out); out.Code == "" || !record || !p.Person() {
+		return nil
+	}
+	return a.unmasked(ctx, o.String(), fmt.Sprintf("%s %d", out.Campaign, out.N))
 }
 
 // Outcome is the outcome of a command, as lanes write it.

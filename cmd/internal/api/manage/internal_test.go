@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -12,9 +13,9 @@ import (
 // AllowWrongCodes sets how many wrong codes a key that is not public may try, until the test ends. Call it before the server
 // starts.
 func AllowWrongCodes(t *testing.T, burst float64) {
-	was := perKey
-	perKey = allowance{burst: burst, perMinute: 1e-3}
-	t.Cleanup(func() { perKey = was })
+	was := access.PerKey
+	access.PerKey = access.Allowance{Burst: burst, PerMinute: 1e-3}
+	t.Cleanup(func() { access.PerKey = was })
 }
 
 func TestIfMatch(t *testing.T) {

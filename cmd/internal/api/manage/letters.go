@@ -43,7 +43,7 @@ type Retried struct {
 
 func (a *API) letterRoutes() {
 	Register(a, Route{Method: http.MethodGet, Path: "/v1/dead-letters", ID: "listDeadLetters", Tag: "operation", Summary: "List dead letters",
-		About:     "Lines that could not be parsed or applied. They may hold codes and what customers typed.",
+		About:     "Lines that could not be parsed or applied. They may hold codes: a key without the right to see codes gets the reasons, without what they quote, and no lines.",
 		Operation: access.OpReadDeadLetters}, a.listLetters)
 	Register(a, Route{Method: http.MethodPost, Path: "/v1/dead-letters/retry", ID: "retryDeadLetter", Tag: "operation", Summary: "Send a refused command line again",
 		About: "Unchanged, which helps after an upgrade, or corrected. Lines keep their ids, so that a second retry has no second effect. " +
@@ -77,7 +77,7 @@ func (a *API) listLetters(ctx context.Context, in *struct {
 	if in.State == "all" {
 		state = ""
 	}
-	filter := readmodel.LetterFilter{Stream: in.Stream, Since: in.Since, State: state, Limit: in.Limit, Before: at.Before}
+	filter := readmodel.LetterFilter{Stream: in.Stream, Since: in.Since, State: state, Limit: in.Limit, Before: at.Before, Masked: !principal(ctx).Codes}
 	if err := filter.Check(); err != nil {
 		return nil, web.New(web.Code(wire.Invalid), err.Error()).At("query", err.Error())
 	}
@@ -86,6 +86,9 @@ func (a *API) listLetters(ctx context.Context, in *struct {
 	list, older, err := store.List(ctx, filter)
 	if err != nil {
 		return nil, unavailable("the dead letters cannot be read", err)
+	}
+	if err := a.unmasked(ctx, "deadletters", ""); err != nil {
+		return nil, err
 	}
 	out := &DeadLetters{}
 	out.Body.DeadLetters = make([]DeadLetter, len(list))
@@ -131,7 +134,11 @@ func (a *API) retryLetter(ctx context.Context, in *struct {
 	}
 	commands, err := r.Commands(ctx, a.letterSource)
 	if err != nil {
-		return nil, web.New(notRetriable, err.Error())
+		why := err.Error()
+		if !principal(ctx).Codes {
+			why = readmodel.MaskReason(why)
+		}
+		return nil, web.New(notRetriable, why)
 	}
 	out, accepted := &Retried{}, map[string]int{}
 	out.Body.Outcomes, out.Body.State = []Outcome{}, string(letter.State)

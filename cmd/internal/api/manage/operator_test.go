@@ -119,6 +119,10 @@ func TestDeadLetters(t *testing.T) {
 		return false
 	}
 	apitest.Until(t, "the dead letter is listed", func() bool { return listed("open") })
+	r.Key(t, "operator")
+	if masked := string(r.Ask(t, "operator", "GET", "/v1/dead-letters", nil).Want(t, 200).Body); strings.Contains(masked, bad) || !strings.Contains(masked, letter.ID) {
+		t.Errorf("a key that sees no codes gets %s", masked)
+	}
 	r.Ask(t, "", "POST", "/v1/dead-letters/retry", map[string]any{"id": letter.ID}).Problem(t, 409, "not_retriable", "")
 	line := `{"id":"` + bad + `","type":"claim","campaign":"` + c + `","customer_id":"ann"}`
 	for range 2 { // a second retry is a repeat

@@ -94,7 +94,7 @@ func (q *quick) serve(w http.ResponseWriter, req *http.Request) {
 
 // answer carries out a request of the usual form. false: it has another one, and nothing was written.
 func (q *quick) answer(w http.ResponseWriter, req *http.Request, p access.Principal, x *exchange) bool {
-	if !usual(req) {
+	if p.Person() || !usual(req) { // codes may have to be masked
 		return false
 	}
 	var problem *web.Problem
@@ -136,7 +136,7 @@ func (q *quick) tried(req *http.Request, p access.Principal, x *exchange) (repea
 	if x.cmd.Code == "" {
 		return q.send(req.Context(), p, x)
 	}
-	end, problem := q.api.wrong.begin(p, req.RemoteAddr)
+	end, problem := q.api.try(p, req.RemoteAddr)
 	if problem != nil {
 		return false, problem
 	}

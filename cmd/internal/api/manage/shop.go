@@ -112,5 +112,6 @@ func (a *API) validated(ctx context.Context, body Validation) (*CommandDone, err
 	case out.Refused():
 		return nil, web.Refused(&out)
 	}
-	return &CommandDone{Status: http.StatusOK, Body: Outcome{out}}, nil
+	err = a.shown(ctx, access.OpValidate, &out, true)
+	return &CommandDone{Status: http.StatusOK, Body: Outcome{out}}, err
 }

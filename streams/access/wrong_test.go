@@ -1,31 +1,34 @@
-package manage
+package access
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/seed-4a2410e3/scrip/streams/access"
 )
 
 // TestBudget: a thousand wrong codes at once get the burst and no more; the block ends; other addresses go on within what the
 // key has; memory is bounded.
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBudget(nil)
+		b := newWrongCodes()
 		b.most = 4000
-		page := access.Principal{ID: "p", Role: access.Producer, Public: true}
-		try := func(p access.Principal, address string) bool {
-			end, problem := b.begin(p, address)
-			if problem == nil {
+		page := Principal{ID: "p", Role: Producer, Public: true}
+		client := func(address string) netip.Addr {
+			a, _ := netip.ParseAddrPort(address)
+			return a.Addr().Unmap()
+		}
+		try := func(p Principal, address string) bool {
+			end, wait := b.Begin(p, client(address))
+			if wait == 0 {
 				end(true)
 			}
-			return problem == nil
+			return wait == 0
 		}
 		var ends []func(bool)
 		for range 1000 { // all in flight at once
-			if end, problem := b.begin(page, "192.0.2.1:1"); problem == nil {
+			if end, wait := b.Begin(page, client("192.0.2.1:1")); wait == 0 {
 				ends = append(ends, end)
 			}
 		}
@@ -35,7 +38,7 @@ func TestBudget(t *testing.T) {
 		for _, end := range ends {
 			end(true)
 		}
-		time.Sleep(perAddress.block - time.Second)
+		time.Sleep(perAddress.Block - time.Second)
 		if try(page, "192.0.2.1:2") {
 			t.Error("the block ended early")
 		}
@@ -49,20 +52,20 @@ func TestBudget(t *testing.T) {
 				tried++
 			}
 		}
-		if tried > int(perPublic.burst) || tried < int(perPublic.burst)-10 || len(b.by) > b.most {
+		if tried > int(perPublic.Burst) || tried < int(perPublic.Burst)-10 || len(b.by) > b.most {
 			t.Errorf("a public key tried %d codes from many addresses; %d triers are remembered", tried, len(b.by))
 		}
 		tried = 0
 		for range 100_000 {
-			if try(access.Principal{ID: "shop", Role: access.Producer}, "192.0.2.1:1") {
+			if try(Principal{ID: "shop", Role: Producer}, "192.0.2.1:1") {
 				tried++
 			}
 		}
-		if tried != int(perKey.burst) {
-			t.Errorf("another key tried %d codes, want %g", tried, perKey.burst)
+		if tried != int(PerKey.Burst) {
+			t.Errorf("another key tried %d codes, want %g", tried, PerKey.Burst)
 		}
 		for range 20_000 {
-			if !try(access.Principal{Role: access.Operator}, "") {
+			if !try(Principal{Role: Operator}, "") {
 				t.Fatal("the credentials have a budget")
 			}
 		}
