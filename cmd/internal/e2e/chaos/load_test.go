@@ -45,9 +45,11 @@ func (l *ledger) note(what string, out wire.Outcome, err error) bool {
 	return !l.open(out, err) && l.Note(what, out, err)
 }
 
-// reminds keeps the answer to a remind. Some refusals are in order: it is tried again later, or the coupon is used.
+// reminds keeps the answer to a remind. Some refusals are in order: it is tried again later, the coupon is used, or the
+// client sent it again after it had fired.
 func (l *ledger) reminds(key string, out wire.Outcome, err error) {
-	if out.Refusal == wire.TooLate || out.Refusal == wire.AlreadyRedeemed || out.Refusal == wire.Invalid {
+	switch out.Refusal {
+	case wire.TooLate, wire.AlreadyRedeemed, wire.Invalid, wire.Outdated:
 		return
 	}
 	if l.note("reminder of "+key, out, err) {

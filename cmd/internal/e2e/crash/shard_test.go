@@ -166,7 +166,7 @@ func (f *fleet) remind(ctx context.Context, rng *rand.Rand) {
 				defer f.mu.Unlock()
 				switch {
 				case err != nil || out.Refusal == wire.TooLate || out.Refusal == wire.NotDurable: // not known, or nobody was there in time
-				case f.ledger.Note("reminder of "+customer, out, nil):
+				case out.Refusal == wire.Outdated || f.ledger.Note("reminder of "+customer, out, nil): // outdated: sent again after it had fired
 					f.reminded = append(f.reminded, subscription{campaign, customer})
 				}
 			})
