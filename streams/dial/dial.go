@@ -22,6 +22,10 @@ const (
 	// WriteWait is how long a write may block. While it does nats.go sends no pings either, so that without this bound a
 	// busy connection whose buffers are full would outlast an idle one by a minute.
 	WriteWait = 3 * time.Second
+	// GuestConnections and GuestSubscriptions are how many connections an account of users with keys may have on a cluster, and
+	// how many subscriptions each of them.
+	GuestConnections   = 4096
+	GuestSubscriptions = 256
 	// ReconnectWait is the pause after all nodes have been tried.
 	ReconnectWait = 250 * time.Millisecond
 	// ReconnectJitter is added to the pause, at random up to this, so that many clients do not reconnect at once.

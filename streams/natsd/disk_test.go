@@ -3,14 +3,22 @@ package natsd_test
 import (
 	"context"
 	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/streams/access/callout"
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
+	"github.com/seed-4a2410e3/scrip/streams/backup"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // hurried lets Run look a hundred times as often.
@@ -84,6 +92,7 @@ func TestAFullDisk(t *testing.T) {
 				}
 				sees(plenty)
 			}
+			streamtest.Eventually(t, "the client is back", func() bool { return js.Conn().Stats().Reconnects == 1 && js.Conn().IsConnected() })
 			if ack, err := js.Publish(ctx, "scrip.rmd.0", []byte("after")); err != nil || ack.Sequence != 2 {
 				t.Errorf("a message after that: %+v, %v", ack, err)
 			}
@@ -101,3 +110,69 @@ func TestAFullDisk(t *testing.T) {
 		})
 	}
 }
+
+// TestADiskThatIsReallyFull: a store that cannot write is noticed by what nats-server logs then. When there is space the server
+// recovers by itself, serves each request of JetStream's API once, and a backup can be taken.
+func TestADiskThatIsReallyFull(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to mount a small disk")
+	}
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=96m"); err != nil {
+		t.Skipf("a small disk cannot be mounted: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	s := streamtest.Start(t, streamtest.SyncAlways, hurried, streamtest.Dir(filepath.Join(dir, "nats")), streamtest.Lanes(1))
+	js := s.JetStream(t)
+	if _, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: 1, KeyFingerprint: code.Fingerprint([32]byte{1})}); err != nil {
+		t.Fatal(err)
+	}
+	filler, err := os.Create(filepath.Join(dir, "filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(filler, endless{}); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("filling the disk: %v", err)
+	}
+	streamtest.Eventually(t, "the store is broken", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, _ = js.Publish(ctx, topology.LaneCmdFor(0, "c"), make([]byte, 16<<10), jetstream.WithRetryAttempts(0))
+		return s.Broken()
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	streamtest.Eventually(t, "JetStream is down", func() bool { return !s.JetStreamUp() })
+	if err := errors.Join(filler.Close(), os.Remove(filler.Name())); err != nil {
+		t.Fatal(err)
+	}
+	streamtest.Eventually(t, "the client is back", func() bool { return js.Conn().Stats().Reconnects == 1 && js.Conn().IsConnected() })
+	if _, err := js.Publish(t.Context(), topology.LaneCmdFor(0, "c"), []byte("{}")); err != nil {
+		t.Error(err)
+	}
+	served := func() uint64 {
+		state, err := s.Nats().Jsz(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return state.API.Total
+	}
+	before := served()
+	if _, err := js.AccountInfo(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := served() - before; n != 1 {
+		t.Errorf("one request of the API was served %d times", n)
+	}
+	if _, err := backup.Create(t.Context(), js, filepath.Join(t.TempDir(), "backup"), backup.CreateOptions{Key: &[32]byte{1}, Version: "test", Logger: streamtest.Logger(t)}); err != nil {
+		t.Errorf("a backup: %v", err)
+	}
+	cancel()
+	<-ended
+}
+
+// endless is zeros without end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }

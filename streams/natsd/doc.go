@@ -17,5 +17,8 @@
 // read until memory is needed elsewhere, and are never written again. A restart at once reads them, too, so an event that a
 // lane then takes for stored may be missing after a power cut. Only a reboot, or a remount, shows what is on the disk.
 //
-// A full disk makes nats-server shut its JetStream down, for good. Run restarts it once there is space.
+// A full disk, and a store that cannot write, which shows in a line of nats-server's log alone, make Run shut JetStream down.
+// Once there is space it starts the whole nats-server again, and clients reconnect.
+//
+// Clients that have not logged in, and each key, have limits (limits.go). Run closes what is over those that nats-server lacks.
 package natsd

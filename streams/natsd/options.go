@@ -72,6 +72,11 @@ type Options struct {
 	// TLS, if set, is required of every client. Its GetCertificate may return another certificate at any time. Own is the
 	// configuration of this process's connections to it.
 	TLS, Own *tls.Config
+	// Connections is how many clients may connect; the limits of strangers, keys and accounts are parts of it, see newLimits.
+	// Defaults to half of the files that the process may open, 16,384 at most: the others are for JetStream, PostgreSQL and HTTP.
+	Connections int
+	// Pending is how many bytes may wait for the clients of one key. Defaults to DefaultPending.
+	Pending int64
 	// Cluster, if set, makes this server one node of a cluster.
 	Cluster *Cluster
 	// Clock is the source of time of Run. Defaults to wall.Machine.
@@ -102,6 +107,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxPayload == 0 {
 		o.MaxPayload = DefaultMaxPayload
+	}
+	if o.Connections == 0 {
+		o.Connections = connections()
+	}
+	if o.Pending == 0 {
+		o.Pending = DefaultPending
 	}
 	if o.Clock == nil {
 		o.Clock = wall.Machine
@@ -140,6 +151,9 @@ func (o Options) server() (*server.Options, error) {
 		PingInterval:       pingEvery,
 		MaxPingsOut:        pingsOut,
 		WriteDeadline:      writeWait,
+		MaxConn:            o.Connections,
+		MaxPending:         maxPending,
+		MaxClosedClients:   keptClosed,
 		NoSigs:             true, // the process handles signals
 	}
 	if o.Accounts != "" {

@@ -1,11 +1,13 @@
 package natsd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -20,8 +22,10 @@ const (
 	startWait = 10 * time.Minute
 	// listenWait bounds the wait for the sockets: Start returns a moment before the cluster port listens.
 	listenWait = 10 * time.Second
-	// reviveEvery is how often Run checks whether JetStream is down, and tries to restart it.
+	// reviveEvery is how often Run checks whether JetStream is down, and tries to restart it, and whether a client is over a limit.
 	reviveEvery = 250 * time.Millisecond
+	// enforceShare bounds the time for the latter to a twentieth, however many clients there are.
+	enforceShare = 20
 )
 
 // ErrSync is the kind of Run's error after a failed fsync of the store.
@@ -29,10 +33,11 @@ var ErrSync = errors.New("an fsync of JetStream's store failed")
 
 // Server is a running NATS server.
 type Server struct {
-	opts Options
-	ns   *server.Server
-	log  *logger
-	free func(dir string) uint64 // bytes left on a disk
+	opts   Options
+	ns     atomic.Pointer[server.Server] // Run replaces it after a full disk
+	log    *logger
+	limits *limits
+	free   func(dir string) uint64 // bytes left on a disk
 
 	stop  sync.Once
 	mu    sync.Mutex // guards store.marker
@@ -55,36 +60,42 @@ func Start(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := completeMeta(so.StoreDir, opts.Logger); err != nil {
-		st.close()
-		return nil, err
-	}
-	ns, err := server.NewServer(so)
-	if err != nil {
-		st.close()
-		return nil, fmt.Errorf("configuring the embedded NATS server: %w", err)
-	}
-	s := &Server{opts: opts, ns: ns, log: &logger{to: opts.Logger}, free: freeBytes, store: st}
-	ns.SetLoggerV2(s.log, false, false, false)
-
-	lanes := opts.Lanes
-	if st.marker.Lanes > 0 {
-		lanes = st.marker.Lanes
-	}
-	if lanes > 0 {
-		if err := s.mapSubjects(lanes); err != nil {
-			st.close()
-			return nil, err
-		}
-	}
-
-	started := make(chan struct{})
-	go func() { defer close(started); ns.Start() }() // reads the store; returns when everything is up
-	if err := s.awaitReady(started); err != nil {
+	s := &Server{opts: opts, log: &logger{to: opts.Logger, kinds: map[string]*kind{}}, limits: newLimits(opts), free: freeBytes, store: st}
+	if err := s.boot(); err != nil {
 		s.Shutdown()
 		return nil, err
 	}
+	_, port, _ := net.SplitHostPort(s.Nats().Addr().String())
+	s.opts.Listen = net.JoinHostPort(so.Host, port) // also after Run has replaced it
 	return s, nil
+}
+
+// boot starts a nats-server on the store.
+func (s *Server) boot() error {
+	so, err := s.opts.server()
+	if err != nil {
+		return err
+	}
+	if err := completeMeta(so.StoreDir, s.opts.Logger); err != nil {
+		return err
+	}
+	ns, err := server.NewServer(so)
+	if err != nil {
+		return fmt.Errorf("configuring the embedded NATS server: %w", err)
+	}
+	ns.SetLoggerV2(s.log, false, false, false)
+	s.ns.Store(ns)
+	s.mu.Lock()
+	lanes := cmp.Or(s.store.marker.Lanes, s.opts.Lanes)
+	s.mu.Unlock()
+	if lanes > 0 {
+		if err := s.mapSubjects(lanes); err != nil {
+			return err
+		}
+	}
+	started := make(chan struct{})
+	go func() { defer close(started); ns.Start() }() // reads the store; returns when everything is up
+	return s.awaitReady(started)
 }
 
 func (s *Server) awaitReady(started <-chan struct{}) error {
@@ -98,7 +109,7 @@ func (s *Server) awaitReady(started <-chan struct{}) error {
 	if err := s.log.failed(); err != nil {
 		return fmt.Errorf("the embedded NATS server did not start: %w", err)
 	}
-	if !s.ns.ReadyForConnections(listenWait) {
+	if !s.Nats().ReadyForConnections(listenWait) {
 		return fmt.Errorf("the embedded NATS server does not listen on %s (--nats-listen)", s.opts.Listen)
 	}
 	return nil
@@ -138,7 +149,7 @@ func (s *Server) mapSubjects(lanes int) error {
 	if lanes < 1 || lanes > topology.MaxLanes {
 		return fmt.Errorf("lanes is %d, expected 1 to %d (--lanes)", lanes, topology.MaxLanes)
 	}
-	account := s.ns.GlobalAccount()
+	account := s.Nats().GlobalAccount()
 	if err := account.AddMapping(topology.CmdPattern, topology.MappedCmd(lanes)); err != nil {
 		return fmt.Errorf("mapping %s to the lanes: %w", topology.CmdPattern, err)
 	}
@@ -149,7 +160,7 @@ func (s *Server) mapSubjects(lanes int) error {
 }
 
 // ClientURL returns the URL for clients.
-func (s *Server) ClientURL() string { return s.ns.ClientURL() }
+func (s *Server) ClientURL() string { return s.Nats().ClientURL() }
 
 // Connect connects to this server over its loopback address, with its own credentials.
 func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
@@ -163,10 +174,10 @@ func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
 }
 
 // Nats returns the nats-server itself, for tests and for functions that this package does not offer.
-func (s *Server) Nats() *server.Server { return s.ns }
+func (s *Server) Nats() *server.Server { return s.ns.Load() }
 
 // JetStreamUp reports whether JetStream runs. It does not while the disk is full, until Run has restarted it.
-func (s *Server) JetStreamUp() bool { return s.ns.JetStreamEnabled() }
+func (s *Server) JetStreamUp() bool { return s.Nats().JetStreamEnabled() }
 
 // Run watches JetStream until ctx ends. When a store could not write, when nats-server has shut JetStream down, or when
 // the disk is nearly full, JetStream is down: publishers get no responders at once, and do not wait for an answer that a
@@ -176,7 +187,7 @@ func (s *Server) JetStreamUp() bool { return s.ns.JetStreamEnabled() }
 // After a failed fsync it ends with ErrSync, and the process must end, too. Linux marks the pages it could not write as clean,
 // so a store that is opened again would read from memory what is not on the disk, and treat it as durable.
 func (s *Server) Run(ctx context.Context) error {
-	down := false
+	down, look := false, time.Time{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -186,12 +197,16 @@ func (s *Server) Run(ctx context.Context) error {
 		if lost := s.log.unsynced.Load(); lost != nil {
 			return fmt.Errorf("%w: %w; the disk may have lost what was not acknowledged yet: read the kernel's log, check the disk, and start again, best after a reboot", ErrSync, lost)
 		}
+		if start := time.Now(); start.After(look) {
+			s.enforce()
+			look = time.Now().Add(enforceShare * time.Since(start))
+		}
 		room := s.free(s.store.dir)
-		if s.ns.JetStreamEnabled() {
+		if s.JetStreamUp() {
 			if !s.log.broken.Load() && room >= lowRoom {
 				continue
 			}
-			if err := s.ns.ShutdownJetStream(); err != nil {
+			if err := s.Nats().ShutdownJetStream(); err != nil {
 				s.opts.Logger.Debug("JetStream not shut down", "err", err)
 				continue
 			}
@@ -203,8 +218,10 @@ func (s *Server) Run(ctx context.Context) error {
 		if room < minRoom {
 			continue
 		}
+		// The whole server: JetStream alone, enabled again, serves each request of its API once more than before.
+		s.end()
 		s.log.broken.Store(false)
-		if err := s.revive(); err != nil {
+		if err := s.boot(); err != nil {
 			s.opts.Logger.Debug("JetStream not started yet", "err", err)
 			continue
 		}
@@ -213,18 +230,18 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-func (s *Server) revive() error {
-	return s.ns.EnableJetStream(&server.JetStreamConfig{
-		StoreDir: s.store.dir, MaxMemory: maxMemory, MaxStore: maxStore, Strict: true,
-		SyncAlways: s.opts.Sync == SyncAlways, SyncInterval: syncEvery,
-	})
+// end stops nats-server.
+func (s *Server) end() {
+	if ns := s.Nats(); ns != nil {
+		ns.Shutdown()
+		ns.WaitForShutdown()
+	}
 }
 
 // Shutdown stops the server and returns when its store is free. It may be called more than once.
 func (s *Server) Shutdown() {
 	s.stop.Do(func() {
-		s.ns.Shutdown()
-		s.ns.WaitForShutdown()
+		s.end()
 		s.store.close()
 	})
 }

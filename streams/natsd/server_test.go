@@ -195,7 +195,7 @@ func TestAFailedSyncEndsRun(t *testing.T) {
 			}
 			return 1 << 40
 		})
-		natsd.StoreFailed(s.Server, &os.PathError{Op: "sync", Path: "1.blk", Err: c.cause})
+		s.StoreFailed(&os.PathError{Op: "sync", Path: "1.blk", Err: c.cause})
 		if err := s.Run(ctx); errors.Is(err, natsd.ErrSync) != c.ends || (looked > 0) == c.ends {
 			t.Errorf("%v: Run ended with %v, after %d looks", c.cause, err, looked)
 		}
