@@ -21,7 +21,7 @@ import (
 
 func (m *Main) serveCommand() *cobra.Command {
 	var o server.Options
-	var lanes, replicas, conns, perAddress uint32
+	var lanes, replicas, conns, perAddress, natsConns, natsPending uint32
 	var logFormat, logLevel string
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run a server", Args: cli.NoArgs,
@@ -53,6 +53,8 @@ SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be rea
 		return err
 	}}, "roles", "roles of this server, of lanes,scheduler,projector,api")
 	f.StringVar(&o.NATSListen, "nats-listen", natsd.DefaultListen, "`HOST:PORT` of the embedded NATS server; port 0 = any free one")
+	f.Var(cli.Number(&natsConns, 0, 64, 1<<20), "nats-connections", "clients of the embedded NATS server; one key may have 1/32 of them, scrip status has the others (default: half of the files that may be open, 16384 at most)")
+	f.Var(cli.Number(&natsPending, natsd.DefaultPending>>20, 1, 1<<20), "nats-pending", "MiB of answers that may wait for the clients of one key")
 	f.StringVar(&o.HTTPListen, "http-listen", server.DefaultHTTPListen, "`HOST:PORT` of health and metrics; port 0 = any free one")
 	f.StringSliceVar(&o.HTTPHosts, "http-host", nil, "host `NAME`s allowed in HTTP requests, separated by commas, in addition to localhost and addresses")
 	f.Var(networks((*[]netip.Prefix)(&o.HTTPProxies)), "http-trusted-proxies", "networks of proxies in front of HTTP whose X-Forwarded-For names the client, such as 10.0.0.0/24; several separated by commas")
@@ -79,6 +81,7 @@ SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be rea
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.Data, o.NATS, o.Lanes, o.Replicas = m.global.data, m.global.nats, int(lanes), int(replicas)
 		o.HTTPConns, o.HTTPConnsPerAddress = int(conns), int(perAddress)
+		o.NATSConnections, o.NATSPending = int(natsConns), int(natsPending)
 		var err error
 		if o.CodeKey, err = datadir.Variable(m.Env, datadir.KeyVariable); err != nil {
 			return &cli.UsageError{Err: err}

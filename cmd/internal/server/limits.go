@@ -30,23 +30,24 @@ func (l *limits) all() (all []status.Limit) {
 	return all
 }
 
-var (
-	limitDesc   = prometheus.NewDesc("scrip_limit", "A limit of this server's listeners, see scrip status.", []string{"limit"}, nil)
-	usedDesc    = prometheus.NewDesc("scrip_limit_used", "How much of it is in use; of a limit for each key or address, the most that one of them uses.", []string{"limit"}, nil)
-	refusedDesc = prometheus.NewDesc("scrip_limit_refused_total", "What was refused or closed over the limit.", []string{"limit"}, nil)
-)
+// limitDescs are the metrics of a limit: itself, what is used and what was refused.
+var limitDescs = [...]*prometheus.Desc{
+	prometheus.NewDesc("scrip_limit", "A limit of this server's listeners, see scrip status.", []string{"limit"}, nil),
+	prometheus.NewDesc("scrip_limit_used", "How much of it is in use; of a limit for each key or address, the most that one of them uses.", []string{"limit"}, nil),
+	prometheus.NewDesc("scrip_limit_refused_total", "What was refused or closed over the limit.", []string{"limit"}, nil),
+}
 
 // Describe and Collect make it a prometheus.Collector.
 func (l *limits) Describe(ch chan<- *prometheus.Desc) {
-	ch <- limitDesc
-	ch <- usedDesc
-	ch <- refusedDesc
+	for _, d := range limitDescs {
+		ch <- d
+	}
 }
 
 func (l *limits) Collect(ch chan<- prometheus.Metric) {
 	for _, of := range l.all() {
-		ch <- prometheus.MustNewConstMetric(limitDesc, prometheus.GaugeValue, float64(of.Limit), of.What)
-		ch <- prometheus.MustNewConstMetric(usedDesc, prometheus.GaugeValue, float64(of.Used), of.What)
-		ch <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(of.Refused), of.What)
+		ch <- prometheus.MustNewConstMetric(limitDescs[0], prometheus.GaugeValue, float64(of.Limit), of.What)
+		ch <- prometheus.MustNewConstMetric(limitDescs[1], prometheus.GaugeValue, float64(of.Used), of.What)
+		ch <- prometheus.MustNewConstMetric(limitDescs[2], prometheus.CounterValue, float64(of.Refused), of.What)
 	}
 }

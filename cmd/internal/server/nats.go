@@ -73,6 +73,7 @@ func (s *server) embedNATS() error {
 	opts := natsd.Options{
 		StoreDir: s.dir.NATS(), Listen: s.opts.NATSListen, Sync: s.opts.Sync, Lanes: lanes,
 		Username: required.User, Password: required.Password, TLS: s.serverTLS(), Own: s.ownTLS(), Logger: s.log,
+		Connections: s.opts.NATSConnections, Pending: int64(s.opts.NATSPending) << 20,
 	}
 	if required != (datadir.Credentials{}) {
 		var err error
@@ -88,6 +89,7 @@ func (s *server) embedNATS() error {
 		return err
 	}
 	s.natsd = ns
+	s.limits.add(ns.Limits)
 	_, addr, _ := strings.Cut(ns.ClientURL(), "://")
 	scheme := "nats"
 	if s.certs != nil {

@@ -69,6 +69,8 @@ type Options struct {
 	Roles []Role
 	// NATSListen is HOST:PORT of the embedded NATS server. Defaults to natsd.DefaultListen.
 	NATSListen string
+	// NATSConnections and NATSPending, in MiB, are natsd.Options.Connections and Pending; 0 = their defaults.
+	NATSConnections, NATSPending int
 	// HTTPListen is HOST:PORT. Defaults to DefaultHTTPListen.
 	HTTPListen string
 	// HTTPHosts are allowed host names of HTTP requests, besides localhost, any address, and the host of HTTPListen.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/projections/projector"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
+	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
@@ -24,16 +25,8 @@ type Report struct {
 	Readiness
 }
 
-// Limit is a limit of a server's listeners, which keeps one client from taking what all need.
-type Limit struct {
-	// What is limited, such as nats_connections: the label limit of the metrics scrip_limit_….
-	What string `json:"what"`
-	// Used is how much of it is in use. Of a limit for each key or address it is the most that one of them uses.
-	Used  int64 `json:"used"`
-	Limit int64 `json:"limit"`
-	// Refused counts what was refused or closed over the limit since the server's start.
-	Refused uint64 `json:"refused"`
-}
+// Limit is a limit of a server's listeners.
+type Limit = natsd.Limit
 
 // Readiness is the response of /readyz.
 type Readiness struct {
