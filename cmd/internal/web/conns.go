@@ -31,6 +31,7 @@ var probes = []string{"/healthz", "/readyz", "/metrics"}
 // A connection beyond a limit takes a spare slot, from the one that has had its slot the longest: so probes are answered while a
 // client holds all other connections. Any other request there is answered 503, which sends a load balancer to another server.
 type Conns struct {
+	net.Listener // that it serves
 	*Quota[netip.Addr]
 	proxies Proxies
 
@@ -71,24 +72,19 @@ func (c *Conns) Serve(hs *http.Server, l net.Listener) error {
 		}
 		next.ServeHTTP(w, r)
 	})
-	return hs.Serve(&limited{l, c})
+	c.Listener = l
+	return hs.Serve(c)
 }
 
 type spareKey struct{}
 
-// limited is a listener with Conns.
-type limited struct {
-	net.Listener
-	conns *Conns
-}
-
 // Accept returns the next connection.
-func (l *limited) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
+func (c *Conns) Accept() (net.Conn, error) {
+	raw, err := c.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return l.conns.add(c), nil
+	return c.add(raw), nil
 }
 
 // add counts a connection.

@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"os"
 	"time"
-
-	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // The limits of requests. Those of connections are in conns.go.
@@ -24,10 +22,6 @@ const (
 	IdleWait = 75 * time.Second
 	// MaxHeader bounds the headers of a request, in bytes.
 	MaxHeader = 16 << 10
-	// MaxBody bounds the body of a request about one thing, in bytes: a line of the log.
-	MaxBody = wire.MaxLine
-	// MaxLines bounds the body of a request with many lines, in bytes: a message of the log.
-	MaxLines = wire.MaxMessage
 )
 
 // NewServer returns a server with these limits, for requests that are well-formed.

@@ -57,12 +57,7 @@ func (a *API) exportCoupons(w http.ResponseWriter, req *http.Request) {
 		web.New(web.Code(wire.Invalid), "csv: must be plain or excel").At("query.csv", "must be plain or excel").Write(w)
 		return
 	}
-	release := a.slots.exports.take(w, p)
-	if release == nil {
-		return
-	}
-	defer release()
-	ctx, end := a.session(w, req)
+	ctx, end := a.session(w, req, a.slots.exports)
 	if end == nil {
 		return
 	}

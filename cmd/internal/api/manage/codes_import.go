@@ -90,12 +90,7 @@ func (a *API) importCodes(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	id := commandID(p, req.Header.Get("Idempotency-Key"))
-	release := a.slots.imports.take(w, p)
-	if release == nil {
-		return
-	}
-	defer release()
-	ctx, end := a.session(w, req)
+	ctx, end := a.session(w, req, a.slots.imports)
 	if end == nil {
 		return
 	}

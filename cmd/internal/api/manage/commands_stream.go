@@ -32,12 +32,7 @@ const (
 // were sent have their effect in any case: a client that has no outcome for a line sends it again with its id.
 func (a *API) streamCommands(w http.ResponseWriter, req *http.Request) {
 	p := principal(req.Context())
-	release := a.slots.commands.take(w, p)
-	if release == nil {
-		return
-	}
-	defer release()
-	ctx, end := a.session(w, req)
+	ctx, end := a.session(w, req, a.slots.commands)
 	if end == nil {
 		return
 	}

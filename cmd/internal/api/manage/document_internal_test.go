@@ -5,9 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-
-	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
-	"github.com/seed-4a2410e3/scrip/streams/access"
 )
 
 // The documents need no key, so a request for one costs its bytes only: each is rendered once, and a client that has it gets none.
@@ -41,38 +38,5 @@ func TestDocumentsAreRenderedOnce(t *testing.T) {
 				t.Errorf("%s, If-None-Match %s: %d, %d bytes", path, known, w.Code, w.Body.Len())
 			}
 		}
-	}
-}
-
-// A key that holds all it may of something leaves the rest to others, and what is refused is counted.
-func TestSlots(t *testing.T) {
-	s := newSlots().exports
-	take := func(id string) (func(), int) {
-		w := httptest.NewRecorder()
-		release := s.take(w, access.Principal{ID: id})
-		return release, w.Code
-	}
-	var ends []func()
-	for range 2 {
-		end, _ := take("slow")
-		ends = append(ends, end)
-	}
-	if end, status := take("slow"); end != nil || status != web.KindOf(web.Overloaded).Status {
-		t.Errorf("one more of the same key: %d", status)
-	}
-	for _, id := range []string{"other", ""} {
-		if end, _ := take(id); end == nil {
-			t.Errorf("%q has no slot", id)
-		}
-	}
-	if end, _ := take("third"); end != nil {
-		t.Error("there are more than the server has")
-	}
-	ends[0]()
-	if end, _ := take("slow"); end == nil {
-		t.Error("a slot that was released is not free")
-	}
-	if l := s.Limits(); l[0].Used != 4 || l[0].Refused != 1 || l[1].Used != 2 || l[1].Refused != 1 {
-		t.Errorf("%+v", l)
 	}
 }

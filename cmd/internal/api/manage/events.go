@@ -72,12 +72,7 @@ func (a *API) readEvents(w http.ResponseWriter, req *http.Request) {
 		problem.Write(w)
 		return
 	}
-	release := a.slots.events.take(w, p)
-	if release == nil {
-		return
-	}
-	defer release()
-	ctx, end := a.session(w, req)
+	ctx, end := a.session(w, req, a.slots.events)
 	if end == nil {
 		return
 	}
