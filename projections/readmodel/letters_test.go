@@ -126,7 +126,7 @@ func TestList(t *testing.T) {
 			t.Errorf("pages of %d: %s", limit, ids(got))
 		}
 	}
-	for _, f := range []LetterFilter{{Limit: -1}, {Limit: MostLetters + 1}, {Before: "x"}, {Before: "1.2.3"}, {Before: "1.2.3.4.5"}, {Before: "9000000000000000000.1.1.1"}} {
+	for _, f := range []LetterFilter{{Limit: -1}, {Stream: "SCRIP_CMD_\x00"}, {Stream: "letters"}, {Limit: MostLetters + 1}, {Before: "x"}, {Before: "1.2.3"}, {Before: "1.2.3.4.5"}, {Before: "9000000000000000000.1.1.1"}} {
 		if _, _, err := r.List(t.Context(), f); err == nil {
 			t.Errorf("%+v was accepted", f)
 		}

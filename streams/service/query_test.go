@@ -28,6 +28,7 @@ func TestBadInputAtEveryQueryEndpoint(t *testing.T) {
 			`null`:             "JSON object",
 			`[]`:               "JSON object",
 			`{"colour":"red"}`: "colour: unknown field",
+			"{\"x\":\"\xff\"}": "UTF-8",
 			`{"Code":"x"}`:     "Code: unknown field",
 			`{"` + strings.Repeat("x", wire.MaxLine) + `":1}`: "at most 16384",
 		}

@@ -79,11 +79,14 @@ func TestAFloodOfConnections(t *testing.T) {
 		}
 		return resp.StatusCode, resp.Header.Get("Content-Type")
 	}
+	// Those that hold a slot have had an answer, so that they may be idle for longer than this test lasts.
 	flood := func(from string, n int) {
 		for i := range n {
-			if c := dial(from); i%2 == 0 {
-				_, _ = io.WriteString(c, "POST /v1/commands HTTP/1.1\r\nHost: x\r\nContent-Le")
+			text := "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+			if from == "127.0.0.1" && i >= n/2 {
+				text = []string{"", "POST /v1/commands HTTP/1.1\r\nHost: x\r\nContent-Le"}[i%2]
 			}
+			_, _ = io.WriteString(dial(from), text)
 		}
 	}
 	probed := func(from string) {

@@ -2,20 +2,62 @@ package manage_test
 
 import (
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api/apitest"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/access/accesstest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
+// floodWithConnections: one address opens more connections than it may, and sends nothing. Probes are answered meanwhile, all else
+// is not; the status and a metric count what was beyond the limit.
+func floodWithConnections(t *testing.T, r *apitest.Rig, perAddress int) {
+	get := func(path string) int {
+		req := r.Request(t, "", "GET", path, nil)
+		resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	var idle []net.Conn
+	for range 4 * perAddress {
+		c := connect(t, r)
+		_, _ = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n") // after its answer it may be idle
+		idle = append(idle, c)
+	}
+	if ready, metrics, settings := get("/readyz"), get("/metrics"), get("/v1/settings"); ready != 200 || metrics != 200 || settings != 503 {
+		t.Errorf("/readyz %d, /metrics %d, /v1/settings %d", ready, metrics, settings)
+	}
+	for _, c := range idle {
+		_ = c.Close()
+	}
+	apitest.Until(t, "what was closed is free", func() bool { return get("/v1/settings") == 200 })
+	status := string(r.Ask(t, "", "GET", "/v1/status", nil).Want(t, 200).Body)
+	limit := regexp.MustCompile(`\{"what":"http_connections_per_address","used":\d+,"limit":16,"refused":[1-9]`)
+	if !limit.MatchString(status) || !strings.Contains(status, `{"what":"http_exports_per_key","used":0,"limit":2,"refused":0}`) {
+		t.Error(status)
+	}
+	if metrics := string(r.Ask(t, "", "GET", "/metrics", nil).Want(t, 200).Body); !strings.Contains(metrics, `scrip_limit_refused_total{limit="http_connections_per_address"} `) {
+		t.Error(metrics)
+	}
+}
+
 // TestStatusAndSettings: what `scrip status` and `scrip config` show and change.
 func TestStatusAndSettings(t *testing.T) {
-	r := apitest.Serve(t)
+	const perAddress = 16
+	r := apitest.Serve(t, func(o *server.Options) { o.HTTPConns, o.HTTPConnsPerAddress = 4*perAddress, perAddress })
+	floodWithConnections(t, r, perAddress)
 	apitest.Until(t, "the status is ready", func() bool {
 		v := r.Ask(t, "", "GET", "/v1/status", nil).Want(t, 200).Object(t)
 		return v["ready"] == true && v["lanes"] == 2.0 && v["dead_letters"] != nil
