@@ -87,7 +87,7 @@ lint: ## Check formatting, go vet, staticcheck, imports, the documents that heav
 	go test -vet=off -tags dist -run '^TestDist$$' ./cmd/scrip
 
 .PHONY: soak
-soak: setup-bench ## Chaos, power cuts, kill -9, clusters under faults and peers for SOAK (30m) in all; seeds and a table at the end. PARTS picks some.
+soak: setup-bench ## Chaos, power cuts, kill -9, clusters under faults, random requests of /v1 and peers for SOAK (30m) in all; seeds and a table at the end. PARTS picks some.
 	go run ./cmd/internal/soak -for $(SOAK) $(if $(PARTS),-parts $(PARTS)) $(if $(SEED),-seed $(SEED))
 
 .PHONY: fuzz

@@ -40,10 +40,14 @@ func TestAChangeIsInForceAtEveryServer(t *testing.T) {
 	set(t, s, "reminder.pause.summer", "false")
 	set(t, s, "expiry.pause.summer", ToDefault)
 	set(t, s, "reminder.grace", ToDefault)
+	answered := time.Now()
 	for _, l := range []*Live{a, b} {
 		holds(t, l, "the pauses and the grace are taken back", func(s *Settings) bool {
 			return !s.RemindersPaused["summer"] && !s.ExpiryPaused["summer"] && s.ReminderGrace == Default().ReminderGrace && s.ReminderBatch == 200
 		})
+		if took := time.Since(answered); took > time.Second {
+			t.Errorf("in force %s after the change was answered, promised is a second", took)
+		}
 		if st := l.Status(); !st.Following || st.Change != 9 || st.By != "ann@ops" {
 			t.Errorf("%+v", st)
 		}

@@ -55,8 +55,16 @@ func TestJourney(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	inForce := func(what string, fact func() bool) {
+		t.Helper()
+		answered := time.Now()
+		r.until(t, what, fact)
+		if took := time.Since(answered); took > time.Second {
+			t.Errorf("%s: %s after the change was answered, promised is a second", what, took)
+		}
+	}
 	version := func() uint64 { all, _, _ := run.state(); return all[0].Version }
-	r.until(t, "the rotation is read", func() bool { return version() == 2 })
+	inForce("the rotation is read", func() bool { return version() == 2 })
 	r.event(t, claimed("bob"))
 	r.until(t, "bob's claim is delivered with both", func() bool {
 		got := r.received()
@@ -74,7 +82,7 @@ func TestJourney(t *testing.T) {
 	act(Change{What: Test})
 	r.until(t, "the test has a result", func() bool { e, err := r.store.Show(within(t), e.ID); return err == nil && e.LastTest == "delivered" })
 	act(Change{What: Pause})
-	r.until(t, "it is paused", func() bool { return len(run.Stats()) == 0 })
+	inForce("it is paused", func() bool { return len(run.Stats()) == 0 })
 	r.event(t, claimed("cid"))
 	before := len(r.received())
 	act(Change{What: Resume})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -57,6 +58,9 @@ var parts = []part{
 	}},
 	{name: "cluster", weight: 2, dir: "cmd/internal/cluster", apart: 40 * time.Second, args: func(last time.Duration, seed uint64) []string {
 		return tests("^TestClusterUnderFaults$", "cluster.for", last, "cluster.seed", seed)
+	}},
+	{name: "api", weight: 1, dir: "cmd/internal/api/fuzz", apart: 30 * time.Second, args: func(last time.Duration, _ uint64) []string { // its choices are go's
+		return tests("^$", "test.fuzz", "^FuzzV1$", "test.fuzztime", last, "test.fuzzminimizetime", "10s", "test.parallel", 2, "test.fuzzcachedir", filepath.Join(os.TempDir(), "scrip-fuzz-v1"))
 	}},
 	{name: "postgres", weight: 2, dir: "projections/pgd", again: true, args: func(time.Duration, uint64) []string { return tests(".") }},
 	{name: "lanes", weight: 1, dir: "streams/lane/sim", again: true, args: simulation},

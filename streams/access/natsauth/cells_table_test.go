@@ -128,7 +128,7 @@ KV_FOREIGN FOREIGN
 `
 
 // callTable is who may send which request of JetStream about which streams; * = all of ours. Requests that are not here are
-// nobody's. Those of users with keys have a prefix of their own.
+// closed to all. Those of users with keys have a prefix of their own.
 const callTable = `
 $JS.API.STREAM.CREATE.#               X:*
 $JS.API.STREAM.UPDATE.#               X:*
@@ -156,7 +156,7 @@ JS.scrip.API.STREAM.INFO.#            O:CMD,EVT,RMD,LEASE,STATE A:EVT C:EVT
 JS.scrip.API.STREAM.MSG.GET.#         C:EVT
 `
 
-// otherCalls are the requests of JetStream that nobody may send.
+// otherCalls are the requests of JetStream that are closed to all.
 var otherCalls = strings.Fields(`STREAM.LEADER.STEPDOWN.# STREAM.PEER.REMOVE.# CONSUMER.CREATE.# CONSUMER.DURABLE.CREATE.#.name CONSUMER.NAMES.# CONSUMER.LIST.#
 	CONSUMER.PAUSE.#.name CONSUMER.RESET.#.name CONSUMER.UNPIN.#.name CONSUMER.LEADER.STEPDOWN.#.name`)
 
@@ -211,7 +211,7 @@ func may(t testing.TB, kind string) (subjects []string) {
 	for subject, c := range cells(t) {
 		for i := range len(c.who) {
 			if letters[c.who[i]] == "" {
-				t.Fatalf("%s: nobody is %c", subject, c.who[i])
+				t.Fatalf("%s: there is no kind %c", subject, c.who[i])
 			}
 			if letters[c.who[i]] == kind {
 				subjects = append(subjects, subject)

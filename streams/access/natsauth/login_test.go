@@ -83,6 +83,43 @@ func TestAUserHearsItsOwnAnswersOnly(t *testing.T) {
 	}
 }
 
+// inForce is how long a change may take to have its effect at every server.
+const inForce = time.Second
+
+// TestAChangeOfAKeyIsInForce within a second, at a server that did not make it: a new key opens, as does one that replaces
+// another, and a revoked one does not.
+func TestAChangeOfAKeyIsInForce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	by := access.Author{Principal: access.Local("test")}
+	other := access.Open(r.JetStream(t), access.Options{Logger: streamtest.Logger(t)}) // another server changes keys
+	if _, _, err := other.Create(t.Context(), access.New{Name: "first", Role: access.Producer}, by); err != nil {
+		t.Fatal(err)
+	}
+	within := func(what, key string, want error) {
+		t.Helper()
+		answered := time.Now()
+		becomes(t, r.registry, key, want)
+		if took := time.Since(answered); took > inForce {
+			t.Errorf("%s: in force %s after it was answered, promised is %s", what, took, inForce)
+		}
+	}
+	_, key, err := other.Create(t.Context(), access.New{Name: "shop", Role: access.Producer}, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	within("create", key, nil)
+	_, next, err := other.Rotate(t.Context(), "shop", 0, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	within("rotate", next, nil)
+	if _, err := other.Revoke(t.Context(), "shop", by); err != nil {
+		t.Fatal(err)
+	}
+	within("revoke", next, access.ErrRevoked)
+}
+
 // TestARevokedKeyIsDisconnected: within a second, every connection of the key and none else, and it does not come back.
 func TestARevokedKeyIsDisconnected(t *testing.T) {
 	t.Parallel()
@@ -93,8 +130,8 @@ func TestARevokedKeyIsDisconnected(t *testing.T) {
 		r.guest(t, key, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ClosedHandler(func(*nats.Conn) { ended <- struct{}{} }))
 	}
 	other, servers := r.guest(t, kept), r.Conn(t)
-	start := time.Now()
 	r.keys.revoke(key)
+	answered := time.Now()
 	for range 3 {
 		select {
 		case <-ended:
@@ -102,7 +139,9 @@ func TestARevokedKeyIsDisconnected(t *testing.T) {
 			t.Fatal("a connection of a revoked key is still open")
 		}
 	}
-	t.Logf("closed after %s", time.Since(start))
+	if took := time.Since(answered); took > inForce {
+		t.Errorf("closed %s after the revocation was answered, promised is %s", took, inForce)
+	}
 	if _, err := other.Request("scrip.claim.summer", []byte(`{"customer_id":"c"}`), 20*time.Second); err != nil || !servers.IsConnected() {
 		t.Errorf("another key: %v", err)
 	}
