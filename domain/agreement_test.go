@@ -76,6 +76,9 @@ func checkAgainstModel(t *testing.T, rt failer, w *world, commands int) {
 			if err := wire.ParseEvent(bytes.Clone(line), &ev); err != nil {
 				rt.Fatal(err)
 			}
+			if ev.ByN != (cmd.N != 0 && ev.Type.ChangesCoupon()) {
+				rt.Fatalf("%s makes %s", cmd.AppendJSON(nil), line)
+			}
 			w.Learn([]wire.Event{ev})
 		}
 		if made := step.Events[had:]; len(made) > 0 && (got.Repeat || got.Refused()) {
@@ -139,7 +142,10 @@ func compareView(t failer, l *Lane, c *mCampaign, now wire.Instant) {
 		case !k.live():
 			redeemed++
 		}
-		view, ok := l.Coupon(c.name, k.shown(), now)
+		view, ok := l.Coupon(c.name, k.shown(), 0, now)
+		if byN, there := l.Coupon(c.name, "", k.n, now); !there || byN.Code != view.Code || byN.Status != view.Status {
+			t.Fatalf("coupon %d of %s is shown by its number as %+v", k.n, c.name, byN)
+		}
 		status := k.status(now)
 		if !ok || view.Status != status || view.RedeemedCount != k.count() || view.N != k.n {
 			t.Fatalf("coupon %d of %s is shown as %+v, %v; want %s, redeemed %d times", k.n, c.name, view, ok, status, k.count())

@@ -114,11 +114,15 @@ func (d *decision) campaign() bool {
 func (d *decision) coupon() (n uint32, ok bool) {
 	c, n, ok := d.lane.coupon(d.prepared)
 	if !ok {
-		d.refuse(wire.CodeNotFound, "there is no such code")
+		missing := "there is no such code"
+		if d.cmd.N != 0 {
+			missing = "no coupon of the campaign with this number has been claimed"
+		}
+		d.refuse(wire.CodeNotFound, missing)
 		return 0, false
 	}
 	d.c = c
-	if c.imported == nil {
+	if d.prepared.coupon.OK {
 		d.shown = len(d.prepared.coupon.Raw.AppendCode(d.code[:0], c.settings.Prefix))
 	}
 	return n, true
@@ -153,7 +157,7 @@ func (d *decision) emit(t wire.EventType) *wire.Event {
 		d.events = append(d.events, wire.Event{})
 	}
 	ev := &d.events[n]
-	ev.Type, ev.Campaign, ev.At, ev.ID = t, d.c.name, d.now, d.cmd.ID
+	ev.Type, ev.Campaign, ev.At, ev.ID, ev.ByN = t, d.c.name, d.now, d.cmd.ID, d.cmd.N != 0 && t.ChangesCoupon()
 	return ev
 }
 
@@ -234,7 +238,7 @@ func (l *Lane) prepare(list []prepared) {
 }
 
 func (p *prepared) readsCode() bool {
-	return p.cmd.Type.HasCode() && (p.c == nil || p.c.imported == nil)
+	return p.cmd.Type.HasCode() && p.cmd.N == 0 && (p.c == nil || p.c.imported == nil)
 }
 
 // prefetch reads the memory that deciding the command needs, without waiting for it.

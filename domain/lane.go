@@ -159,8 +159,8 @@ func (l *Lane) numbered(number uint32) *campaign {
 	return l.bySlot[number/uint32(l.lanes)]
 }
 
-// coupon finds the claimed coupon that a command names by its code, and if it gives one, its campaign. Malformed,
-// unclaimed and forged codes are all not found.
+// coupon finds the claimed coupon that a command names by its code, and if it gives one, its campaign; or by campaign and n.
+// Malformed, unclaimed and forged codes are all not found.
 func (l *Lane) coupon(p *prepared) (c *campaign, n uint32, ok bool) {
 	if p.cmd.Campaign != "" {
 		if p.c == nil {
@@ -168,6 +168,9 @@ func (l *Lane) coupon(p *prepared) (c *campaign, n uint32, ok bool) {
 		}
 		if c = p.c; c == nil {
 			return nil, 0, false
+		}
+		if p.cmd.N != 0 {
+			return c, p.cmd.N, p.cmd.N <= c.claimed()
 		}
 		if c.imported != nil {
 			i, found := c.imported.find(p.cmd.Code)

@@ -177,8 +177,14 @@ func refused(cmd *wire.Command, campaign string, r wire.Refusal) wire.Outcome {
 	return wire.Outcome{ID: cmd.ID, Campaign: campaign, Status: wire.StatusRefused, Refusal: r}
 }
 
-// find is the coupon of a code, nil if it is malformed, unclaimed or forged.
+// find is the coupon of a code, nil if it is malformed, unclaimed or forged; or of a campaign and a number.
 func (m *model) find(cmd *wire.Command) *mCoupon {
+	if cmd.N != 0 {
+		if c := m.campaigns[cmd.Campaign]; c != nil && int(cmd.N) <= len(c.coupons) {
+			return c.coupons[cmd.N-1]
+		}
+		return nil
+	}
 	if c := m.campaigns[cmd.Campaign]; cmd.Campaign != "" && c != nil && c.imported {
 		for i, code := range c.codes {
 			if foldCode(code) == foldCode(cmd.Code) && i < len(c.coupons) {

@@ -88,9 +88,9 @@ func (l *Lane) view(c *campaign) CampaignView {
 	return v
 }
 
-// Coupon shows the coupon with that code; false if there is none. Its status is that of the given time.
-func (l *Lane) Coupon(campaignName, text string, now wire.Instant) (CouponView, bool) {
-	p := [1]prepared{{cmd: &wire.Command{Type: wire.Redeem, Campaign: campaignName, Code: text}}}
+// Coupon shows the coupon with that code, or n of the campaign; false if there is none. Its status is that of the given time.
+func (l *Lane) Coupon(campaignName, text string, n uint32, now wire.Instant) (CouponView, bool) {
+	p := [1]prepared{{cmd: &wire.Command{Type: wire.Redeem, Campaign: campaignName, Code: text, N: n}}}
 	l.prepare(p[:])
 	c, n, ok := l.coupon(&p[0])
 	if !ok {

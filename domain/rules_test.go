@@ -106,6 +106,24 @@ func TestRules(t *testing.T) {
 			0 redeem code=summer10 order_id=o campaign=s     => redeemed n=1 code=SUMMER-10
 			0 redeem code=SUMMER-11 order_id=o campaign=s    => code_not_found
 			0 redeem code=SUMMER-12 order_id=o campaign=s    => code_not_found`,
+		"by campaign and number": `
+			0  create_campaign codes=3 prefix=SUN max_redemptions=2 expires_at=+1h
+			0  create_campaign codes=0 campaign=t
+			0  import_codes codes=SHOP-0001 campaign=t
+			0  void campaign=s n=1                           => code_not_found message=number
+			0  void campaign=nowhere n=1                     => code_not_found
+			0  claim customer_id=ann
+			0  claim customer_id=bob campaign=t
+			0  redeem campaign=s n=1 order_id=o              => redeemed n=1 code=$1 events=redeemed
+			0  redeem code=$1 order_id=o                     => redeemed n=1 repeat
+			0  redeem campaign=s n=1 order_id=o customer_id=bob => not_holder
+			0  rollback campaign=s n=1 order_id=o id=back    => rolled_back code=$1 events=rolled_back
+			0  rollback code=$1 order_id=o id=back           => rolled_back repeat
+			0  extend campaign=t n=1 expires_at=+2h          => extended n=1 code=SHOP-0001
+			0  void campaign=t n=1 reason=lost               => voided code=SHOP-0001
+			0  void campaign=t n=2                           => code_not_found
+			0  void campaign=s n=1000000000                  => code_not_found
+			1h redeem campaign=s n=1 order_id=p              => expired`,
 		"not among generated ones": `
 			0 create_campaign codes=1
 			0 import_codes codes=ABC-12345                   => invalid message=campaign:

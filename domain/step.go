@@ -238,6 +238,9 @@ func (s *Step) check(m Message, l *commandLine, c *campaign) error {
 	if !m.Scope.Allows(cmd.Type) {
 		return wire.Invalidf("type", "%s may not be sent on this subject", cmd.Type)
 	}
+	if cmd.N != 0 && m.Scope == wire.ScopeProducer {
+		return wire.Invalidf("n", wire.CodeOnly)
+	}
 	// A campaign that is known here lives here.
 	if c == nil && cmd.Campaign != "" && wire.LaneOf(cmd.Campaign, s.lane.lanes) != s.lane.lane {
 		return wire.Invalidf("campaign", "%s lives on lane %d, not on lane %d", cmd.Campaign, wire.LaneOf(cmd.Campaign, s.lane.lanes), s.lane.lane)

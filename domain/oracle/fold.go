@@ -3,6 +3,7 @@ package oracle
 import (
 	"fmt"
 	"hash/maphash"
+	"strings"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
@@ -366,6 +367,9 @@ func (f *Fold) applyChange(where any, c *Campaign, k *Coupon, ev *wire.Event) {
 		c.replan(k.reminders)
 	default:
 		f.Violate("%s: %s", where, unchecked(ev.Type))
+	}
+	if !strings.HasSuffix(ev.Code, k.Code[max(len(k.Code)-14, 0):]) { // without the prefix, which may change
+		f.Violate("%s: coupon %d of %s has the code %s, the event has %s", where, k.N, c.Name, k.Code, ev.Code)
 	}
 	if status := c.statusAt(k, ev.At); ev.Type != wire.CouponRedeemed && ev.Status != status {
 		f.Violate("%s: coupon %d of %s is %s after it, the event has %s", where, k.N, c.Name, status, ev.Status)

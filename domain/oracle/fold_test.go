@@ -37,6 +37,9 @@ func foldEvents(events ...wire.Event) *Fold {
 			}
 		}
 		ev.At = t0 + ev.At*second
+		if ev.Type.ChangesCoupon() && ev.Code == "" {
+			ev.Code = []string{"", "AAAA-AAAA-AAAA", "SUMMER-BBBB-BBBB-BBBB", "CCCC-CCCC-CCCC"}[ev.N] // a prefix may be new
+		}
 		switch {
 		case ev.Status != "":
 		case ev.Type == wire.CouponVoided:
@@ -152,6 +155,7 @@ func TestEveryRuleCanFail(t *testing.T) {
 		{"is claimed after it, the event has redeemed", []wire.Event{{Type: wire.CouponRolledBack, At: 5, ID: "b", N: 1, OrderID: "a", Status: wire.StatusRedeemed}}},
 		{"0 fired and 0 were dropped", []wire.Event{{Type: wire.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2}}},
 		{"which was never claimed", []wire.Event{{Type: wire.CouponVoided, At: 5, ID: "v", N: 3}}},
+		{"has the code BBBB-BBBB-BBBB, the event has AAAA-AAAA-AAAA", []wire.Event{{Type: wire.CouponVoided, At: 5, ID: "v", N: 2, Code: "AAAA-AAAA-AAAA"}}},
 		{"is voided twice", []wire.Event{{Type: wire.CouponVoided, At: 5, ID: "v", N: 1}, {Type: wire.CouponVoided, At: 6, ID: "v2", N: 1}}},
 		{"extended after it was voided", []wire.Event{{Type: wire.CouponVoided, At: 5, ID: "v", N: 1}, {Type: wire.CouponExtended, At: 6, ID: "x", N: 1, ExpiresAt: 200}}},
 		{"extended into the past", []wire.Event{{Type: wire.CouponExtended, At: 5, ID: "x", N: 1, ExpiresAt: 5}}},

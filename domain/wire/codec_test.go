@@ -208,6 +208,9 @@ func drawCommand(t *rapid.T) Command {
 			drawValue(t, f, c.at(f), required[c.Type].has(f))
 		}
 	}
+	if c.N != 0 {
+		c.Code = "" // the coupon has one name
+	}
 	return c
 }
 

@@ -54,7 +54,7 @@ type CommandSpec struct {
 	Name  string
 	Scope Scope // the narrowest one that it may come in; ScopeTrusted includes the producers' and the operators'
 
-	Required, Optional []Field // beside id and type; campaign is allowed to all
+	Required, Optional []Field // beside id and type; campaign is allowed to all; campaign and n may take the place of code
 	Settings           bool    // takes the settings of a campaign too
 
 	// Endpoint is the subject of the service for it, without "scrip."; "" = none. A last token * is the campaign.
@@ -83,13 +83,13 @@ var commands = [numCommands]CommandSpec{
 		Endpoint: "codes.import", Busy: true, Status: StatusImported},
 	Claim: {Name: "claim", Scope: ScopeProducer, Required: list(fCampaign, fCustomerID), Optional: list(fAttributes),
 		Endpoint: "claim.*", Busy: true, Status: StatusClaimed},
-	Redeem: {Name: "redeem", Scope: ScopeProducer, Required: list(fCode, fOrderID), Optional: list(fCustomerID, fCampaign),
+	Redeem: {Name: "redeem", Scope: ScopeProducer, Required: list(fCode, fOrderID), Optional: list(fCustomerID, fCampaign, fN),
 		Endpoint: "redeem", Busy: true, Status: StatusRedeemed, Cancels: true},
-	Rollback: {Name: "rollback", Scope: ScopeProducer, Required: list(fCode, fOrderID), Optional: list(fCustomerID, fCampaign),
+	Rollback: {Name: "rollback", Scope: ScopeProducer, Required: list(fCode, fOrderID), Optional: list(fCustomerID, fCampaign, fN),
 		Endpoint: "rollback", Busy: true, Status: StatusRolledBack},
-	Void: {Name: "void", Scope: ScopeOperator, Required: list(fCode), Optional: list(fReason, fCampaign),
+	Void: {Name: "void", Scope: ScopeOperator, Required: list(fCode), Optional: list(fReason, fCampaign, fN),
 		Endpoint: "void", Status: StatusVoided, Cancels: true},
-	Extend: {Name: "extend", Scope: ScopeOperator, Required: list(fCode, fExpiresAt), Optional: list(fCampaign),
+	Extend: {Name: "extend", Scope: ScopeOperator, Required: list(fCode, fExpiresAt), Optional: list(fCampaign, fN),
 		Endpoint: "extend", Status: StatusExtended},
 	Remind: {Name: "remind", Scope: ScopeProducer, Required: list(fCampaign, fCustomerID, fKind, fBefore),
 		Endpoint: "remind.*", Busy: true, Status: StatusReminderSet},
@@ -139,7 +139,15 @@ func (t CommandType) String() string { return commands[t].Name }
 // Known reports whether t is one of the commands.
 func (t CommandType) Known() bool { return t != NoCommand && t < numCommands }
 
-// HasCode reports whether the command names a coupon by its code and may leave the campaign out.
+const (
+	// CodeOnly is why a producer's request with n is refused: n can be guessed, so it must not do what takes the code.
+	CodeOnly = "campaign and n name a coupon for support and operators only; give its code"
+	// OneName is why a request with code and n is refused.
+	OneName = "given with n; name the coupon by its code, or by campaign and n"
+)
+
+// HasCode reports whether the command names a coupon: by its code, without the campaign if that is generated, or by campaign
+// and n.
 func (t CommandType) HasCode() bool { return required[t].has(fCode) }
 
 // NamesCampaign reports whether the endpoint's subject ends in the campaign.
@@ -221,6 +229,7 @@ type Command struct {
 	CustomerID string
 	Attributes []byte // compact flat JSON object
 	Code       string
+	N          uint32 // of the coupon, instead of Code
 	OrderID    string
 	Reason     string
 	ExpiresAt  Instant // extend
@@ -249,6 +258,8 @@ func (c *Command) at(f Field) any {
 		return &c.Attributes
 	case fCode:
 		return &c.Code
+	case fN:
+		return &c.N
 	case fOrderID:
 		return &c.OrderID
 	case fReason:

@@ -113,9 +113,9 @@ var events = [numEvents]EventSpec{
 
 // Of the fields of coupon events, redeemed_count is written by two even if it is zero, and the others never have it.
 var (
-	couponFields   = list(fN, fCode, fCustomerID, fAttributes, fExpiresAt, fOrderID, fReason, fStatus)
+	couponFields   = list(fN, fCode, fCustomerID, fAttributes, fExpiresAt, fOrderID, fReason, fStatus, fByN)
 	claimFields    = append(list(fN, fReplaces), couponFields[1:]...)
-	countedFields  = list(fN, fCode, fCustomerID, fAttributes, fExpiresAt, fOrderID, fRedeemedCount|always, fReason, fStatus)
+	countedFields  = list(fN, fCode, fCustomerID, fAttributes, fExpiresAt, fOrderID, fRedeemedCount|always, fReason, fStatus, fByN)
 	reminderFields = list(fR, fCustomerID, fKind, fBefore, fDueAt, fN)
 )
 
@@ -222,6 +222,7 @@ type Event struct {
 	RedeemedCount uint32
 	Reason        string // of a void or a rejection
 	Status        string // after a roll back, void or extend: claimed, redeemed, expired or voided
+	ByN           bool   // the command named the coupon by campaign and n, not by its code
 
 	Through Instant // expired
 	Count   uint64
@@ -319,6 +320,8 @@ func (e *Event) at(f Field) any {
 		return &e.Reason
 	case fStatus:
 		return &e.Status
+	case fByN:
+		return &e.ByN
 	case fThrough:
 		return &e.Through
 	case fCount:
@@ -391,6 +394,9 @@ func (e *Event) AppendWith(dst []byte, cache *LineCache) []byte {
 	}
 	dst = appendStringField(dst, `,"reason":`, e.Reason)
 	dst = appendStringField(dst, `,"status":`, e.Status)
+	if e.ByN {
+		dst = append(dst, `,"by_n":true`...)
+	}
 	return append(appendStringField(dst, byKey, e.By), '}')
 }
 

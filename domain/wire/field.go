@@ -31,6 +31,7 @@ const (
 	fCustomerID
 	fAttributes
 	fCode
+	fN // of a coupon, in a command instead of its code
 	fOrderID
 	fReason
 	fKind
@@ -49,7 +50,6 @@ const (
 	fAt = numCommandFields + iota
 	fNumber
 	fCodeList // named codes too: the codes themselves, where fCodes is their number
-	fN
 	fRedeemedCount
 	fStatus
 	fCount
@@ -70,6 +70,7 @@ const (
 	fRepeat
 	fCouponStatus
 	fReplaces
+	fByN
 	fBy
 	numFields
 
@@ -107,6 +108,7 @@ var fieldSpecs = [numFields]fieldSpec{
 	fCustomerID:     {name: "customer_id", most: MaxCustomerID},
 	fAttributes:     {name: "attributes", most: MaxAttributes},
 	fCode:           {name: "code", most: MaxCodeInput},
+	fN:              {name: "n", least: 1, most: MaxCodes},
 	fOrderID:        {name: "order_id", most: MaxOrderID},
 	fReason:         {name: "reason", most: MaxReason},
 	fKind:           {name: "kind", oneOf: []string{KindOpens, KindExpires}},
@@ -120,7 +122,6 @@ var fieldSpecs = [numFields]fieldSpec{
 	fAt:             {name: "at"},
 	fNumber:         {name: "number", most: math.MaxUint32},
 	fCodeList:       {name: "codes"},
-	fN:              {name: "n", most: math.MaxUint32},
 	fRedeemedCount:  {name: "redeemed_count", most: math.MaxUint32},
 	fStatus:         {name: "status"},
 	fCount:          {name: "count"},
@@ -141,6 +142,7 @@ var fieldSpecs = [numFields]fieldSpec{
 	fRepeat:         {name: "repeat"},
 	fCouponStatus:   {name: "coupon_status"},
 	fReplaces:       {name: "replaces", most: math.MaxUint32},
+	fByN:            {name: "by_n"},
 	fBy:             {name: "by"},
 }
 
@@ -268,6 +270,8 @@ func fieldNamed(name []byte) Field {
 		return fCouponStatus
 	case "replaces":
 		return fReplaces
+	case "by_n":
+		return fByN
 	case "by":
 		return fBy
 	}

@@ -188,7 +188,14 @@ func (c *Command) interpret(raw *fieldTexts) error {
 	if c.Campaign != "" {
 		have.add(fCampaign)
 	}
-	if missing := required[c.Type] &^ have; missing != 0 {
+	needs := required[c.Type]
+	if given.has(fN) {
+		if given.has(fCode) {
+			return Invalidf("code", OneName)
+		}
+		needs = needs&^fields(fCode) | fields(fCampaign)
+	}
+	if missing := needs &^ have; missing != 0 {
 		return malformedf(fieldSpecs[missing.first()].name, "missing; %s needs it", c.Type)
 	}
 	for rest := given &^ general; rest != 0; rest &= rest - 1 {

@@ -12,6 +12,11 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/linetest"
 )
 
+// byN names the coupon of a line by n and a campaign.
+func byN(line, n, campaign string) string {
+	return linetest.With(linetest.With(linetest.With(line, "code", ""), "n", n), "campaign", campaign)
+}
+
 func TestParseCommandNamesTheFieldAndTheMend(t *testing.T) {
 	long := func(n int) string { return `"` + strings.Repeat("x", n) + `"` }
 	for _, tc := range []struct{ name, line, field, mend string }{
@@ -88,6 +93,13 @@ func TestParseCommandNamesTheFieldAndTheMend(t *testing.T) {
 		{"code empty", linetest.With(linetest.Redeem, "code", `""`), "code", "must not be empty"},
 		{"code too long", linetest.With(linetest.Redeem, "code", long(129)), "code", "at most 128"},
 		{"no order", linetest.With(linetest.Redeem, "order_id", ""), "order_id", "missing"},
+		{"code and n", linetest.With(linetest.With(linetest.Redeem, "campaign", `"s"`), "n", `1`), "code", "given with n; name the coupon by"},
+		{"n without its campaign", byN(linetest.Redeem, `1`, ""), "campaign", "missing"},
+		{"n without an order", linetest.With(byN(linetest.Redeem, `1`, `"s"`), "order_id", ""), "order_id", "missing"},
+		{"n 0", byN(linetest.Redeem, `0`, `"s"`), "n", "whole number from 1"},
+		{"n too large", byN(linetest.Redeem, `1000000001`, `"s"`), "n", "whole number from 1"},
+		{"n a string", byN(linetest.Redeem, `"1"`, `"s"`), "n", "whole number"},
+		{"n of a claim", linetest.With(linetest.Claim, "n", `1`), "n", "does not belong to claim"},
 
 		{"codes missing", linetest.With(linetest.Create, "codes", ""), "codes", "missing"},
 		{"codes a fraction", linetest.With(linetest.Create, "codes", `1.5`), "codes", "whole number"},
@@ -147,7 +159,7 @@ func TestParseCommandNamesTheFieldAndTheMend(t *testing.T) {
 
 func TestParseCommandTakes(t *testing.T) {
 	for _, line := range []string{
-		linetest.Claim, linetest.Redeem, linetest.Create, linetest.With(linetest.Update, "category", `null`), linetest.Remind, linetest.Import, linetest.Extend, linetest.Expire, linetest.Due,
+		linetest.Claim, linetest.Redeem, linetest.Create, linetest.With(linetest.Update, "category", `null`), linetest.Remind, linetest.Import, linetest.Extend, byN(linetest.Extend, `1`, `"s"`), linetest.Expire, linetest.Due,
 		" \t" + linetest.Claim + " \r\n",
 		linetest.With(linetest.Claim, "attributes", `{}`),
 		linetest.With(linetest.Claim, "attributes", ` { "a" : "b" , "c" : -1.5e-7 , "d" : false } `),
@@ -222,7 +234,7 @@ func TestARefusalCarriesTheIDWhereverItStands(t *testing.T) {
 
 // FuzzParseCommand: whatever comes is taken or refused with a message, and what is taken can be written and read again.
 func FuzzParseCommand(f *testing.F) {
-	for _, line := range []string{linetest.Claim, linetest.Redeem, linetest.Create, linetest.Update, linetest.Remind, linetest.Import, linetest.Extend, linetest.Expire, linetest.Due,
+	for _, line := range []string{linetest.Claim, linetest.Redeem, linetest.Create, linetest.Update, linetest.Remind, linetest.Import, linetest.Extend, byN(linetest.Extend, `1`, `"s"`), linetest.Expire, linetest.Due,
 		linetest.With(linetest.Claim, "attributes", `{"a":"\u00e9","b":-1.5e7}`), linetest.With(linetest.Create, "benefit", `[{"a":"\ud83c\udf89"}]`), linetest.With(linetest.Update, "expires_at", "null")} {
 		f.Add([]byte(line))
 	}

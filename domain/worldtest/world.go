@@ -221,10 +221,13 @@ func (w *World) command() wire.Command {
 	return c
 }
 
-// maybeWithout leaves the campaign out, as code commands may.
+// maybeWithout leaves the campaign out, as code commands may, or the code.
 func (w *World) maybeWithout(c *wire.Command) {
-	if w.Choose(2) == 0 {
+	switch w.Choose(6) {
+	case 0, 1, 2:
 		c.Campaign = ""
+	case 3:
+		c.Code, c.N = "", uint32(1+w.Choose(9))
 	}
 }
 

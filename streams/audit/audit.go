@@ -75,6 +75,15 @@ func By(p access.Principal, kind Kind, action, about string) Entry {
 	return Entry{Kind: kind, Actor: p.Name, Key: p.ID, Action: action, About: about}
 }
 
+// Coupon is what the look-up of one coupon is about. byN: it was named by campaign and n, not by its code.
+func Coupon(campaign string, n uint32, byN bool) string {
+	about := fmt.Sprintf("%s %d", campaign, n)
+	if byN {
+		about += " by n"
+	}
+	return about
+}
+
 const (
 	// appendWait bounds the write of an entry.
 	appendWait = 5 * time.Second

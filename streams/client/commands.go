@@ -20,6 +20,9 @@ func Attributes(object []byte) Option { return func(c *wire.Command) { c.Attribu
 // Campaign names the campaign of a code; imported codes need it.
 func Campaign(name string) Option { return func(c *wire.Command) { c.Campaign = name } }
 
+// N names the coupon by its number in [Campaign], instead of a code, which is "" then. Only keys of support and operators may.
+func N(n uint32) Option { return func(c *wire.Command) { c.N = n } }
+
 // Holder names the customer who redeems or rolls back; the command is refused if that is not the coupon's holder.
 func Holder(customerID string) Option { return func(c *wire.Command) { c.CustomerID = customerID } }
 

@@ -64,7 +64,7 @@ func (c *Client) Validate(ctx context.Context, code, orderID string, opts ...Opt
 		o(&cmd)
 	}
 	reply, err := c.query(ctx, "scrip.coupon.validate", query{
-		ID: cmd.ID, Campaign: cmd.Campaign, Code: cmd.Code, CustomerID: cmd.CustomerID, OrderID: cmd.OrderID,
+		ID: cmd.ID, Campaign: cmd.Campaign, Code: cmd.Code, N: cmd.N, CustomerID: cmd.CustomerID, OrderID: cmd.OrderID,
 	})
 	if err != nil {
 		return wire.Outcome{}, err
@@ -84,7 +84,7 @@ func (c *Client) CouponPage(ctx context.Context, code string, page Page, opts ..
 		o(&cmd)
 	}
 	var out Coupon
-	err := c.queryInto(ctx, "scrip.coupon.show", query{Code: cmd.Code, Campaign: cmd.Campaign, Limit: page.Limit, Before: page.Before}, &out.CouponView, &out.History)
+	err := c.queryInto(ctx, "scrip.coupon.show", query{Code: cmd.Code, N: cmd.N, Campaign: cmd.Campaign, Limit: page.Limit, Before: page.Before}, &out.CouponView, &out.History)
 	return out, err
 }
 
@@ -126,6 +126,7 @@ type query struct {
 	ID         string `json:"id,omitempty"`
 	Campaign   string `json:"campaign,omitempty"`
 	Code       string `json:"code,omitempty"`
+	N          uint32 `json:"n,omitempty"`
 	CustomerID string `json:"customer_id,omitempty"`
 	OrderID    string `json:"order_id,omitempty"`
 	After      string `json:"after,omitempty"`

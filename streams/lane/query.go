@@ -23,6 +23,7 @@ type request struct {
 	ID         string `json:"id"`
 	Campaign   string `json:"campaign"`
 	Code       string `json:"code"`
+	N          uint32 `json:"n"` // instead of Code
 	CustomerID string `json:"customer_id"`
 	OrderID    string `json:"order_id"`
 	After      string `json:"after"`
@@ -107,12 +108,12 @@ func (o *owner) answer(q *request) []byte {
 		}
 		return refused(wire.CampaignNotFound, q.Campaign, "there is no campaign "+q.Campaign)
 	case "coupon.show":
-		if view, ok := o.State().Coupon(q.Campaign, q.Code, now); ok {
+		if view, ok := o.State().Coupon(q.Campaign, q.Code, q.N, now); ok {
 			return dataOf(view)
 		}
 		return refused(wire.CodeNotFound, q.Campaign, "there is no such code")
 	case "coupon.validate":
-		cmd := wire.Command{Type: wire.Redeem, ID: q.ID, Campaign: q.Campaign, Code: q.Code, CustomerID: q.CustomerID, OrderID: q.OrderID}
+		cmd := wire.Command{Type: wire.Redeem, ID: q.ID, Campaign: q.Campaign, Code: q.Code, N: q.N, CustomerID: q.CustomerID, OrderID: q.OrderID}
 		out := o.State().Validate(&cmd, now)
 		return out.AppendJSON(nil)
 	}

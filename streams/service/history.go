@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 )
 
 // History reads from the tables what the lanes' state does not have: what happened to a coupon or a customer, newest first,
@@ -79,7 +80,7 @@ func (s *Service) coupon(ctx context.Context, q *query) ([]byte, error) {
 		return nil, wrong
 	}
 	out := shownBody{data: data}
-	q.about = fmt.Sprintf("%s %d", view.Campaign, view.N)
+	q.about = audit.Coupon(view.Campaign, view.N, q.N != 0)
 	next := out.addHistory(page, err, s.room(), before)
 	return out.bytes(next != nil, deref(next))
 }

@@ -70,6 +70,12 @@ func TestLookUps(t *testing.T) {
 			}
 		}
 	}
+	// By campaign and n, which the entry shows.
+	byN := `{"n":7,"campaign":"summer"}`
+	if reply := string(r.request(t, "scrip.coupon.show", byN, info("OPS", blind.ID)...).Data); !strings.Contains(reply, `"code":"****-****-XW4T"`) || strings.Contains(reply, seenCode) {
+		t.Errorf("by n: %s", reply)
+	}
+	r.request(t, "scrip.coupon.show", byN, info("OPS", seeing.ID)...)
 	var log AuditPage
 	r.data(t, &log, "scrip.audit.list", `{"kind":"lookup"}`)
 	got := map[string]int{}
@@ -81,7 +87,7 @@ func TestLookUps(t *testing.T) {
 			t.Errorf("the audit stream has %v", got)
 		}
 	}
-	if len(got) != 4 {
+	if got["sam coupon summer 7 by n"] != 1 || len(got) != 5 {
 		t.Errorf("the audit stream has %v", got)
 	}
 }

@@ -94,7 +94,7 @@ func (s *Service) startManaging(req *request, data []byte) {
 			about.Campaign = "" // refused below
 		}
 	}
-	if req.keyed && !req.allowed(about.Campaign) {
+	if req.keyed && !req.allowed(about.Campaign, 0) {
 		return
 	}
 	who := req.who

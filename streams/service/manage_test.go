@@ -188,6 +188,56 @@ func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 	}
 }
 
+// TestNamedByNumber: campaign and n name a coupon for support, operators and the credentials of the servers. A producer's request
+// with n is denied before the lane knows of it. A person who sees no codes gets none in outcomes.
+func TestNamedByNumber(t *testing.T) {
+	r := newRig(t)
+	_, keys := managed(t, r)
+	for lane := range lanes {
+		r.lane(t, lane, func(q query) string {
+			return fmt.Sprintf(`{"status":"redeemed","campaign":%q,"n":%d,"code":"%s"}`, q.Campaign, q.N, seenCode)
+		})
+	}
+	support := info("OPS", r.key(t, keys, `{"name":"sue","role":"support"}`).ID)
+	for account, key := range map[string]string{"SHOP": `{"name":"shop","role":"producer","codes":true}`, "COUNTER": `{"name":"limited","role":"producer","campaigns":["summer"]}`} {
+		as := append(info(account, r.key(t, keys, key).ID), topology.HeaderBy, "ann")
+		for _, subject := range []string{"scrip.redeem", "scrip.rollback", "scrip.coupon.validate"} {
+			reply := r.request(t, subject, `{"campaign":"summer","n":7,"order_id":"o"}`, as...)
+			if why := reply.Header.Get(micro.ErrorHeader); reply.Header.Get(micro.ErrorCodeHeader) != "403" || why != "n: "+wire.CodeOnly {
+				t.Errorf("%s of %s: %v %s", subject, account, reply.Header, reply.Data)
+			}
+		}
+	}
+	if _, lines := r.owner.Seen(); lines != 0 {
+		t.Errorf("%d lines of producers reached the lanes", lines)
+	}
+	for subject, body := range map[string]string{
+		"scrip.void": `{"id":"v","campaign":"summer","n":7}`, "scrip.extend": `{"id":"e","campaign":"summer","n":7,"expires_at":"2099-01-01T00:00:00Z"}`,
+		"scrip.rollback": `{"id":"r","campaign":"summer","n":7,"order_id":"o"}`,
+	} {
+		if out := r.outcome(t, subject, body, support...); out.Refused() {
+			t.Errorf("%s: %+v", subject, out)
+		}
+	}
+	if out := r.outcome(t, "scrip.redeem", `{"id":"s","campaign":"summer","n":7,"order_id":"o"}`); out.Status != wire.StatusRedeemed {
+		t.Errorf("the servers' credentials: %+v", out)
+	}
+	for _, c := range r.owner.Commands() {
+		if c.N != 7 || c.Code != "" || c.Campaign != "summer" {
+			t.Errorf("the lane got %+v", c)
+		}
+	}
+	if out := r.outcome(t, "scrip.coupon.validate", `{"campaign":"summer","n":7}`, support...); out.N != 7 || out.Code != "****-****-XW4T" {
+		t.Errorf("a validation: %+v", out)
+	}
+	if out := r.outcome(t, "scrip.void", `{"code":"`+seenCode+`","campaign":"summer"}`, support...); out.Code != "****-****-XW4T" {
+		t.Errorf("an outcome: %+v", out)
+	}
+	if out := r.outcome(t, "scrip.void", `{"code":"x","campaign":"summer","n":7}`, support...); out.Refusal != wire.Invalid || out.Message != "code: "+wire.OneName {
+		t.Errorf("two names: %+v", out)
+	}
+}
+
 // TestWhoDidIt: the lane gets the name of the authenticated user with people's commands, whatever the request says.
 func TestWhoDidIt(t *testing.T) {
 	r := newRig(t)

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -43,13 +44,18 @@ func (s *Service) principal(m *nats.Msg) (p access.Principal, keyed bool, err er
 	return p, true, err
 }
 
-// allowed reports whether the principal may make the request, and answers it if not. campaign is as Principal.May has it.
-func (r *request) allowed(campaign string) bool {
+// allowed reports whether the principal may make the request, and answers it if not. campaign is as Principal.May has it, and n
+// a coupon that it names so: a producer has to know the code.
+func (r *request) allowed(campaign string, n uint32) bool {
 	// Permissions of NATS keep public keys out; here the rule holds whatever these are.
-	if !r.keyed || !r.who.Public && r.who.May(r.endpoint.operation, campaign) {
+	r.byN = n != 0
+	byCode := !r.byN || r.who.Person()
+	if !r.keyed || byCode && !r.who.Public && r.who.May(r.endpoint.operation, campaign) {
 		return true
 	}
 	switch {
+	case !byCode:
+		r.deny("n: " + wire.CodeOnly)
 	case r.who.Public:
 		r.deny("a public key claims and redeems over HTTP only")
 	case r.who.Campaigns != nil && r.endpoint.operation.Whole():
@@ -99,7 +105,7 @@ func (r *request) shown(line []byte) (_ []byte, about string, repeat bool, err e
 	}
 	out, err := wire.ParseOutcome(line)
 	if r.who.Hide(&out); out.Code != "" && r.who.Codes {
-		about = fmt.Sprintf("%s %d", out.Campaign, out.N)
+		about = audit.Coupon(out.Campaign, out.N, r.byN)
 	}
 	return out.AppendJSON(nil), about, out.Repeat, err
 }

@@ -29,7 +29,7 @@ func (s *Service) startPush(req *request, data []byte) {
 		req.deny("this is for senders with a key; with credentials of servers use JetStream")
 		return
 	}
-	if !req.allowed("") {
+	if !req.allowed("", 0) {
 		return
 	}
 	slots := s.pushes

@@ -34,9 +34,9 @@ type queryKind struct {
 }
 
 var (
-	validateCoupon = &queryKind{name: "coupon.validate", takes: []string{"code", "order_id", "customer_id", "campaign", "id"},
+	validateCoupon = &queryKind{name: "coupon.validate", takes: []string{"code", "order_id", "customer_id", "campaign", "n", "id"},
 		needs: []string{"code"}, answer: (*Service).oneLane}
-	showCoupon = &queryKind{name: "coupon.show", takes: []string{"code", "campaign", "limit", "before"}, most: MaxShown,
+	showCoupon = &queryKind{name: "coupon.show", takes: []string{"code", "campaign", "n", "limit", "before"}, most: MaxShown,
 		needs: []string{"code"}, answer: (*Service).coupon}
 	showCustomer = &queryKind{name: "customer.show", takes: []string{"customer_id", "limit", "before"}, most: MaxShown,
 		needs: []string{"customer_id"}, answer: (*Service).customer}
@@ -51,6 +51,7 @@ type query struct {
 	ID         string `json:"id,omitempty"`
 	Campaign   string `json:"campaign,omitempty"`
 	Code       string `json:"code,omitempty"`
+	N          uint32 `json:"n,omitempty"` // of the coupon, with Campaign and instead of Code
 	CustomerID string `json:"customer_id,omitempty"`
 	OrderID    string `json:"order_id,omitempty"`
 	After      string `json:"after,omitempty"`
@@ -74,7 +75,7 @@ func (s *Service) startQuery(req *request, data []byte) {
 		req.refuse(&wire.Outcome{ID: q.ID, Campaign: q.Campaign, Refusal: wire.Invalid, Message: err.Error()})
 		return
 	}
-	if !req.allowed(q.Campaign) || !req.mayTry(q.Code) {
+	if !req.allowed(q.Campaign, q.N) || !req.mayTry(q.Code) {
 		return
 	}
 	q.mask = req.keyed && !req.who.Codes
@@ -194,7 +195,13 @@ func parseQuery(kind *queryKind, data []byte) (*query, error) {
 			return q, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	for _, name := range kind.needs {
+	needs := kind.needs
+	if fields["n"] != nil {
+		if needs = []string{"campaign"}; fields["code"] != nil {
+			return q, errors.New("code: " + wire.OneName)
+		}
+	}
+	for _, name := range needs {
 		if fields[name] == nil {
 			return q, fmt.Errorf("%s: missing; this query needs it", name)
 		}
@@ -209,6 +216,14 @@ func (q *query) set(kind *queryKind, name string, raw json.RawMessage) error {
 			return fmt.Errorf("must be a whole number from 1 to %d", kind.most)
 		}
 		q.Limit = n
+		return nil
+	}
+	if name == "n" {
+		n, err := strconv.ParseUint(string(raw), 10, 32)
+		if err != nil || n == 0 || n > wire.MaxCodes {
+			return fmt.Errorf("must be a whole number from 1 to %d", wire.MaxCodes)
+		}
+		q.N = uint32(n)
 		return nil
 	}
 	var s string

@@ -36,6 +36,14 @@ func TestBadInputAtEveryQueryEndpoint(t *testing.T) {
 			if field == "before" {
 				bad[`{"before":"`+strings.Repeat("x", 257)+`"}`] = "before: has 257 bytes"
 			}
+			if field == "n" {
+				for _, n := range []string{"0", "null", `"7"`, "1000000001", "1.5"} {
+					bad[`{"n":`+n+`}`] = "n: must be a whole number from 1"
+				}
+				bad[`{"n":7}`] = "campaign: missing"
+				bad[`{"n":7,"campaign":"summer","code":"x"}`] = "code: given with n"
+				continue
+			}
 			if field == "limit" {
 				bad[fmt.Sprintf(`{"limit":%d}`, e.query.most+1)] = fmt.Sprintf("limit: must be a whole number from 1 to %d", e.query.most)
 				bad[`{"limit":0}`] = "limit: must be a whole number"

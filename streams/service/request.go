@@ -150,6 +150,7 @@ type request struct {
 	deadline time.Time
 	who      access.Principal // the zero value = a client in the servers' account that names nobody
 	keyed    bool             // who has a key, whose rights are checked
+	byN      bool             // it names a coupon by campaign and n
 	tried    func(wrong bool) // ends the try of a code; nil = it has none
 }
 
@@ -212,7 +213,7 @@ func (s *Service) command(req *request, campaign string, data []byte) {
 		cmd.ID = uuid.Must(uuid.NewV7()).String() // fails only without a source of randomness
 	}
 	req.id = cmd.ID
-	if !req.allowed(cmd.Campaign) || !req.mayTry(cmd.Code) {
+	if !req.allowed(cmd.Campaign, cmd.N) || !req.mayTry(cmd.Code) {
 		return
 	}
 	lane, ok := s.laneOf(cmd.Campaign, cmd.Code)
