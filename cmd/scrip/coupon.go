@@ -39,16 +39,22 @@ claim can be retried after any failure: it takes effect once.`,
 	})
 }
 
-// campaignFlag is for commands that name a coupon by its code.
-func campaignFlag(f *pflag.FlagSet, c *wire.Command) {
-	f.StringVar(&c.Campaign, "campaign", "", "`NAME` of the code's campaign; required for imported codes")
+// couponFlags are for commands that name a coupon by its code, or by campaign and number.
+func couponFlags(f *pflag.FlagSet, c *wire.Command) {
+	f.StringVar(&c.Campaign, "campaign", "", "`NAME` of the coupon's campaign; required for imported codes, and with --n")
+	f.Var(cli.Number(&c.N, 0, 1, wire.MaxCodes), "n", "number of the coupon in its campaign, instead of CODE")
 }
 
 // codeArgs accepts one code, which may be typed in several arguments: MUS3 V5JE SQKN. It refuses two codes: the symbols
 // before the last 12 would pass for a prefix, and the first code would be ignored silently.
 func codeArgs(cmd *cobra.Command, given []string) error {
-	if err := cli.Args("CODE")(cmd, given[:min(len(given), 1)]); err != nil {
-		return err
+	switch byN := cmd.Flags().Changed("n"); {
+	case byN && len(given) > 0:
+		return cli.Usagef("%s takes CODE, or --campaign and --n, not both", cli.Path(cmd))
+	case byN:
+		return cli.Require(cmd, "campaign")
+	case len(given) == 0:
+		return cli.Usagef("%s needs CODE, or --campaign and --n", cli.Path(cmd))
 	}
 	for _, word := range given[:len(given)-1] {
 		if len(strings.ReplaceAll(word, "-", "")) >= code.Symbols {
@@ -66,7 +72,7 @@ func (m *Main) orderCommand(use string, t wire.CommandType, short, long string) 
 		Example: "  scrip " + use + " 7KQ2-9F3M-XW4T --order 4711"}
 	cmd.Flags().StringVar(&c.OrderID, "order", "", "`ID` of the order the coupon is used for")
 	cmd.Flags().StringVar(&c.CustomerID, "customer", "", "`ID` of the customer, who must then be the holder")
-	campaignFlag(cmd.Flags(), &c)
+	couponFlags(cmd.Flags(), &c)
 	return m.commandRunE(cmd, func(given []string) (wire.Command, error) {
 		c.Type, c.Code = t, codeOf(given)
 		return c, cli.Require(cmd, "order")
@@ -86,9 +92,9 @@ func (m *Main) rollbackCommand() *cobra.Command {
 func (m *Main) voidCommand() *cobra.Command {
 	var c wire.Command
 	cmd := &cobra.Command{Use: "void CODE", Short: "Void a coupon permanently", Args: codeArgs,
-		Example: "  scrip void 7KQ2-9F3M-XW4T --reason fraud"}
+		Example: "  scrip void 7KQ2-9F3M-XW4T --reason fraud\n  scrip void --campaign summer --n 17 --reason fraud"}
 	cmd.Flags().StringVar(&c.Reason, "reason", "", "`TEXT` stored with the event")
-	campaignFlag(cmd.Flags(), &c)
+	couponFlags(cmd.Flags(), &c)
 	return m.commandRunE(cmd, func(given []string) (wire.Command, error) {
 		c.Type, c.Code = wire.Void, codeOf(given)
 		return c, nil
@@ -101,7 +107,7 @@ func (m *Main) extendCommand() *cobra.Command {
 		Long:    "Give a coupon an expiry of its own. An expired coupon becomes valid again.",
 		Example: "  scrip extend 7KQ2-9F3M-XW4T --expires +72h"}
 	cmd.Flags().Var(m.instant(&c.ExpiresAt, false), "expires", "when the coupon expires; must be in the future")
-	campaignFlag(cmd.Flags(), &c)
+	couponFlags(cmd.Flags(), &c)
 	return m.commandRunE(cmd, func(given []string) (wire.Command, error) {
 		c.Type, c.Code = wire.Extend, codeOf(given)
 		return c, cli.Require(cmd, "expires")
@@ -121,12 +127,12 @@ The coupon's lane answers with the status. The history comes from the read table
 unavailable, the output has a note instead of the history. If there are more events, the last line has the flag for the
 next page.`,
 		Example: `  scrip coupon show 7KQ2-9F3M-XW4T
-  scrip coupon show 7KQ2-9F3M-XW4T --limit 10 -o json`,
+  scrip coupon show --campaign summer --n 17 --limit 10 -o json`,
 	}
-	campaignFlag(cmd.Flags(), &c)
+	couponFlags(cmd.Flags(), &c)
 	pageFlags(cmd, &page)
 	return m.queryRunE(cmd, func(ctx context.Context, s *session, given []string) error {
-		coupon, err := s.CouponPage(ctx, codeOf(given), page, client.Campaign(c.Campaign))
+		coupon, err := s.CouponPage(ctx, codeOf(given), page, client.Campaign(c.Campaign), client.N(c.N))
 		if err != nil {
 			return err
 		}
@@ -150,9 +156,9 @@ func (m *Main) couponValidate() *cobra.Command {
 	cmd := &cobra.Command{Use: "validate CODE", Short: "Show the outcome that redeem would have, without a change", Args: codeArgs}
 	cmd.Flags().StringVar(&c.OrderID, "order", "", "`ID` of the order, to check whether the coupon was redeemed for it")
 	cmd.Flags().StringVar(&c.CustomerID, "customer", "", "`ID` of the customer, who must then be the holder")
-	campaignFlag(cmd.Flags(), &c)
+	couponFlags(cmd.Flags(), &c)
 	return m.queryRunE(cmd, func(ctx context.Context, s *session, given []string) error {
-		out, err := s.Validate(ctx, codeOf(given), c.OrderID, client.ID(s.id), client.Campaign(c.Campaign), client.Holder(c.CustomerID))
+		out, err := s.Validate(ctx, codeOf(given), c.OrderID, client.ID(s.id), client.Campaign(c.Campaign), client.N(c.N), client.Holder(c.CustomerID))
 		if err != nil {
 			return err
 		}

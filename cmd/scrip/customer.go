@@ -104,6 +104,8 @@ type historyEntry struct {
 	Line      int        `json:"line"`
 	ID        string     `json:"id"`
 	By        string     `json:"by"`
+	ByN       bool       `json:"by_n"`
+	N         uint32     `json:"n"`
 	Campaign  string     `json:"campaign"`
 	Code      string     `json:"code"`
 	Customer  string     `json:"customer_id"`
@@ -125,6 +127,9 @@ func (e *historyEntry) about() string {
 	add("order", e.Order)
 	add("reason", e.Reason)
 	add("by", e.By)
+	if e.ByN {
+		add("named by n", fmt.Sprint(e.N))
+	}
 	add("before it", e.Kind)
 	if e.DueAt != nil {
 		add("due", e.DueAt.UTC().Format(time.RFC3339Nano))

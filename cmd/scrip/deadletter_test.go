@@ -57,6 +57,7 @@ func TestDeadLetters(t *testing.T) {
 	padding := strings.Repeat("long ", 800)
 	bad := p.parked(js, "scrip.cmd.letters", `{"id":"a1","type":"claim","customer":"ann","note":"`+padding+`"}`, 1)
 	pause := p.parked(js, "scrip.cmd.letters", `{"id":"a2","type":"claim","customer_id":"bob"}`+"\n\n"+`{"id":"a3","type":"pause_campaign"}`, 3)
+	number := p.parked(js, "scrip.cmd.letters", `{"id":"a4","type":"redeem","n":1,"order_id":"o"}`, 1)
 	whole := p.parked(js, "scrip.cmd.letters", strings.Repeat(`{"type":"claim"}`+"\n", 1001), 0)
 
 	// An event that the tables cannot apply: its coupon is not in them.
@@ -67,10 +68,10 @@ func TestDeadLetters(t *testing.T) {
 	}
 	p.must("redeem", coupon["code"].(string), "--order", "4711")
 	p.row("1", "SELECT count(*)::text FROM scrip.dead_letter WHERE stream LIKE 'SCRIP_EVT%'")
-	p.expect(cli.ExitDone, "dead letters  3 commands, 1 events", "status")
+	p.expect(cli.ExitDone, "dead letters  4 commands, 1 events", "status")
 	first := p.must("deadletter", "list", "--limit", "3")
 	rest := p.must("deadletter", "list", "--limit", "3", "--before", first["next"].(string))
-	if len(first["dead_letters"].([]any)) != 3 || len(rest["dead_letters"].([]any)) != 1 || first["more"] != true || rest["more"] != nil {
+	if len(first["dead_letters"].([]any)) != 3 || len(rest["dead_letters"].([]any)) != 2 || first["more"] != true || rest["more"] != nil {
 		t.Errorf("pages: %v and %v", first, rest)
 	}
 	event := p.must("deadletter", "list", "--stream", "events")["dead_letters"].([]any)[0].(map[string]any)["id"].(string)
@@ -98,9 +99,10 @@ func TestDeadLetters(t *testing.T) {
 		{cli.ExitRefused, "it was retried, which cannot be undone", []string{"discard", bad, "--note", "noise"}},
 		{cli.ExitDone, "retried", []string{"show", bad}},
 		{cli.ExitRefused, "may not send pause_campaign", []string{"retry", pause}},
+		{cli.ExitRefused, "to send it with your rights", []string{"retry", number}},
 		{cli.ExitDone, "claimed", []string{"retry", whole, "--file", lines}},
 		{cli.ExitRefused, "`scrip rebuild`", []string{"retry", event}},
-		{cli.ExitDone, "discarded: 2", []string{"discard", pause, event, "--note", "seen"}},
+		{cli.ExitDone, "discarded: 3", []string{"discard", pause, number, event, "--note", "seen"}},
 		{cli.ExitDone, "seen", []string{"show", pause}},
 		{cli.ExitDone, "reopened: 1", []string{"discard", "--undo", event}},
 		{cli.ExitDone, "(see scrip backup --help)", []string{"discard", "--help"}},
@@ -134,7 +136,7 @@ func TestHistory(t *testing.T) {
 	p.must("campaign", "create", "history", "--codes", "100", "--per-customer", "0", "--expires", "2031-01-01T00:00:00Z")
 	code := p.must("claim", "history", "--customer", "history-ann")["code"].(string)
 	p.must("redeem", code, "--order", "4711")
-	p.must("extend", code, "--expires", "2033-01-01T00:00:00.123Z")
+	p.must("extend", "--campaign", "history", "--n", "1", "--expires", "2033-01-01T00:00:00.123Z")
 	p.row("2033-01-01 00:00:00.123+00", "SELECT expires_at::text FROM scrip.coupon WHERE customer_id = 'history-ann'")
 	var seen []string
 	for before := ""; ; {
@@ -153,7 +155,8 @@ func TestHistory(t *testing.T) {
 	if got := strings.Join(seen, " "); got != "extended redeemed claimed" {
 		t.Errorf("the customer's history is %s", got)
 	}
-	p.expect(cli.ExitDone, "there is more: --before '", "coupon", "show", code, "--limit", "2")
+	p.expect(cli.ExitDone, "there is more: --before '", "coupon", "show", "--campaign", "history", "--n", "1", "--limit", "2")
+	p.expect(cli.ExitDone, "named by n 1, until 2033-01-01T00:00:00.123Z\n", "coupon", "show", code)
 	p.expect(cli.ExitDone, "expires   2033-01-01T00:00:00.123Z", "coupon", "show", code)
 	p.expect(cli.ExitDone, "2033-01-01T00:00:00.123Z\n", "customer", "show", "history-ann")
 	p.expect(cli.ExitRefused, "before: must be the next of an answer", "customer", "show", "history-ann", "--before", "yesterday")

@@ -36,7 +36,9 @@ type Entry struct {
 	// ID is of the command that caused it.
 	ID string `json:"id,omitempty"`
 	// By is the person who sent that command, "" = no person.
-	By         string          `json:"by,omitempty"`
+	By string `json:"by,omitempty"`
+	// ByN: that command named the coupon by campaign and n, not by its code.
+	ByN        bool            `json:"by_n,omitempty"`
 	Campaign   string          `json:"campaign"`
 	N          uint32          `json:"n,omitempty"`        // coupon; 0 for reminders of kind opens
 	Replaces   uint32          `json:"replaces,omitempty"` // of a claim: the customer's void coupon before it

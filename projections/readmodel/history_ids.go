@@ -84,7 +84,7 @@ func (s *History) readMessage(ctx context.Context, m message, entries []*Entry) 
 			if !e.matches(&ev) {
 				return fmt.Errorf("message %d of lane %d: %w", m.sequence, m.lane, errOtherEvent)
 			}
-			e.ID, e.By, e.Replaces = ev.ID, ev.By, ev.Replaces
+			e.ID, e.By, e.ByN, e.Replaces = ev.ID, ev.By, ev.ByN, ev.Replaces
 			if ev.Type == wire.ReminderSet && ev.DueAt != 0 {
 				at := ev.DueAt.Time()
 				e.DueAt = &at

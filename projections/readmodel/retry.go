@@ -77,6 +77,9 @@ func (r *Retry) command(line []byte, number int, on sender) (c wire.Command, err
 	case !r.corrected() && !on.scope.Allows(c.Type):
 		return c, fmt.Errorf("line %d: a sender on %s may not send %s; to send it with your rights, give the line with %s", number, on, c.Type, r.Lines)
 	}
+	if c.N != 0 && !r.corrected() && on.scope == wire.ScopeProducer {
+		return c, fmt.Errorf("line %d: n: %s; to send it with your rights, give the line with %s", number, wire.CodeOnly, r.Lines)
+	}
 	switch {
 	case c.ID != "" && r.ID != "" && c.ID != r.ID:
 		return c, fmt.Errorf("line %d has the id %s of its own; leave out %s, or change it in the line with %s", number, c.ID, r.IDName, r.Lines)

@@ -44,7 +44,7 @@ func firings(base wire.Instant, dropped bool) []wire.Event {
 		{Type: wire.CampaignCreated, Campaign: "s", At: at(0), ID: "create", Number: 4, Settings: s},
 		{Type: wire.CouponClaimed, Campaign: "s", At: at(1), ID: "c1", N: 1, Code: "AAAA-AAAA-AAAA", CustomerID: "alice"},
 		{Type: wire.CouponClaimed, Campaign: "s", At: at(2), ID: "c2", N: 2, Code: "BBBB-BBBB-BBBB", CustomerID: "bob"},
-		{Type: wire.CouponRedeemed, Campaign: "s", At: at(3), ID: "r1", N: 1, OrderID: "a", RedeemedCount: 1},
+		{Type: wire.CouponRedeemed, Campaign: "s", At: at(3), ID: "r1", N: 1, Code: "AAAA-AAAA-AAAA", OrderID: "a", RedeemedCount: 1},
 		expires(1, "alice"),
 		expires(2, "bob"),
 		{Type: wire.CampaignCreated, Campaign: "z", At: at(5), ID: "create", Number: 5, Settings: z},

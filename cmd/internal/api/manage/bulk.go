@@ -251,6 +251,9 @@ func (b *bulk) send(ctx context.Context, e *bulkEntry, line []byte) {
 	case !wire.ScopeProducer.Allows(cmd.Type):
 		e.refuse(wire.Invalid, "type: "+cmd.Type.String()+" has a route of its own")
 		return
+	case cmd.N != 0 && !b.principal.Person():
+		e.refuse(forbidden, "n: "+wire.CodeOnly)
+		return
 	}
 	if looked == nil {
 		if problem := web.Check(b.principal, operation, cmd.Campaign); problem != nil {

@@ -170,7 +170,7 @@ func TestBadRequests(t *testing.T) {
 		"no criterion":           {"GET", "/v1/coupons", nil, nil, 422, "invalid", "query"},
 		"two criteria":           {"POST", "/v1/coupons/search", `{"code":"a","order_id":"b"}`, nil, 422, "invalid", "body"},
 		"a code that is none":    {"POST", "/v1/coupons/search", `{"code":"x"}`, nil, 404, "code_not_found", ""},
-		"void of nothing":        {"POST", "/v1/coupons/void", `{}`, nil, 400, "malformed", "body"},
+		"void of nothing":        {"POST", "/v1/coupons/void", `{}`, nil, 400, "malformed", "body.code"},
 		"extend to the past":     {"POST", "/v1/coupons/extend", `{"code":"AAAA-AAAA-AAAA","expires_at":"2001-01-01T00:00:00Z"}`, nil, 404, "code_not_found", ""},
 		"a kind that is none":    {"PUT", path + "/reminders/ann?kind=never&before=1h", nil, nil, 422, "invalid", "query.kind"},
 		"no kind":                {"PUT", path + "/reminders/ann?before=1h", nil, nil, 400, "malformed", "query.kind"},

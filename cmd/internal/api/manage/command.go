@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/batcher"
 )
 
@@ -144,7 +144,7 @@ func (a *API) sendAs(ctx context.Context, cmd wire.Command) (wire.Outcome, error
 		if got.err != nil {
 			return wire.Outcome{}, web.Failed(got.err, cmd.ID)
 		}
-		return got.out, a.shown(ctx, access.OperationOf(cmd.Type), &got.out, got.out.Repeat)
+		return got.out, a.shown(ctx, access.OperationOf(cmd.Type), &got.out, got.out.Repeat, cmd.N != 0)
 	case <-ctx.Done(): // the client has gone
 		return wire.Outcome{}, web.Failed(&batcher.UnknownError{ID: cmd.ID, Cause: ctx.Err()}, cmd.ID)
 	}
@@ -152,12 +152,12 @@ func (a *API) sendAs(ctx context.Context, cmd wire.Command) (wire.Outcome, error
 
 // shown masks the code in an outcome that its reader may not see. The event of a change names the person who sent it; what a person
 // sees without one is recorded.
-func (a *API) shown(ctx context.Context, o access.Operation, out *wire.Outcome, record bool) error {
+func (a *API) shown(ctx context.Context, o access.Operation, out *wire.Outcome, record, byN bool) error {
 	p := principal(ctx)
 	if p.Hide(out); out.Code == "" || !record || !p.Person() {
 		return nil
 	}
-	return a.unmasked(ctx, o.String(), fmt.Sprintf("%s %d", out.Campaign, out.N))
+	return a.unmasked(ctx, o.String(), audit.Coupon(out.Campaign, out.N, byN))
 }
 
 // Outcome is the outcome of a command, as lanes write it.

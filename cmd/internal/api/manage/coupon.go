@@ -3,7 +3,6 @@ package manage
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -62,28 +61,51 @@ type CouponList struct {
 	}
 }
 
-// Wanted selects coupons.
+// CouponName names a coupon.
+type CouponName struct {
+	Code     string `json:"code,omitempty" minLength:"1" maxLength:"128" doc:"As it was typed: case, spaces and hyphens do not count. Required without n."`
+	Campaign string `json:"campaign,omitempty" maxLength:"64" doc:"The coupon's. Required for imported codes, and with n."`
+	N        uint32 `json:"n,omitempty" minimum:"1" maximum:"1000000000" doc:"Of keys of support and operators, instead of code: the coupon's number in the campaign."`
+}
+
+// check refuses n of a key that has to know the code, and other than one name. where is the part of the request that has it.
+func (c *CouponName) check(p access.Principal, where string) error {
+	switch {
+	case c.N != 0 && !p.Person():
+		return web.New(web.Forbidden, "n: "+wire.CodeOnly).At(where+".n", wire.CodeOnly)
+	case c.N != 0 && c.Code != "":
+		return web.New(web.Code(wire.Invalid), "code: "+wire.OneName).At(where+".code", wire.OneName)
+	case c.N != 0 && c.Campaign == "":
+		return web.New(web.Malformed, "campaign: missing; n needs it").At(where+".campaign", "missing; n needs it")
+	case c.N == 0 && c.Code == "":
+		return web.New(web.Malformed, "code: missing").At(where+".code", "missing")
+	}
+	return nil
+}
+
+// Wanted selects coupons: one, with its history, or those of a customer, an order or a campaign, of which campaign may be given
+// beside the others.
 type Wanted struct {
-	Code     string `json:"code,omitempty" maxLength:"128" doc:"One coupon, with its history. Imported codes need campaign."`
+	CouponName
 	Customer string `json:"customer_id,omitempty" maxLength:"128" doc:"Those that the customer holds."`
 	Order    string `json:"order_id,omitempty" maxLength:"128" doc:"Those that were redeemed for the order, also if that was rolled back."`
-	Campaign string `json:"campaign,omitempty" maxLength:"64" doc:"All of a campaign in the order of their claims; beside the others, those of the campaign."`
 	Limit    int    `json:"limit,omitempty" minimum:"1" maximum:"100" doc:"The most entries of a page; 100 unless given."`
 	After    string `json:"after,omitempty" maxLength:"512" doc:"The next of the page before."`
 }
 
 func (a *API) couponRoutes() {
 	Register(a, Route{Method: http.MethodGet, Path: "/v1/coupons", ID: "listCoupons", Tag: "coupons", Summary: "Find coupons",
-		About:     "By code, customer, order or campaign. URLs end up in logs of proxies: POST /v1/coupons/search keeps codes out of them.",
+		About:     "By code, by campaign and n, customer or order, or all of a campaign in the order of their claims; beside a customer or an order, campaign selects those of the campaign. URLs end up in logs of proxies: POST /v1/coupons/search keeps codes out of them.",
 		Operation: access.OpShowCoupon, Later: true},
 		func(ctx context.Context, in *struct {
 			Code     string `query:"code" maxLength:"128"`
 			Customer string `query:"customer" maxLength:"128"`
 			Order    string `query:"order" maxLength:"128"`
 			Campaign string `query:"campaign" maxLength:"64"`
+			N        uint32 `query:"n" minimum:"1" maximum:"1000000000"`
 			Paging
 		}) (*CouponList, error) {
-			return a.findCoupons(ctx, Wanted{in.Code, in.Customer, in.Order, in.Campaign, in.Limit, in.After}, "query")
+			return a.findCoupons(ctx, Wanted{CouponName{in.Code, in.Campaign, in.N}, in.Customer, in.Order, in.Limit, in.After}, "query")
 		})
 	Register(a, Route{Method: http.MethodPost, Path: "/v1/coupons/search", ID: "searchCoupons", Tag: "coupons", Summary: "Find coupons, with the code in the body",
 		Operation: access.OpShowCoupon, Later: true},
@@ -95,9 +117,8 @@ func (a *API) couponRoutes() {
 		func(ctx context.Context, in *struct {
 			Change
 			Body struct {
-				Code     string `json:"code"`
-				Campaign string `json:"campaign,omitempty" doc:"Required for imported codes."`
-				Reason   string `json:"reason,omitempty"`
+				CouponName
+				Reason string `json:"reason,omitempty"`
 			}
 			RawBody []byte
 		}) (*CommandDone, error) {
@@ -109,8 +130,7 @@ func (a *API) couponRoutes() {
 		func(ctx context.Context, in *struct {
 			Change
 			Body struct {
-				Code      string    `json:"code"`
-				Campaign  string    `json:"campaign,omitempty" doc:"Required for imported codes."`
+				CouponName
 				ExpiresAt time.Time `json:"expires_at" doc:"In the future."`
 			}
 			RawBody []byte
@@ -134,6 +154,9 @@ type CommandDone struct {
 func (a *API) onCode(ctx context.Context, body []byte, t wire.CommandType, change Change, status int) (*CommandDone, error) {
 	cmd, err := parse(body, t, "", "body")
 	if err != nil {
+		return nil, err
+	}
+	if err := (&CouponName{cmd.Code, cmd.Campaign, cmd.N}).check(principal(ctx), "body"); err != nil {
 		return nil, err
 	}
 	return tried(ctx, a, func() (*CommandDone, error) {
@@ -199,9 +222,12 @@ func (a *API) findCoupons(ctx context.Context, w Wanted, where string) (*CouponL
 			return nil, web.New(web.Code(wire.Invalid), f[0]+": must be printable UTF-8 without control characters").At(where+"."+f[0], "must be printable")
 		}
 	}
+	if w.N != 0 && w.Code == "" {
+		given++
+	}
 	switch {
 	case given > 1:
-		return nil, web.New(web.Code(wire.Invalid), "give one of code, customer and order").At(where, "give one of code, customer and order")
+		return nil, web.New(web.Code(wire.Invalid), "give one of code, n, customer and order").At(where, "give one of code, n, customer and order")
 	case given == 0 && w.Campaign == "":
 		return nil, web.New(web.Code(wire.Invalid), "give a code, a customer, an order or a campaign").At(where, "give a code, a customer, an order or a campaign")
 	case w.Campaign != "" && !wire.ValidCampaignName(w.Campaign):
@@ -212,7 +238,10 @@ func (a *API) findCoupons(ctx context.Context, w Wanted, where string) (*CouponL
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryWait)
 	defer cancel()
-	if w.Code != "" {
+	if w.Code != "" || w.N != 0 {
+		if err := w.check(principal(ctx), where); err != nil {
+			return nil, err
+		}
 		return tried(ctx, a, func() (*CouponList, error) { return a.oneCoupon(ctx, w) })
 	}
 	p := principal(ctx)
@@ -254,22 +283,18 @@ func (a *API) oneCoupon(ctx context.Context, w Wanted) (*CouponList, error) {
 	if err != nil {
 		return nil, err
 	}
-	var opts []client.Option
-	if campaign != "" {
-		opts = append(opts, client.Campaign(campaign))
-	}
 	at, err := parseCursor[struct{ Before string }]("history", w.After)
 	if err != nil {
 		return nil, err
 	}
-	found, err := a.Queries.CouponPage(ctx, w.Code, client.Page{Limit: w.Limit, Before: at.Before}, opts...)
+	found, err := a.Queries.CouponPage(ctx, w.Code, client.Page{Limit: w.Limit, Before: at.Before}, client.Campaign(campaign), client.N(w.N))
 	if err != nil {
 		return nil, unanswered("the coupon", err)
 	}
 	out := &CouponList{}
 	coupon := couponOf(found.CouponView)
 	a.complete(ctx, &coupon)
-	if err := a.unmasked(ctx, "coupon", fmt.Sprintf("%s %d", coupon.Campaign, coupon.N)); err != nil {
+	if err := a.unmasked(ctx, "coupon", audit.Coupon(coupon.Campaign, coupon.N, w.N != 0)); err != nil {
 		return nil, err
 	}
 	coupon.mask(p)

@@ -189,7 +189,7 @@ func (q *quick) parse(req *http.Request, x *exchange) bool {
 			return false
 		}
 	}
-	return x.cmd.ParseView(x.body, def) == nil // its texts are views of the body
+	return x.cmd.ParseView(x.body, def) == nil && x.cmd.N == 0 // its texts are views of the body
 }
 
 // otherFields are those of the log's lines that no body has, but for the first one, which bodies have whose path lacks it.

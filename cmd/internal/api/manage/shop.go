@@ -19,18 +19,16 @@ type NewClaim struct {
 
 // Use is the body of a redemption or a rollback.
 type Use struct {
-	Code       string `json:"code" doc:"As it was typed: case, spaces and hyphens do not count."`
+	CouponName
 	OrderID    string `json:"order_id"`
 	CustomerID string `json:"customer_id,omitempty" doc:"Must be the holder, if given."`
-	Campaign   string `json:"campaign,omitempty" doc:"Required for imported codes."`
 }
 
 // Validation is the body of a validation.
 type Validation struct {
-	Code       string `json:"code" minLength:"1" maxLength:"128"`
+	CouponName
 	OrderID    string `json:"order_id,omitempty" maxLength:"128"`
 	CustomerID string `json:"customer_id,omitempty" maxLength:"128"`
-	Campaign   string `json:"campaign,omitempty" maxLength:"64" doc:"Required for imported codes."`
 }
 
 func (a *API) shopRoutes() {
@@ -92,14 +90,14 @@ func (a *API) validate(ctx context.Context, in *struct{ Body Validation }) (*Com
 }
 
 func (a *API) validated(ctx context.Context, body Validation) (*CommandDone, error) {
+	if err := body.check(principal(ctx), "body"); err != nil {
+		return nil, err
+	}
 	campaign, err := a.campaignOf(ctx, access.OpValidate, body.Code, body.Campaign)
 	if err != nil {
 		return nil, err
 	}
-	var opts []client.Option
-	if campaign != "" {
-		opts = append(opts, client.Campaign(campaign))
-	}
+	opts := []client.Option{client.Campaign(campaign), client.N(body.N)}
 	if body.CustomerID != "" {
 		opts = append(opts, client.Holder(body.CustomerID))
 	}
@@ -112,6 +110,6 @@ func (a *API) validated(ctx context.Context, body Validation) (*CommandDone, err
 	case out.Refused():
 		return nil, web.Refused(&out)
 	}
-	err = a.shown(ctx, access.OpValidate, &out, true)
+	err = a.shown(ctx, access.OpValidate, &out, true, body.N != 0)
 	return &CommandDone{Status: http.StatusOK, Body: Outcome{out}}, err
 }

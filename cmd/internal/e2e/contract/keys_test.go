@@ -78,6 +78,23 @@ func TestKeysOpenNATS(t *testing.T) {
 			t.Errorf("%s: %v, %v", body, m, err)
 		}
 	}
+	// A number can be guessed, so a producer's commands cannot name it so: on no subject, whoever they claim to be.
+	for subject, body := range map[string]string{"scrip.cmd.summer": `"type":"redeem","n":2`, "scrip.lane.0.shop": `"type":"redeem","campaign":"summer","n":2`} {
+		msg := &nats.Msg{Subject: subject, Data: []byte(`{"id":"by-n","order_id":"stolen",` + body + `}`), Header: nats.Header{"Scrip-By": {"ann of support"}}}
+		if m, err := shop.RequestMsg(msg, patience); err != nil || !strings.Contains(string(m.Data), `"seq"`) {
+			t.Fatalf("%s: %v, %v", subject, m, err)
+		}
+	}
+	if m, err := shop.Request("scrip.redeem", []byte(`{"campaign":"summer","n":2,"order_id":"stolen"}`), patience); err != nil || m.Header.Get("Nats-Service-Error-Code") != "403" {
+		t.Errorf("a producer redeems by number: %v, %v", m, err)
+	}
+	if got := (shell{}).run(t, "extend", "--campaign", "summer", "--n", "2", "--expires", "+1h", "--nats", supportURL); got.code != 0 || !strings.Contains(got.out, "****-****-") {
+		t.Errorf("support's extend: exit code %d\n%s%s", got.code, got.out, got.err)
+	}
+	lines := strings.Join(r.eventLines(t), "\n")
+	if strings.Contains(lines, `"coupon.redeemed"`) || strings.Count(lines, `"reason":"n: campaign and n name`) != 2 || !strings.Contains(lines, `"by_n":true,"by":"ann of support"`) {
+		t.Errorf("the log has\n%s", lines)
+	}
 	var event struct{ Type, By string }
 	m, err := analyst.Request("JS.scrip.API.STREAM.MSG.GET.SCRIP_EVT_0", []byte(`{"last_by_subj":"scrip.evt.0"}`), patience)
 	if err != nil || !strings.Contains(string(m.Data), `"data"`) {

@@ -27,15 +27,18 @@ func main() {
 	must(err == nil && late.StatusCode() == http.StatusPreconditionFailed && late.ApplicationproblemJSONDefault.Code == "version_mismatch", late, err)
 
 	customer := "ann"
+	var coupon Coupon
 	for end := time.Now().Add(2 * time.Minute); ; { // the read tables follow the log
 		found, err := support.ListCouponsWithResponse(ctx, &ListCouponsParams{Customer: &customer})
 		must(err == nil && found.StatusCode() == http.StatusOK && time.Now().Before(end), found, err)
 		if len(found.JSON200.Coupons) == 1 {
+			coupon = found.JSON200.Coupons[0]
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	void, err := support.VoidCouponWithResponse(ctx, &VoidCouponParams{}, VoidCouponJSONRequestBody{Code: os.Getenv("CODE")})
+	must(coupon.Code != os.Getenv("CODE"), coupon, nil) // it is masked, so the coupon is voided by its other name
+	void, err := support.VoidCouponWithResponse(ctx, &VoidCouponParams{}, VoidCouponJSONRequestBody{Campaign: &coupon.Campaign, N: &coupon.N})
 	must(err == nil && void.StatusCode() == http.StatusOK && void.JSON200.Status == "voided", void, err)
 	refused, err := support.EndCampaignWithResponse(ctx, "summer", &EndCampaignParams{})
 	must(err == nil && refused.StatusCode() == http.StatusForbidden, refused, err)
