@@ -61,11 +61,11 @@ func newLimits(o Options) *limits {
 	return &limits{of: [numLimits]Limit{
 		{What: "nats_connections", Limit: n},
 		{What: "nats_strangers", Limit: n / 4},
-		{What: "nats_strangers_of_address", Limit: n / 16},
-		{What: "nats_connections_of_account", Limit: min(n/8, dial.GuestConnections)},
-		{What: "nats_connections_of_key", Limit: n / 32},
-		{What: "nats_subscriptions_of_connection", Limit: dial.GuestSubscriptions - 1}, // nats-server makes no more
-		{What: "nats_pending_bytes_of_key", Limit: o.Pending},
+		{What: "nats_strangers_per_address", Limit: n / 16},
+		{What: "nats_connections_per_account", Limit: min(n/8, dial.GuestConnections)},
+		{What: "nats_connections_per_key", Limit: n / 32},
+		{What: "nats_subscriptions_per_connection", Limit: dial.GuestSubscriptions - 1}, // nats-server makes no more
+		{What: "nats_pending_bytes_per_key", Limit: o.Pending},
 	}}
 }
 

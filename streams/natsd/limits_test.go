@@ -122,7 +122,7 @@ func TestStrangersLeaveRoom(t *testing.T) {
 	for range 40 {
 		half = append(half, dialRaw(t, s, ""))
 	}
-	streamtest.Eventually(t, "connections are closed over the limit", func() bool { return limit(t, s, "nats_strangers_of_address").Refused >= 30 })
+	streamtest.Eventually(t, "connections are closed over the limit", func() bool { return limit(t, s, "nats_strangers_per_address").Refused >= 30 })
 	answers(t, s, servers)
 	cancel()
 	<-ended
@@ -155,7 +155,7 @@ func TestOneKeyLeavesRoom(t *testing.T) {
 		conns = append(conns, c)
 	}
 	s.Enforce()
-	if n, l := open(conns), limit(t, s, "nats_connections_of_key"); n != 5 || l.Refused != 3 || l.Limit != 5 {
+	if n, l := open(conns), limit(t, s, "nats_connections_per_key"); n != 5 || l.Refused != 3 || l.Limit != 5 {
 		t.Errorf("%d connections of a key are open; %+v", n, l)
 	}
 	answers(t, s, servers)
@@ -187,7 +187,7 @@ func TestManySubscriptions(t *testing.T) {
 		}
 	}
 	s.Enforce()
-	if l := limit(t, s, "nats_subscriptions_of_connection"); refused != 50 || l.Used != dial.GuestSubscriptions || l.Refused != 1 {
+	if l := limit(t, s, "nats_subscriptions_per_connection"); refused != 50 || l.Used != dial.GuestSubscriptions || l.Refused != 1 {
 		t.Errorf("%d are refused; %+v", refused, l)
 	}
 }
@@ -206,7 +206,7 @@ func TestSlowReadersAreClosed(t *testing.T) {
 		}
 		readers = append(readers, c)
 	}
-	streamtest.Eventually(t, "all have subscribed", func() bool { s.Enforce(); return limit(t, s, "nats_subscriptions_of_connection").Used == 1 })
+	streamtest.Eventually(t, "all have subscribed", func() bool { s.Enforce(); return limit(t, s, "nats_subscriptions_per_connection").Used == 1 })
 	for range 64 { // more than the sockets' buffers take
 		if err := servers.Publish(inbox+".x", make([]byte, 256<<10)); err != nil {
 			t.Fatal(err)
@@ -216,11 +216,11 @@ func TestSlowReadersAreClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Enforce()
-	if l := limit(t, s, "nats_pending_bytes_of_key"); l.Refused == 0 {
+	if l := limit(t, s, "nats_pending_bytes_per_key"); l.Refused == 0 {
 		t.Errorf("%+v", l)
 	}
 	s.Enforce()
-	if l := limit(t, s, "nats_pending_bytes_of_key"); l.Used > most {
+	if l := limit(t, s, "nats_pending_bytes_per_key"); l.Used > most {
 		t.Errorf("afterwards: %+v", l)
 	}
 	answers(t, s, servers)

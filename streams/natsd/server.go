@@ -24,8 +24,10 @@ const (
 	listenWait = 10 * time.Second
 	// reviveEvery is how often Run checks whether JetStream is down, and tries to restart it, and whether a client is over a limit.
 	reviveEvery = 250 * time.Millisecond
-	// enforceShare bounds the time for the latter to a twentieth, however many clients there are.
+	// enforceShare bounds the time for the latter to a twentieth, however many clients there are, while it is done every
+	// enforceEvery: closing many connections takes long, and more may be opened meanwhile.
 	enforceShare = 20
+	enforceEvery = time.Second
 )
 
 // ErrSync is the kind of Run's error after a failed fsync of the store.
@@ -199,7 +201,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		if start := time.Now(); start.After(look) {
 			s.enforce()
-			look = time.Now().Add(enforceShare * time.Since(start))
+			look = time.Now().Add(min(enforceShare*time.Since(start), enforceEvery))
 		}
 		room := s.free(s.store.dir)
 		if s.JetStreamUp() {
