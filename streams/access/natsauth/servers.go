@@ -21,7 +21,7 @@ func OfServers(lanes int) Permissions {
 			serversAPI + "INFO", serversAPI + "STREAM.NAMES", "$O." + topology.SnapBucket + ".>",
 		},
 		Subscribe: []string{
-			"_INBOX.>", topology.CmdPattern, topology.AdminPattern, "scrip.lane.*.query", Rollcall, "$SRV.*", "$SRV.*.scrip", "$SRV.*.scrip.*", "$SYS.REQ.USER.AUTH",
+			"_INBOX.>", topology.CmdPattern, topology.AdminPattern, "scrip.lane.*.query", "scrip.evt.*", "scrip.rmd.*", Rollcall, "$SRV.*", "$SRV.*.scrip", "$SRV.*.scrip.*", "$SYS.REQ.USER.AUTH",
 		},
 	}
 	for op := range access.Operations() {

@@ -78,23 +78,16 @@ func TestHalfGoodHalfBad(t *testing.T) {
 func TestOutcomesGoToInboxesOnly(t *testing.T) {
 	r := server(t)
 	c := r.campaign(t, `"codes":99,"per_customer":0`)
-	all, err := r.nc.SubscribeSync("foo.>")
-	if err != nil {
-		t.Fatal(err)
-	}
 	before := r.refusedReplies(t)["outcome"]
 	bad := []string{"scrip.evt.0", fmt.Sprintf("scrip.evt.%d", r.lane(c)), "scrip.cmd." + c, "foo.bar", "_INBOX", "_INBOX.", "_INBOX.*", "_INBOX.>", "_INBOX.a..b",
 		"_INBOXES.a", "_inbox.a", "$JS.API.STREAM.PURGE.SCRIP_CMD_0", "$JS.API.STREAM.INFO.SCRIP_EVT_0", "_INBOX.a b"}
 	for i, reply := range bad {
 		r.publish(t, &nats.Msg{Subject: "scrip.cmd." + c, Header: nats.Header{"Scrip-Reply": {reply}}, Data: []byte(claimLine(fmt.Sprint("i", i), "ann"))})
 	}
-	// Inboxes are: of everybody, and of users who have a prefix of their own.
-	for i, inbox := range []string{"_INBOX.contract." + c, "_INBOX_alice." + c, "_INBOX_alice.deep.er." + c} {
+	// Inboxes are. Those of users with keys have a prefix of their own, see TestTheSDKWorksWithAKey in streams/access/natsauth.
+	for i, inbox := range []string{"_INBOX.contract." + c, "_INBOX.deep.er." + c} {
 		_, outcomes := r.postTo(t, "scrip.cmd."+c, claimLine(fmt.Sprint("good", i), "ann"), inbox)
 		match(t, outcomes[0], fmt.Sprintf(`{"id":"good%d","status":"claimed","campaign":"%s","n":%d,"code":"~code","?customer_id":"ann"}`, i, c, len(bad)+1+i))
-	}
-	if msg, err := all.NextMsg(1); err == nil { // answers left long before those to the inboxes
-		t.Errorf("an outcome was published on %s", msg.Subject)
 	}
 	if after := r.refusedReplies(t)["outcome"]; after-before != float64(len(bad)) {
 		t.Errorf("%v of %d were counted", after-before, len(bad))
