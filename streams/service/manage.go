@@ -25,18 +25,38 @@ type manageKind struct {
 
 // managing are these requests.
 var managing = []manageKind{
-	{"access.create", "name, role, campaigns, public, codes", (*Service).createKey},
-	{"access.list", "after, limit", (*Service).listKeys},
-	{"access.revoke", "key", (*Service).revokeKey},
-	{"access.rotate", "key, overlap", (*Service).rotateKey},
-	{"config.get", "setting", (*Service).readSettings},
-	{"config.set", "setting, value", (*Service).setSetting},
-	{"config.history", "setting, limit", (*Service).listSettings},
-	{"audit.list", "actor, kind, since, until, limit", (*Service).listAudit},
-	{"codes.export", "campaign", (*Service).recordExport},
-	{"status.show", "", (*Service).readStatus},
-	{"deadletter.list", "stream, lane, since, state, limit, before", (*Service).listLetters},
+	{"access.create", "name, role, campaigns, public, codes", reads(hasKeys, (*Service).createKey)},
+	{"access.list", "after, limit", reads(hasKeys, (*Service).listKeys)},
+	{"access.revoke", "key", reads(hasKeys, (*Service).revokeKey)},
+	{"access.rotate", "key, overlap", reads(hasKeys, (*Service).rotateKey)},
+	{"config.get", "setting", reads(hasSettings, (*Service).readSettings)},
+	{"config.set", "setting, value", reads(hasSettings, (*Service).setSetting)},
+	{"config.history", "setting, limit", reads(hasSettings, (*Service).listSettings)},
+	{"audit.list", "actor, kind, since, until, limit", reads(hasAudit, (*Service).listAudit)},
+	{"codes.export", "campaign", reads(hasAudit, (*Service).recordExport)},
+	{"status.show", "", reads(hasStatus, (*Service).readStatus)},
+	{"deadletter.list", "stream, lane, since, state, limit, before", reads(hasLetters, (*Service).listLetters)},
 }
+
+// reads answers requests whose fields are those of T, at a server that has what they are about.
+func reads[T any](has func(*Options) bool, answer func(*Service, context.Context, access.Principal, T) (any, error)) func(*Service, context.Context, access.Principal, []byte) (any, error) {
+	return func(s *Service, ctx context.Context, p access.Principal, data []byte) (any, error) {
+		var q T
+		if !has(&s.opts) {
+			return nil, errNotHere
+		}
+		if err := strictly(data, &q); err != nil {
+			return nil, err
+		}
+		return answer(s, ctx, p, q)
+	}
+}
+
+func hasKeys(o *Options) bool     { return o.KeyStore != nil }
+func hasSettings(o *Options) bool { return o.Settings != nil }
+func hasAudit(o *Options) bool    { return o.Audit != nil }
+func hasStatus(o *Options) bool   { return o.Status != nil }
+func hasLetters(o *Options) bool  { return o.DeadLetters != nil }
 
 // MadeKey is the answer to access.create and access.rotate.
 type MadeKey struct {
@@ -161,58 +181,30 @@ func ofKeys(err error) error {
 	return err
 }
 
-func (s *Service) createKey(ctx context.Context, p access.Principal, data []byte) (any, error) {
-	var n access.New
-	if s.opts.KeyStore == nil {
-		return nil, errNotHere
-	}
-	if err := strictly(data, &n); err != nil {
-		return nil, err
-	}
+func (s *Service) createKey(ctx context.Context, p access.Principal, n access.New) (any, error) {
 	k, secret, err := s.opts.KeyStore.Create(ctx, n, author(p))
 	return MadeKey{k, secret}, ofKeys(err)
 }
 
-func (s *Service) listKeys(ctx context.Context, _ access.Principal, data []byte) (any, error) {
-	var q struct {
-		After string `json:"after"`
-		Limit int    `json:"limit"`
-	}
-	if s.opts.KeyStore == nil {
-		return nil, errNotHere
-	}
-	if err := strictly(data, &q); err != nil {
-		return nil, err
-	}
+func (s *Service) listKeys(ctx context.Context, _ access.Principal, q struct {
+	After string `json:"after"`
+	Limit int    `json:"limit"`
+}) (any, error) {
 	keys, next, err := s.opts.KeyStore.Page(ctx, q.After, q.Limit)
 	return KeyPage{Keys: keys, Next: next}, ofKeys(err)
 }
 
-func (s *Service) revokeKey(ctx context.Context, p access.Principal, data []byte) (any, error) {
-	var q struct {
-		Key string `json:"key"`
-	}
-	if s.opts.KeyStore == nil {
-		return nil, errNotHere
-	}
-	if err := strictly(data, &q); err != nil {
-		return nil, err
-	}
+func (s *Service) revokeKey(ctx context.Context, p access.Principal, q struct {
+	Key string `json:"key"`
+}) (any, error) {
 	k, err := s.opts.KeyStore.Revoke(ctx, q.Key, author(p))
 	return k, ofKeys(err)
 }
 
-func (s *Service) rotateKey(ctx context.Context, p access.Principal, data []byte) (any, error) {
-	var q struct {
-		Key     string `json:"key"`
-		Overlap string `json:"overlap"`
-	}
-	if s.opts.KeyStore == nil {
-		return nil, errNotHere
-	}
-	if err := strictly(data, &q); err != nil {
-		return nil, err
-	}
+func (s *Service) rotateKey(ctx context.Context, p access.Principal, q struct {
+	Key     string `json:"key"`
+	Overlap string `json:"overlap"`
+}) (any, error) {
 	var overlap time.Duration
 	if q.Overlap != "" {
 		var err error
@@ -224,17 +216,10 @@ func (s *Service) rotateKey(ctx context.Context, p access.Principal, data []byte
 	return MadeKey{k, secret}, ofKeys(err)
 }
 
-func (s *Service) setSetting(ctx context.Context, p access.Principal, data []byte) (any, error) {
-	var q struct {
-		Setting string `json:"setting"`
-		Value   string `json:"value"`
-	}
-	if s.opts.Settings == nil {
-		return nil, errNotHere
-	}
-	if err := strictly(data, &q); err != nil {
-		return nil, err
-	}
+func (s *Service) setSetting(ctx context.Context, p access.Principal, q struct {
+	Setting string `json:"setting"`
+	Value   string `json:"value"`
+}) (any, error) {
 	if campaign, pauses := settings.Pauses(q.Setting); pauses {
 		if err := s.mayPause(ctx, q.Setting, q.Value, campaign); err != nil {
 			return nil, err
@@ -273,20 +258,13 @@ func (s *Service) mayPause(ctx context.Context, setting, value, campaign string)
 	return nil
 }
 
-func (s *Service) listAudit(ctx context.Context, _ access.Principal, data []byte) (any, error) {
-	var q struct {
-		Actor string    `json:"actor"`
-		Kind  string    `json:"kind"`
-		Since time.Time `json:"since"`
-		Until time.Time `json:"until"`
-		Limit int       `json:"limit"`
-	}
-	if s.opts.Audit == nil {
-		return nil, errNotHere
-	}
-	if err := strictly(data, &q); err != nil {
-		return nil, err
-	}
+func (s *Service) listAudit(ctx context.Context, _ access.Principal, q struct {
+	Actor string    `json:"actor"`
+	Kind  string    `json:"kind"`
+	Since time.Time `json:"since"`
+	Until time.Time `json:"until"`
+	Limit int       `json:"limit"`
+}) (any, error) {
 	f := audit.Filter{Actor: q.Actor, Since: q.Since, Until: q.Until}
 	if q.Kind != "" {
 		var err error

@@ -60,16 +60,9 @@ func Newest(all []settings.Change, setting string, limit int) ChangesPage {
 // MostChanges is the most changes of settings in one answer, and the default: they fit into a message.
 const MostChanges = 1000
 
-func (s *Service) readSettings(ctx context.Context, _ access.Principal, data []byte) (any, error) {
-	var q struct {
-		Setting string `json:"setting"`
-	}
-	if s.opts.Settings == nil {
-		return nil, errNotHere
-	}
-	if err := strictly(data, &q); err != nil {
-		return nil, err
-	}
+func (s *Service) readSettings(ctx context.Context, _ access.Principal, q struct {
+	Setting string `json:"setting"`
+}) (any, error) {
 	state, err := s.opts.Settings.Read(ctx)
 	if err != nil {
 		return nil, err
@@ -85,17 +78,10 @@ func (s *Service) readSettings(ctx context.Context, _ access.Principal, data []b
 	return page, nil
 }
 
-func (s *Service) listSettings(ctx context.Context, _ access.Principal, data []byte) (any, error) {
-	var q struct {
-		Setting string `json:"setting"`
-		Limit   int    `json:"limit"`
-	}
-	if s.opts.Settings == nil {
-		return nil, errNotHere
-	}
-	if err := strictly(data, &q); err != nil {
-		return nil, err
-	}
+func (s *Service) listSettings(ctx context.Context, _ access.Principal, q struct {
+	Setting string `json:"setting"`
+	Limit   int    `json:"limit"`
+}) (any, error) {
 	if q.Limit < 0 || q.Limit > MostChanges {
 		return nil, Invalid(fmt.Errorf("limit: must be a whole number from 1 to %d", MostChanges))
 	}
@@ -109,38 +95,18 @@ func (s *Service) listSettings(ctx context.Context, _ access.Principal, data []b
 
 // recordExport records that its sender exports the coupons of a campaign, which it reads from the tables itself, before it
 // reads the first one.
-func (s *Service) recordExport(ctx context.Context, p access.Principal, data []byte) (any, error) {
-	var q ofCampaign
-	if s.opts.Audit == nil {
-		return nil, errNotHere
-	}
-	if err := strictly(data, &q); err != nil {
-		return nil, err
-	}
+func (s *Service) recordExport(ctx context.Context, p access.Principal, q ofCampaign) (any, error) {
 	if !wire.ValidCampaignName(q.Campaign) {
 		return nil, Invalid(errors.New("campaign: must be the name of a campaign"))
 	}
 	return q, s.record(ctx, audit.By(p, audit.Export, audit.Coupons, q.Campaign))
 }
 
-func (s *Service) readStatus(ctx context.Context, _ access.Principal, data []byte) (any, error) {
-	if s.opts.Status == nil {
-		return nil, errNotHere
-	}
-	if err := strictly(data, &struct{}{}); err != nil {
-		return nil, err
-	}
+func (s *Service) readStatus(ctx context.Context, _ access.Principal, _ struct{}) (any, error) {
 	return s.opts.Status(ctx)
 }
 
-func (s *Service) listLetters(ctx context.Context, p access.Principal, data []byte) (any, error) {
-	var q LetterQuery
-	if s.opts.DeadLetters == nil {
-		return nil, errNotHere
-	}
-	if err := strictly(data, &q); err != nil {
-		return nil, err
-	}
+func (s *Service) listLetters(ctx context.Context, p access.Principal, q LetterQuery) (any, error) {
 	if q.Masked = !p.Codes; !q.Masked {
 		if err := s.record(ctx, audit.By(p, audit.LookUp, "deadletters", "")); err != nil {
 			return nil, err
