@@ -75,11 +75,11 @@ type Status struct {
 func (s *Store) Registry() *Registry {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "scrip_keys_refused_total", Help: "Keys that were refused, by reason."}, []string{"reason"})
 	r := &Registry{
-		store: s, ready: make(chan struct{}), uses: uses{stored: map[string]time.Time{}}, Wrong: newWrongCodes(), end: make(chan struct{}, 1),
+		store: s, ready: make(chan struct{}), uses: uses{stored: map[string]time.Time{}}, end: make(chan struct{}, 1),
 		watchers: map[int]func(string){}, ignored: map[changed]bool{}, ended: map[string]bool{},
 		number: prometheus.NewGauge(prometheus.GaugeOpts{Name: "scrip_keys", Help: "Keys in force, as this server has read them."}),
 	}
-	r.refused = refused
+	r.refused, r.Wrong = refused, newWrongCodes(&r.uses)
 	r.counts.unknown, r.counts.revoked, r.counts.notReady = refused.WithLabelValues("unknown"), refused.WithLabelValues("revoked"), refused.WithLabelValues("not_ready")
 	return r
 }
@@ -184,21 +184,28 @@ func (r *Registry) Run(ctx context.Context) error {
 
 // storeUses stores how keys were used, until ctx ends, after it has read what was tried with them in this hour.
 func (r *Registry) storeUses(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-r.ready:
+	}
+	used, err := r.store.used(ctx)
+	for id, u := range used {
+		if k, n := (*r.keys.Load())[id], u.wrongIn(r.store.opts.Clock.Now()); k != nil && n > 0 {
+			r.Wrong.before(k, n)
+		}
+	}
 	tick := time.NewTicker(useLook)
 	defer tick.Stop()
-	read := false
 	for {
-		err := r.Wrong.readBefore(ctx, r.store, &read)
-		if err == nil {
-			err = r.uses.store(ctx, r.store, r.Wrong)
-		}
 		if err != nil && ctx.Err() == nil {
-			r.store.opts.Logger.Warn("how keys were used is not stored; retrying", "err", err)
+			r.store.opts.Logger.Warn("how keys were used could not be read or stored", "err", err)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			err = r.uses.store(ctx, r.store)
 		}
 	}
 }

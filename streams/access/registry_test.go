@@ -470,7 +470,7 @@ func TestLastUse(t *testing.T) {
 		{at, at}, {at.Add(59 * time.Minute), at}, {at.Add(-time.Hour), at}, {at.Add(time.Hour), at.Add(time.Hour)},
 	} {
 		u.note(k.ID, step.used)
-		if err := u.store(t.Context(), s, newWrongCodes()); err != nil {
+		if err := u.store(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 		all, err := s.List(t.Context())
@@ -481,7 +481,7 @@ func TestLastUse(t *testing.T) {
 	// Another server, with an older use.
 	late := uses{stored: map[string]time.Time{}}
 	late.note(k.ID, at)
-	if err := late.store(t.Context(), s, newWrongCodes()); err != nil {
+	if err := late.store(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	if all, err := s.List(t.Context()); err != nil || !all[0].LastUsed.Equal(at.Add(time.Hour)) {
@@ -509,11 +509,12 @@ func TestWrongCodesOfAnHour(t *testing.T) {
 		return tried
 	}
 	for range 2 { // servers
-		b, u := newWrongCodes(), uses{stored: map[string]time.Time{}}
+		u := uses{stored: map[string]time.Time{}}
+		b := newWrongCodes(&u)
 		u.note(k.ID, now)
 		for range 2 {
 			try(b, 1000)
-			if err := u.store(t.Context(), s, b); err != nil {
+			if err := u.store(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -522,11 +523,9 @@ func TestWrongCodesOfAnHour(t *testing.T) {
 		t.Errorf("%+v, %v", all, err)
 	}
 	for _, early := range []int{0, 100} { // codes that are tried before the count is read
-		b, read := newWrongCodes(), false
+		b := newWrongCodes(&uses{})
 		try(b, early)
-		if err := b.readBefore(t.Context(), s, &read); err != nil || !read {
-			t.Fatal(err)
-		}
+		b.before(&k, 4000)
 		if tried, left := try(b, 20_000), int(PerKey.Burst)-4000-early; tried < left || tried > left+100 {
 			t.Errorf("after a restart %d codes may be tried, %d are left", tried, left)
 		}

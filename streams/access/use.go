@@ -31,16 +31,24 @@ type uses struct {
 	stored map[string]time.Time // owned by Run: what was stored last, per key
 }
 
-type use struct{ seconds atomic.Int64 } // since 1970
+type use struct {
+	seconds atomic.Int64 // since 1970
+	wrong   atomic.Int64 // wrong codes that are not stored yet
+}
 
-// note records a use. It is called with every request.
-func (u *uses) note(id string, now time.Time) {
+// of returns the use of a key.
+func (u *uses) of(id string) *use {
 	v, ok := u.at.Load(id)
 	if !ok {
 		v, _ = u.at.LoadOrStore(id, &use{})
 	}
-	if s := now.Unix(); v.(*use).seconds.Load() < s { // most requests of a second only read
-		v.(*use).seconds.Store(s)
+	return v.(*use)
+}
+
+// note records a use. It is called with every request.
+func (u *uses) note(id string, now time.Time) {
+	if of, s := u.of(id), now.Unix(); of.seconds.Load() < s { // most requests of a second only read
+		of.seconds.Store(s)
 	}
 }
 
@@ -60,16 +68,16 @@ func (u lastUse) wrongIn(now time.Time) int {
 
 // store stores uses that are newer by useStored than what was stored, and wrong codes. A crash loses at most that much, of wrong
 // codes those of a minute.
-func (u *uses) store(ctx context.Context, s *Store, wrong *WrongCodes) error {
+func (u *uses) store(ctx context.Context, s *Store) error {
 	var failed error
 	u.at.Range(func(key, v any) bool {
-		id, at := key.(string), time.Unix(v.(*use).seconds.Load(), 0).UTC()
-		tried := wrong.take(id)
+		id, of := key.(string), v.(*use)
+		at, tried := time.Unix(of.seconds.Load(), 0).UTC(), of.wrong.Swap(0)
 		if tried == 0 && at.Sub(u.stored[id]) < useStored {
 			return true
 		}
-		if failed = s.storeUse(ctx, id, lastUse{at, tried}); failed != nil {
-			wrong.add(id, tried)
+		if failed = s.storeUse(ctx, id, lastUse{at, int(tried)}); failed != nil {
+			of.wrong.Add(tried)
 			return false
 		}
 		u.stored[id] = at
@@ -113,31 +121,13 @@ func (s *Store) storeUse(ctx context.Context, id string, u lastUse) error {
 	return err
 }
 
-// useWait bounds the exchanges about the last use of one key.
+// useWait bounds the exchanges about the last use of one key, and the read of all.
 const useWait = 5 * time.Second
-
-// readBefore reads, once, the wrong codes that were tried in this hour before this server started.
-func (b *WrongCodes) readBefore(ctx context.Context, s *Store, read *bool) error {
-	if *read {
-		return nil
-	}
-	ctx, done := context.WithTimeout(ctx, useWait)
-	defer done()
-	used, err := s.used(ctx)
-	if err != nil {
-		return err
-	}
-	for id, u := range used {
-		if n := u.wrongIn(s.opts.Clock.Now()); n > 0 {
-			b.before(id, n)
-		}
-	}
-	*read = true
-	return nil
-}
 
 // used reads how each key was used last.
 func (s *Store) used(ctx context.Context) (map[string]lastUse, error) {
+	ctx, done := context.WithTimeout(ctx, useWait)
+	defer done()
 	kv, err := s.js.KeyValue(ctx, topology.StateBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return nil, nil

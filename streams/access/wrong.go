@@ -47,11 +47,11 @@ type tries struct {
 type WrongCodes struct {
 	wrong, refused *prometheus.CounterVec
 
-	mu    sync.Mutex
-	by    map[trier]*tries
-	most  int
-	fresh map[string]int // wrong codes by key that are not stored yet
-	spent map[string]int // those of the hour in which this server started, as they were stored then
+	uses *uses // of keys
+
+	mu   sync.Mutex
+	by   map[trier]*tries
+	most int
 }
 
 // The kinds of budgets, in metrics.
@@ -62,8 +62,8 @@ const (
 	ofLog     = "log"     // none: of commands straight to the log, which do not name their key
 )
 
-func newWrongCodes() *WrongCodes {
-	b := &WrongCodes{by: map[trier]*tries{}, most: maxTriers, fresh: map[string]int{}, spent: map[string]int{},
+func newWrongCodes(u *uses) *WrongCodes {
+	b := &WrongCodes{uses: u, by: map[trier]*tries{}, most: maxTriers,
 		wrong: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "scrip_wrong_codes_total",
 			Help: "Wrong codes that were tried, by the budget that they cost: of a key, of a public key, or none, in commands straight to the log."}, []string{"budget"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "scrip_wrong_codes_refused_total",
@@ -116,12 +116,10 @@ func (b *WrongCodes) Begin(p Principal, client netip.Addr) (end func(wrong bool)
 	return func(wrong bool) {
 		if wrong {
 			b.wrong.WithLabelValues(parts[0].kind).Inc()
+			b.uses.of(p.ID).wrong.Add(1)
 		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if wrong {
-			b.fresh[p.ID]++
-		}
 		now := time.Now()
 		for _, one := range parts {
 			t := b.tries(one.trier, one.Allowance, now)
@@ -137,28 +135,15 @@ func (b *WrongCodes) Begin(p Principal, client netip.Addr) (end func(wrong bool)
 }
 
 // before is that a key had tried so many wrong codes in the hour when this server started.
-func (b *WrongCodes) before(id string, n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.spent[id] = n
-	if t := b.by[trier{key: id}]; t != nil {
-		t.left = min(t.left, max(0, t.left-float64(n)))
+func (b *WrongCodes) before(k *Key, n int) {
+	a := PerKey
+	if k.Public {
+		a = perPublic
 	}
-}
-
-// take returns how many wrong codes a key has tried that are not stored, and counts them as stored; add takes that back.
-func (b *WrongCodes) take(id string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := b.fresh[id]
-	delete(b.fresh, id)
-	return n
-}
-
-func (b *WrongCodes) add(id string, n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.fresh[id] += n
+	t := b.tries(trier{key: k.ID}, a, time.Now())
+	t.left = max(0, t.left-float64(n))
 }
 
 // tries returns what a trier has left at a time.
@@ -169,10 +154,6 @@ func (b *WrongCodes) tries(who trier, a Allowance, now time.Time) *tries {
 			b.forget(now)
 		}
 		t = &tries{left: a.Burst, at: now}
-		if !who.address.IsValid() {
-			t.left = max(0, a.Burst-float64(b.spent[who.key]))
-			delete(b.spent, who.key)
-		}
 		b.by[who] = t
 	}
 	t.left = min(a.Burst, t.left+now.Sub(t.at).Minutes()*a.PerMinute)

@@ -12,7 +12,7 @@ import (
 // key has; memory is bounded.
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newWrongCodes()
+		b := newWrongCodes(&uses{})
 		b.most = 4000
 		page := Principal{ID: "p", Role: Producer, Public: true}
 		client := func(address string) netip.Addr {
