@@ -155,17 +155,9 @@ func (l *Log) KeyChanged(ctx context.Context, by access.Author, action, about st
 	return l.Append(ctx, e)
 }
 
-// LoggedIn records a log-in, unless one of the same key and way was recorded within the last hour. After an error the next
-// log-in is recorded; none depends on it.
-func (l *Log) LoggedIn(ctx context.Context, p access.Principal, via, from string) error {
-	if l == nil || !l.due(p, via) {
-		return nil
-	}
-	return l.login(ctx, p, via, from)
-}
-
-// LoggedInSoon is LoggedIn for callers that must not wait. failed is called after an error, by another goroutine.
-func (l *Log) LoggedInSoon(p access.Principal, via, from string, failed func(error)) {
+// LoggedIn records a log-in, unless one of the same key and way was recorded within the last hour. It does not wait: failed is
+// called after an error, by another goroutine. The next log-in is recorded then; none depends on it.
+func (l *Log) LoggedIn(p access.Principal, via, from string, failed func(error)) {
 	if l == nil || !l.due(p, via) {
 		return
 	}

@@ -91,18 +91,16 @@ func TestLogInsAreBounded(t *testing.T) {
 		}
 	}
 	none := func(err error) { t.Error(err) }
-	l.LoggedInSoon(ann, "nats", "", none)
+	l.LoggedIn(ann, "nats", "", none)
 	count(1)
 	for range 1000 {
-		l.LoggedInSoon(ann, "nats", "", none)
+		l.LoggedIn(ann, "nats", "", none)
 	}
-	l.LoggedInSoon(ann, "http", "", none)
+	l.LoggedIn(ann, "http", "", none)
 	count(2)
-	if err := l.LoggedIn(t.Context(), ann, "http", ""); err != nil {
-		t.Error(err)
-	}
+	l.LoggedIn(ann, "http", "", none)
 	clock.Move(loginEvery)
-	l.LoggedInSoon(ann, "nats", "", none)
+	l.LoggedIn(ann, "nats", "", none)
 	count(3)
 	// Without its stream nothing is stored, and the failure is reported.
 	if err := js.DeleteStream(t.Context(), topology.AuditStream); err != nil {
@@ -111,7 +109,7 @@ func TestLogInsAreBounded(t *testing.T) {
 	failed := make(chan error, 2)
 	bob := access.Local("bob")
 	for range 2 {
-		l.LoggedInSoon(bob, "http", "", func(err error) { failed <- err })
+		l.LoggedIn(bob, "http", "", func(err error) { failed <- err })
 		if err := <-failed; err == nil {
 			t.Error("a log-in without a stream is recorded")
 		}
@@ -120,7 +118,7 @@ func TestLogInsAreBounded(t *testing.T) {
 		t.Error("an entry without a stream is recorded")
 	}
 	var nothing *Log
-	nothing.LoggedInSoon(ann, "nats", "", none)
+	nothing.LoggedIn(ann, "nats", "", none)
 	if err := nothing.Append(t.Context(), Entry{}); err != nil {
 		t.Error(err)
 	}
@@ -129,11 +127,11 @@ func TestLogInsAreBounded(t *testing.T) {
 // TestRawReadsAreRecorded: the log-in to NATS of a key that may read the log itself, with codes, is an export too.
 func TestRawReadsAreRecorded(t *testing.T) {
 	l := Open(stream(t), streamtest.NewClock())
+	l.recorded.Watch()
 	for _, p := range []access.Principal{{ID: "1", Name: "eve", Role: access.Analyst, Codes: true}, {ID: "2", Name: "al", Role: access.Analyst}} {
 		for _, via := range []string{"http", "nats"} {
-			if err := l.LoggedIn(t.Context(), p, via, ""); err != nil {
-				t.Fatal(err)
-			}
+			l.LoggedIn(p, via, "", func(err error) { t.Error(err) })
+			l.recorded.Wait(t)
 		}
 	}
 	if all, _, err := l.Read(t.Context(), Filter{Kind: Export}, 100); err != nil || len(all) != 1 || all[0].Actor != "eve" || all[0].Action != Raw || all[0].Via != "nats" {

@@ -30,11 +30,16 @@ type audited struct {
 func (a audited) Authenticate(key string) (access.Principal, error) {
 	p, err := a.Registry.Authenticate(key)
 	if err == nil {
-		a.server.keys.audit.LoggedInSoon(p, a.via, "", func(err error) {
-			a.server.log.Warn("a log-in is not in the audit stream; the next one will be", "key", p.ID, "err", err)
-		})
+		a.server.loggedIn(p, a.via, "")
 	}
 	return p, err
+}
+
+// loggedIn records a log-in.
+func (s *server) loggedIn(p access.Principal, via, from string) {
+	s.keys.audit.LoggedIn(p, via, from, func(err error) {
+		s.log.Warn("a log-in is not in the audit stream; the next one will be", "key", p.ID, "err", err)
+	})
 }
 
 // startAccess follows the keys of users, for HTTP, log-ins to NATS and the service of this server.

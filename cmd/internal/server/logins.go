@@ -30,9 +30,7 @@ func (s *server) startLogins(ctx context.Context) error {
 		return err
 	}
 	r := callout.New(nc, s.stream.Lanes, issuer, s.keys.registry, s.log)
-	r.LoggedIn = func(ctx context.Context, p access.Principal, from string) error {
-		return s.keys.audit.LoggedIn(ctx, p, "nats", from)
-	}
+	r.LoggedIn = func(p access.Principal, from string) { s.loggedIn(p, "nats", from) }
 	s.group.start("logins", r.Run)
 	s.health.add("logins", false, func() (bool, any) { return nc.IsConnected(), nil })
 	return nil

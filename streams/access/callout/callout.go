@@ -29,8 +29,6 @@ const (
 	validFor = 12 * time.Hour
 	// readsFor is the same for users who read the log itself: each log-in is recorded, and nothing that they read.
 	readsFor = time.Hour
-	// recordWait bounds the record of a log-in.
-	recordWait = 5 * time.Second
 	// flushWait is how long the subscription may take to be known to NATS.
 	flushWait = 5 * time.Second
 	// atOnce bounds the log-ins in progress here.
@@ -47,9 +45,8 @@ type Keys interface {
 
 // Responder answers log-ins.
 type Responder struct {
-	// LoggedIn, if set before Run, records a log-in from an address. It may be called by several goroutines at once. The user is
-	// not kept waiting for it, and is not refused when it fails: that is logged.
-	LoggedIn func(ctx context.Context, p access.Principal, from string) error
+	// LoggedIn, if set before Run, records a log-in from an address, without a wait. It may be called by several goroutines at once.
+	LoggedIn func(p access.Principal, from string)
 
 	nc     *nats.Conn
 	lanes  int
@@ -139,11 +136,7 @@ func (r *Responder) answer(m *nats.Msg) {
 	if user == "" || r.LoggedIn == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), recordWait)
-	defer cancel()
-	if err := r.LoggedIn(ctx, principal, request.ClientInformation.Host); err != nil {
-		r.log.Warn("a log-in is not recorded", "key", principal.ID, "err", err)
-	}
+	r.LoggedIn(principal, request.ClientInformation.Host)
 }
 
 var errNoNATS = errors.New("keys of this role do not open NATS")
