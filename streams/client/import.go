@@ -52,9 +52,6 @@ func Import(ctx context.Context, cmd wire.Command, codes iter.Seq[string], progr
 	for text := range codes {
 		row++
 		normal, err := code.NormalizeImported(text)
-		if err == nil && !cmd.WeakCodes {
-			err = code.CheckStrong(normal)
-		}
 		if err != nil {
 			im.refuse(invalid(&cmd, fmt.Errorf("codes: code %d: %w", row, err)))
 			break

@@ -1,0 +1,49 @@
+package callout
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nkeys"
+
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+)
+
+// only is a registry of one key.
+type only struct{ access.Principal }
+
+func (o only) Authenticate(string) (access.Principal, error) { return o.Principal, nil }
+func (only) Watch(func(string)) func()                       { return func() {} }
+
+// TestWhoReadsTheLogLogsInEachHour, because its log-ins are recorded, and nothing that it reads.
+func TestWhoReadsTheLogLogsInEachHour(t *testing.T) {
+	issuer, err := NewIssuer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := nkeys.CreateUser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	user, err := pair.PublicKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := streamtest.NewClock()
+	for codes, want := range map[bool]time.Duration{true: time.Hour, false: validFor} {
+		p := access.Principal{ID: "01h8z3qk", Name: "eve", Role: access.Analyst, Codes: codes}
+		r := &Responder{lanes: 1, issuer: issuer, keys: only{p}, clock: clock}
+		request := jwt.AuthorizationRequestClaims{}
+		request.UserNkey, request.ConnectOptions.Token = user, "a key"
+		_, signed, err := r.user(&request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		claims, err := jwt.DecodeUserClaims(signed)
+		if err != nil || claims.Expires != clock.Now().Add(want).Unix() {
+			t.Errorf("codes %t: %+v, %v", codes, claims, err)
+		}
+	}
+}
