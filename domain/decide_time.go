@@ -77,8 +77,8 @@ func (d *decision) remind() {
 		d.refuse(wire.LimitReached, d.textNumber("a coupon may have at most ", wire.MaxReminders, " pending reminders; cancel one first"))
 	case n == 0 && c.reminders().CountOfNote(reminded(customer), c) >= wire.MaxOpenings:
 		d.refuse(wire.LimitReached, d.textNumber("a customer may have at most ", wire.MaxOpenings, " pending reminders of one opening; cancel one first"))
-	case c.reminders().Len() >= wire.MaxPending:
-		d.refuse(wire.LimitReached, d.textNumber("a campaign may have at most ", wire.MaxPending, " pending reminders"))
+	case c.reminders().Len() >= int(c.settings.MostReminders(c.total())):
+		d.refuse(wire.LimitReached, d.textNumber("the campaign may have at most ", c.settings.MostReminders(c.total()), " pending reminders; an operator may raise its setting reminders"))
 	case c.lastReminder >= reminder.MaxReminder:
 		d.refuse(wire.LimitReached, d.textNumber("the campaign has had ", reminder.MaxReminder, " reminders, the most there may be"))
 	default:

@@ -13,7 +13,7 @@ var update = flag.Bool("update", false, "write testdata/snapshot-1.bin instead o
 
 // everyKind is a lane that has some of all that a snapshot holds.
 const everyKind = `
-	0   create_campaign codes=5 per_customer=2 max_redemptions=2 expires_at=+48h prefix=SUMMER category=food benefit={"off":5} late_after=1h
+	0   create_campaign codes=5 per_customer=2 max_redemptions=2 expires_at=+48h prefix=SUMMER category=food benefit={"off":5} late_after=1h reminders=7
 	0   create_campaign campaign=due codes=3 opens_at=+2h closes_at=+3h valid_for=90s priority=high
 	0   create_campaign campaign=imported codes=0 per_customer=0
 	1m  import_codes campaign=imported codes=ABC-1,ABC-2 weak_codes=true

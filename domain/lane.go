@@ -210,7 +210,7 @@ func (p *settingsPool) keep(s *wire.Settings) *wire.Settings {
 	h := uint64(s.Codes)
 	for _, v := range [...]uint64{
 		uint64(s.PerCustomer), uint64(s.OpensAt), uint64(s.ClosesAt), uint64(s.ExpiresAt), uint64(s.ValidFor), uint64(s.LateAfter),
-		uint64(s.MaxRedemptions),
+		uint64(s.MaxRedemptions), uint64(s.Reminders),
 	} {
 		h = (h ^ v) * 0x9e3779b97f4a7c15
 	}

@@ -640,6 +640,8 @@ func (m *model) remind(cmd *wire.Command, c *mCampaign, was mAccepted, known boo
 		return no(wire.LimitReached)
 	case k == nil && ofCustomer >= 8:
 		return no(wire.LimitReached)
+	case c.settings.Reminders != 0 && len(c.reminders) >= int(c.settings.Reminders): // too few codes for the default
+		return no(wire.LimitReached)
 	}
 	c.lastR++
 	c.reminders = append(c.reminders, &mReminder{r: c.lastR, customer: cmd.CustomerID, kind: cmd.Kind, before: cmd.Before, coupon: k})

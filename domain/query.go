@@ -34,6 +34,7 @@ type CampaignView struct {
 	Priority       string          `json:"priority"`
 	Benefit        json.RawMessage `json:"benefit,omitempty"`
 	Reminders      int             `json:"reminders_pending"`
+	MostReminders  uint32          `json:"reminders,omitempty"` // the setting
 	CreatedAt      time.Time       `json:"created_at"`
 }
 
@@ -77,7 +78,7 @@ func (l *Lane) view(c *campaign) CampaignView {
 		Claimed: c.claimed(), Redeemed: c.redeemed, Voided: c.voided, PerCustomer: s.PerCustomer,
 		MaxRedemptions: s.MaxRedemptions, OpensAt: timeOf(s.OpensAt), ClosesAt: timeOf(s.ClosesAt),
 		ExpiresAt: timeOf(s.ExpiresAt), ExpiredThrough: timeOf(c.expiredThrough), Prefix: s.Prefix, Category: s.Category,
-		Priority: s.Priority, Benefit: s.Benefit, Reminders: c.reminders().Len(), CreatedAt: c.created.Time(),
+		Priority: s.Priority, Benefit: s.Benefit, Reminders: c.reminders().Len(), MostReminders: s.Reminders, CreatedAt: c.created.Time(),
 	}
 	if s.ValidFor != 0 {
 		v.ValidFor = s.ValidFor.String()

@@ -145,6 +145,42 @@ func TestGraceMayChange(t *testing.T) {
 	}
 }
 
+// TestInventedCustomersFillNoLane: reminders of an opening need no coupon, so a producer can set them for customers that do not
+// exist. How many it can is bounded by the campaign's size; more codes, also imported ones, allow more.
+func TestInventedCustomersFillNoLane(t *testing.T) {
+	for _, tt := range []struct{ codes, imported, most int }{
+		{1, 0, wire.MinPending}, {4000, 0, 12000}, {0, 3400, 10200}, {0, 1, wire.MinPending},
+	} {
+		l := testLane()
+		s := wire.DefaultSettings(uint32(tt.codes))
+		s.OpensAt = start + day
+		decided(t, l, wire.Command{Type: wire.CreateCampaign, ID: "o", Campaign: "o", Patch: wire.PatchOf(s)}, start, wire.StatusCreated)
+		var codes []string
+		for i := range tt.imported {
+			codes = append(codes, fmt.Sprint("IMPORTED-", 1000+i))
+		}
+		if tt.imported > 0 {
+			decided(t, l, wire.Command{Type: wire.ImportCodes, ID: "i", Campaign: "o", Codes: codes}, start, wire.StatusImported)
+		}
+		for i := range tt.most {
+			decided(t, l, remindOf(i, "o", wire.KindOpens, 0), start, wire.StatusReminderSet)
+		}
+		more := remindOf(tt.most, "o", wire.KindOpens, 0)
+		if _, out := l.Decide(&more, start, nil); out.Refusal != wire.LimitReached || !strings.Contains(out.Message, fmt.Sprint(tt.most, " pending")) {
+			t.Errorf("one more than %d: %s", tt.most, outcomeText(out))
+		}
+		p := wire.Patch{Settings: wire.Settings{Reminders: wire.MaxPending}}
+		p.Set("reminders")
+		decided(t, l, wire.Command{Type: wire.UpdateCampaign, ID: "u", Campaign: "o", Patch: p}, start, wire.StatusUpdated)
+		decided(t, l, more, start, wire.StatusReminderSet)
+	}
+	for codes, most := range map[uint32]uint32{0: wire.MinPending, 3334: 10002, wire.MaxCodes: wire.MaxPending} {
+		if got := (&wire.Settings{}).MostReminders(codes); got != most {
+			t.Errorf("a campaign of %d codes may have %d reminders, want %d", codes, got, most)
+		}
+	}
+}
+
 // TestReminderNumbersEnd: numbers have 32 bits; a request for one more is refused, and a log that has one is not folded.
 func TestReminderNumbersEnd(t *testing.T) {
 	l := remindersLane(t, 1)

@@ -40,6 +40,19 @@ func TestReminders(t *testing.T) {
 			9m  remind_due kind=opens due_at=+9m through_r=2                => reminder_set repeat
 			9m  remind customer_id=cy kind=opens before=1m                  => too_late
 			9m  remind customer_id=ann kind=opens before=1m id=r            => outdated`,
+		"as many as the campaign may have": `
+			0   create_campaign codes=9 opens_at=+10m reminders=2
+			0   remind customer_id=ann kind=opens before=1m id=r            => reminder_set
+			0   remind customer_id=bob kind=opens before=1m                 => reminder_set
+			0   remind customer_id=cy kind=opens before=1m                  => limit_reached message=raise
+			0   remind customer_id=ann kind=opens before=1m id=r            => reminder_set repeat
+			0   remind customer_id=bob kind=opens before=1m                 => reminder_set repeat
+			0   unremind customer_id=bob kind=opens before=1m               => reminder_cancelled
+			0   remind customer_id=cy kind=opens before=1m                  => reminder_set
+			1m  update_campaign reminders=1
+			1m  remind customer_id=dan kind=opens before=1m                 => limit_reached
+			1m  update_campaign reminders=null
+			1m  remind customer_id=dan kind=opens before=1m                 => reminder_set`,
 		"a rolled back redemption sets its reminders again": `
 			0   create_campaign codes=9 expires_at=+48h
 			0   claim customer_id=ann

@@ -129,6 +129,7 @@ func (w *snapshotWriter) campaign(c *campaign, m frozenMaps) error {
 	w.u64(uint64(s.ValidFor))
 	w.u64(uint64(s.LateAfter))
 	w.u32(s.MaxRedemptions)
+	w.u32(s.Reminders)
 	w.text(s.Prefix)
 	w.text(s.Category)
 	w.text(s.Priority)

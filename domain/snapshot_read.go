@@ -96,8 +96,8 @@ func (r *snapshotReader) campaign(l *Lane) *campaign {
 	c := &campaign{name: r.text(wire.MaxCampaignName), number: r.u32(), created: r.instant(), state: campaignState(r.u8()), scanLimit: l.scanLimit}
 	s := wire.Settings{
 		Codes: r.u32(), PerCustomer: r.u32(), OpensAt: r.instant(), ClosesAt: r.instant(), ExpiresAt: r.instant(),
-		ValidFor: time.Duration(r.u64()), LateAfter: time.Duration(r.u64()), MaxRedemptions: r.u32(), Prefix: r.pooled(p, code.MaxPrefixLen),
-		Category: r.pooled(p, wire.MaxCategory), Priority: r.pooled(p, 16),
+		ValidFor: time.Duration(r.u64()), LateAfter: time.Duration(r.u64()), MaxRedemptions: r.u32(), Reminders: r.u32(),
+		Prefix: r.pooled(p, code.MaxPrefixLen), Category: r.pooled(p, wire.MaxCategory), Priority: r.pooled(p, 16),
 	}
 	if benefit := r.pooled(p, wire.MaxBenefit); benefit != "" {
 		s.Benefit = []byte(benefit)
@@ -107,7 +107,8 @@ func (r *snapshotReader) campaign(l *Lane) *campaign {
 	case r.err != nil:
 	case !wire.ValidCampaignName(c.name) || c.state > ended:
 		r.fail("campaign %q: name or state", c.name)
-	case s.Codes > wire.MaxCodes || s.MaxRedemptions == 0 || s.MaxRedemptions > wire.MaxRedemptions || code.ValidPrefix(s.Prefix) != nil || s.Check() != nil:
+	case s.Codes > wire.MaxCodes || s.MaxRedemptions == 0 || s.MaxRedemptions > wire.MaxRedemptions || s.Reminders > wire.MaxPending ||
+		code.ValidPrefix(s.Prefix) != nil || s.Check() != nil:
 		r.fail("campaign %s: settings", c.name)
 	}
 	if r.err != nil {

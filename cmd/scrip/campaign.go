@@ -26,7 +26,7 @@ func (m *Main) campaignCommand() *cobra.Command {
 // settingNames are the flags of create and update, and their names in CONTRACT.md.
 var settingNames = map[string]string{
 	"codes": "codes", "per-customer": "per_customer", "opens": "opens_at", "closes": "closes_at", "expires": "expires_at",
-	"valid-for": "valid_for", "late-after": "late_after", "max-redemptions": "max_redemptions", "prefix": "prefix", "category": "category",
+	"valid-for": "valid_for", "late-after": "late_after", "max-redemptions": "max_redemptions", "reminders": "reminders", "prefix": "prefix", "category": "category",
 	"priority": "priority", "benefit": "benefit",
 }
 
@@ -54,6 +54,7 @@ func (m *Main) settingFlags(f *pflag.FlagSet, s *wire.Settings, update bool) {
 	f.Var(period(&s.ValidFor, wire.MaxValidFor), "valid-for", "how long a coupon lives from its claim, instead of --expires"+clear)
 	f.Var(period(&s.LateAfter, wire.MaxBefore), "late-after", "reminders later than this are dropped (absent = only when what they announce has passed)"+clear)
 	f.Var(cli.Number(&s.MaxRedemptions, d.MaxRedemptions, 1, wire.MaxRedemptions), "max-redemptions", "how often one coupon may be redeemed")
+	f.Var(cli.Number(&s.Reminders, d.Reminders, 0, wire.MaxPending), "reminders", "reminders that may be pending (0 = 3 for each code, at least 10,000)")
 	f.StringVar(&s.Prefix, "prefix", "", "`TEXT` printed before each code, without a function: SUMMER gives SUMMER-XXXX-XXXX-XXXX")
 	f.StringVar(&s.Category, "category", "", "`TEXT` that groups campaigns in reports")
 	f.Var(cli.Choice(&s.Priority, d.Priority, wire.PriorityHigh, wire.PriorityNormal, wire.PriorityLow), "priority", "high, normal or low")

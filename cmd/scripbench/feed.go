@@ -50,6 +50,7 @@ func (u subscriptions) campaign(i int) string { return u.names[i%len(u.names)] }
 // open creates the campaigns, or again updates them, so that their reminders are due at an instant.
 func (u subscriptions) open(ctx context.Context, s *scripServer, due time.Time, again bool) error {
 	settings := wire.DefaultSettings(1)
+	settings.Reminders = wire.MaxPending
 	settings.OpensAt = wire.At(due.Add(reminding))
 	cmd := wire.Command{Type: wire.CreateCampaign, Patch: wire.PatchOf(settings)}
 	if again {

@@ -77,6 +77,7 @@ func drawSettings(t *rapid.T) Settings {
 		Category: maybe(t, func() string { return drawText(t, 64) }), Prefix: maybe(t, func() string { return "SUN_1" }),
 		Benefit: maybe(t, func() []byte { return []byte(`{"a":[1,"\u00e9",null]}`) }),
 	}
+	s.Reminders = maybe(t, func() uint32 { return rapid.Uint32Range(1, MaxPending).Draw(t, "reminders") })
 	s.OpensAt = maybe(t, func() Instant { return drawInstant(t) })
 	s.ClosesAt = maybe(t, func() Instant { return drawInstant(t) })
 	s.ExpiresAt = maybe(t, func() Instant { return drawInstant(t) })

@@ -231,7 +231,7 @@ func TestTheContractHasTheLimits(t *testing.T) {
 		{"booleans at most % KiB", MaxAttributes >> 10}, {"any JSON at most % bytes", MaxBenefit}, {"`category` | 1–% bytes", MaxCategory},
 		{"imported) to %; may only grow", MaxCodes}, {"(unlimited) to %", MaxPerCustomer}, {"`max_redemptions` | 1 to %", MaxRedemptions},
 		{"0 to %h (366", int(MaxBefore.Hours())}, {"1s to %h instead", int(MaxValidFor.Hours())}, {": % pending reminders of one customer", MaxOpenings},
-		{"opening; % of one coupon", MaxReminders}, {"; % of one campaign", MaxPending}, {"coupon: % for each", MaxRollbacks},
+		{"opening; % of one coupon", MaxReminders}, {"`reminders` | 1 to %", MaxPending}, {"3 for each code imported ones included and at least %", MinPending}, {"coupon: % for each", MaxRollbacks},
 	} {
 		if want := strings.Replace(limit.text, "%", strconv.Itoa(limit.n), 1); !strings.Contains(page, want) {
 			t.Errorf("CONTRACT.md lacks %q", want)

@@ -24,6 +24,7 @@ const (
 	fValidFor
 	fLateAfter
 	fMaxRedemptions
+	fReminders
 	fPrefix
 	fCategory
 	fPriority
@@ -101,6 +102,7 @@ var fieldSpecs = [numFields]fieldSpec{
 	fValidFor:       {name: "valid_for", least: uint64(time.Second), most: uint64(MaxValidFor)},
 	fLateAfter:      {name: "late_after", least: uint64(time.Second), most: uint64(MaxBefore)},
 	fMaxRedemptions: {name: "max_redemptions", least: 1, most: MaxRedemptions},
+	fReminders:      {name: "reminders", least: 1, most: MaxPending},
 	fPrefix:         {name: "prefix"},
 	fCategory:       {name: "category", most: MaxCategory},
 	fPriority:       {name: "priority", oneOf: []string{PriorityHigh, PriorityNormal, PriorityLow}},
@@ -151,7 +153,7 @@ var general = fields(fID, fType, fCampaign)
 
 // settingFields are those of a campaign's settings, in the order in which they are written.
 var settingFields = []Field{fCodes | always, fPerCustomer | always, fOpensAt, fClosesAt, fExpiresAt, fValidFor, fLateAfter, fMaxRedemptions,
-	fPrefix, fCategory, fPriority, fBenefit}
+	fReminders, fPrefix, fCategory, fPriority, fBenefit}
 
 // settingSet are the same as a set.
 var settingSet = fields(settingFields...)
@@ -190,6 +192,8 @@ func fieldNamed(name []byte) Field {
 		return fLateAfter
 	case "max_redemptions":
 		return fMaxRedemptions
+	case "reminders":
+		return fReminders
 	case "prefix":
 		return fPrefix
 	case "category":

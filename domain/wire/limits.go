@@ -29,7 +29,8 @@ const (
 	MaxBefore       = 366 * 24 * time.Hour
 	MaxReminders    = 3           // pending reminders of one coupon
 	MaxOpenings     = 8           // pending reminders of one customer of a campaign's opening
-	MaxPending      = 100_000_000 // pending reminders of one campaign
+	MaxPending      = 100_000_000 // pending reminders of one campaign, whatever its settings
+	MinPending      = 10_000      // what a campaign without the setting may have, however few its codes
 	MaxRollbacks    = 32          // rolled back redemptions of one coupon, for each use that it allows
 	MaxStep         = 512 << 10   // the events of one step
 )

@@ -106,6 +106,8 @@ func TestParseCommandNamesTheFieldAndTheMend(t *testing.T) {
 		{"codes with a leading zero", linetest.With(linetest.Create, "codes", `05`), "", "not valid JSON"},
 		{"codes too many", linetest.With(linetest.Create, "codes", `1000000001`), "codes", "whole number"},
 		{"max_redemptions 0", linetest.With(linetest.Create, "max_redemptions", `0`), "max_redemptions", "whole number from 1"},
+		{"reminders 0", linetest.With(linetest.Create, "reminders", `0`), "reminders", "whole number from 1"},
+		{"reminders too many", linetest.With(linetest.Create, "reminders", `100000001`), "reminders", "to 100000000"},
 		{"opens_at a number", linetest.With(linetest.Create, "opens_at", `1795737600`), "opens_at", "RFC 3339"},
 		{"opens_at in 1969", linetest.With(linetest.Create, "opens_at", `"1969-12-31T00:00:00Z"`), "opens_at", "1970 and 9999"},
 		{"opens_at in 1971", linetest.With(linetest.Create, "opens_at", `"1971-12-31T23:59:59Z"`), "opens_at", "not lie before 1972"},

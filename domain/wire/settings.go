@@ -16,6 +16,7 @@ type Settings struct {
 	ValidFor       time.Duration // coupons are valid so long from their claim; 0 = until ExpiresAt
 	LateAfter      time.Duration // reminders later than this are dropped; 0 = while what they announce is to come, none is
 	MaxRedemptions uint32        // how often one coupon may be redeemed, at least 1
+	Reminders      uint32        // reminders that may be pending; 0 = by the number of codes, see MostReminders
 	Prefix         string        // cosmetic, before the code
 	Category       string
 	Priority       string // high, normal or low
@@ -48,6 +49,15 @@ func (s *Settings) Expires() Instant {
 	return s.ExpiresAt
 }
 
+// MostReminders is how many reminders may be pending while the campaign has that many codes, imported ones counted. Reminders of
+// an opening need no coupon, so without a bound one producer could set any number for customers that do not exist.
+func (s *Settings) MostReminders(codes uint32) uint32 {
+	if s.Reminders != 0 {
+		return s.Reminders
+	}
+	return uint32(min(max(uint64(codes)*MaxReminders, MinPending), MaxPending))
+}
+
 // ExpiryOf is the own expiry that a coupon claimed at the given time gets: 0 if it inherits the campaign's end.
 // Rounded up to the second, from an hour on to the minute, so that coupons expire in groups and never early.
 func (s *Settings) ExpiryOf(claimed Instant) Instant {
@@ -65,7 +75,7 @@ func (s *Settings) ExpiryOf(claimed Instant) Instant {
 func (s *Settings) Equal(o *Settings) bool {
 	return s.Codes == o.Codes && s.PerCustomer == o.PerCustomer && s.OpensAt == o.OpensAt && s.ClosesAt == o.ClosesAt &&
 		s.ExpiresAt == o.ExpiresAt && s.ValidFor == o.ValidFor && s.LateAfter == o.LateAfter && s.MaxRedemptions == o.MaxRedemptions &&
-		s.Prefix == o.Prefix && s.Category == o.Category && s.Priority == o.Priority && bytes.Equal(s.Benefit, o.Benefit)
+		s.Reminders == o.Reminders && s.Prefix == o.Prefix && s.Category == o.Category && s.Priority == o.Priority && bytes.Equal(s.Benefit, o.Benefit)
 }
 
 // Check returns an error for settings that contradict each other.
@@ -103,6 +113,8 @@ func (s *Settings) at(f Field) any {
 		return &s.LateAfter
 	case fMaxRedemptions:
 		return &s.MaxRedemptions
+	case fReminders:
+		return &s.Reminders
 	case fPrefix:
 		return &s.Prefix
 	case fCategory:

@@ -115,6 +115,7 @@ func (w *World) settings(c *wire.Command, create bool) {
 	give("codes", chance, func() { p.Codes = uint32(Pick(w.Choose, 8, 5, 3, 1, 0)) })
 	give("per_customer", 3, func() { p.PerCustomer = uint32(Pick(w.Choose, 0, 1, 2, 3)) })
 	give("max_redemptions", 3, func() { p.MaxRedemptions = uint32(Pick(w.Choose, 1, 2, 3, 20)) })
+	give("reminders", 4, func() { p.Reminders = uint32(Pick(w.Choose, 1, 2, 5)) })
 	give("opens_at", 3, func() { p.OpensAt = w.later() })
 	give("closes_at", 5, func() { p.ClosesAt = w.later() })
 	if w.Choose(2) == 0 {

@@ -40,6 +40,7 @@ type Campaign struct {
 	Priority       string          `json:"priority"`
 	Benefit        json.RawMessage `json:"benefit,omitempty"`
 	Reminders      int             `json:"reminders_pending"`
+	MostReminders  uint32          `json:"reminders,omitempty" doc:"How many of them there may be. Absent: 3 for each code, 10,000 at least."`
 	CreatedAt      time.Time       `json:"created_at"`
 }
 
@@ -52,6 +53,7 @@ type NewCampaign struct {
 	Codes          int64           `json:"codes" doc:"How many coupons there are; 0 = their codes are imported."`
 	PerCustomer    *int64          `json:"per_customer,omitempty" doc:"Coupons that one customer may claim; 0 = unlimited; 1 unless given."`
 	MaxRedemptions *int64          `json:"max_redemptions,omitempty" doc:"How often a coupon may be redeemed; 1 unless given."`
+	Reminders      *int64          `json:"reminders,omitempty" doc:"How many reminders may be pending, 1 to 100,000,000; 3 for each code, and 10,000 at least, unless given."`
 	OpensAt        *time.Time      `json:"opens_at,omitempty"`
 	ClosesAt       *time.Time      `json:"closes_at,omitempty"`
 	ExpiresAt      *time.Time      `json:"expires_at,omitempty"`
@@ -68,6 +70,7 @@ type CampaignPatch struct {
 	Codes          *int64          `json:"codes,omitempty" doc:"May only grow."`
 	PerCustomer    *int64          `json:"per_customer,omitempty" nullable:"true"`
 	MaxRedemptions *int64          `json:"max_redemptions,omitempty" nullable:"true"`
+	Reminders      *int64          `json:"reminders,omitempty" nullable:"true"`
 	OpensAt        *time.Time      `json:"opens_at,omitempty" nullable:"true"`
 	ClosesAt       *time.Time      `json:"closes_at,omitempty" nullable:"true"`
 	ExpiresAt      *time.Time      `json:"expires_at,omitempty" nullable:"true"`
