@@ -223,7 +223,8 @@ func (e *bulkEntry) refuse(r wire.Refusal, why string) {
 
 func (e *bulkEntry) finish(outcome []byte) {
 	e.outcome = outcome
-	if e.ready != nil {
+	if e.ready != nil { // an outcome is a part of a message with those of others, which must not stay while a client is slow
+		e.outcome = bytes.Clone(outcome)
 		close(e.ready)
 		return
 	}

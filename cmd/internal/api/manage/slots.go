@@ -17,8 +17,8 @@ func newSlots() slots {
 	}
 	return slots{
 		imports: of("imports", 2, 1), exports: of("exports", 4, 2),
-		events:   of("event_streams", 32, 8), // each has a reader per lane, which holds up to 4 MiB while the client is slow
-		commands: of("command_streams", 1024, 256),
+		events:   of("event_streams", 32, 8),      // each has a reader per lane, which holds up to 4 MiB while the client is slow
+		commands: of("command_streams", 1024, 16), // each holds up to a MiB while its client takes no outcomes
 	}
 }
 
