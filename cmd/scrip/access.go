@@ -69,6 +69,7 @@ func (m *Main) accessCreate() *cobra.Command {
 	}}, "role", "producer, sender, analyst, support or operator")
 	f.StringSliceVar(&n.Campaigns, "campaign", nil, "`NAMES` of campaigns that the key is limited to, separated by commas, up to 50 (default all)")
 	f.BoolVar(&n.Public, "public", false, "the key may be in a browser: it claims and validates only, with a budget for wrong codes")
+	f.IntVar(&n.Rate, "rate", 0, "`N` requests a second at each server, over NATS and HTTP together; a producer with a rate publishes no messages of commands (default any number)")
 	f.BoolVar(&n.Codes, "codes", false, "the user sees codes in clear, not masked")
 	return m.queryRunE(cmd, func(ctx context.Context, s *session, given []string) error {
 		if err := cli.Require(cmd, "role"); err != nil {
@@ -108,6 +109,9 @@ func limits(k *access.Key) string {
 	}
 	if k.Public {
 		all = append(all, "public")
+	}
+	if k.Rate > 0 {
+		all = append(all, fmt.Sprintf("%d requests a second", k.Rate))
 	}
 	if k.Codes {
 		all = append(all, "codes")

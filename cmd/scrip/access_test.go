@@ -58,6 +58,7 @@ func TestKeysFromTheCommandLine(t *testing.T) {
 		{[]string{"access", "create", "ann", "--role", "support"}, cli.ExitRefused, "scrip access rotate " + next.ID},
 		{[]string{"access", "create", "bob", "--role", "sender", "--campaign", "summer"}, cli.ExitRefused, "campaigns: "},
 		{[]string{"access", "create", "bob", "--role", "support", "--public"}, cli.ExitRefused, "public "},
+		{[]string{"access", "create", "bob", "--role", "producer", "--rate", "-1"}, cli.ExitRefused, "rate is -1"},
 		{[]string{"access", "revoke", "nobody"}, cli.ExitRefused, "see `scrip access list`"},
 		{[]string{"access", "rotate", id}, cli.ExitRefused, "scrip access create"},
 		{[]string{"audit", "--kind", "theft"}, cli.ExitUsage, "kind is "},

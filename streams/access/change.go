@@ -29,10 +29,11 @@ type record struct {
 	Key    string `json:"key"` // id
 	Role   string `json:"role,omitempty"`
 	Name   string `json:"name,omitempty"`
-	// Campaigns, Public and Codes are of a created key. A replacement has those of the key that it replaces.
+	// Campaigns, Public, Codes and Rate are of a created key. A replacement has those of the key that it replaces.
 	Campaigns []string `json:"campaigns,omitempty"`
 	Public    bool     `json:"public,omitempty"`
 	Codes     bool     `json:"codes,omitempty"`
+	Rate      int      `json:"rate,omitempty"`
 	SHA256    string   `json:"sha256,omitempty"`
 	// Also are the ids of further keys that a revocation ends.
 	Also []string `json:"also,omitempty"`
@@ -78,6 +79,7 @@ type Key struct {
 	Campaigns []string `json:"campaigns,omitempty"`
 	Public    bool     `json:"public,omitempty"`
 	Codes     bool     `json:"codes,omitempty"`
+	Rate      int      `json:"rate,omitempty"`
 
 	Created   time.Time `json:"created"`
 	CreatedBy string    `json:"created_by"`
@@ -114,7 +116,7 @@ func (r *Role) UnmarshalText(text []byte) error {
 
 // Principal is who uses the key.
 func (k *Key) Principal() Principal {
-	return Principal{ID: k.ID, First: k.first, Name: k.Name, Role: k.Role, Campaigns: k.Campaigns, Public: k.Public, Codes: k.Codes}
+	return Principal{ID: k.ID, First: k.first, Name: k.Name, Role: k.Role, Campaigns: k.Campaigns, Public: k.Public, Codes: k.Codes, Rate: k.Rate}
 }
 
 // In reports whether the key is in force at an instant. Clocks differ between servers, so only the end of an overlap depends on
@@ -148,6 +150,9 @@ func (k *Key) check() error {
 	}
 	if k.Public && k.Role != Producer {
 		return fmt.Errorf("public is for keys of role producer, which may be in a browser; leave it out for role %s", k.Role)
+	}
+	if k.Rate < 0 || k.Rate > MaxRate {
+		return fmt.Errorf("rate is %d, expected 1 to %d requests a second; leave it out for any number", k.Rate, MaxRate)
 	}
 	if k.Codes && k.Role == Sender {
 		return errors.New("codes is for roles that look up coupons or read events; reminders name no codes")
@@ -208,7 +213,7 @@ func (s *state) take(r *record, at time.Time) error {
 		if err != nil {
 			return err
 		}
-		return s.add(&Key{Name: r.Name, Role: role, Campaigns: r.Campaigns, Public: r.Public, Codes: r.Codes}, r, at)
+		return s.add(&Key{Name: r.Name, Role: role, Campaigns: r.Campaigns, Public: r.Public, Codes: r.Codes, Rate: r.Rate}, r, at)
 	case actionRevoke:
 		found := false
 		for _, id := range append([]string{r.Key}, r.Also...) {
@@ -262,7 +267,7 @@ func (s *state) revoke(k Key, by string, at time.Time) {
 
 // copyOf is a new key with the rights of k.
 func (k *Key) copyOf() *Key {
-	return &Key{Name: k.Name, Role: k.Role, Campaigns: k.Campaigns, Public: k.Public, Codes: k.Codes}
+	return &Key{Name: k.Name, Role: k.Role, Campaigns: k.Campaigns, Public: k.Public, Codes: k.Codes, Rate: k.Rate}
 }
 
 // add adds a key. Keys in the map are not changed any more: a registry hands them out.

@@ -16,7 +16,7 @@ func TestTheFormat(t *testing.T) {
 	at, hash := "2026-11-20T09:01:00.123456789Z", strings.Repeat("0f", 32)
 	records := []record{
 		{Action: actionCreate, Key: "01h8z3qk", Role: "producer", Name: `Zoë <"shop">`, Campaigns: []string{"summer", "winter"}, Public: true, SHA256: hash, By: "local:ann@ops", At: at},
-		{Action: actionCreate, Key: "01h8z3qm", Role: "operator", Name: "ann", Codes: true, SHA256: hash, By: "bob", At: at},
+		{Action: actionCreate, Key: "01h8z3qm", Role: "operator", Name: "ann", Codes: true, Rate: 50, SHA256: hash, By: "bob", At: at},
 		{Action: actionRotate, Key: "01h8z3qn", Replaces: "01h8z3qm", Until: "2026-11-21T09:01:00Z", SHA256: hash, By: "bob", At: at},
 		{Action: actionRevoke, Key: "01h8z3qn", Also: []string{"01h8z3qm"}, By: "bob", At: at},
 	}

@@ -15,6 +15,8 @@ import (
 const (
 	// MaxName is the most bytes of the name of a key. Events carry it as `by`.
 	MaxName = 64
+	// MaxRate is the highest rate of a key, in requests a second.
+	MaxRate = 1_000_000
 	// MaxCampaigns is the most campaigns that one key may be limited to: each is a subject in its permissions.
 	MaxCampaigns = 50
 )
@@ -34,6 +36,9 @@ type Principal struct {
 	Public bool
 	// Codes: it sees codes in clear.
 	Codes bool
+	// Rate is how many requests a second it may make at each server, over HTTP and NATS together; 0 = as many as it likes. A
+	// producer with a rate may not publish command messages, which no server counts.
+	Rate int
 }
 
 // May reports whether p may do o. campaign "" = the operation names none (a code alone, a list): a principal that is limited

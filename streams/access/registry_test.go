@@ -329,6 +329,8 @@ func TestRefusedChanges(t *testing.T) {
 		{New{Name: "x", Role: Producer, Campaigns: []string{"a.b"}}, "campaigns"},
 		{New{Name: "x", Role: Producer, Campaigns: []string{"a", "a"}}, "campaigns"},
 		{New{Name: "x", Role: Support, Public: true}, "public"},
+		{New{Name: "x", Role: Producer, Rate: -1}, "rate"},
+		{New{Name: "x", Role: Producer, Rate: MaxRate + 1}, "rate"},
 		{New{Name: "x", Role: Sender, Codes: true}, "codes"},
 		{New{Name: "Ωmega", Role: Sender}, "audience"},
 		{New{Name: "ann", Role: Support}, "name"},

@@ -85,6 +85,7 @@ type New struct {
 	Campaigns []string `json:"campaigns,omitempty"` // nil = all
 	Public    bool     `json:"public,omitempty"`
 	Codes     bool     `json:"codes,omitempty"`
+	Rate      int      `json:"rate,omitempty"` // requests a second; 0 = any number
 }
 
 // Create makes a key and stores its hash. secret is the key as its user presents it; it cannot be read again. The key is in
@@ -93,7 +94,7 @@ type New struct {
 func (s *Store) Create(ctx context.Context, n New, by Author) (k Key, secret string, err error) {
 	n.Campaigns = slices.Clone(n.Campaigns)
 	slices.Sort(n.Campaigns)
-	k = Key{Name: n.Name, Role: n.Role, Campaigns: n.Campaigns, Public: n.Public, Codes: n.Codes}
+	k = Key{Name: n.Name, Role: n.Role, Campaigns: n.Campaigns, Public: n.Public, Codes: n.Codes, Rate: n.Rate}
 	if err := k.check(); err != nil {
 		return Key{}, "", fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
@@ -109,7 +110,7 @@ func (s *Store) Create(ctx context.Context, n New, by Author) (k Key, secret str
 				return fmt.Errorf("%w: key %s has the name %q, which events show as `by`; choose another name, or replace that key with `scrip access rotate %s`", ErrNameTaken, other.ID, n.Name, other.ID)
 			}
 		}
-		w.record = record{Action: actionCreate, Role: n.Role.String(), Name: n.Name, Campaigns: n.Campaigns, Public: n.Public, Codes: n.Codes}
+		w.record = record{Action: actionCreate, Role: n.Role.String(), Name: n.Name, Campaigns: n.Campaigns, Public: n.Public, Codes: n.Codes, Rate: n.Rate}
 		return w.draw(st, n.Role)
 	})
 }

@@ -25,7 +25,7 @@ type manageKind struct {
 
 // managing are these requests.
 var managing = []manageKind{
-	{"access.create", "name, role, campaigns, public, codes", reads(hasKeys, (*Service).createKey)},
+	{"access.create", "name, role, campaigns, public, codes, rate", reads(hasKeys, (*Service).createKey)},
 	{"access.list", "after, limit", reads(hasKeys, (*Service).listKeys)},
 	{"access.revoke", "key", reads(hasKeys, (*Service).revokeKey)},
 	{"access.rotate", "key, overlap", reads(hasKeys, (*Service).rotateKey)},

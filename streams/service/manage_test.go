@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
@@ -286,5 +289,46 @@ func TestWhoDidIt(t *testing.T) {
 	want := map[string]string{"1": "olga", "2": "", "3": "sue", "4": "local:bob@ops2", "5": "", "6": "olga"}
 	if _, got := r.sent(t); !maps.Equal(got, want) {
 		t.Errorf("by is %v, want %v", got, want)
+	}
+}
+
+// TestRate: a request over a key's rate is a 429 with the time to wait, and has no effect; the key is rated as soon as it is in
+// force, and clients of the servers' account are not.
+func TestRate(t *testing.T) {
+	r := newRig(t)
+	const wait = 1500 * time.Millisecond
+	full := atomic.Bool{}
+	_, keys := managed(t, r, func(o *Options) {
+		o.Rate = func(p access.Principal) time.Duration {
+			if p.Rate == 7 && full.Load() {
+				return wait
+			}
+			return 0
+		}
+	})
+	slow, other := r.key(t, keys, `{"name":"slow","role":"producer","rate":7}`), r.key(t, keys, `{"name":"shop","role":"producer"}`)
+	if slow.Rate != 7 {
+		t.Fatalf("%+v", slow)
+	}
+	r.outcome(t, "scrip.claim.summer", `{"id":"a","customer_id":"ann"}`, info("COUNTER", slow.ID)...)
+	full.Store(true)
+	for _, subject := range []string{"scrip.claim.summer", "scrip.coupon.validate"} {
+		reply := r.request(t, subject, `{"id":"b","customer_id":"ann"}`, info("COUNTER", slow.ID)...)
+		if reply.Header.Get(micro.ErrorCodeHeader) != "429" || reply.Header.Get("Retry-After") != "2" || !strings.Contains(string(reply.Data), "7 requests a second") {
+			t.Errorf("%s: %v %s", subject, reply.Header, reply.Data)
+		}
+	}
+	r.outcome(t, "scrip.claim.summer", `{"id":"c","customer_id":"bob"}`, info("SHOP", other.ID)...)
+	r.outcome(t, "scrip.claim.summer", `{"id":"d","customer_id":"cy"}`)
+	r.denied(t, "scrip.claim.summer", `{"id":"e","customer_id":"dan"}`, info("SHOP", slow.ID)...) // its account is another one
+	full.Store(false)
+	r.outcome(t, "scrip.claim.summer", `{"id":"f","customer_id":"ann"}`, info("COUNTER", slow.ID)...)
+	if on, _ := r.sent(t); fmt.Sprint(slices.Sorted(maps.Keys(on))) != "[a c d f]" {
+		t.Errorf("commands were sent: %v", on)
+	}
+	for _, bad := range []string{"-1", "1000001"} {
+		if out := r.outcome(t, "scrip.access.create", `{"name":"x","role":"producer","rate":`+bad+`}`, topology.HeaderBy, "ann@ops1"); !out.Refused() || !strings.Contains(out.Message, "rate is "+bad) {
+			t.Errorf("a rate of %s: %+v", bad, out)
+		}
 	}
 }

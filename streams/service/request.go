@@ -103,6 +103,12 @@ func (s *Service) handle(number int, m *nats.Msg) {
 		req.deny(err.Error())
 		return
 	}
+	if req.keyed && s.opts.Rate != nil {
+		if wait := s.opts.Rate(req.who); wait > 0 {
+			req.throttle(wait)
+			return
+		}
+	}
 	timeout, problem := timeoutOf(m.Header.Get(HeaderTimeout), s.opts.Timeout)
 	if problem != nil {
 		req.refuse(&wire.Outcome{Refusal: wire.Invalid, Message: problem.Error()})

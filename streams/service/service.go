@@ -57,6 +57,8 @@ type Options struct {
 	KeyStore *access.Store
 	Settings *settings.Store
 	Audit    *audit.Log
+	// Rate counts a request of a key. It returns 0, or how long the key must wait if it has used its rate. Nil = there is no bound.
+	Rate func(access.Principal) (wait time.Duration)
 	// Status reads the status of the log and its servers, and DeadLetters a page of dead letters, which are encoded as JSON: both
 	// are of packages above this one. An error made by Invalid is a refusal. Nil = such requests are answered 503.
 	Status      func(context.Context) (any, error)

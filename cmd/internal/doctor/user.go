@@ -159,6 +159,9 @@ func (u *user) look(ctx context.Context, own *nats.Conn) []Finding {
 	if u.record.Public {
 		limits += ", public"
 	}
+	if u.record.Rate > 0 {
+		limits += fmt.Sprintf(", %d requests a second", u.record.Rate)
+	}
 	if u.record.Codes {
 		limits += ", codes in clear"
 	}

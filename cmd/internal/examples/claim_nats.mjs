@@ -22,7 +22,7 @@ async function claim(campaign, customer, id) {
       limit.set("Scrip-Timeout", "2s"); // the server answers within this time, so the client waits longer
       const reply = await nc.request(`scrip.claim.${campaign}`, body, { timeout: 2_500, headers: limit });
       const outcome = reply.json();
-      if (reply.headers?.get("Nats-Service-Error-Code") !== "503" && outcome.refusal !== "not_durable") return outcome;
+      if (!["429", "503"].includes(reply.headers?.get("Nats-Service-Error-Code")) && outcome.refusal !== "not_durable") return outcome;
     } catch {} // no answer in time, no server, or the connection was lost
     await new Promise((wake) => setTimeout(wake, Math.random() * Math.min(10_000, 100 * 2 ** attempt)));
   }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api/manage"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 	"github.com/seed-4a2410e3/scrip/streams/dial"
@@ -37,9 +38,13 @@ func (s *server) startAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	rates := web.NewRates(func() web.Rate {
+		now, _ := s.config.Current()
+		return web.Rate{PerSecond: now.HTTPRate, Burst: now.HTTPBurst}
+	}, s.metrics.registry)
 	opts := service.Options{
 		Version: semver(s.opts.Version), Sync: s.opts.Sync, Logger: s.log,
-		Keys: s.keys.registry, KeyStore: s.keys.store, Settings: s.settings, Audit: s.keys.audit,
+		Keys: s.keys.registry, KeyStore: s.keys.store, Settings: s.settings, Audit: s.keys.audit, Rate: rates.Take,
 		Status:      func(ctx context.Context) (any, error) { return s.readStatus(ctx, js) },
 		DeadLetters: s.listLetters,
 	}
@@ -53,7 +58,7 @@ func (s *server) startAPI(ctx context.Context) error {
 		return err
 	}
 	s.group.start("api", svc.Run)
-	if err := s.startV1(js); err != nil {
+	if err := s.startV1(js, rates); err != nil {
 		return err
 	}
 	s.health.add("api", true, func() (bool, any) {

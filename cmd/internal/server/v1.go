@@ -20,7 +20,7 @@ import (
 )
 
 // startV1 adds HTTP /v1 to the server, which has been listening since the start.
-func (s *server) startV1(js jetstream.JetStream) error {
+func (s *server) startV1(js jetstream.JetStream, rates *web.Rates) error {
 	nc := js.Conn()
 	mask, err := hkdf.Key(sha256.New, s.key[:], []byte(s.stream.UUID), "scrip mask v1", sha256.Size)
 	if err != nil {
@@ -30,11 +30,7 @@ func (s *server) startV1(js jetstream.JetStream) error {
 	queries := client.New(nc, client.Options{})
 	sessions := &web.Sessions{}
 	s.keys.registry.Watch(sessions.Revoke)
-	rate := func() web.Rate {
-		now, _ := s.config.Current()
-		return web.Rate{PerSecond: now.HTTPRate, Burst: now.HTTPBurst}
-	}
-	gate := &web.Gate{Keys: audited{s.keys.registry, s, "http"}, Owner: s.owns, Rates: web.NewRates(rate, s.metrics.registry)}
+	gate := &web.Gate{Keys: audited{s.keys.registry, s, "http"}, Owner: s.owns, Rates: rates}
 	hooks := webhook.Open(js, webhook.NewKey(s.key, s.stream.UUID))
 	hooks.Audit, hooks.Logger = s.keys.audit, s.log
 	opts := manage.Options{

@@ -21,28 +21,54 @@ const maxRated = 1 << 14
 // of one second.
 type Rate struct{ PerSecond, Burst int }
 
-// Rates bounds the requests of each key at this server by a token bucket. It is used by all requests at once. A restart, and a
-// change of the rate, give every key its burst again.
+// Rates bounds the requests of each key at this server by a token bucket: those of a key with a rate of its own over HTTP and
+// NATS together, those of others over HTTP alone. It is used by all requests at once. A restart, and a change of the rate, give
+// a key its burst again. A key and those that replaced it are one.
 type Rates struct {
 	limit   func() Rate
 	most    int
 	refused prometheus.Counter
 
-	mu     sync.Mutex // guards the fields below
-	of     Rate       // that the buckets have
-	policy string     // the header
-	by     map[string]*rate.Limiter
+	mu sync.Mutex // guards by
+	by map[string]*bucket
 }
 
-// NewRates returns Rates whose limit is read for each request. A nil registerer means that refusals are not counted anywhere.
+// bucket is one of Rates.
+type bucket struct {
+	*rate.Limiter
+	of     Rate
+	policy string // the header
+}
+
+// NewRates returns Rates whose limit, of keys without a rate of their own, is read for each request. A nil registerer means that
+// refusals are not counted anywhere.
 func NewRates(limit func() Rate, metrics prometheus.Registerer) *Rates {
-	r := &Rates{limit: limit, most: maxRated, by: map[string]*rate.Limiter{}, refused: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "scrip_http_rate_limited_total", Help: "HTTP requests that were refused because their key has used its rate, see setting http.rate.",
+	r := &Rates{limit: limit, most: maxRated, by: map[string]*bucket{}, refused: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "scrip_rate_limited_total", Help: "Requests that were refused because their key has used its rate: that of the key, or over HTTP that of setting http.rate.",
 	})}
 	if metrics != nil {
 		metrics.MustRegister(r.refused)
 	}
 	return r
+}
+
+// Take counts a request of a key that has a rate of its own. It is for requests over NATS, and for each line of many in one
+// request. wait is 0, or, if it is one too many, how long until there is room for one.
+func (r *Rates) Take(p access.Principal) (wait time.Duration) {
+	if r == nil || p.Rate == 0 {
+		return 0
+	}
+	now := time.Now()
+	return r.count(r.bucket(p.Client(), Rate{p.Rate, p.Rate}, now), now)
+}
+
+// count takes a token, or returns how long until there is one.
+func (r *Rates) count(b *bucket, now time.Time) (wait time.Duration) {
+	if b.AllowN(now, 1) {
+		return 0
+	}
+	r.refused.Inc()
+	return max(1, time.Duration((1-b.TokensAt(now))/float64(b.of.PerSecond)*float64(time.Second)))
 }
 
 // take counts a request of a principal, and returns the Problem 429 if it is one too many. The credentials of the data directory
@@ -52,7 +78,10 @@ func (r *Rates) take(h http.Header, p access.Principal) *Problem {
 	if r == nil || p.ID == "" {
 		return nil
 	}
-	limit := r.limit()
+	limit := Rate{PerSecond: p.Rate}
+	if p.Rate == 0 {
+		limit = r.limit()
+	}
 	if limit.PerSecond <= 0 {
 		return nil
 	}
@@ -60,52 +89,49 @@ func (r *Rates) take(h http.Header, p access.Principal) *Problem {
 		limit.Burst = limit.PerSecond
 	}
 	now := time.Now()
-	bucket, policy := r.bucket(p.ID, limit, now)
-	allowed := bucket.AllowN(now, 1)
-	left := max(0, bucket.TokensAt(now))
+	b := r.bucket(p.Client(), limit, now)
+	wait := r.count(b, now)
+	left := max(0, b.TokensAt(now))
 	filled := (float64(limit.Burst) - left) / float64(limit.PerSecond)
-	h.Set("RateLimit-Policy", policy)
+	h.Set("RateLimit-Policy", b.policy)
 	h.Set("RateLimit", `"key";r=`+strconv.Itoa(int(left))+`;t=`+strconv.Itoa(int(math.Ceil(filled))))
-	if allowed {
+	if wait == 0 {
 		return nil
 	}
-	r.refused.Inc()
-	wait := time.Duration((1 - left) / float64(limit.PerSecond) * float64(time.Second))
-	return New(RateLimited, fmt.Sprintf("this key may make %d requests a second, and %d at once; send fewer, or many commands in one request to /v1/commands", limit.PerSecond, limit.Burst)).
-		After(wait)
+	fewer := "send fewer"
+	if p.Rate == 0 { // else lines count, too
+		fewer += ", or many commands in one request to /v1/commands"
+	}
+	return New(RateLimited, fmt.Sprintf("this key may make %d requests a second, and %d at once; %s", limit.PerSecond, limit.Burst, fewer)).After(wait)
 }
 
-// bucket returns the bucket of a key, and the header that describes it.
-func (r *Rates) bucket(id string, limit Rate, now time.Time) (*rate.Limiter, string) {
+// bucket returns the bucket of a client.
+func (r *Rates) bucket(client string, limit Rate, now time.Time) *bucket {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.of != limit {
-		clear(r.by)
-		r.of = limit
-		r.policy = fmt.Sprintf(`"key";q=%d;w=%d`, limit.Burst, (limit.Burst+limit.PerSecond-1)/limit.PerSecond)
+	b := r.by[client]
+	if b == nil && len(r.by) >= r.most {
+		r.forget(now)
 	}
-	b := r.by[id]
-	if b == nil {
-		if len(r.by) >= r.most {
-			r.forget(now)
-		}
-		b = rate.NewLimiter(rate.Limit(limit.PerSecond), limit.Burst)
-		r.by[id] = b
+	if b == nil || b.of != limit {
+		b = &bucket{rate.NewLimiter(rate.Limit(limit.PerSecond), limit.Burst), limit,
+			fmt.Sprintf(`"key";q=%d;w=%d`, limit.Burst, (limit.Burst+limit.PerSecond-1)/limit.PerSecond)}
+		r.by[client] = b
 	}
-	return b, r.policy
+	return b
 }
 
 // forget makes room: for full buckets, which are like new ones, and then for any until an eighth is free.
 func (r *Rates) forget(now time.Time) {
-	for id, b := range r.by {
-		if b.TokensAt(now) >= float64(r.of.Burst) {
-			delete(r.by, id)
+	for client, b := range r.by {
+		if b.TokensAt(now) >= float64(b.of.Burst) {
+			delete(r.by, client)
 		}
 	}
-	for id := range r.by {
+	for client := range r.by {
 		if len(r.by) <= r.most*7/8 {
 			return
 		}
-		delete(r.by, id)
+		delete(r.by, client)
 	}
 }

@@ -110,3 +110,42 @@ func TestRatesAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// A key with a rate of its own has that and not the setting's, over HTTP and NATS together, also after it was rotated; what it
+// uses up is no other key's.
+func TestRateOfAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rates := NewRates(func() Rate { return Rate{PerSecond: 1000} }, nil)
+		key, next := access.Principal{ID: "k1", Rate: 3}, access.Principal{ID: "k2", First: "k1", Rate: 3}
+		http := func(p access.Principal) bool { return rates.take(http.Header{}, p) == nil }
+		nats := func(p access.Principal) bool { return rates.Take(p) == 0 }
+		for i, allowed := range []bool{http(key), nats(key), nats(next), http(key), nats(key), http(next)} {
+			if allowed != (i < 3) {
+				t.Errorf("request %d is allowed: %v", i, allowed)
+			}
+		}
+		for range 2000 {
+			if !nats(access.Principal{ID: "k3"}) || !nats(access.Principal{}) {
+				t.Fatal("a key without a rate is refused over NATS")
+			}
+		}
+		time.Sleep(rates.Take(key)) // as the refusal says
+		if !nats(next) || nats(key) {
+			t.Error("after the wait there is not room for one")
+		}
+		key.Rate = 5 // a change is in force at the next request
+		allowed := 0
+		for range 100 {
+			if nats(key) {
+				allowed++
+			}
+		}
+		if allowed != 5 {
+			t.Errorf("%d requests at once with a rate of 5", allowed)
+		}
+		h := map[string][]string{}
+		if p := rates.take(h, key); p == nil || p.Code != RateLimited || h["Ratelimit-Policy"][0] != `"key";q=5;w=1` {
+			t.Errorf("%v %v", p, h)
+		}
+	})
+}

@@ -15,7 +15,7 @@ const (
 	NoAccount Account = iota
 	Servers           // scrip's servers, and the credentials of the data directory
 	Shop              // producers
-	Counter           // producers limited to campaigns, and public ones
+	Counter           // producers limited to campaigns or to a rate, and public ones
 	Ops               // operators and support
 	Analysis          // analysts
 	Senders           // senders of reminders
@@ -52,7 +52,7 @@ func Guests() []Account { return []Account{Shop, Counter, Ops, Analysis, Senders
 
 // AccountOf returns the account of a user with a key; NoAccount for one that may not log in to NATS.
 func AccountOf(p access.Principal) Account {
-	if p.Role == access.Producer && (p.Public || p.Campaigns != nil) {
+	if p.Role == access.Producer && (p.Public || p.Campaigns != nil || p.Rate > 0) {
 		return Counter
 	}
 	for _, a := range Guests() {

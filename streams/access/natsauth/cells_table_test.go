@@ -10,21 +10,21 @@ import (
 
 // letters are the kinds of users in the tables below: those of kinds, and X, the servers.
 var letters = map[byte]string{
-	'P': "producer", 'L': "limited", 'B': "public", 'U': "support", 'O': "operator", 'A': "analyst", 'C': "clear", 'S': "sender", 'X': "servers",
+	'P': "producer", 'L': "limited", 'R': "rated", 'B': "public", 'U': "support", 'O': "operator", 'A': "analyst", 'C': "clear", 'S': "sender", 'X': "servers",
 }
 
 // subjectTable is who may publish to what, with a body that has an effect: a subject, the kinds, the body. $… is a value that
 // fixture makes. The rows are written down here and follow from nothing, so that a change of the product is noticed.
 const subjectTable = `
-scrip.claim.summer         PLOX {"customer_id":"$new"}
-scrip.claim.winter         POX  {"customer_id":"$new"}
-scrip.redeem               PLOX {"code":"$code","order_id":"$new","campaign":"summer"}
-scrip.rollback             PLUOX {"code":"$redeemed","order_id":"$order","campaign":"summer"}
-scrip.remind.summer        PLOX {"customer_id":"$holder","kind":"expires","before":"24h"}
-scrip.unremind.summer      PLOX {"customer_id":"$reminded","kind":"expires","before":"24h"}
+scrip.claim.summer         PLROX {"customer_id":"$new"}
+scrip.claim.winter         PROX {"customer_id":"$new"}
+scrip.redeem               PLROX {"code":"$code","order_id":"$new","campaign":"summer"}
+scrip.rollback             PLRUOX {"code":"$redeemed","order_id":"$order","campaign":"summer"}
+scrip.remind.summer        PLROX {"customer_id":"$holder","kind":"expires","before":"24h"}
+scrip.unremind.summer      PLROX {"customer_id":"$reminded","kind":"expires","before":"24h"}
 scrip.void                 UOX  {"code":"$code","reason":"lost"}
 scrip.extend               UOX  {"code":"$code","expires_at":"2999-01-01T00:00:00Z"}
-scrip.coupon.validate      PLUOX {"code":"$code","campaign":"summer"}
+scrip.coupon.validate      PLRUOX {"code":"$code","campaign":"summer"}
 scrip.coupon.show          UOX  {"code":"$code"}
 scrip.customer.show        UOX  {"customer_id":"$holder"}
 scrip.campaign.show        UOX  {"campaign":"summer"}
@@ -51,7 +51,7 @@ scrip.sender.next          SO   {"name":"push","lane":0,"wait":1000000000}
 scrip.sender.ack           SO   {"name":"push","token":"$token","as":"ack"}
 scrip.sender.store         SO   {"name":"push","do":"count","counts":{"lane":0,"delivered":1}}
 scrip.rollcall             OX   {}
-$SRV.INFO.scrip            PLBUOX
+$SRV.INFO.scrip            PLRBUOX
 $SRV.PING.scrip            O
 $SRV.STATS.scrip           O
 scrip.cmd.summer           PX   {"id":"$new","type":"claim","customer_id":"$new"}

@@ -195,7 +195,7 @@ func TestTheServiceLearnsWhoAsks(t *testing.T) {
 func TestTheSDKWorksWithAKey(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	for kind, direct := range map[string]bool{"producer": true, "limited": false, "operator": false} {
+	for kind, direct := range map[string]bool{"producer": true, "limited": false, "rated": false, "operator": false} {
 		t.Run(kind, func(t *testing.T) {
 			key := r.keys.add(kinds[kind])
 			r.inForce(t, key)

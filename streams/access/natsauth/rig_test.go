@@ -36,7 +36,7 @@ type ring struct {
 // add makes a key with the rights of a principal, and waits until it is in force.
 func (r *ring) add(p access.Principal) (key string) {
 	r.t.Helper()
-	n := access.New{Name: fmt.Sprint(p.Name, " ", r.n.Add(1)), Role: p.Role, Campaigns: p.Campaigns, Public: p.Public, Codes: p.Codes}
+	n := access.New{Name: fmt.Sprint(p.Name, " ", r.n.Add(1)), Role: p.Role, Campaigns: p.Campaigns, Public: p.Public, Codes: p.Codes, Rate: p.Rate}
 	_, key, err := r.store.Create(context.Background(), n, access.Author{Principal: access.Local("test")})
 	if err != nil {
 		r.t.Fatal(err)
@@ -182,6 +182,7 @@ func (r *rig) guest(t testing.TB, key string, opts ...nats.Option) guest {
 var kinds = map[string]access.Principal{
 	"producer": {Name: "shop", Role: access.Producer},
 	"limited":  {Name: "one campaign", Role: access.Producer, Campaigns: []string{"summer"}},
+	"rated":    {Name: "slow shop", Role: access.Producer, Rate: 1000},
 	"public":   {Name: "browser", Role: access.Producer, Public: true},
 	"support":  {Name: "ann", Role: access.Support},
 	"operator": {Name: "bob", Role: access.Operator},

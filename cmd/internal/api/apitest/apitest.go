@@ -10,6 +10,7 @@ package apitest
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -36,6 +37,7 @@ const Patience = 2 * time.Minute
 // Rig is a server with all roles, in this process.
 type Rig struct {
 	URL  string // without credentials
+	NATS string // likewise
 	User *url.Userinfo
 	Shop *client.Client
 	Keys map[string]string // secrets, by role; "support+codes" and others by their name
@@ -179,6 +181,11 @@ func serve(t testing.TB, log io.Writer, change ...func(*server.Options)) *Rig {
 		}
 		r.User, u.User = u.User, nil
 		r.URL = u.String()
+		if u, err = url.Parse(d.NATSURL); err != nil {
+			t.Fatal(err)
+		}
+		u.User = nil
+		r.NATS = u.String()
 		if r.Shop, err = client.Connect(d.NATSURL); err != nil {
 			t.Fatal(err)
 		}
@@ -212,6 +219,8 @@ func (r *Rig) Key(t testing.TB, named string) string {
 		body["codes"] = true
 	case rest == "public":
 		body["public"] = true
+	case strings.HasPrefix(rest, "rate="):
+		body["rate"] = json.Number(rest[len("rate="):])
 	case rest != "":
 		body["campaigns"] = strings.Split(rest, ",")
 	}

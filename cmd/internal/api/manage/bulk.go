@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -261,6 +262,10 @@ func (b *bulk) send(ctx context.Context, e *bulkEntry, line []byte) {
 			e.refuse(forbidden, problem.Detail)
 			return
 		}
+	}
+	if wait := b.api.Gate.Rates.Take(b.principal); wait > 0 {
+		e.refuse(wire.Refusal(web.RateLimited), fmt.Sprintf("this key may make %d requests a second, and each line counts; send it again after %s", b.principal.Rate, wait.Round(time.Millisecond)))
+		return
 	}
 	if cmd.Code != "" {
 		end, problem := b.api.try(b.principal, b.from)

@@ -5,10 +5,17 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api/apitest"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
+	"github.com/seed-4a2410e3/scrip/streams/dial"
 )
 
 // commandStream is a client of a stream of commands.
@@ -96,4 +103,74 @@ func TestStreamOfCommands(t *testing.T) {
 		t.Errorf("after the key was revoked: %q", rest)
 	}
 	r.Ask(t, "", "POST", "/v1/commands", "{}", "Content-Type", "application/x-ndjson", "Scrip-Stream", "yes").Problem(t, 400, "malformed", "header.Scrip-Stream")
+}
+
+// TestCommandStreamsOfOneKey: one key has sixteen streams of commands at once, and not one more; another key, and the first one once a
+// stream has ended, has one.
+func TestCommandStreamsOfOneKey(t *testing.T) {
+	r := apitest.Shared(t)
+	const name, most = "producer", 16
+	r.Key(t, name)
+	r.Key(t, "producer+other")
+	ask := func(as string) *apitest.Response {
+		return r.Ask(t, as, "POST", "/v1/commands", "", "Content-Type", "application/x-ndjson", "Scrip-Stream", "1")
+	}
+	var open []*commandStream
+	for range most {
+		open = append(open, openStream(t, r, name))
+	}
+	for range 3 {
+		ask(name).Problem(t, 429, "overloaded", "")
+	}
+	if refused := ask(name); !strings.Contains(string(refused.Body), "command_streams_per_key is 16 at this server") || refused.Header.Get("Retry-After") == "" {
+		t.Errorf("%v %s", refused.Header, refused.Body)
+	}
+	var st status.Status
+	r.Ask(t, "", "GET", "/v1/status", nil).Want(t, 200).Into(t, &st)
+	limits := st.PerServer[0].Limits
+	if i := slices.IndexFunc(limits, func(l status.Limit) bool { return l.What == "http_command_streams_per_key" }); i < 0 || limits[i].Used != most || limits[i].Limit != most || limits[i].Refused < 4 {
+		t.Errorf("the status has %+v", limits)
+	}
+	ask("producer+other").Want(t, 200)
+	_ = open[0].send.Close()
+	if _, err := io.ReadAll(open[0].got); err != nil {
+		t.Error(err)
+	}
+	apitest.Until(t, "the slot is free", func() bool { return ask(name).Status == 200 })
+}
+
+// TestLinesCountForTheRateOfAKey: a key with a rate cannot get round it by many lines in one request, or by requests over NATS
+// beside those over HTTP.
+func TestLinesCountForTheRateOfAKey(t *testing.T) {
+	r := apitest.Shared(t)
+	c := r.Campaign(t, map[string]any{"codes": 100})
+	const rate = 5
+	r.Key(t, "producer+rate=5")
+	var lines strings.Builder
+	for i := range 4 * rate {
+		fmt.Fprintf(&lines, `{"id":"rated%d","type":"claim","campaign":"%s","customer_id":"customer %d"}`+"\n", i, c, i)
+	}
+	answer := string(r.Ask(t, "producer+rate=5", "POST", "/v1/commands", lines.String(), "Content-Type", "application/x-ndjson").Want(t, 200).Body)
+	claimed, refused := strings.Count(answer, `"status":"claimed"`), strings.Count(answer, `"refusal":"rate_limited"`)
+	if claimed == 0 || claimed > rate || claimed+refused != 4*rate { // requests before them took some
+		t.Errorf("%d claimed and %d refused of %d:\n%s", claimed, refused, 4*rate, answer)
+	}
+	var codes []string
+	key := r.Keys["producer+rate=5"]
+	nc, err := nats.Connect(r.NATS, nats.Token(key), nats.CustomInboxPrefix(dial.KeyInbox(key)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	began := time.Now()
+	for range 4 * rate {
+		reply, err := nc.Request("scrip.claim."+c, []byte(`{"customer_id":"more"}`), apitest.Patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		codes = append(codes, reply.Header.Get(micro.ErrorCodeHeader))
+	}
+	if !slices.Contains(codes, "429") && time.Since(began) < time.Second {
+		t.Errorf("%d requests over NATS within %s: %q", len(codes), time.Since(began), codes)
+	}
 }

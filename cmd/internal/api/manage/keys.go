@@ -86,13 +86,14 @@ func (a *API) createKey(ctx context.Context, in *struct {
 		Campaigns []string `json:"campaigns,omitempty" nullable:"false" doc:"That it is limited to; absent = all."`
 		Public    bool     `json:"public,omitempty" doc:"A producer whose key may be in a browser: it may claim and validate only."`
 		Codes     bool     `json:"codes,omitempty" doc:"It sees codes in clear."`
+		Rate      int      `json:"rate,omitempty" minimum:"1" maximum:"1000000" doc:"Requests a second at each server, over HTTP and NATS together; each line of /v1/commands counts as one, too. Absent = any number over NATS, and that of setting http.rate over HTTP."`
 	}
 }) (*NewKey, error) {
 	role, err := access.ParseRole(in.Body.Role)
 	if err != nil {
 		return nil, web.New(web.Code(wire.Invalid), err.Error()).At("body.role", err.Error())
 	}
-	wanted := access.New{Name: in.Body.Name, Role: role, Campaigns: in.Body.Campaigns, Public: in.Body.Public, Codes: in.Body.Codes}
+	wanted := access.New{Name: in.Body.Name, Role: role, Campaigns: in.Body.Campaigns, Public: in.Body.Public, Codes: in.Body.Codes, Rate: in.Body.Rate}
 	ctx, cancel := context.WithTimeout(ctx, commandWait)
 	defer cancel()
 	return made(a.Keys.Create(ctx, wanted, author(ctx)))
