@@ -246,7 +246,7 @@ func TestServersHearOnlyWhatTheyServe(t *testing.T) {
 		t.Error(err)
 	default:
 	}
-	for _, subject := range []string{">", "*", "scrip.>", "scrip.*", "scrip.evt.>", "scrip.rmd.>", "scrip.lane.>", "scrip.lane.0.cmd", "scrip.audit", "scrip.push.>", "scrip.guest.>", "_INBOX_producer.>",
+	for _, subject := range []string{">", "*", "scrip.>", "scrip.*", "scrip.evt.0.more", "scrip.lane.>", "scrip.lane.0.cmd", "scrip.audit", "scrip.push.>", "scrip.guest.>", "_INBOX_producer.>",
 		"_R_.>", "$SYS.>", "$SYS.REQ.SERVER.PING", "$JS.>", "$JS.API.>", "$JS.EVENT.ADVISORY.>", "$KV.>", "$KV.SCRIP_ACCESS.>", "$O.>", "orders.*"} {
 		if _, err := g.SubscribeSync(subject); err != nil {
 			t.Fatal(err)
