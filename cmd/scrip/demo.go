@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,10 +36,28 @@ It can be run again: each run creates campaigns with new names. The exit code is
 			return err
 		}
 		defer s.close()
-		report, err := m.runDemo(cmd.Context(), s, int(codes), int(customers), watch)
+		js, log, err := s.log(cmd.Context())
+		if err != nil {
+			return err
+		}
+		progress := &bar{}
+		report, err := demo.Run(cmd.Context(), demo.Options{
+			JetStream: js, Log: log, Do: s.Do, PostgresURL: s.server.PostgresURL, Now: m.Clock.Now,
+			Suffix: strconv.FormatInt(m.Clock.Now().UnixMilli(), 36), Codes: int(codes), Customers: int(customers), Watch: watch,
+			Phase: func(name string, steps int) func() {
+				progress.end()
+				if !m.TerminalErr {
+					fmt.Fprintln(m.Err, name)
+				}
+				progress = m.steps(name, steps)
+				return progress.step
+			},
+		})
+		progress.end()
 		if err != nil {
 			return fmt.Errorf("the demo did not complete: %w", explain(err))
 		}
+		report.Sync = s.server.Sync
 		if err := m.printReport(report); err != nil {
 			return err
 		}
@@ -51,64 +67,6 @@ It can be run again: each run creates campaigns with new names. The exit code is
 		return nil
 	}
 	return cmd
-}
-
-func (m *Main) runDemo(ctx context.Context, s *session, codes, customers int, watch time.Duration) (*demo.Report, error) {
-	js, err := s.jetStream(ctx)
-	if err != nil {
-		return nil, err
-	}
-	find, cancel := context.WithTimeout(ctx, m.global.timeout)
-	defer cancel()
-	_, lanes, err := s.Log(find)
-	if err != nil {
-		return nil, err
-	}
-	report, err := demo.Run(ctx, demo.Options{
-		JetStream: js, Lanes: lanes, Do: s.Do, PostgresURL: s.server.PostgresURL, Now: m.Clock.Now,
-		Suffix: strconv.FormatInt(m.Clock.Now().UnixMilli(), 36), Progress: &phases{m: m},
-		Codes: codes, Customers: customers, Few: min(500, codes), Watch: watch,
-	})
-	if err == nil {
-		report.Sync = s.server.Sync
-	}
-	return report, err
-}
-
-// phases shows the demo's progress: a bar on a terminal, else a line per phase.
-type phases struct {
-	m   *Main
-	mu  sync.Mutex
-	bar *bar
-}
-
-// Phase is described at demo.Progress.
-func (p *phases) Phase(name string, steps int) {
-	p.End()
-	if !p.m.TerminalErr {
-		fmt.Fprintln(p.m.Err, name)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.bar = p.m.steps(name, steps)
-}
-
-// Step is described at demo.Progress.
-func (p *phases) Step() {
-	p.mu.Lock()
-	b := p.bar
-	p.mu.Unlock()
-	b.step()
-}
-
-// End is described at demo.Progress.
-func (p *phases) End() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.bar != nil {
-		p.bar.end()
-	}
-	p.bar = nil
 }
 
 // printReport writes the table of promises.

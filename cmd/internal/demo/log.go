@@ -1,208 +1,151 @@
 package demo
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"time"
+	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/domain/oracle"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// folded is the content of the log about the demo's campaigns, folded by the oracle of the tests. Each campaign has a fold
-// of its own: it lives on one lane, so that its lane time does not run back.
-type folded struct {
-	folds     map[string]*oracle.Fold   // by campaign
-	published map[string]map[string]int // campaign → customer and due instant → lines on the reminder streams
+// events is the content of the log about the demo's campaigns, folded by the oracle of the tests.
+type events struct {
+	*oracle.Fold
+	campaigns []string
+	published map[string]int // campaign, customer and due instant → lines on the reminder streams
+	lanes     map[int]*lane  // those of the campaigns
 }
 
-func newFolded(campaigns ...string) *folded {
-	l := &folded{folds: map[string]*oracle.Fold{}, published: map[string]map[string]int{}}
-	for _, name := range campaigns {
-		l.folds[name], l.published[name] = oracle.New(), map[string]int{}
-	}
-	return l
+// lane is what is read of a lane, from its end at the start of the demo on.
+type lane struct {
+	clock   wire.Instant       // of its newest event: that of another lane may be later
+	streams []*eventlog.Reader // events, reminders
 }
 
-// fold applies one line of an event or reminder stream. It ignores lines of other campaigns, also those of a newer server
-// that cannot be parsed.
-func (l *folded) fold(where string, raw []byte) error {
-	var head struct {
-		Campaign string `json:"campaign"`
+func newEvents(campaigns ...string) *events {
+	return &events{Fold: oracle.New(), campaigns: campaigns, published: map[string]int{}, lanes: map[int]*lane{}}
+}
+
+// open starts reading at the present end of the log. The caller closes it, also after an error.
+func (l *events) open(ctx context.Context, js jetstream.JetStream, log topology.Log) error {
+	for _, name := range l.campaigns {
+		number := topology.LaneOf(name, log.Lanes)
+		if l.lanes[number] != nil {
+			continue
+		}
+		l.lanes[number] = &lane{}
+		for _, stream := range []eventlog.Stream{eventlog.Events(js, number).In(log), eventlog.Reminders(js, number).In(log)} {
+			end := eventlog.Position{Log: log.UUID, Lane: number}
+			tail, err := stream.Tail(ctx)
+			if err == nil && tail.Message != nil {
+				end = tail.Message.Position(log.UUID, number)
+			}
+			var reader *eventlog.Reader
+			if err == nil {
+				reader, err = stream.Open(ctx, log.UUID, end, eventlog.ReaderOptions{})
+			}
+			if err != nil {
+				return fmt.Errorf("opening stream %s: %w", stream.Name(), err)
+			}
+			l.lanes[number].streams = append(l.lanes[number].streams, reader)
+		}
 	}
-	if err := json.Unmarshal(raw, &head); err == nil && l.folds[head.Campaign] == nil {
-		return nil
+	return nil
+}
+
+func (l *events) close() {
+	for _, lane := range l.lanes {
+		for _, reader := range lane.streams {
+			reader.Close()
+		}
 	}
+}
+
+// read folds what was added to the log.
+func (l *events) read(ctx context.Context) error {
+	for number, lane := range l.lanes {
+		l.Clock = lane.clock
+		for _, reader := range lane.streams {
+			err := reader.CatchUp(ctx, func(batch []eventlog.Message) error {
+				for _, m := range batch {
+					for n, line := range eventlog.Lines(m.Payload) {
+						if err := l.fold(fmt.Sprintf("message %d, line %d", m.Sequence, n+1), line); err != nil {
+							return err
+						}
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return fmt.Errorf("reading lane %d: %w", number, err)
+			}
+		}
+		lane.clock = l.Clock
+	}
+	return nil
+}
+
+// fold applies one line of an event or reminder stream. It ignores lines of other campaigns.
+func (l *events) fold(where string, raw []byte) error {
 	var ev wire.Event
 	if err := wire.ParseEvent(raw, &ev); err != nil {
 		return fmt.Errorf("%s: %w", where, err)
 	}
-	f := l.folds[ev.Campaign]
 	switch {
-	case f == nil:
+	case !slices.Contains(l.campaigns, ev.Campaign):
 	case ev.Type == wire.ReminderDue:
-		l.published[ev.Campaign][ev.CustomerID+" "+ev.DueAt.String()]++
+		l.published[ev.Campaign+" "+ev.CustomerID+" "+ev.DueAt.String()]++
 	default:
-		f.Apply(where, &ev)
+		l.Apply(where, &ev)
 	}
 	return nil
 }
 
-// campaign is the state of a campaign, an empty one before its creation is read.
-func (l *folded) campaign(name string) *oracle.Campaign {
-	if c := l.folds[name].Campaigns[name]; c != nil {
-		return c
+// countLog is what the log has.
+func (d *show) countLog() counts {
+	c := counts{"distinct codes": len(d.log.Holders(d.sale))}
+	for status, n := range d.log.ByStatus() {
+		c["coupons in status "+status] = n
 	}
-	return &oracle.Campaign{}
-}
-
-// violations are those of all campaigns.
-func (l *folded) violations() (all []string) {
-	for _, f := range l.folds {
-		all = append(all, f.Violations...)
-	}
-	return all
-}
-
-// byStatus counts the coupons of all campaigns.
-func (l *folded) byStatus() map[string]int {
-	counts := map[string]int{}
-	for _, f := range l.folds {
-		for status, n := range f.ByStatus() {
-			counts[status] += n
+	coupons := map[string]int{} // of a code
+	for name, campaign := range d.log.Campaigns {
+		if name == d.sale {
+			c["coupons claimed"] = len(campaign.Coupons)
 		}
-	}
-	return counts
-}
-
-// byState counts the reminders of a campaign. States without reminders are missing, as in SQL.
-func (l *folded) byState(campaign string) map[string]int {
-	counts := map[string]int{}
-	for _, r := range l.campaign(campaign).Reminders {
-		counts[r.State.String()]++
-	}
-	return counts
-}
-
-// redemptions counts redemptions in force of all campaigns, coupons with more than one, and redemptions after the expiry.
-func (l *folded) redemptions() (inForce, again, late int) {
-	for name := range l.folds {
-		c := l.campaign(name)
-		for _, k := range c.Coupons {
-			inForce += int(k.Count)
+		for _, k := range campaign.Coupons {
+			coupons[k.Code]++
+			c["holders of one code, at most"] = max(c["holders of one code, at most"], coupons[k.Code])
+			c["coupons redeemed"] += int(k.Count)
 			if k.Count > 1 {
-				again++
+				c["redeemed more than once"]++
 			}
 			for _, r := range k.Redemptions {
-				if r.At >= c.Expires(k) {
-					late++
+				if r.At >= campaign.Expires(k) {
+					c["redeemed after they expired"]++
 				}
 			}
 		}
-	}
-	return inForce, again, late
-}
-
-// holders is the most holders that one code has.
-func (l *folded) holders() (most int) {
-	customers := map[string]map[string]bool{}
-	for name := range l.folds {
-		for _, k := range l.campaign(name).Coupons {
-			if customers[k.Code] == nil {
-				customers[k.Code] = map[string]bool{}
-			}
-			customers[k.Code][k.Customer] = true
-			most = max(most, len(customers[k.Code]))
+		for _, r := range campaign.Reminders {
+			c["reminders "+r.State.String()]++
 		}
 	}
-	return most
-}
-
-// publishedOnce counts the fired reminders of a campaign that are published exactly once, and those published more often.
-func (l *folded) publishedOnce(campaign string) (once, more int) {
-	for _, n := range l.published[campaign] {
-		if n == 1 {
-			once++
+	for _, lines := range d.log.published {
+		if lines == 1 {
+			c["customers reminded exactly once"]++
 		} else {
-			more++
+			c["customers reminded more than once"]++
 		}
 	}
-	return once, more
-}
-
-// expiredThrough is true if the expiries of a campaign are announced through an instant.
-func (l *folded) expiredThrough(campaign string, at time.Time) bool {
-	return l.campaign(campaign).Through >= wire.At(at)
-}
-
-// mark is the last sequence of every stream at one moment.
-type mark map[string]uint64
-
-func markNow(ctx context.Context, js jetstream.JetStream, lanes int) (mark, error) {
-	m := mark{}
-	for lane := range lanes {
-		for _, name := range []string{topology.EvtStream(lane), topology.RmdStream(lane)} {
-			s, err := js.Stream(ctx, name)
-			if err != nil {
-				return nil, fmt.Errorf("opening stream %s: %w", name, err)
-			}
-			m[name] = s.CachedInfo().State.LastSeq
+	holders := d.log.Holders(d.sale)
+	for i, o := range d.first {
+		if o.Status == wire.StatusClaimed && holders[o.Code] != customer(i) {
+			c["answered claims missing from the log"]++
 		}
 	}
-	return m, nil
-}
-
-// read folds the messages of the streams after from and up to until.
-func (l *folded) read(ctx context.Context, js jetstream.JetStream, from, until mark) error {
-	for name, last := range until {
-		if last <= from[name] {
-			continue
-		}
-		if err := l.readStream(ctx, js, name, from[name]+1, last); err != nil {
-			return fmt.Errorf("reading stream %s: %w", name, err)
-		}
-	}
-	return nil
-}
-
-func (l *folded) readStream(ctx context.Context, js jetstream.JetStream, name string, first, last uint64) error {
-	consumer, err := js.OrderedConsumer(ctx, name, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first,
-	})
-	if err != nil {
-		return err
-	}
-	messages, err := consumer.Messages()
-	if err != nil {
-		return err
-	}
-	defer messages.Stop()
-	defer context.AfterFunc(ctx, messages.Stop)()
-	for {
-		msg, err := messages.Next()
-		if err != nil {
-			return errors.Join(ctx.Err(), err)
-		}
-		meta, err := msg.Metadata()
-		if err != nil {
-			return err
-		}
-		for raw := range bytes.Lines(msg.Data()) {
-			if raw = bytes.TrimSpace(raw); len(raw) == 0 {
-				continue
-			}
-			if err := l.fold(fmt.Sprintf("%s, message %d", name, meta.Sequence.Stream), raw); err != nil {
-				return err
-			}
-		}
-		if meta.Sequence.Stream >= last {
-			return nil
-		}
-	}
+	return c
 }

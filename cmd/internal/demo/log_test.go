@@ -15,30 +15,35 @@ func TestViolationsAreReported(t *testing.T) {
 		second  = `{"type":"coupon.claimed","campaign":"c","id":"3","at":"2026-01-01T00:00:01Z","n":2,"code":"AAAA-AAAA-AAAA","customer_id":"bob"}`
 		due     = `{"type":"reminder.due","campaign":"c","at":"2026-01-01T00:00:01Z","kind":"opens","due_at":"2026-01-01T00:00:01Z","customer_id":"alice"}`
 	)
-	fold := func(lines ...string) *folded {
-		l := newFolded("c")
+	fold := func(lines ...string) (*Report, counts) {
+		d := &show{sale: "c", log: newEvents("c")}
 		for i, line := range lines {
-			if err := l.fold(fmt.Sprint("line ", i+1), []byte(line)); err != nil {
+			if err := d.log.fold(fmt.Sprint("line ", i+1), []byte(line)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		return l
+		return d.report(nil, "no SQL"), d.countLog()
 	}
-	good := fold(created, claimed, due, strings.ReplaceAll(second, `"c"`, `"other"`))
-	if len(good.violations()) > 0 || good.holders() != 1 || good.byStatus()["claimed"] != 1 {
-		t.Errorf("%q, %d holders, %v", good.violations(), good.holders(), good.byStatus())
+	good, n := fold(created, claimed, due, strings.ReplaceAll(second, `"c"`, `"other"`))
+	if len(good.Wrong) > 0 || n["holders of one code, at most"] != 1 || n["coupons in status claimed"] != 1 {
+		t.Errorf("%q, %v", good.Wrong, n)
 	}
-	if once, more := good.publishedOnce("c"); once != 1 || more != 0 {
-		t.Errorf("published once %d, more often %d", once, more)
+	if n["customers reminded exactly once"] != 1 || n["customers reminded more than once"] != 0 {
+		t.Errorf("%v", n)
 	}
-	bad := fold(created, claimed, second, due, due)
-	if got := fmt.Sprint(bad.violations()); !strings.Contains(got, "line 3: code AAAA-AAAA-AAAA is claimed as c/1 and as c/2") || bad.holders() != 2 {
-		t.Errorf("%s, %d holders", got, bad.holders())
+	bad, n := fold(created, claimed, second, due, due)
+	if got := fmt.Sprint(bad.Wrong); bad.OK() || !strings.Contains(got, "line 3: code AAAA-AAAA-AAAA is claimed as c/1 and as c/2") || n["holders of one code, at most"] != 2 {
+		t.Errorf("%s, %v", got, n)
 	}
-	if once, more := bad.publishedOnce("c"); once != 0 || more != 1 {
-		t.Errorf("published once %d, more often %d", once, more)
+	if n["customers reminded exactly once"] != 0 || n["customers reminded more than once"] != 1 {
+		t.Errorf("%v", n)
 	}
-	if err := newFolded("c").fold("line 1", []byte("{")); err == nil {
+	for _, p := range bad.Promises {
+		if strings.HasPrefix(p.Name, "holders") && (p.OK || p.Log != "2" || p.Answers != "" || p.SQL != "") {
+			t.Errorf("%+v", p)
+		}
+	}
+	if err := newEvents("c").fold("line 1", []byte("{")); err == nil {
 		t.Error("half a line was folded")
 	}
 }

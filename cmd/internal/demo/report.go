@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-
-	"github.com/seed-4a2410e3/scrip/domain/oracle"
-	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Report has the results of the checks.
@@ -38,110 +35,78 @@ func (r *Report) OK() bool {
 	return len(r.Wrong) == 0 && !slices.ContainsFunc(r.Promises, func(p Promise) bool { return !p.OK })
 }
 
+// counts are numbers of one source, by the promise that they belong to; a missing one is 0.
+type counts map[string]int
+
+// The sources.
+const (
+	inAnswers = 1 << iota
+	inLog
+	inSQL
+)
+
+// promise is a number that is expected of some sources.
+type promise struct {
+	name     string
+	expected int
+	sources  int
+}
+
+func (d *show) promises() []promise {
+	cancelled := share(d.few, everyTenth)
+	return []promise{
+		{"coupons claimed", d.Codes, inAnswers | inLog | inSQL},
+		{"distinct codes", d.Codes, inAnswers | inLog | inSQL},
+		{"holders of one code, at most", 1, inLog | inSQL},
+		{"claims refused: sold out", d.Customers - d.Codes, inAnswers},
+		{"repeated claims, same answer", share(d.Customers, 3), inAnswers},
+		{"answered claims missing from the log", 0, inLog},
+		{"coupons redeemed", d.redeemed, inAnswers | inLog | inSQL},
+		{"redeemed again, same answer", share(d.redeemed, 8), inAnswers},
+		{"redeemed for another order, refused", share(d.redeemed-1, 8), inAnswers},
+		{"redeemed more than once", 0, inLog | inSQL},
+		{"redeemed too late, refused: expired", share(d.few, 5), inAnswers},
+		{"redeemed after they expired", 0, inLog | inSQL},
+		{"reminders fired", d.few - cancelled, inLog | inSQL},
+		{"reminders cancelled", cancelled, inLog | inSQL},
+		{"customers reminded exactly once", d.few - cancelled, inLog},
+		{"customers reminded more than once", 0, inLog},
+		{"coupons in status claimed", d.Codes - d.redeemed, inLog | inSQL},
+		{"coupons in status redeemed", d.redeemed, inLog | inSQL},
+		{"coupons in status expired", d.few, inLog | inSQL},
+		{"coupons in status voided", 0, inLog | inSQL},
+	}
+}
+
+// holds is true if a source has all that is expected of it.
+func (d *show) holds(source int, have counts) bool {
+	return !slices.ContainsFunc(d.promises(), func(p promise) bool { return p.sources&source != 0 && have[p.name] != p.expected })
+}
+
 const wrongShown = 20
 
-func (d *show) report(l *folded, t tables) *Report {
-	r := &Report{Campaigns: []string{d.sale, d.brief, d.next}, Claims: d.sent, Note: t.missing}
+func (d *show) report(sql counts, missing string) *Report {
+	r := &Report{Campaigns: []string{d.sale, d.brief, d.next}, Claims: d.sent, Note: missing, Wrong: append(d.log.Violations, d.wrong...)}
 	if s := d.took.Seconds(); s > 0 {
 		r.ClaimsPerSecond = int(float64(d.sent) / s)
 	}
-	sale := l.campaign(d.sale)
-	claimed, soldOut, same, twice, missing := d.tally(sale)
-	redeemedLog, again, late := l.redemptions()
-	expired := l.folds[d.brief].ByStatus()[wire.StatusExpired]
-	once, more := l.publishedOnce(d.next)
-	states := l.byState(d.next)
-
-	line := func(name string, expected any, answers, log, sql any) {
-		p := Promise{Name: name, Expected: text(expected), Answers: text(answers), Log: text(log), OK: true}
-		if t.missing == "" {
-			p.SQL = text(sql)
+	log := d.countLog()
+	for _, p := range d.promises() {
+		line := Promise{Name: p.name, Expected: strconv.Itoa(p.expected), OK: true}
+		for _, s := range []struct {
+			source int
+			have   counts
+			text   *string
+		}{{inAnswers, d.answers, &line.Answers}, {inLog, log, &line.Log}, {inSQL, sql, &line.SQL}} {
+			if p.sources&s.source != 0 && s.have != nil {
+				*s.text = strconv.Itoa(s.have[p.name])
+				line.OK = line.OK && *s.text == line.Expected
+			}
 		}
-		for _, value := range []string{p.Answers, p.Log, p.SQL} {
-			p.OK = p.OK && (value == "" || value == p.Expected)
-		}
-		r.Promises = append(r.Promises, p)
+		r.Promises = append(r.Promises, line)
 	}
-	line("coupons claimed", d.Codes, claimed, len(sale.Coupons), t.coupons)
-	line("distinct codes", d.Codes, d.distinctAnswers(), distinct(sale), t.distinct)
-	line("holders of one code, at most", 1, nil, l.holders(), t.holders)
-	line("claims refused: sold out", d.Customers-d.Codes, soldOut, nil, nil)
-	line("repeated claims, same answer", twice, same, nil, nil)
-	line("answered claims missing from the log", 0, nil, missing, nil)
-	line("coupons redeemed", d.redeem.done, d.redeem.done, redeemedLog, t.redeemed)
-	line("redeemed more than once", 0, nil, again, t.twice)
-	line("redeemed after they expired", 0, d.late[wire.StatusRedeemed], late, t.late)
-	line("redeemed too late, refused: expired", min(100, d.Few), d.late[wire.StatusRefused+" "+string(wire.Expired)], nil, nil)
-	line("coupons expired during the demo", d.Few, nil, expired, t.byStatus["expired"])
-	line("reminders fired", d.remindersKept(), nil, states["fired"], t.reminders["fired"])
-	line("reminders cancelled", d.Few-d.remindersKept(), nil, states["cancelled"], t.reminders["cancelled"])
-	line("customers reminded exactly once", d.remindersKept(), nil, once, nil)
-	line("customers reminded more than once", 0, nil, more, nil)
-	byStatus := l.byStatus()
-	for _, status := range []string{"claimed", "redeemed", "expired", "voided"} {
-		line("coupons in status "+status, byStatus[status], nil, byStatus[status], t.byStatus[status])
-	}
-
-	r.Wrong = append(l.violations(), d.redeem.wrong...)
 	if len(r.Wrong) > wrongShown {
 		r.Wrong = append(r.Wrong[:wrongShown:wrongShown], fmt.Sprintf("and %d more", len(r.Wrong)-wrongShown))
 	}
 	return r
-}
-
-// tally compares the answers to claims with each other and with the log.
-func (d *show) tally(sale *oracle.Campaign) (claimed, soldOut, same, twice, missing int) {
-	inLog := map[string]string{}
-	for _, k := range sale.Coupons {
-		inLog[k.Customer] = k.Code
-	}
-	for i, o := range d.first {
-		switch {
-		case o.Status == wire.StatusClaimed:
-			claimed++
-			if inLog[customer(i)] != o.Code {
-				missing++
-			}
-		case o.Refusal == wire.SoldOut:
-			soldOut++
-		}
-		if again := d.second[i]; again.Status != "" {
-			twice++
-			// A refused customer may not get a coupon later: no coupon ever returns to a campaign.
-			if again.Status == o.Status && again.Code == o.Code && (o.Refused() || again.Repeat) {
-				same++
-			}
-		}
-	}
-	return claimed, soldOut, same, twice, missing
-}
-
-func (d *show) distinctAnswers() int {
-	codes := map[string]bool{}
-	for _, o := range d.first {
-		if o.Code != "" {
-			codes[o.Code] = true
-		}
-	}
-	return len(codes)
-}
-
-func distinct(c *oracle.Campaign) int {
-	codes := map[string]bool{}
-	for _, k := range c.Coupons {
-		codes[k.Code] = true
-	}
-	return len(codes)
-}
-
-func text(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return ""
-	case int:
-		return strconv.Itoa(v)
-	case string:
-		return v
-	}
-	return fmt.Sprint(v)
 }
