@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
@@ -33,19 +31,14 @@ type Options struct {
 	Self string
 	// Out gets reports; nil = none.
 	Out io.Writer
-
-	postgresLog io.Writer
 }
 
 // Cluster is a running cluster. Its methods may be called from several goroutines.
 type Cluster struct {
 	opts    Options
 	lock    *os.File
-	log     *os.File // of PostgreSQL's start and stop
 	layout  *layout
 	members []*member
-	closed  sync.Once
-	problem error // of Close
 }
 
 // Open prepares a cluster: lock, secrets, ports. It starts nothing. The caller closes it.
@@ -95,10 +88,6 @@ func Open(o Options) (_ *Cluster, err error) {
 	if c.layout, err = newLayout(services, o.Port, o.Cuttable); err != nil {
 		return nil, err
 	}
-	if c.log, err = os.OpenFile(filepath.Join(o.Folder, "runner.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
-		return nil, err
-	}
-	o.postgresLog = c.log
 	for _, s := range services {
 		c.members = append(c.members, newMember(s, c.layout, o))
 	}
@@ -119,18 +108,9 @@ func lockFolder(folder string) (*os.File, error) {
 
 // Start starts all services, each when those that it depends on are healthy, and waits until all are healthy.
 func (c *Cluster) Start(ctx context.Context) error {
-	healthy := map[string]bool{}
-	await := func(m *member) error {
-		if healthy[m.Name] {
-			return nil
-		}
-		err := m.awaitHealthy(ctx)
-		healthy[m.Name] = err == nil
-		return err
-	}
 	for _, m := range c.members {
 		for _, other := range m.After {
-			if err := await(c.member(other)); err != nil {
+			if err := c.member(other).awaitHealthy(ctx); err != nil {
 				return err
 			}
 		}
@@ -139,7 +119,7 @@ func (c *Cluster) Start(ctx context.Context) error {
 		}
 	}
 	for _, m := range c.members {
-		if err := await(m); err != nil {
+		if err := m.awaitHealthy(ctx); err != nil {
 			return err
 		}
 	}
@@ -159,17 +139,8 @@ func (c *Cluster) member(name string) *member {
 	return nil
 }
 
-// Names of the services of a kind.
-func (c *Cluster) Names(kind Kind) (list []string) {
-	for _, m := range c.members {
-		if m.Kind == kind {
-			list = append(list, m.Name)
-		}
-	}
-	return list
-}
-
-// verbs are what can be done to a service.
+// verbs are what can be done to a service: start, which waits until it is healthy, stop, kill (-9), pause (SIGSTOP), resume,
+// cut (off from all others), heal.
 var verbs = map[string]func(ctx context.Context, c *Cluster, m *member) error{
 	"start": func(ctx context.Context, c *Cluster, m *member) error {
 		if err := c.start(ctx, m); err != nil {
@@ -185,19 +156,6 @@ var verbs = map[string]func(ctx context.Context, c *Cluster, m *member) error{
 	"heal":   func(_ context.Context, c *Cluster, m *member) error { return c.cut(m, false) },
 }
 
-// Do does something to a service: start, stop, kill (-9), pause (SIGSTOP), resume, cut (off from all others), heal. start
-// waits until it is healthy.
-func (c *Cluster) Do(ctx context.Context, verb, name string) error {
-	do, m := verbs[verb], c.member(name)
-	switch {
-	case do == nil:
-		return fmt.Errorf("%q is no command; the commands are status, and start, stop, kill, pause, resume, cut, heal with the name of a service", verb)
-	case m == nil:
-		return fmt.Errorf("%q is no service; the services are %s", name, strings.Join(slices.Concat(c.Names(NATS), c.Names(Postgres), c.Names(Scrip)), ", "))
-	}
-	return do(ctx, c, m)
-}
-
 func (c *Cluster) cut(m *member, cut bool) error {
 	if err := c.layout.cut(m.Name, cut); err != nil {
 		return err
@@ -209,15 +167,12 @@ func (c *Cluster) cut(m *member, cut bool) error {
 }
 
 // Data is the data directory of a scrip server, in which commands find it.
-func (c *Cluster) Data(name string) string { return c.member(name).data() }
-
-// Close stops all services in reverse order. A second call does nothing.
-func (c *Cluster) Close() error {
-	c.closed.Do(func() { c.problem = c.close() })
-	return c.problem
+func (c *Cluster) Data() string {
+	return c.members[slices.IndexFunc(c.members, func(m *member) bool { return m.Kind == Scrip })].data()
 }
 
-func (c *Cluster) close() (problem error) {
+// Close stops all services in reverse order.
+func (c *Cluster) Close() (problem error) {
 	for _, m := range slices.Backward(c.members) {
 		if c.opts.Cuttable {
 			problem = errors.Join(problem, c.layout.cut(m.Name, false))
@@ -225,5 +180,5 @@ func (c *Cluster) close() (problem error) {
 		problem = errors.Join(problem, m.stop())
 	}
 	c.layout.close()
-	return errors.Join(problem, c.log.Close(), c.lock.Close())
+	return errors.Join(problem, c.lock.Close())
 }

@@ -32,8 +32,6 @@ type Service struct {
 	Environment map[string]string
 	// Mounts are directories of this machine, absolute, by the directory of the container.
 	Mounts map[string]string
-	// Health is the command that reports whether the service is healthy; empty = the one of the image.
-	Health []string
 	// After are the services that must be healthy before this one starts.
 	After []string
 }
@@ -45,7 +43,6 @@ type file struct {
 		Command     []string
 		Environment map[string]string
 		Volumes     []string
-		Healthcheck struct{ Test []string }
 		DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
 	}
 }
@@ -68,7 +65,7 @@ func Read(path, folder string, lookup func(string) (string, bool)) ([]Service, e
 	var services []Service
 	for name, from := range f.Services {
 		image, _, _ := strings.Cut(from.Image, ":")
-		s := Service{Name: name, Kind: Kind(image), Environment: map[string]string{}, Mounts: map[string]string{}, Health: from.Healthcheck.Test}
+		s := Service{Name: name, Kind: Kind(image), Environment: map[string]string{}, Mounts: map[string]string{}}
 		if !slices.Contains([]Kind{NATS, Postgres, Scrip}, s.Kind) {
 			return nil, fmt.Errorf("%s: service %s has image %q; only nats, postgres and scrip can be run as processes", path, name, from.Image)
 		}
@@ -110,29 +107,21 @@ func Read(path, folder string, lookup func(string) (string, bool)) ([]Service, e
 
 // ordered puts each service behind those that it depends on.
 func ordered(services []Service) (list []Service, err error) {
-	done := map[string]bool{}
-	for len(list) < len(services) {
-		before := len(list)
-		for _, s := range services {
-			if !done[s.Name] && !slices.ContainsFunc(s.After, func(other string) bool { return !done[other] }) {
-				done[s.Name] = true
-				list = append(list, s)
-			}
+	left := map[string]bool{}
+	for _, s := range services {
+		left[s.Name] = true
+	}
+	for len(services) > 0 {
+		i := slices.IndexFunc(services, func(s Service) bool {
+			return !slices.ContainsFunc(s.After, func(other string) bool { return left[other] })
+		})
+		if i < 0 {
+			return nil, fmt.Errorf("services depend on each other in a circle: %s", strings.Join(slices.Sorted(maps.Keys(left)), ", "))
 		}
-		if len(list) == before {
-			return nil, fmt.Errorf("services depend on each other in a circle: %s", strings.Join(names(services, done), ", "))
-		}
+		delete(left, services[i].Name)
+		list, services = append(list, services[i]), slices.Delete(services, i, i+1)
 	}
 	return list, nil
-}
-
-func names(services []Service, without map[string]bool) (list []string) {
-	for _, s := range services {
-		if !without[s.Name] {
-			list = append(list, s.Name)
-		}
-	}
-	return list
 }
 
 var variableForm = regexp.MustCompile(`\$(\$|\{([A-Za-z_][A-Za-z0-9_]*)(?:(:-|:\?)([^}]*))?\}|)`)

@@ -67,10 +67,21 @@ func (c *Cluster) answer(ctx context.Context, line string) string {
 	case len(words) != 2:
 		return fmt.Sprintf("error %q must be a command and the name of a service, such as: kill nats-2; or: status\n", strings.TrimSpace(line))
 	}
-	if err := c.Do(ctx, words[0], words[1]); err != nil {
+	do, m := verbs[words[0]], c.member(words[1])
+	switch {
+	case do == nil:
+		return fmt.Sprintf("error %q is no command; the commands are status, and start, stop, kill, pause, resume, cut, heal with the name of a service\n", words[0])
+	case m == nil:
+		var names []string
+		for _, m := range c.members {
+			names = append(names, m.Name)
+		}
+		return fmt.Sprintf("error %q is no service; the services are %s\n", words[1], strings.Join(names, ", "))
+	}
+	if err := do(ctx, c, m); err != nil {
 		return "error " + err.Error() + "\n"
 	}
-	return fmt.Sprintf("ok\n%s: %s\n", words[1], c.member(words[1]).state())
+	return fmt.Sprintf("ok\n%s: %s\n", m.Name, m.state())
 }
 
 // Send gives a command to the cluster that runs on a folder and returns its answer.

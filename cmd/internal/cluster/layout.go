@@ -28,6 +28,12 @@ type endpoint struct {
 	port    int
 }
 
+// route is a service that connects, and what to.
+type route struct {
+	from string
+	to   endpoint
+}
+
 const (
 	natsClients, natsRoutes, natsMonitor = 4222, 6222, 8222
 	scripHTTP                            = 8080
@@ -50,9 +56,9 @@ type layout struct {
 	services []Service
 	known    *regexp.Regexp // HOST:PORT of any service
 
-	mu    sync.Mutex                         // guards the fields below
-	ports map[endpoint]string                // HOST:PORT on which it listens
-	links map[string]map[endpoint]*link.Link // by the service that connects; nil without links
+	mu    sync.Mutex           // guards the fields below
+	ports map[endpoint]string  // HOST:PORT on which it listens
+	links map[route]*link.Link // nil without links
 	// databases are the URLs of PostgreSQL, once it runs: user and password are its own.
 	databases map[string]*url.URL
 }
@@ -78,10 +84,7 @@ func newLayout(services []Service, first int, cuttable bool) (*layout, error) {
 	}
 	l.known = regexp.MustCompile(`\b(` + strings.Join(quoted, "|") + `):(\d+)\b`)
 	if cuttable {
-		l.links = map[string]map[endpoint]*link.Link{}
-		for _, s := range append([]Service{{Name: outside}}, services...) {
-			l.links[s.Name] = map[endpoint]*link.Link{}
-		}
+		l.links = map[route]*link.Link{}
 	}
 	return l, nil
 }
@@ -110,10 +113,7 @@ func reserve(port int, taken []string) (string, error) {
 	return "", err
 }
 
-// outside is the place of clients.
-const outside = ""
-
-// reach is where a service, or a client outside, reaches an endpoint: the endpoint, or a link to it.
+// reach is where a service reaches an endpoint: the endpoint, or a link to it.
 func (l *layout) reach(from string, to endpoint) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,15 +124,15 @@ func (l *layout) reach(from string, to endpoint) (string, error) {
 	if l.links == nil || from == to.service {
 		return addr, nil
 	}
-	if have := l.links[from][to]; have != nil {
-		return have.Addr(), nil
+	r := route{from, to}
+	if l.links[r] == nil {
+		made, err := link.Start(addr)
+		if err != nil {
+			return "", err
+		}
+		l.links[r] = made
 	}
-	made, err := link.Start(addr)
-	if err != nil {
-		return "", err
-	}
-	l.links[from][to] = made
-	return made.Addr(), nil
+	return l.links[r].Addr(), nil
 }
 
 // cut drops all that a service sends and receives, or heals that.
@@ -142,15 +142,13 @@ func (l *layout) cut(service string, cut bool) error {
 	if l.links == nil {
 		return errors.New("nothing can be cut off in this cluster; start it with -cut")
 	}
-	for from, links := range l.links {
-		for to, one := range links {
-			switch {
-			case from != service && to.service != service:
-			case cut:
-				one.Cut(true, true)
-			default:
-				one.Heal()
-			}
+	for r, one := range l.links {
+		switch {
+		case r.from != service && r.to.service != service:
+		case cut:
+			one.Cut(true, true)
+		default:
+			one.Heal()
 		}
 	}
 	return nil
@@ -159,10 +157,8 @@ func (l *layout) cut(service string, cut bool) error {
 func (l *layout) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, links := range l.links {
-		for _, one := range links {
-			one.Close()
-		}
+	for _, one := range l.links {
+		one.Close()
 	}
 }
 
@@ -235,14 +231,8 @@ func (l *layout) arguments(s Service) (args []string, err error) {
 		return args, nil
 	}
 	// Flags take precedence over the configuration file; these say where on this machine, and nothing else.
-	host, port, err := net.SplitHostPort(l.own(s.Name, natsClients))
-	if err != nil {
-		return nil, err
-	}
-	_, monitor, err := net.SplitHostPort(l.own(s.Name, natsMonitor))
-	if err != nil {
-		return nil, err
-	}
+	host, port, _ := strings.Cut(l.own(s.Name, natsClients), ":")
+	_, monitor, _ := strings.Cut(l.own(s.Name, natsMonitor), ":")
 	var routes []string
 	for _, other := range l.services {
 		if other.Kind != NATS || other.Name == s.Name {

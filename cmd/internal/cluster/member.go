@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -51,7 +50,7 @@ func newMember(s Service, l *layout, o Options) *member {
 	case Scrip:
 		m.program = o.Scrip
 	case Postgres:
-		log := slog.New(slog.NewTextHandler(o.postgresLog, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		log := slog.New(slog.NewTextHandler(o.Out, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		m.postgres = pgd.Open(pgd.Options{DataDir: filepath.Join(o.Folder, s.Name), StopTimeout: stopLimit, Logger: log})
 	}
 	return m
@@ -146,19 +145,15 @@ func (m *member) startPostgres(ctx context.Context, ended func(how string)) erro
 	m.running, m.paused = true, false
 	pid := m.postgres.PID()
 	go func() {
-		tick := time.NewTicker(lookEvery)
-		defer tick.Stop()
-		for range tick.C {
+		unexpected := false
+		_ = await(context.Background(), func() (bool, error) { // it does not fail
 			m.mu.Lock()
-			expected, gone := !m.running, m.postgres.PID() != pid
-			m.mu.Unlock()
-			switch {
-			case expected:
-				return
-			case gone:
-				ended(fmt.Sprintf("process %d is gone", pid))
-				return
-			}
+			defer m.mu.Unlock()
+			unexpected = m.running && m.postgres.PID() != pid
+			return unexpected || !m.running, nil
+		})
+		if unexpected {
+			ended(fmt.Sprintf("process %d is gone", pid))
 		}
 	}()
 	return nil
@@ -200,16 +195,23 @@ func (m *member) kill(ctx context.Context) error {
 	if err := m.signal(syscall.SIGKILL); err != nil {
 		return err
 	}
+	return await(ctx, func() (bool, error) { return m.state() == down, nil })
+}
+
+// await looks until it is done or fails.
+func await(ctx context.Context, look func() (done bool, err error)) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	for m.state() != down {
+	for {
+		if done, err := look(); done || err != nil {
+			return err
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-	return nil
 }
 
 // stop ends the process in order.
@@ -233,32 +235,26 @@ func (m *member) stop() error {
 	return nil
 }
 
-// awaitHealthy waits until the service is healthy as its health check sees it, or has ended.
+// awaitHealthy waits until the service is healthy, or has ended.
 func (m *member) awaitHealthy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, healthyLimit)
 	defer cancel()
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
+	err := await(ctx, func() (bool, error) {
 		m.mu.Lock()
 		alive, p := m.alive(), m.process
 		m.mu.Unlock()
 		if !alive {
-			return fmt.Errorf("%s ended before it was healthy; see %s", m.Name, m.log())
+			return false, errors.New("it ended")
 		}
-		if m.healthy(ctx, p) {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("%s is not healthy; see %s: %w", m.Name, m.log(), ctx.Err())
-		}
+		return m.healthy(ctx, p), nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s is not healthy; see %s: %w", m.Name, m.log(), err)
 	}
+	return nil
 }
 
-// healthy looks once. Of a health check that requests a URL, the URL is requested; a scrip server is healthy once it has
-// published its addresses.
+// healthy looks once: a node as the compose file does, a scrip server is healthy once it has published its addresses.
 func (m *member) healthy(ctx context.Context, p *process.Server) bool {
 	switch m.Kind {
 	case Postgres:
@@ -267,16 +263,7 @@ func (m *member) healthy(ctx context.Context, p *process.Server) bool {
 		d, err := p.Descriptor()
 		return err == nil && d.PID == p.PID()
 	}
-	at := slices.IndexFunc(m.Health, func(arg string) bool { return strings.HasPrefix(arg, "http://") })
-	if at < 0 {
-		return true
-	}
-	u, err := url.Parse(m.Health[at])
-	if err != nil {
-		return false
-	}
-	u.Host = m.layout.own(m.Name, natsMonitor)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.layout.own(m.Name, natsMonitor)+"/healthz", nil)
 	if err != nil {
 		return false
 	}

@@ -73,8 +73,7 @@ func serve(ctx context.Context, o cluster.Options) error {
 	err = c.Start(ctx)
 	if err == nil {
 		fmt.Fprint(o.Out, c.Status())
-		data := c.Data(c.Names(cluster.Scrip)[0])
-		fmt.Fprintf(o.Out, "\nready. In another terminal: %s status --data %s\nCtrl-C stops all. A fault to try: %s kill nats-2, and later start nats-2\n", o.Scrip, data, o.Self)
+		fmt.Fprintf(o.Out, "\nready. In another terminal: %s status --data %s\nCtrl-C stops all. A fault to try: %s kill nats-2, and later start nats-2\n", o.Scrip, c.Data(), o.Self)
 		err = c.Control(ctx)
 	}
 	if ctx.Err() != nil {
