@@ -26,6 +26,7 @@ const (
 	codeClusterAway   jetstream.ErrorCode = 10008
 	codeNoResources   jetstream.ErrorCode = 10023
 	codeNoStorage     jetstream.ErrorCode = 10047
+	codeNotCreated    jetstream.ErrorCode = 10049 // also while an attempt that was given up is still at work
 	codeOffline       jetstream.ErrorCode = 10118
 	codeWrongSeq      jetstream.ErrorCode = 10071
 	codeWrongSeqAgain jetstream.ErrorCode = 10164
@@ -53,7 +54,9 @@ func retry(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-func transient(err error) bool { return errors.Is(err, errAgain) || Transient(err) }
+func transient(err error) bool {
+	return errors.Is(err, errAgain) || Transient(err) || hasCode(err, codeNotCreated)
+}
 
 func isWrongSequence(err error) bool { return hasCode(err, codeWrongSeq, codeWrongSeqAgain) }
 
