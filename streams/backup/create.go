@@ -42,7 +42,8 @@ type CreateOptions struct {
 	// Version is the version of the program that takes the backup.
 	Version string
 	// Progress is called, now and then and by several goroutines, with the number of the streams' bytes that have been copied.
-	// done may decrease when a part is copied again, and total is that of the beginning.
+	// A stream counts with the bytes sent, which are compressed, until it is complete, then with its own. done may decrease when
+	// a part is copied again, and total is that of the beginning.
 	Progress func(done, total int64)
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
@@ -331,6 +332,9 @@ func (c *creator) receive(ctx context.Context, s *snapshot) (Stream, error) {
 		return sum, err
 	})
 	s.drop()
+	if err == nil {
+		c.copied(int64(b.Bytes) - st.Size)
+	}
 	return st, err
 }
 
