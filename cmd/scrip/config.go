@@ -251,7 +251,7 @@ func orZero(t time.Time) string {
 
 // plain makes an untrusted text printable: without terminal control sequences, cut for a column.
 func plain(s string, most int) string {
-	return oneLine(cli.Line(s), most)
+	return wire.Shorten(cli.Line(s), most)
 }
 
 // notStored turns an invalid setting into a usage error.

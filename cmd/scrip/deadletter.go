@@ -204,7 +204,7 @@ func (m *Main) printLetters(page readmodel.LetterPage) error {
 	var rows [][]string
 	for i := range page.Letters {
 		d := &page.Letters[i]
-		rows = append(rows, []string{d.ID.String(), d.At.Format(time.RFC3339Nano), string(d.State), oneLine(d.Reason, 60), oneLine(d.Payload, 60)})
+		rows = append(rows, []string{d.ID.String(), d.At.Format(time.RFC3339Nano), string(d.State), plain(d.Reason, 60), plain(d.Payload, 60)})
 	}
 	if err := cli.Table(m.Out, "ID AT STATE REASON PAYLOAD", rows); err != nil {
 		return err
@@ -213,15 +213,6 @@ func (m *Main) printLetters(page readmodel.LetterPage) error {
 		fmt.Fprintf(m.Out, "there is more: --before '%s'\n", page.Next)
 	}
 	return nil
-}
-
-// oneLine is a text cut for a column.
-func oneLine(s string, most int) string {
-	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\t' || r == '\r' }), " ")
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
 }
 
 // shownLetter is a dead letter with the line it quotes.

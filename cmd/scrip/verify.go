@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/rebuild"
 )
 
@@ -108,11 +109,7 @@ func shown(v *string) string {
 	if v == nil {
 		return "-"
 	}
-	const most = 60
-	s := *v
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
+	s := wire.Shorten(*v, 60)
 	if s == "" || strings.ContainsAny(s, "\n\t\r ") {
 		return fmt.Sprintf("%q", s)
 	}

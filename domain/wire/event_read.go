@@ -32,7 +32,7 @@ func (e *Event) ParseView(line []byte) error {
 			break
 		}
 		if err := e.read(key, raw, o.simple); err != nil {
-			return fmt.Errorf("the event's %s: %w", shorten(string(key), 32), err)
+			return fmt.Errorf("the event's %s: %w", Shorten(string(key), 32), err)
 		}
 	}
 	switch e.Type {
@@ -73,7 +73,7 @@ func (e *Event) read(key, raw []byte, simple bool) (err error) {
 			return errSyntax
 		}
 		if e.Type = EventNamed(raw[1 : len(raw)-1]); e.Type == NoEvent {
-			return fmt.Errorf("%s is not known to this version", shorten(string(raw), 40))
+			return fmt.Errorf("%s is not known to this version", Shorten(string(raw), 40))
 		}
 	case "campaign":
 		text(&e.Campaign)

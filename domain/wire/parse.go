@@ -3,7 +3,6 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -112,7 +111,7 @@ func (t *fieldTexts) read() error {
 		if f == fUnknown || f >= numCommandFields {
 			// Continue: the refusal should carry the line's id even if that comes last.
 			if problem == nil {
-				problem = malformedf(shorten(string(key), 64), "unknown field; remove it")
+				problem = malformedf(Shorten(string(key), 64), "unknown field; remove it")
 			}
 			continue
 		}
@@ -140,7 +139,7 @@ func (c *Command) identify(raw *fieldTexts, def Defaults) error {
 		}
 		name = name[1 : len(name)-1]
 		if c.Type = CommandNamed(name); c.Type == NoCommand {
-			return malformedf("type", "unknown type %q; give one of the commands, such as claim", shorten(string(name), 32))
+			return malformedf("type", "unknown type %q; give one of the commands, such as claim", Shorten(string(name), 32))
 		}
 		if def.Type != NoCommand && c.Type != def.Type {
 			return malformedf("type", "%s does not belong here; leave it out or give %s", c.Type, def.Type)
@@ -291,7 +290,7 @@ func (c *Command) readCodes(raw []byte) error {
 	for i, s := range list {
 		n, err := code.NormalizeImported(s)
 		if err != nil {
-			return Invalidf("codes", "code %d (%q): %s", i+1, shorten(s, 64), err)
+			return Invalidf("codes", "code %d (%q): %s", i+1, Shorten(s, 64), err)
 		}
 		list[i] = n
 	}
@@ -361,15 +360,4 @@ func (spec *fieldSpec) checkText(s string, known bool) error {
 		return Invalidf(spec.name, "must be printable UTF-8 without control characters")
 	}
 	return nil
-}
-
-// shorten cuts s to at most n bytes for a message.
-func shorten(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return fmt.Sprintf("%s…", s[:n])
 }

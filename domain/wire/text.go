@@ -121,6 +121,17 @@ func simple(line []byte) bool {
 	}
 }
 
+// Shorten cuts s to at most n bytes for a message.
+func Shorten(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}
+
 // Printable reports whether s is valid UTF-8 without control or invisible characters.
 func Printable(s string) bool {
 	for i := 0; i < len(s); {

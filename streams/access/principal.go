@@ -160,9 +160,4 @@ func CheckText(by string) error {
 }
 
 // shorten returns the part of a bad text that an error shows.
-func shorten(s string) string {
-	if len(s) > 2*MaxName {
-		return s[:2*MaxName] + "…"
-	}
-	return s
-}
+func shorten(s string) string { return wire.Shorten(s, 2*MaxName) }

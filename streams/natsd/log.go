@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 const (
@@ -135,9 +137,5 @@ func (l *logger) log(level slog.Level, format string, v []any) {
 }
 
 func line(format string, v []any) string {
-	text := keyText.ReplaceAllString("nats: "+fmt.Sprintf(format, v...), "sk_…")
-	if len(text) > maxLine {
-		text = strings.ToValidUTF8(text[:maxLine], "") + "…"
-	}
-	return text
+	return wire.Shorten(keyText.ReplaceAllString("nats: "+fmt.Sprintf(format, v...), "sk_…"), maxLine)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -73,11 +74,7 @@ func (p *Pusher) newLetter(w *work, items []item, tries int, cause error) DeadLe
 
 // oneLine returns an error's text as a header can hold it.
 func oneLine(err error) string {
-	s := strings.ToValidUTF8(strings.Join(strings.Fields(err.Error()), " "), "")
-	if len(s) > reasonMost {
-		s = strings.ToValidUTF8(s[:reasonMost], "") + "…"
-	}
-	return s
+	return wire.Shorten(strings.ToValidUTF8(strings.Join(strings.Fields(err.Error()), " "), ""), reasonMost)
 }
 
 // deadSubject contains the stored time of the message, too: see messageID.

@@ -209,7 +209,7 @@ func (s *Service) rotateKey(ctx context.Context, p access.Principal, q struct {
 	if q.Overlap != "" {
 		var err error
 		if overlap, err = time.ParseDuration(q.Overlap); err != nil {
-			return nil, &refusal{wire.Invalid, fmt.Errorf("overlap: %q is no duration such as 24h", shorten(q.Overlap))}
+			return nil, &refusal{wire.Invalid, fmt.Errorf("overlap: %q is no duration such as 24h", wire.Shorten(q.Overlap, 64))}
 		}
 	}
 	k, secret, err := s.opts.KeyStore.Rotate(ctx, q.Key, overlap, author(p))
@@ -253,7 +253,7 @@ func (s *Service) mayPause(ctx context.Context, setting, value, campaign string)
 		return fmt.Errorf("the campaign %s could not be looked up, so nothing was set: %w", campaign, err)
 	}
 	if !bytes.HasPrefix(body, []byte(`{"data"`)) {
-		return &refusal{wire.CampaignNotFound, fmt.Errorf("%s: there is no campaign %s, so nothing was set", setting, shorten(campaign))}
+		return &refusal{wire.CampaignNotFound, fmt.Errorf("%s: there is no campaign %s, so nothing was set", setting, wire.Shorten(campaign, 64))}
 	}
 	return nil
 }

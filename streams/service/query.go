@@ -189,7 +189,7 @@ func parseQuery(kind *queryKind, data []byte) (*query, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if !slices.Contains(kind.takes, name) {
-			return q, fmt.Errorf("%s: unknown field; this query takes %s", shorten(name), strings.Join(kind.takes, ", "))
+			return q, fmt.Errorf("%s: unknown field; this query takes %s", wire.Shorten(name, 64), strings.Join(kind.takes, ", "))
 		}
 		if err := q.set(kind, name, fields[name]); err != nil {
 			return q, fmt.Errorf("%s: %w", name, err)
@@ -273,14 +273,6 @@ func checkText(s string, most int) error {
 		return errors.New("must be printable UTF-8 without control characters")
 	}
 	return nil
-}
-
-func shorten(s string) string {
-	const most = 64
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
 }
 
 // maxCursor bounds a cursor: a campaign's name and some numbers.

@@ -11,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/changelog"
 )
 
@@ -108,9 +109,5 @@ func CheckBy(by string) error {
 
 // cut returns the part of an unreadable value that is shown.
 func cut(value []byte) string {
-	const most = 200
-	if len(value) > most {
-		return strings.ToValidUTF8(string(value[:most]), "") + "…"
-	}
-	return strings.ToValidUTF8(string(value), "\uFFFD")
+	return wire.Shorten(strings.ToValidUTF8(string(value), "\uFFFD"), 200)
 }

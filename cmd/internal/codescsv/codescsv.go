@@ -20,6 +20,7 @@ import (
 	"strings"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Column is the header of the column with the codes, in any case. A code "code" in the first row is read as a header.
@@ -91,7 +92,7 @@ func Read(r io.Reader, weak bool, yield func(code string) error, reject func(Rej
 			if strings.Contains(text, "\n") {
 				reason = "a quote that opens here includes the rows after it, none of which were read: close or remove it"
 			}
-			if err := reject(Reject{Row: line, Text: strings.Clone(shorten(text)), Reason: reason}); err != nil {
+			if err := reject(Reject{Row: line, Text: strings.Clone(wire.Shorten(text, 80)), Reason: reason}); err != nil {
 				return report, err
 			}
 			continue
@@ -138,15 +139,6 @@ func empty(record []string) bool {
 		}
 	}
 	return true
-}
-
-// shorten cuts a text to a length that suffices to find its row.
-func shorten(s string) string {
-	const most = 80
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
 // set stores 128 bits of keyed hash per text: a million of them take about 40 MB, and a collision is practically
