@@ -30,7 +30,7 @@ func by(name string) Author {
 
 func open(t *testing.T, js jetstream.JetStream) *Store {
 	t.Helper()
-	return Open(js, Options{Replicas: 1, Logger: streamtest.Logger(t)})
+	return Open(js, Options{Logger: streamtest.Logger(t)})
 }
 
 // run runs a registry until the test ends, and waits until it has read the keys.

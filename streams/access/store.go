@@ -37,8 +37,6 @@ var (
 
 // Options for Open.
 type Options struct {
-	// Replicas of the bucket, if it has to be made. 0 = as many as the log has.
-	Replicas int
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 	// Clock stamps changes, and ends the overlaps of replaced keys. Nil is the machine's.
@@ -75,7 +73,7 @@ func Open(js jetstream.JetStream, opts Options) *Store {
 }
 
 func (s *Store) bucket() changelog.Bucket {
-	return changelog.Bucket{JS: s.js, Spec: topology.Access, Replicas: s.opts.Replicas, Logger: s.opts.Logger}
+	return changelog.Bucket{JS: s.js, Spec: topology.Access, Logger: s.opts.Logger}
 }
 
 // New is a key to be made.

@@ -28,32 +28,16 @@ type Bucket struct {
 	JS jetstream.JetStream
 	// Spec is the bucket as package topology defines it.
 	Spec topology.GrowingBucket
-	// Replicas of the bucket, if it has to be made. 0 = as many as the log has.
-	Replicas int
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 }
 
 func (b Bucket) logger() *slog.Logger { return cmp.Or(b.Logger, slog.Default()) }
 
-// Make makes the bucket. It may exist already.
+// Make makes the bucket, with as many copies as the log has. It may exist already.
 func (b Bucket) Make(ctx context.Context) error {
-	replicas := b.Replicas
-	if replicas == 0 {
-		replicas = 1
-		state, err := b.JS.Stream(ctx, topology.StateStream)
-		switch {
-		case err == nil:
-			replicas = max(1, state.CachedInfo().Config.Replicas)
-		case !errors.Is(err, jetstream.ErrStreamNotFound):
-			return fmt.Errorf("reading how many copies the log has: %w", err)
-		}
-	}
-	_, err := b.JS.CreateStream(ctx, b.Spec.Config(replicas))
-	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		return fmt.Errorf("making bucket %s: %w", b.Spec.Bucket, err)
-	}
-	return nil
+	_, err := topology.FindOrMake(ctx, b.JS, b.Spec.Config)
+	return err
 }
 
 // KV opens the bucket, and makes it if there is none.

@@ -91,9 +91,9 @@ type deadStream struct {
 // openDead finds the stream or makes it, with as many replicas as the reminders have. A subject holds one letter, so a
 // letter cannot be written twice, at any later time.
 func openDead(ctx context.Context, js jetstream.JetStream) (*deadStream, error) {
-	stream, err := findOrMake(ctx, js, DeadStream, topology.PushDeadConfig)
+	stream, err := topology.FindOrMake(ctx, js, topology.PushDeadConfig)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("push: %w", err)
 	}
 	return &deadStream{js: js, stream: stream}, nil
 }

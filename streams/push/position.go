@@ -53,8 +53,8 @@ type positions struct {
 
 // openPositions finds the bucket or makes it, with as many replicas as the log has.
 func openPositions(ctx context.Context, js jetstream.JetStream) (*positions, error) {
-	if _, err := findOrMake(ctx, js, topology.PushStream, topology.PushConfig); err != nil {
-		return nil, err
+	if _, err := topology.FindOrMake(ctx, js, topology.PushConfig); err != nil {
+		return nil, fmt.Errorf("push: %w", err)
 	}
 	kv, err := js.KeyValue(ctx, Bucket)
 	if err != nil {

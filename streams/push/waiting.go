@@ -49,28 +49,10 @@ type waitStream struct {
 
 // openWaiting finds the stream or makes it.
 func openWaiting(ctx context.Context, js jetstream.JetStream, name string) (*waitStream, error) {
-	if _, err := findOrMake(ctx, js, WaitStream, topology.PushWaitConfig); err != nil {
-		return nil, err
+	if _, err := topology.FindOrMake(ctx, js, topology.PushWaitConfig); err != nil {
+		return nil, fmt.Errorf("push: %w", err)
 	}
 	return &waitStream{js: js, name: name}, nil
-}
-
-// findOrMake finds a stream or makes it, with as many copies as the log has.
-func findOrMake(ctx context.Context, js jetstream.JetStream, name string, config func(replicas int) jetstream.StreamConfig) (jetstream.Stream, error) {
-	stream, err := js.Stream(ctx, name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		var source jetstream.Stream
-		if source, err = js.Stream(ctx, topology.RmdStream(0)); err == nil {
-			stream, err = js.CreateStream(ctx, config(source.CachedInfo().Config.Replicas))
-			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process has just made it
-				stream, err = js.Stream(ctx, name)
-			}
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("push: stream %s: %w", name, err)
-	}
-	return stream, nil
 }
 
 // waitConsumer is the name of the consumer of one class of a name.

@@ -12,5 +12,5 @@ const attempt = 2 * time.Second
 
 // bucket is the bucket of the history.
 func (s *Store) bucket() changelog.Bucket {
-	return changelog.Bucket{JS: s.js, Spec: topology.Settings, Replicas: s.opts.Replicas, Logger: s.opts.Logger}
+	return changelog.Bucket{JS: s.js, Spec: topology.Settings, Logger: s.opts.Logger}
 }

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { streamtest.VerifyTestMain(m) }
 
 func open(t *testing.T, js jetstream.JetStream) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), js, Options{Replicas: 1, Logger: streamtest.Logger(t)})
+	s, err := Open(t.Context(), js, Options{Logger: streamtest.Logger(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

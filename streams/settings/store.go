@@ -15,8 +15,6 @@ import (
 
 // Options for Open.
 type Options struct {
-	// Replicas of the bucket, if it has to be made. 0 = as many as the log has.
-	Replicas int
 	// Defaults are in force where nothing was set. Defaults to Default.
 	Defaults *Settings
 	// Logger defaults to slog.Default.

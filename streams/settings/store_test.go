@@ -14,7 +14,7 @@ import (
 func TestTheHistory(t *testing.T) {
 	js := streamtest.Start(t).JetStream(t)
 	clock := streamtest.NewClock()
-	s, err := Open(t.Context(), js, Options{Replicas: 1, Logger: streamtest.Logger(t), Clock: clock})
+	s, err := Open(t.Context(), js, Options{Logger: streamtest.Logger(t), Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}

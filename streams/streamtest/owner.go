@@ -105,13 +105,6 @@ func (o *Owner) Seen() (messages, lines int) {
 	return o.messages, o.lines
 }
 
-// Held returns how many outcome messages are held back.
-func (o *Owner) Held() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.held)
-}
-
 // Commands are the commands read, repeats included, in the order of their lanes.
 func (o *Owner) Commands() []wire.Command {
 	o.mu.Lock()

@@ -286,3 +286,24 @@ func ensureBeside(ctx context.Context, js jetstream.JetStream, want jetstream.St
 	}
 	return have, nil
 }
+
+// FindOrMake finds a stream that Ensure does not make, or makes it with as many copies as the log has; 1 where there is no log.
+func FindOrMake(ctx context.Context, js jetstream.JetStream, config func(replicas int) jetstream.StreamConfig) (jetstream.Stream, error) {
+	name, replicas := config(1).Name, 1
+	stream, err := js.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		state, missing := js.Stream(ctx, StateStream)
+		if missing == nil {
+			replicas = max(1, state.CachedInfo().Config.Replicas)
+		} else if !errors.Is(missing, jetstream.ErrStreamNotFound) {
+			return nil, fmt.Errorf("reading how many copies the log has: %w", missing)
+		}
+		if stream, err = js.CreateStream(ctx, config(replicas)); errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process was first
+			stream, err = js.Stream(ctx, name)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("finding or making stream %s: %w", name, err)
+	}
+	return stream, nil
+}

@@ -45,7 +45,7 @@ func (s *server) loggedIn(p access.Principal, via, from string) {
 // startAccess follows the keys of users, for HTTP, log-ins to NATS and the service of this server.
 func (s *server) startAccess(ctx context.Context) error {
 	log := audit.Open(s.js, nil)
-	store := access.Open(s.js, access.Options{Replicas: s.opts.Replicas, Logger: s.log, Record: log.KeyChanged})
+	store := access.Open(s.js, access.Options{Logger: s.log, Record: log.KeyChanged})
 	s.keys = keys{registry: store.Registry(), store: store, audit: log}
 	s.registry.Store(s.keys.registry)
 	if err := s.metrics.registry.Register(s.keys.registry); err != nil {

@@ -22,7 +22,7 @@ func (s *server) startConfig(ctx context.Context) error {
 	}
 	defaults := settings.Default()
 	defaults.ReminderGrace = s.opts.ReminderGrace
-	store, err := settings.Open(ctx, s.js, settings.Options{Replicas: s.opts.Replicas, Defaults: defaults, Logger: s.log})
+	store, err := settings.Open(ctx, s.js, settings.Options{Defaults: defaults, Logger: s.log})
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (s *server) skipMessages(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, skipWait)
 	defer cancel()
-	store, err := settings.Open(ctx, s.js, settings.Options{Replicas: s.opts.Replicas, Logger: s.log})
+	store, err := settings.Open(ctx, s.js, settings.Options{Logger: s.log})
 	if err != nil {
 		return err
 	}

@@ -155,7 +155,7 @@ func TestACluster(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		store = access.Open(own, access.Options{Replicas: 3, Logger: streamtest.Logger(t)})
+		store = access.Open(own, access.Options{Logger: streamtest.Logger(t)})
 		registry := store.Registry()
 		registry.InForce.Watch()
 		logins := callout.New(connect(i), fileLanes, issuer, registry, streamtest.Logger(t))
