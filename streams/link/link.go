@@ -34,8 +34,7 @@ func Start(target string) (*Link, error) {
 		return nil, err
 	}
 	l := &Link{target: target, ln: ln, conns: map[net.Conn]struct{}{}}
-	l.there.open()
-	l.back.open()
+	l.there.moved.L, l.back.moved.L = &l.there.mu, &l.back.mu
 	go l.accept()
 	return l, nil
 }
@@ -46,17 +45,17 @@ func (l *Link) Addr() string { return l.ln.Addr().String() }
 // Cut drops what goes to the target, what comes from it, or both. Without either it changes nothing.
 func (l *Link) Cut(there, back bool) {
 	if there {
-		l.there.shut()
+		l.there.set(true)
 	}
 	if back {
-		l.back.shut()
+		l.back.set(true)
 	}
 }
 
 // Heal ends all cuts.
 func (l *Link) Heal() {
-	l.there.open()
-	l.back.open()
+	l.there.set(false)
+	l.back.set(false)
 }
 
 func (l *Link) accept() {
@@ -142,41 +141,24 @@ func (l *Link) Close() {
 	l.Heal()
 }
 
-// gate blocks passing while shut. The zero gate is shut for good; open it first.
+// gate blocks passing while shut.
 type gate struct {
-	mu sync.Mutex
-	ch chan struct{} // closed while open
+	mu     sync.Mutex
+	closed bool
+	moved  sync.Cond // with mu
 }
 
-func (g *gate) open() {
+func (g *gate) set(closed bool) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	switch {
-	case g.ch == nil:
-		g.ch = make(chan struct{})
-		close(g.ch)
-	default:
-		select {
-		case <-g.ch:
-		default:
-			close(g.ch)
-		}
-	}
-}
-
-func (g *gate) shut() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	select {
-	case <-g.ch:
-		g.ch = make(chan struct{})
-	default:
-	}
+	g.closed = closed
+	g.mu.Unlock()
+	g.moved.Broadcast()
 }
 
 func (g *gate) pass() {
 	g.mu.Lock()
-	ch := g.ch
-	g.mu.Unlock()
-	<-ch
+	defer g.mu.Unlock()
+	for g.closed {
+		g.moved.Wait()
+	}
 }
