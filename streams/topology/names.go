@@ -157,22 +157,6 @@ const (
 	Shop
 )
 
-func (k Kind) String() string {
-	switch k {
-	case Cmd:
-		return "cmd"
-	case Admin:
-		return "admin"
-	case Multi:
-		return "multi"
-	case Due:
-		return "due"
-	case Shop:
-		return "shop"
-	}
-	return "unknown"
-}
-
 // ParseCommandSubject parses a subject of a command stream. campaign is empty for Multi, Shop and Due. A subject of another
 // form, the unmapped scrip.cmd.<campaign> included, is not ok.
 func ParseCommandSubject(subject string) (kind Kind, lane int, campaign string, ok bool) {
