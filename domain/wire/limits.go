@@ -81,6 +81,3 @@ func LaneOf(campaignName string, lanes int) int {
 	}
 	return int(h % uint32(lanes))
 }
-
-// LaneOfNumber is the lane of the campaign with that number.
-func LaneOfNumber(number uint32, lanes int) int { return int(number % uint32(lanes)) }

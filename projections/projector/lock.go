@@ -2,12 +2,10 @@ package projector
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
@@ -100,39 +98,4 @@ func (l *lock) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeFor)
 	defer cancel()
 	_ = l.conn.Close(ctx) // closed, even with an error
-}
-
-// Synced waits until the tables have the events of a lane up to a sequence. It uses notifications of PostgreSQL, so the
-// projector may be another process; it returns an error when the connection breaks.
-func Synced(ctx context.Context, db *pgxpool.Pool, lane int, sequence uint64) error {
-	if sequence == 0 {
-		return nil // nothing to wait for, and no commit would send a notification
-	}
-	failed := func(err error) error {
-		return fmt.Errorf("waiting for message %d of lane %d in the read tables: %w", sequence, lane, err)
-	}
-	pooled, err := db.Acquire(ctx)
-	if err != nil {
-		return failed(err)
-	}
-	// A connection that listens must not go back to the pool.
-	conn := pooled.Hijack()
-	defer (&lock{conn: conn}).close()
-	if _, err := conn.Exec(ctx, "LISTEN "+fill.Channel); err != nil {
-		return failed(err)
-	}
-	for {
-		var there bool
-		err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM scrip.checkpoint WHERE projection = $1 AND lane = $2 AND sequence >= $3)`,
-			fill.Projection, lane, int64(sequence)).Scan(&there)
-		switch {
-		case there && err == nil:
-			return nil
-		case err != nil && !tables.Missing(err):
-			return failed(err)
-		}
-		if _, err := conn.WaitForNotification(ctx); err != nil {
-			return failed(errors.Join(ctx.Err(), err))
-		}
-	}
 }

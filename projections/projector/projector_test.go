@@ -1,7 +1,6 @@
 package projector
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -207,10 +206,5 @@ func TestNewRefuses(t *testing.T) {
 		if make() == nil {
 			t.Errorf("%s: accepted", name)
 		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := Synced(ctx, r.pool, 0, 1); !errors.Is(err, context.Canceled) {
-		t.Errorf("Synced in an ended context: %v", err)
 	}
 }

@@ -8,10 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/projector"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
+	"github.com/seed-4a2410e3/scrip/projections/tables"
 )
 
 // TestMain shortens what a reader or another session is waited for.
@@ -66,10 +69,28 @@ func (r *rig) synced() {
 	last := r.Last
 	r.Mu.Unlock()
 	for lane, sequence := range last {
-		if err := projector.Synced(ctx, r.Pool, lane, sequence); err != nil {
-			r.T.Fatal(err)
+		if err := synced(ctx, r.Pool, lane, sequence); err != nil {
+			r.T.Fatalf("waiting for message %d of lane %d in the read tables: %v", sequence, lane, err)
 		}
 	}
+}
+
+// synced waits for the notification of a commit with which the tables have the events of a lane up to a sequence.
+func synced(ctx context.Context, pool *pgxpool.Pool, lane int, sequence uint64) error {
+	conn, err := pgx.ConnectConfig(ctx, pool.Config().ConnConfig)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.Background()) //nolint:errcheck
+	_, err = conn.Exec(ctx, "LISTEN "+fill.Channel)
+	for there := sequence == 0; !there && err == nil; {
+		err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM scrip.checkpoint WHERE projection = $1 AND lane = $2 AND sequence >= $3)`,
+			fill.Projection, lane, int64(sequence)).Scan(&there)
+		if !there && (err == nil || tables.Missing(err)) {
+			_, err = conn.WaitForNotification(ctx)
+		}
+	}
+	return err
 }
 
 // digest is the content of the live tables.

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -264,6 +265,19 @@ func (r *rig) follow(sink Sink, opts Options) *follower {
 	r.T.Cleanup(func() { _ = f.stop() })
 	return f
 }
+
+// Func is a sink that calls a function with each batch, from the first event on. It stores no position: each run begins
+// again.
+func Func(write func(ctx context.Context, b *Batch) error) Sink { return funcSink(write) }
+
+type funcSink func(ctx context.Context, b *Batch) error
+
+func (f funcSink) Begin(context.Context, topology.Log, *Filter) (map[int]eventlog.Position, error) {
+	return nil, nil
+}
+func (f funcSink) Write(ctx context.Context, b *Batch) error { return f(ctx, b) }
+func (f funcSink) Flush(context.Context) error               { return nil }
+func (f funcSink) End(context.Context, error) error          { return nil }
 
 // collect is a sink that remembers places.
 func collect(into *[]Position) Sink {

@@ -215,19 +215,6 @@ type Sink interface {
 	End(ctx context.Context, cause error) error
 }
 
-// Func is a sink that calls a function with each batch, from the first event on. It stores no position: each run begins
-// again.
-func Func(write func(ctx context.Context, b *Batch) error) Sink { return funcSink(write) }
-
-type funcSink func(ctx context.Context, b *Batch) error
-
-func (f funcSink) Begin(context.Context, topology.Log, *Filter) (map[int]eventlog.Position, error) {
-	return nil, nil
-}
-func (f funcSink) Write(ctx context.Context, b *Batch) error { return f(ctx, b) }
-func (f funcSink) Flush(context.Context) error               { return nil }
-func (f funcSink) End(context.Context, error) error          { return nil }
-
 // Position is the position of an event. With the log's UUID it identifies the event permanently.
 type Position struct {
 	Lane     int

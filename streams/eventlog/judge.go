@@ -37,9 +37,6 @@ func (s Stream) Judge(ctx context.Context) (*Judge, error) {
 	return s.JudgeWith(skips), nil
 }
 
-// JudgeEvents returns a Judge of a lane's events without a skip list or a connection, for messages from another source.
-func JudgeEvents(log topology.Log, lane int) *Judge { return Events(nil, lane).In(log).JudgeWith(nil) }
-
 // JudgeWith returns a Judge with a skip list that is known, for a process that cannot read it.
 func (s Stream) JudgeWith(skips Skips) *Judge {
 	return &Judge{key: s.key, stream: s.name, parse: s.parse, skips: skips}

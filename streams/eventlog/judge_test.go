@@ -56,7 +56,7 @@ func TestWhatCounts(t *testing.T) {
 	foreign, newer := eventlog.ErrForeign, eventlog.ErrNewerFormat
 	b := builder{log: logOf}
 	replayed := func(raw *eventlog.Raw) *eventlog.Raw { return b.raw(raw.Header, string(raw.Data)) }
-	keyed, keyless := eventlog.JudgeEvents(logOf.WithKey([32]byte{1}), lane), eventlog.JudgeEvents(logOf, lane)
+	keyed, keyless := eventlog.Events(nil, lane).In(logOf.WithKey([32]byte{1})).JudgeWith(nil), eventlog.Events(nil, lane).In(logOf).JudgeWith(nil)
 	for _, m := range []struct {
 		what    string
 		raw     *eventlog.Raw

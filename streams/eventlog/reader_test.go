@@ -136,7 +136,7 @@ func TestTheFeedOfSettingsPassesOverGaps(t *testing.T) {
 		}
 	}
 	put("a", "b", "c", "a", "c", "d") // 1 and 3 are gone
-	feed, err := eventlog.Settings(js).OpenFeed(t.Context(), 0, quiet)
+	feed, err := eventlog.Bucket(js, topology.SettingsStream).OpenFeed(t.Context(), 0, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

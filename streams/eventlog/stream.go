@@ -59,9 +59,6 @@ func Commands(js jetstream.JetStream, lane int) Stream {
 	return Stream{js: js, name: topology.CmdStream(lane)}
 }
 
-// Settings returns the stream below the bucket of the settings and the skip list; see Bucket.
-func Settings(js jetstream.JetStream) Stream { return Bucket(js, topology.SettingsStream) }
-
 // Bucket returns the stream below a growing bucket. It has many writers and no message format of its own: only Name, Bounds,
 // Get and OpenFeed apply to it. If another program made the bucket, messages may be missing: the feed passes over such gaps.
 func Bucket(js jetstream.JetStream, stream string) Stream {

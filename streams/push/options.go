@@ -24,20 +24,17 @@ const (
 	pauseMost   = time.Minute
 )
 
-// Since is where a name starts that has not been used before. The zero value is FromNow.
+// Since is where a name starts that has not been used before. The zero value starts with what fires after the first start under
+// the name: a new sender then does not deliver reminders that are long over.
 type Since struct {
 	all bool
 	at  time.Time
 }
 
-// FromNow starts with what fires after the first start under the name. A new sender then does not deliver reminders that
-// are long over.
-func FromNow() Since { return Since{} }
-
 // FromStart starts with the first reminder ever fired.
 func FromStart() Since { return Since{all: true} }
 
-// From starts with what was fired at t or later; a future t is like FromNow.
+// From starts with what was fired at t or later; a future t is like the zero value.
 func From(t time.Time) Since { return Since{at: t} }
 
 // Options of a Pusher. Name is required; the zero value of every other field means its default.
@@ -73,7 +70,7 @@ type Options struct {
 	// Unacked is how many messages of one lane may be in flight in all processes of the name together, 1 to 100,000; those that
 	// wait for their next try do not count. Lanes times Unacked bounds the calls at once. Defaults to 256.
 	Unacked int
-	// Since is where a new name starts. Defaults to FromNow().
+	// Since is where a new name starts.
 	Since Since
 
 	// SealKey is the log's seal key, as `scrip key seal` prints it: messages whose seal is not valid are then ignored.

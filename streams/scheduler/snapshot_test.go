@@ -214,7 +214,9 @@ func TestSnapshotThatDisagrees(t *testing.T) {
 			t.Fatal(err)
 		}
 		var content bytes.Buffer
-		if err := b.Write(&content); err != nil {
+		frozen := b.Freeze()
+		frozen.Continue(time.Hour)
+		if err := frozen.Write(&content); err != nil {
 			t.Fatal(err)
 		}
 		snap.content = content.Bytes()

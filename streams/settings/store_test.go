@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // TestTheHistory: a change records what it replaced, who made it and when, and goes on counting after what was written by hand.
@@ -82,7 +83,7 @@ func TestAMessageIsSkippedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if bounds, err := eventlog.Settings(js).Bounds(t.Context()); err != nil || bounds.Last != 1 {
+	if bounds, err := eventlog.Bucket(js, topology.SettingsStream).Bounds(t.Context()); err != nil || bounds.Last != 1 {
 		t.Errorf("the bucket ends at %d, %v", bounds.Last, err)
 	}
 	if all := history(t, s); len(all) != 0 {

@@ -84,14 +84,6 @@ var checks = []check{
 	{"clock", (*visit).clock}, // last: it looks at how the clocks went meanwhile
 }
 
-// Names of all checks.
-func Names() (list []string) {
-	for _, c := range checks {
-		list = append(list, c.name)
-	}
-	return list
-}
-
 // Run examines a deployment. A check that cannot be made is a finding.
 func Run(ctx context.Context, o Options) ([]Finding, error) {
 	if o.Clock == nil {

@@ -63,7 +63,7 @@ func (w *world) settle(p *process) {
 // compare holds the owner's state against a plain fold of the whole log.
 func (w *world) compare(p *process) {
 	fold := domain.NewLane(laneOptions)
-	judge := eventlog.JudgeEvents(w.log, 0)
+	judge := eventlog.Events(nil, 0).In(w.log).JudgeWith(nil)
 	for seq := uint64(1); seq <= w.events.Last; seq++ {
 		raw, err := w.events.Get(seq)
 		if err != nil {

@@ -68,7 +68,7 @@ func newJudge(w *world) *judge {
 }
 
 func (j *judge) reset() {
-	*j = judge{w: j.w, reads: eventlog.JudgeEvents(j.w.log, 0), fold: oracle.New(), done: map[string]done{}, coupons: map[string]coupon{}}
+	*j = judge{w: j.w, reads: eventlog.Events(nil, 0).In(j.w.log).JudgeWith(nil), fold: oracle.New(), done: map[string]done{}, coupons: map[string]coupon{}}
 }
 
 // look folds what was written since.
@@ -276,7 +276,7 @@ func (j *judge) forget() {
 		in.gone = err != nil || !raw.Time.Equal(in.stored)
 	}
 	// Refusals of commands that are not covered any more, or covered by no known step: they are decided again.
-	reads := eventlog.JudgeEvents(w.log, 0)
+	reads := eventlog.Events(nil, 0).In(w.log).JudgeWith(nil)
 	for i := uint64(1); i <= w.events.Last; i++ {
 		if raw, err := w.events.Get(i); err == nil {
 			if m, err := reads.Read(&raw); err == nil {

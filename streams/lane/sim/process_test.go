@@ -189,7 +189,7 @@ func (p *process) load() {
 		p.Restore(state, s.mark)
 		break
 	}
-	judge := eventlog.JudgeEvents(w.log, 0)
+	judge := eventlog.Events(nil, 0).In(w.log).JudgeWith(nil)
 	var last *eventlog.Message
 	for seq := p.Sequence() + 1; seq <= end.Last; seq++ {
 		raw, err := w.events.Get(seq)

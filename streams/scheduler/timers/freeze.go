@@ -1,7 +1,6 @@
 package timers
 
 import (
-	"io"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/reminder"
@@ -83,12 +82,4 @@ func (f *Frozen) take(e *Campaign) {
 func (b *Timers) Thaw() {
 	b.freezing = nil
 	b.customers.thaw()
-}
-
-// Write writes the timers to w, without anything folded meanwhile.
-func (b *Timers) Write(w io.Writer) error {
-	defer b.Thaw()
-	f := b.Freeze()
-	f.Continue(time.Hour)
-	return f.Write(w)
 }

@@ -118,7 +118,10 @@ func (c *workload) fire(i int) {
 func bytesOf(t testing.TB, b *Timers) []byte {
 	t.Helper()
 	var content bytes.Buffer
-	if err := b.Write(&content); err != nil {
+	defer b.Thaw()
+	f := b.Freeze()
+	f.Continue(time.Hour)
+	if err := f.Write(&content); err != nil {
 		t.Fatal(err)
 	}
 	return content.Bytes()
