@@ -27,11 +27,11 @@ func managed(t *testing.T, r *rig, change ...func(*Options)) (js jetstream.JetSt
 	t.Helper()
 	js = r.server.JetStream(t)
 	log := audit.Open(js, nil)
-	store := access.Open(js, access.Options{Replicas: 1, Logger: streamtest.Logger(t), Record: log.KeyChanged})
+	store := access.Open(js, access.Options{Logger: streamtest.Logger(t), Record: log.KeyChanged})
 	keys = store.Registry()
 	streamtest.Background(t, keys.Run)
 	<-keys.Ready()
-	config, err := settings.Open(t.Context(), js, settings.Options{Replicas: 1, Logger: streamtest.Logger(t)})
+	config, err := settings.Open(t.Context(), js, settings.Options{Logger: streamtest.Logger(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
