@@ -33,7 +33,7 @@ func TestLinesWithoutOutcome(t *testing.T) {
 				go run()
 			}
 
-			a := &API{Options: Options{Sender: NewLanes(lines, owner.Log, code.New([32]byte{}))}}
+			a := &API{Options: Options{Gate: &web.Gate{}, Sender: NewLanes(lines, owner.Log, code.New([32]byte{}))}}
 			body := `{"id":"a","type":"claim","campaign":"summer","customer_id":"ann"}` + "\n" + `{"id":"b","type":"claim","campaign":"summer","customer_id":"bob"}`
 			req := httptest.NewRequest("POST", "/v1/commands", strings.NewReader(body))
 			req.Header.Set("Content-Type", ndjson)
