@@ -80,7 +80,7 @@ func TestDoctorAsAKey(t *testing.T) {
 		{[]string{"--as", shop}, doctor.OK, "may: claim, redeem, rollback, coupon.validate, remind, unremind", ""},
 		{[]string{"--as", shop}, doctor.OK, "over HTTP may: claim, redeem, rollback, coupon.validate, remind, unremind", ""},
 		{[]string{"--as", shop}, doctor.OK, "may not use the JetStream API", ""},
-		{[]string{"--as", shop}, doctor.OK, "the servers' user may do everything in account $G", ""},
+		{[]string{"--as", shop}, doctor.OK, "the servers' user has the rights that servers need in account $G", ""},
 		{[]string{"--as", ann}, doctor.OK, "may not: claim, redeem, remind, unremind", ""},
 		{[]string{"--as", at.String()}, doctor.OK, "of doctor-ann, role support, all campaigns", ""},
 		{[]string{"--as", gone}, doctor.Fail, "connecting as key", "it ended at"},

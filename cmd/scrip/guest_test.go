@@ -27,7 +27,7 @@ func (p *process) keyURL(name, role string, more ...string) (id, natsURL string)
 // credentials show. Commands on the log itself name the credentials that they need, and where those are.
 func TestOperatorsWithAKey(t *testing.T) {
 	p := shared(t)
-	id, operator := p.keyURL("guest-olga", "operator")
+	id, operator := p.keyURL("guest-olga", "operator", "--codes")
 	_, support := p.keyURL("guest-sue", "support")
 	keyed := func(args ...string) result {
 		t.Helper()
