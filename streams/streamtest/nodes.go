@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 const (
@@ -158,7 +159,7 @@ func clusterConf(t testing.TB) string {
 func (n *Nodes) awaitQuorum(t testing.TB) {
 	t.Helper()
 	api := js(t, n.probe)
-	const name = "streamtest_probe"
+	const name = topology.PushDeadStream // one that this user may make
 	Eventually(t, "the nodes make a stream with three replicas", func() bool {
 		_, err := api.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: name, Storage: jetstream.MemoryStorage, Replicas: nodes})
 		return err == nil && api.DeleteStream(t.Context(), name) == nil
