@@ -198,14 +198,12 @@ func TestSlowReadersAreClosed(t *testing.T) {
 	const most = 8 << 20
 	s := limited(t, 160, func(o *natsd.Options) { o.Pending = most })
 	servers := s.Conn(t)
-	var readers []net.Conn
 	inbox := dial.Inbox("producer", aKey)
 	for range 4 {
 		c, _ := logIn(t, s, aKey)
 		if _, err := fmt.Fprintf(c, "SUB %s.x 1\r\n", inbox); err != nil {
 			t.Fatal(err)
 		}
-		readers = append(readers, c)
 	}
 	streamtest.Eventually(t, "all have subscribed", func() bool { s.Enforce(); return limit(t, s, "nats_subscriptions_per_connection").Used == 1 })
 	for range 64 { // more than the sockets' buffers take
