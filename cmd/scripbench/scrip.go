@@ -79,6 +79,9 @@ func (s *scripServer) start(ctx context.Context) error {
 	if s.roles == pendingRoles {
 		within = pendingStart
 	}
+	if s.roles == bareRoles {
+		args = append(args, "--insecure") // scrip's own user may make no other streams
+	}
 	err := s.run(ctx, within, func(p *process.Process) (err error) {
 		if s.desc, err = datadir.Find(s.data()); err != nil || s.desc.PID != p.PID() {
 			return fmt.Errorf("%w ready: %v", process.ErrWaiting, err)
