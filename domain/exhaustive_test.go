@@ -58,6 +58,17 @@ func TestEveryEventIsApplied(t *testing.T) {
 	}
 }
 
+// decide lets a lane decide a random command, one of the scheduler's about what is due now, and learns its events.
+func (w *world) decide(l *Lane) (cmd wire.Command, evs []wire.Event, out wire.Outcome) {
+	cmd = w.Command()
+	if cmd.Type == wire.RemindDue || cmd.Type == wire.Expire {
+		w.dueNow(l, &cmd)
+	}
+	evs, out = l.Decide(&cmd, w.Now, nil)
+	w.Learn(evs)
+	return cmd, evs, out
+}
+
 // TestTheTableIsWhatTheLaneDoes: an accepted command is answered with the status of its row, and makes at most one event
 // that accepts it; its other events accept nothing. The scheduler's remind_due may make two.
 func TestTheTableIsWhatTheLaneDoes(t *testing.T) {
@@ -65,12 +76,7 @@ func TestTheTableIsWhatTheLaneDoes(t *testing.T) {
 	for seed := range uint64(20) {
 		w, l := newWorld(worldtest.Random(seed)), testLane()
 		for range 400 {
-			cmd := w.Command()
-			if cmd.Type == wire.RemindDue || cmd.Type == wire.Expire {
-				w.dueNow(l, &cmd)
-			}
-			evs, out := l.Decide(&cmd, w.Now, nil)
-			w.Learn(evs)
+			cmd, evs, out := w.decide(l)
 			if out.Refused() {
 				if len(evs) != 0 {
 					t.Fatalf("%s is refused and makes %s", cmd.Type, eventTexts(evs))
@@ -113,12 +119,7 @@ func TestWhatChangesTheDueHasDue(t *testing.T) {
 	for seed := range uint64(20) {
 		w, l, f := newWorld(worldtest.Random(seed)), testLane(), oracle.New()
 		for range 400 {
-			cmd := w.Command()
-			if cmd.Type == wire.RemindDue || cmd.Type == wire.Expire {
-				w.dueNow(l, &cmd)
-			}
-			evs, _ := l.Decide(&cmd, w.Now, nil)
-			w.Learn(evs)
+			_, evs, _ := w.decide(l)
 			for i := range evs {
 				e := &evs[i]
 				before := due(f.Campaigns[e.Campaign])
