@@ -3,6 +3,7 @@ package manage
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
@@ -18,7 +19,11 @@ var unusable = []web.Code{
 
 // try reserves room for one wrong code, see access.WrongCodes.
 func (a *API) try(p access.Principal, address string) (end func(wrong bool), problem *web.Problem) {
-	end, wait := a.Wrong.Begin(p, web.Network(address))
+	var client netip.Addr // of a public key: others have no budget by address
+	if p.Public {
+		client = web.Network(address)
+	}
+	end, wait := a.Wrong.Begin(p, client)
 	if wait > 0 {
 		return nil, web.New(web.TooManyWrongCodes, "too many wrong codes, or codes whose answer is not known yet; wait").After(wait)
 	}
