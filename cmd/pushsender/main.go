@@ -27,7 +27,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
@@ -188,7 +188,7 @@ func (m *Main) settle(cmd *cobra.Command) error {
 const connectWait = 5 * time.Second
 
 // keyed reports whether a connection logged in with a key of scrip access.
-func keyed(nc *nats.Conn) bool { return dial.IsInbox(nc.Opts.InboxPrefix) }
+func keyed(nc *nats.Conn) bool { return natsx.IsInbox(nc.Opts.InboxPrefix) }
 
 // connect finds the server and connects to it. Once connected it reconnects without a limit, unless the key is revoked.
 func (m *Main) connect() (*nats.Conn, error) {
@@ -202,19 +202,19 @@ func (m *Main) connect() (*nats.Conn, error) {
 	}
 	if m.nats == "" && m.natsFlags.Credentials() {
 		// Credentials in the URL take precedence in nats.go, and those of scrip.json are the servers'.
-		server.NATSURL = dial.WithoutUser(server.NATSURL)
+		server.NATSURL = natsx.WithoutUser(server.NATSURL)
 	}
 	if server.TLSCert != "" {
 		given = append(given, nats.Secure(certs.OfFile(server.TLSCert)))
 	}
 	log := m.opts.Logger
-	nc, err := nats.Connect(server.NATSURL, dial.Keyed(server.NATSURL, append(append(dial.Options("scrip push sender "+m.name), given...), nats.Timeout(connectWait),
+	nc, err := nats.Connect(server.NATSURL, natsx.Keyed(server.NATSURL, append(append(natsx.Options("scrip push sender "+m.name), given...), nats.Timeout(connectWait),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil { // nil when this process closes the connection
 				log.Warn("connection lost; reconnecting", "err", err)
 			}
 		}),
-		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("connection restored", "url", dial.WithoutUser(nc.ConnectedUrl())) }),
+		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("connection restored", "url", natsx.WithoutUser(nc.ConnectedUrl())) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("NATS connection error", "err", err) }))...)...)
 	if err != nil {
 		return nil, datadir.NotConnected(err, m.data)

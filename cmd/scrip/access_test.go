@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/streams/access"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // TestKeysFromTheCommandLine: the journey of a key, from its making to its end, on a server as two commands start it.
@@ -95,7 +95,7 @@ func TestKeysFromTheCommandLine(t *testing.T) {
 		status int
 	}{{operator, 200}, {next.Secret, 401}, {secret, 401}, {"sk_operator_", 401}} {
 		wait(t, "the answer to a key", startLimit, func() bool {
-			req, err := http.NewRequest(http.MethodGet, dial.WithoutUser(p.ready().HTTPURL)+"/debug/pprof/", nil)
+			req, err := http.NewRequest(http.MethodGet, natsx.WithoutUser(p.ready().HTTPURL)+"/debug/pprof/", nil)
 			if err != nil {
 				t.Fatal(err)
 			}

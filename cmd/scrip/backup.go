@@ -15,8 +15,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/streams/backup"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -270,7 +270,7 @@ func (m *Main) restoreExternal(ctx context.Context, b *backup.Backup, opts backu
 		return "", "", err
 	}
 	defer s.close()
-	target = dial.WithoutUser(s.nc.ConnectedUrl())
+	target = natsx.WithoutUser(s.nc.ConnectedUrl())
 	js, err := s.jetStream(ctx)
 	if err != nil {
 		return "", "", err

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
 	"github.com/seed-4a2410e3/scrip/streams/client"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -46,7 +46,7 @@ func (s *session) close() {
 // guest returns who this is if the log-in is that of a user outside the account of the servers: by a key, or of the NATS
 // configuration. "" = the servers' credentials, which reach the log itself.
 func (s *session) guest(ctx context.Context) string {
-	if role, id, ok := dial.OfInbox(s.nc.Opts.InboxPrefix); ok {
+	if role, id, ok := natsx.OfInbox(s.nc.Opts.InboxPrefix); ok {
 		return "key " + id + " of role " + role
 	}
 	ctx, cancel := context.WithTimeout(ctx, userWait)
@@ -145,7 +145,7 @@ func (m *Main) connect() (*session, error) {
 	if server.TLSCert != "" {
 		given = append(given, nats.Secure(certs.OfFile(server.TLSCert)))
 	}
-	nc, err := nats.Connect(server.NATSURL, dial.Keyed(server.NATSURL, append(append(dial.Options("scrip command line"), given...), nats.Timeout(connectWait),
+	nc, err := nats.Connect(server.NATSURL, natsx.Keyed(server.NATSURL, append(append(natsx.Options("scrip command line"), given...), nats.Timeout(connectWait),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)...) // the command's own result reports a failure
 	if err != nil {
 		return nil, datadir.NotConnected(err, m.global.data)

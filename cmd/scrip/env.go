@@ -15,7 +15,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // envCommand prints, for a shell, how other programs reach the server.
@@ -63,7 +63,7 @@ func environment(server datadir.Descriptor) ([]setting, error) {
 
 // natsUser returns the credentials in a list of NATS URLs: those of the first that has some, nil if none has.
 func natsUser(list string) (*url.Userinfo, error) {
-	all, err := dial.URLs(list)
+	all, err := natsx.URLs(list)
 	if err != nil {
 		return nil, fmt.Errorf("NATS: %w", err)
 	}

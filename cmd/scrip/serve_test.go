@@ -18,8 +18,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // TestCouponLifecycle: a coupon is claimed, repeated, redeemed, rolled back, voided, and read in SQL.
@@ -307,7 +307,7 @@ func TestCredentials(t *testing.T) {
 		t.Errorf("/metrics with scrip.json's URL: %d", status)
 	}
 	for path, want := range map[string]int{"/metrics": 401, "/debug/pprof/": 401, "/readyz": 200} {
-		resp, err := http.Get(dial.WithoutUser(d.HTTPURL) + path)
+		resp, err := http.Get(natsx.WithoutUser(d.HTTPURL) + path)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,8 +20,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler"
 )
 
@@ -81,7 +81,7 @@ func (m *Main) readStatus(ctx context.Context, s *session) (*status.Status, erro
 	if err != nil {
 		return nil, err
 	}
-	st.Sync, st.NATS, st.HTTP = s.server.Sync, dial.WithoutUser(s.nc.ConnectedUrl()), dial.WithoutUser(s.server.HTTPURL)
+	st.Sync, st.NATS, st.HTTP = s.server.Sync, natsx.WithoutUser(s.nc.ConnectedUrl()), natsx.WithoutUser(s.server.HTTPURL)
 	return st, nil
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 const (
@@ -67,7 +67,7 @@ func (h *home) awaitReady(ctx context.Context, pm *postmaster) error {
 				return fmt.Errorf("%w (log: %s)", err, h.place.log())
 			}
 		}
-		if err := topology.Pause(ctx, readyPoll); err != nil {
+		if err := natsx.Pause(ctx, readyPoll); err != nil {
 			return fmt.Errorf("waiting for PostgreSQL in %s: %w; after a crash it recovers first, see %s", h.place.data(), err, h.place.log())
 		}
 	}

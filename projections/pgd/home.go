@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 const (
@@ -166,7 +166,7 @@ func (c *Cluster) bringUp(ctx context.Context, h *home) (*postmaster, error) {
 		} else if !errors.Is(err, errStillUsed) {
 			return nil, errors.Join(context.Cause(ctx), err)
 		}
-		if time.Since(begun) > tryLimit || topology.Pause(ctx, tryPause) != nil {
+		if time.Since(begun) > tryLimit || natsx.Pause(ctx, tryPause) != nil {
 			return nil, errors.Join(context.Cause(ctx), err)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 func (c *Cluster) Run(ctx context.Context) error {
 	pauses := backoff.NewExponentialBackOff()
 	pauses.InitialInterval, pauses.MaxInterval = firstPause, longestPause
-	for topology.Pause(ctx, watchEvery) == nil {
+	for natsx.Pause(ctx, watchEvery) == nil {
 		h, dead := c.down()
 		if dead == nil {
 			continue
@@ -36,7 +36,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 		if since.Sub(dead.begun) > steady {
 			pauses.Reset()
 		}
-		for attempt := 1; c.missing(dead) && topology.Pause(ctx, pauses.NextBackOff()) == nil; attempt++ {
+		for attempt := 1; c.missing(dead) && natsx.Pause(ctx, pauses.NextBackOff()) == nil; attempt++ {
 			pm, err := c.restart(ctx, dead)
 			switch {
 			case pm != nil:

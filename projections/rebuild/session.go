@@ -17,6 +17,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/load"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -123,7 +124,7 @@ func (s *Session) acquire(ctx context.Context) (err error) {
 			return refuse("%s is running on this database; wait until it ends, or stop it", who)
 		}
 		// PostgreSQL takes a moment to notice that a process died.
-		if err := topology.Pause(ctx, lockPause); err != nil {
+		if err := natsx.Pause(ctx, lockPause); err != nil {
 			return err
 		}
 	}
@@ -292,7 +293,7 @@ func (s *Session) locked(ctx context.Context, f func(ctx context.Context, tx pgx
 			return err
 		}
 		// The next attempt has less to wait for, or less to catch up.
-		if err := topology.Pause(ctx, waits.lock); err != nil {
+		if err := natsx.Pause(ctx, waits.lock); err != nil {
 			return err
 		}
 	}

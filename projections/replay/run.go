@@ -15,6 +15,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -122,7 +123,7 @@ func (r *run) run(ctx context.Context) (Summary, error) {
 			r.waiting = true
 			r.opts.Logger.WarnContext(ctx, "the database is unavailable; retrying", "err", err)
 		}
-		_ = topology.Pause(ctx, pause.NextBackOff()) // the loop checks ctx
+		_ = natsx.Pause(ctx, pause.NextBackOff()) // the loop checks ctx
 	}
 }
 
@@ -173,7 +174,7 @@ func (r *run) once(ctx context.Context) (err error) {
 	}
 	g.Go(func() error { // a sink may have something to save although nothing arrives
 		for {
-			if err := topology.Pause(within, flushEvery); err != nil {
+			if err := natsx.Pause(within, flushEvery); err != nil {
 				return err
 			}
 			if err := r.alone(func() error { return r.sink.Flush(within) }); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 const (
@@ -47,7 +47,7 @@ func request(ctx context.Context, js jetstream.JetStream, what string, question,
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
-	msg, err := js.Conn().RequestWithContext(ctx, topology.API(js, what), data)
+	msg, err := js.Conn().RequestWithContext(ctx, natsx.API(js, what), data)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/lease"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -215,7 +216,7 @@ func (r *restorer) state(ctx context.Context) (jetstream.StreamConfig, error) {
 		if !errors.Is(err, jetstream.ErrStreamNotFound) || !slices.Contains(names, topology.StateStream) {
 			return config, err
 		}
-		if topology.Pause(ctx, pollEvery) != nil {
+		if natsx.Pause(ctx, pollEvery) != nil {
 			return config, context.Cause(ctx)
 		}
 	}

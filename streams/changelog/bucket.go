@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -56,7 +57,7 @@ func (b Bucket) KV(ctx context.Context) (jetstream.KeyValue, error) {
 func (b Bucket) Newest(ctx context.Context) (uint64, error) {
 	ctx, done := context.WithTimeout(ctx, attempt)
 	defer done()
-	m, _, err := topology.LastMessage(ctx, b.JS, b.Spec.Stream(), b.Spec.Subject(keyPrefix+">"))
+	m, _, err := natsx.LastMessage(ctx, b.JS, b.Spec.Stream(), b.Spec.Subject(keyPrefix+">"))
 	return m.Sequence, err
 }
 
@@ -158,7 +159,7 @@ func Retry(ctx context.Context, f func(context.Context) error) error {
 		if err == nil {
 			return nil
 		}
-		if topology.Pause(ctx, retryPause) != nil {
+		if natsx.Pause(ctx, retryPause) != nil {
 			return fmt.Errorf("%w; the last try: %w", context.Cause(ctx), err)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // ErrUnknown is the kind of errors after which a change may be stored or not; a retry is safe where the writer recognises
@@ -54,7 +54,7 @@ func (b Bucket) Write(ctx context.Context, c Change) (revision uint64, err error
 		if unknown && sent == 0 {
 			sent = n
 		}
-		if topology.Pause(ctx, retryPause) != nil {
+		if natsx.Pause(ctx, retryPause) != nil {
 			return 0, notStored(sent, fmt.Errorf("%w; the last try: storing change %d: %w", context.Cause(ctx), n, err))
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-4a2410e3/scrip/streams/batcher"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/command"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -34,23 +34,23 @@ type Options struct {
 }
 
 // ErrClosed is the cause of errors after Close.
-var ErrClosed = batcher.ErrClosed
+var ErrClosed = command.ErrClosed
 
 // UnknownError is the error of a command that was sent and whose result is not known. Retry with its ID.
-type UnknownError = batcher.UnknownError
+type UnknownError = command.UnknownError
 
 // NotSentError is the error of a command that reached no server and had no effect.
-type NotSentError = batcher.NotSentError
+type NotSentError = command.NotSentError
 
 // Counters of a client since it was made.
-type Counters = batcher.Counters
+type Counters = command.Counters
 
 // Client is a client of one log. Any number of goroutines may use it at once; one per process is enough.
 type Client struct {
 	nc     *nats.Conn
 	owned  bool // Close closes nc
 	opts   Options
-	lines  *batcher.Batcher
+	lines  *command.Batcher
 	finder finder
 
 	stop  context.CancelFunc
@@ -60,11 +60,11 @@ type Client struct {
 }
 
 // Connect connects to the NATS server of a scrip log, or to the nodes of a cluster (URLs separated by commas), closes a
-// silent connection after some seconds (see package dial) and reconnects for ever. The key of a user is the user of the
+// silent connection after some seconds (see package natsx) and reconnects for ever. The key of a user is the user of the
 // URL, nats://KEY@HOST:PORT, or a token among the options. Options of nats.go, such as credentials or a custom inbox prefix, are
 // added. A missing log is reported by the first call.
 func Connect(url string, opts ...nats.Option) (*Client, error) {
-	nc, err := nats.Connect(url, dial.Keyed(url, append(dial.Options("scrip client"), opts...)...)...)
+	nc, err := nats.Connect(url, natsx.Keyed(url, append(natsx.Options("scrip client"), opts...)...)...)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w; is `scrip serve` running there?", url, err)
 	}
@@ -74,7 +74,7 @@ func Connect(url string, opts ...nats.Option) (*Client, error) {
 }
 
 // New makes a client on a connection of the caller's: Close leaves it open. Connect it with the options of package
-// dial: with those of nats.go alone it takes six minutes to notice a node that was cut off, and a key needs dial.Keyed.
+// dial: with those of nats.go alone it takes six minutes to notice a node that was cut off, and a key needs natsx.Keyed.
 func New(nc *nats.Conn, opts Options) *Client {
 	if opts.Timeout <= 0 {
 		opts.Timeout = 30 * time.Second
@@ -87,7 +87,7 @@ func New(nc *nats.Conn, opts Options) *Client {
 	}
 	c.finder = finder{nc: nc, life: ctx, slot: make(chan struct{}, 1)}
 	c.stop = stop
-	c.lines = batcher.New(nc, batcher.Options{
+	c.lines = command.New(nc, command.Options{
 		InFlight: opts.InFlight, MaxPending: opts.MaxPending, RetryAfter: opts.RetryAfter, Subject: topology.LaneShop, Same: c.finder.same,
 	})
 	go c.run(ctx)

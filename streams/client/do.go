@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/batcher"
+	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -72,19 +72,19 @@ func (c *Client) DoAsync(ctx context.Context, cmd wire.Command, fn func(wire.Out
 }
 
 // send checks, encodes and sends a command. A refusal means that the command is invalid: nothing was sent.
-func (c *Client) send(ctx context.Context, cmd *wire.Command, deadline time.Time, to batcher.Receiver) (batcher.Ticket, wire.Outcome, error) {
+func (c *Client) send(ctx context.Context, cmd *wire.Command, deadline time.Time, to command.Receiver) (command.Ticket, wire.Outcome, error) {
 	c.name(cmd)
 	if c.dead.Load() {
-		return batcher.Ticket{}, wire.Outcome{}, &NotSentError{ID: cmd.ID, Cause: ErrClosed}
+		return command.Ticket{}, wire.Outcome{}, &NotSentError{ID: cmd.ID, Cause: ErrClosed}
 	}
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
 	line, err := encode((*buf)[:0], cmd)
 	*buf = line[:0]
 	if err != nil {
-		return batcher.Ticket{}, invalid(cmd, err), nil
+		return command.Ticket{}, invalid(cmd, err), nil
 	}
-	l := batcher.Line{ID: cmd.ID, JSON: line, Deadline: deadline, To: to}
+	l := command.Line{ID: cmd.ID, JSON: line, Deadline: deadline, To: to}
 	if subject := endpoint(cmd.Type); subject != "" {
 		l.By = c.opts.By
 		ticket, err := c.lines.Request(ctx, subject, l)
@@ -92,11 +92,11 @@ func (c *Client) send(ctx context.Context, cmd *wire.Command, deadline time.Time
 	}
 	log, err := c.finder.log(ctx)
 	if err != nil {
-		return batcher.Ticket{}, wire.Outcome{}, &NotSentError{ID: cmd.ID, Cause: err}
+		return command.Ticket{}, wire.Outcome{}, &NotSentError{ID: cmd.ID, Cause: err}
 	}
 	if subject := cmd.Type.Spec().Endpoint; log.requests && subject != "" {
 		if !wire.ValidCampaignName(cmd.Campaign) { // it would be another subject
-			return batcher.Ticket{}, invalid(cmd, fmt.Errorf("campaign: must be 1 to %d of A-Z a-z 0-9 _ -", wire.MaxCampaignName)), nil
+			return command.Ticket{}, invalid(cmd, fmt.Errorf("campaign: must be 1 to %d of A-Z a-z 0-9 _ -", wire.MaxCampaignName)), nil
 		}
 		ticket, err := c.lines.Request(ctx, "scrip."+strings.TrimSuffix(subject, "*")+cmd.Campaign, l)
 		return ticket, wire.Outcome{}, err

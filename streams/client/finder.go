@@ -13,7 +13,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -93,7 +93,7 @@ func (f *finder) request(ctx context.Context, most time.Duration) (found, error)
 			if f.life.Err() != nil {
 				return found{}, ErrClosed
 			}
-			return found{}, fmt.Errorf("no scrip service answers at %s (%w); is `scrip serve` running there? (%w)", dial.WithoutUser(f.nc.ConnectedUrl()), err, ctx.Err())
+			return found{}, fmt.Errorf("no scrip service answers at %s (%w); is `scrip serve` running there? (%w)", natsx.WithoutUser(f.nc.ConnectedUrl()), err, ctx.Err())
 		case <-time.After(pace.NextBackOff()):
 		}
 	}
@@ -126,7 +126,7 @@ const userInfo = "$SYS.REQ.USER.INFO"
 // requestsOnly reports whether this connection logged in with a key that may not publish to lanes. For other users
 // nothing is requested: they may lack the permission for it.
 func (f *finder) requestsOnly(ctx context.Context) (bool, error) {
-	if !dial.IsInbox(f.nc.Opts.InboxPrefix) {
+	if !natsx.IsInbox(f.nc.Opts.InboxPrefix) {
 		return false, nil
 	}
 	reply, err := f.nc.RequestWithContext(ctx, userInfo, nil)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/batcher"
+	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -209,7 +209,7 @@ func (c *Client) query(ctx context.Context, subject string, q query) ([]byte, er
 		if err == nil {
 			return reply, nil
 		}
-		var denied *batcher.DeniedError
+		var denied *command.DeniedError
 		if errors.As(err, &denied) {
 			return nil, err
 		}
@@ -240,7 +240,7 @@ func (c *Client) queryOnce(ctx context.Context, subject string, body []byte) ([]
 	case "":
 		return reply.Data, nil
 	case "403":
-		return nil, &batcher.DeniedError{Why: reply.Header.Get(micro.ErrorHeader)}
+		return nil, &command.DeniedError{Why: reply.Header.Get(micro.ErrorHeader)}
 	default:
 		return nil, fmt.Errorf("%s (%s)", reply.Header.Get(micro.ErrorHeader), code)
 	}

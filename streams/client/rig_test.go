@@ -10,8 +10,8 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/batcher"
 	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -56,7 +56,7 @@ func (r *rig) serve(t *testing.T, log topology.Log) {
 func (r *rig) serveOn(t *testing.T, nc *nats.Conn, log topology.Log) {
 	t.Helper()
 	svc := service.New(nc, log, r.codec, service.Options{
-		Batch: batcher.Options{RetryAfter: quick}, Logger: streamtest.Logger(t),
+		Batch: command.Options{RetryAfter: quick}, Logger: streamtest.Logger(t),
 	})
 	r.stop = streamtest.Background(t, svc.Run)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 var (
@@ -244,7 +244,7 @@ func (a *Appender) classify(msg *nats.Msg) (uint64, error) {
 		return 0, fmt.Errorf("stream %s: %w: %w", name, ErrUnknown, nats.ErrNoResponders)
 	}
 	var ack struct {
-		topology.Answer
+		natsx.Answer
 		Stream   string `json:"stream"`
 		Sequence uint64 `json:"seq"`
 	}

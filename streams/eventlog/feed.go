@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 const (
@@ -283,7 +283,7 @@ func (f *Feed) again(ctx context.Context) (*generation, error) {
 			errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, jetstream.ErrStreamNotFound) {
 			return nil, err
 		}
-		if err := topology.Pause(ctx, feedPause); err != nil {
+		if err := natsx.Pause(ctx, feedPause); err != nil {
 			return nil, context.Canceled
 		}
 	}
@@ -397,7 +397,7 @@ func (f *Feed) place(ctx context.Context) (jetstream.Consumer, error) {
 
 // drop deletes a consumer without waiting for the response. If the request is lost, the consumer expires.
 func (f *Feed) drop(name string) {
-	_ = f.stream.js.Conn().Publish(topology.API(f.stream.js, "CONSUMER.DELETE."+f.stream.name+"."+name), nil)
+	_ = f.stream.js.Conn().Publish(natsx.API(f.stream.js, "CONSUMER.DELETE."+f.stream.name+"."+name), nil)
 }
 
 func (g *generation) signal(err error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -33,7 +34,7 @@ func parseSkip(rest string) (sequence uint64, hash string, ok bool) {
 // skips reads the skip list. The keys are complete; values are not read.
 func (s Stream) skips(ctx context.Context) (Skips, error) {
 	type info struct {
-		topology.Answer
+		natsx.Answer
 		State struct {
 			Subjects map[string]uint64 `json:"subjects"`
 		} `json:"state"`
@@ -41,7 +42,7 @@ func (s Stream) skips(ctx context.Context) (Skips, error) {
 	ctx, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
 	under := "$KV." + topology.SettingsBucket + "." + skipPrefix + s.name + "."
-	answer, err := topology.Request[info](ctx, s.js, "STREAM.INFO."+topology.SettingsStream, fmt.Appendf(nil, `{"subjects_filter":%q}`, under+">"))
+	answer, err := natsx.Request[info](ctx, s.js, "STREAM.INFO."+topology.SettingsStream, fmt.Appendf(nil, `{"subjects_filter":%q}`, under+">"))
 	var api *jetstream.APIError
 	if errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamNotFound {
 		return nil, nil
@@ -110,7 +111,7 @@ func (s Stream) AwaitSkip(ctx context.Context, cause error) (Skips, error) {
 	known := errors.As(cause, &stop)
 	for looked := false; ; looked = true {
 		if looked || !known {
-			if err := topology.Pause(ctx, skipPoll); err != nil {
+			if err := natsx.Pause(ctx, skipPoll); err != nil {
 				return nil, err
 			}
 		}

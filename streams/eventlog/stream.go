@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/seal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -90,7 +91,7 @@ func (s Stream) feedBytes() int {
 func (s Stream) Name() string { return s.name }
 
 // Raw is a message as the stream holds it.
-type Raw = topology.Message
+type Raw = natsx.Message
 
 // Bounds is where a stream begins and ends.
 type Bounds struct {
@@ -105,10 +106,10 @@ type Bounds struct {
 }
 
 // Bounds reads them from the stream's leader. While there is none, each replica answers from its own copy, which may lag:
-// those answers are ignored. Fails after 12 s without an answer, [topology.Transient] is true then.
+// those answers are ignored. Fails after 12 s without an answer, [natsx.Transient] is true then.
 func (s Stream) Bounds(ctx context.Context) (Bounds, error) {
 	type info struct {
-		topology.Answer
+		natsx.Answer
 		Config struct {
 			MaxBytes int64 `json:"max_bytes"`
 			Replicas int   `json:"num_replicas"`
@@ -122,7 +123,7 @@ func (s Stream) Bounds(ctx context.Context) (Bounds, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
-	answer, err := topology.Request[info](ctx, s.js, "STREAM.INFO."+s.name, nil)
+	answer, err := natsx.Request[info](ctx, s.js, "STREAM.INFO."+s.name, nil)
 	if err != nil {
 		return Bounds{}, fmt.Errorf("reading where stream %s ends: %w", s.name, err)
 	}
@@ -131,7 +132,7 @@ func (s Stream) Bounds(ctx context.Context) (Bounds, error) {
 		Messages: answer.State.Messages, Bytes: answer.State.Bytes, MaxBytes: answer.Config.MaxBytes,
 		Replicated: answer.Config.Replicas > 1,
 	}
-	// The cluster is part of [topology.Answer], which rejects answers without a leader by it: a field of the same name here
+	// The cluster is part of [natsx.Answer], which rejects answers without a leader by it: a field of the same name here
 	// would hide it.
 	if answer.Cluster != nil {
 		bounds.Leader = answer.Cluster.Leader
@@ -173,7 +174,7 @@ func (s Stream) get(ctx context.Context, sequence uint64) (Raw, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
-	raw, err := topology.GetMessage(ctx, s.js, s.name, fmt.Appendf(nil, `{"seq":%d}`, sequence))
+	raw, err := natsx.GetMessage(ctx, s.js, s.name, fmt.Appendf(nil, `{"seq":%d}`, sequence))
 	if err != nil {
 		return Raw{}, fmt.Errorf("reading message %d of stream %s: %w", sequence, s.name, err)
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/load"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // Lane runs one lane of the log while this process holds its lease.
@@ -96,7 +96,7 @@ func (l *Lane) Run(ctx context.Context) error {
 				l.report(func(s *Status) {
 					*s = Status{State: StateLoading, Error: "other programs wrote the event stream several times in " + lostWithin.String() + "; find out which one publishes there"}
 				})
-				_ = topology.Pause(ctx, pause) // ended by ctx: the next load returns
+				_ = natsx.Pause(ctx, pause) // ended by ctx: the next load returns
 			}
 			if err := l.contested(ctx); err != nil {
 				l.report(func(s *Status) { *s = Status{State: StateIdle} })
@@ -109,11 +109,11 @@ func (l *Lane) Run(ctx context.Context) error {
 			}
 			if doubted++; doubted <= doubts {
 				l.opt.Logger.WarnContext(ctx, "commands and events contradict each other; loading the lane again", "err", err)
-				_ = topology.Pause(ctx, doubtPause)
+				_ = natsx.Pause(ctx, doubtPause)
 				continue
 			}
 		}
-		if !errors.Is(err, ErrStopped) && topology.Transient(err) {
+		if !errors.Is(err, ErrStopped) && natsx.Transient(err) {
 			// Another server could not do better. What was read of the log so far is read again, a snapshot included.
 			l.opt.Logger.WarnContext(ctx, "log not read; retrying", "err", err)
 			l.report(func(s *Status) {
@@ -121,7 +121,7 @@ func (l *Lane) Run(ctx context.Context) error {
 					*s = Status{State: StateLoading, Error: err.Error()}
 				}
 			})
-			_ = topology.Pause(ctx, unreachablePause)
+			_ = natsx.Pause(ctx, unreachablePause)
 			continue
 		}
 		if errors.Is(err, ErrStopped) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // load builds the state at the end of the event log: from the newest snapshot that fits, and the events after it. It is the
@@ -82,7 +82,7 @@ func (o *owner) continues(ctx context.Context) error {
 		}
 		o.opt.Logger.WarnContext(ctx, "commands and events contradict each other; reading both again", "err", err)
 		o.lane.report(func(s *Status) { s.Error = err.Error() })
-		if err := topology.Pause(ctx, pauses[look]); err != nil {
+		if err := natsx.Pause(ctx, pauses[look]); err != nil {
 			return err
 		}
 	}

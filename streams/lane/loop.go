@@ -11,7 +11,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // intakeBatch is how many command messages are taken from the feed at once.
@@ -255,7 +255,7 @@ func (o *owner) resolve(ctx context.Context, attempt eventlog.Attempt, problem e
 		case failed >= unknownAfter:
 			warn(StateUnknown, "the event log does not answer")
 		}
-		if err := topology.Pause(ctx, wait); err != nil {
+		if err := natsx.Pause(ctx, wait); err != nil {
 			return 0, err
 		}
 		look, done := context.WithTimeout(ctx, lookFor)

@@ -3,7 +3,7 @@ package lane
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-4a2410e3/scrip/streams/replyto"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // Metrics of all lanes of a process, labelled by lane.
@@ -35,8 +35,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		lost:         counter("lost_total", "Times a fence was lost to another owner."),
 		foreign:      counter("foreign_messages_total", "Foreign messages on the event stream."),
 		lateQueries:  counter("queries_dropped_total", "Queries dropped because too many waited, or because they waited longer than their client."),
-		badOutcome:   replyto.Refused("outcome"),
-		badQuery:     replyto.Refused("query"),
+		badOutcome:   repliesRefused("outcome"),
+		badQuery:     repliesRefused("query"),
 		sequence:     gauge("event_sequence", "Sequence of the newest event message."),
 		covered:      gauge("command_sequence", "Sequence of the newest decided command message."),
 		owned:        gauge("owned", "1 while this process decides for the lane."),
@@ -54,4 +54,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			m.covered, m.owned, m.campaigns, m.waiting, m.write, m.size, m.snapshotAt, m.snapshotting, m.stateEvents, m.gap)
 	}
 	return m
+}
+
+// repliesRefused is the counter of one place of this package.
+func repliesRefused(place string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Name: natsx.RepliesRefused, Help: natsx.RepliesRefusedHelp, ConstLabels: prometheus.Labels{"place": place}})
 }

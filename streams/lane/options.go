@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/domain"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/load"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -48,7 +48,7 @@ type Options struct {
 	// Load is where the lane reports what it does. Defaults to a meter of its own.
 	Load *load.Meter
 	// Mover of the JetStream context's connection; it records which writes are answered. Nil = none.
-	Mover *dial.Mover
+	Mover *natsx.Mover
 	// Contested is called after another owner has written the lane, before it is taken again. It returns nil if the lane is
 	// this process's to take, else the error for Run to return. Nil = it always is.
 	Contested func(ctx context.Context) error

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 )
 
@@ -38,7 +38,7 @@ type Options struct {
 	// TTL is how long a server must be silent before the others take its leases, at least 1 s. Defaults to DefaultTTL.
 	TTL time.Duration
 	// Mover of the JetStream context's connection, shared with others who use it. Nil = one of the manager's own.
-	Mover *dial.Mover
+	Mover *natsx.Mover
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 }
@@ -46,7 +46,7 @@ type Options struct {
 // Manager competes for the leases of one group on behalf of one server.
 type Manager struct {
 	bucket  store
-	mover   *dial.Mover
+	mover   *natsx.Mover
 	group   string
 	server  string
 	nonce   string
@@ -94,7 +94,7 @@ var ErrTwin = errors.New("another running server has the same name")
 func New(js jetstream.JetStream, group string, keys int, server string, opts Options) (*Manager, error) {
 	m, err := newManager(natsStore{js: js}, group, keys, server, opts)
 	if err == nil && m.mover == nil {
-		m.mover = dial.NewMover(js.Conn())
+		m.mover = natsx.NewMover(js.Conn())
 	}
 	return m, err
 }

@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -380,7 +380,7 @@ func TestAManagerLeavesANodeWithoutTheBucket(t *testing.T) {
 	inBubble(t, keys, func(t *testing.T, o *office) {
 		n := &node{at: o.bucket.site()}
 		n.at.cut(true)
-		o.startOn(n.at, "a", Options{Mover: dial.NewMover(n)}, o.work("a"))
+		o.startOn(n.at, "a", Options{Mover: natsx.NewMover(n)}, o.work("a"))
 		pass(time.Minute)
 		if h := o.inspect().Holders[0]; h.Server != "a" || n.moves.Load() != 1 {
 			t.Errorf("holder %+v after %d moves", h, n.moves.Load())

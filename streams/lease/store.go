@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -104,7 +105,7 @@ func conflict(err error) error {
 
 // A direct get, as of KeyValue.Get, may be answered by a replica that lags.
 func (s natsStore) last(ctx context.Context, key string) (update, bool, error) {
-	msg, ok, err := topology.LastMessage(ctx, s.js, bucketStream, bucketSubject+key)
+	msg, ok, err := natsx.LastMessage(ctx, s.js, bucketStream, bucketSubject+key)
 	if err != nil || !ok {
 		return update{}, false, err
 	}

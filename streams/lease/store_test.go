@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -182,7 +182,7 @@ func TestNoLeaseMovesWithANode(t *testing.T) {
 	t.Parallel()
 	nodes := streamtest.StartNodes(t)
 	js := func(name string) jetstream.JetStream {
-		js, err := jetstream.New(nodes.Site(t).Conn(t, dial.Options(name)...))
+		js, err := jetstream.New(nodes.Site(t).Conn(t, natsx.Options(name)...))
 		if err != nil {
 			t.Fatal(err)
 		}

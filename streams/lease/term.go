@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 const (
@@ -62,7 +62,7 @@ func (t *term) work(f func(context.Context, int) error, log *slog.Logger) {
 			pause = backoffFirst
 		}
 		log.Warn("work under a lease ended, restarting it", "key", t.key, "pause", pause, "err", err)
-		if topology.Pause(t.ctx, pause) != nil {
+		if natsx.Pause(t.ctx, pause) != nil {
 			return
 		}
 		pause = min(2*pause, backoffMax)

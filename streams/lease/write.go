@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // beside runs a write in another goroutine and returns the function it returns to Run. After a crash in between the bucket
@@ -88,7 +88,7 @@ func (m *Manager) renew() {
 func (m *Manager) announcedAt(sent time.Time, revision uint64, err error) {
 	m.announcing = false
 	if err != nil {
-		if topology.Transient(err) {
+		if natsx.Transient(err) {
 			m.mover.Unanswered() // an election, or this node is cut off from the others and its pings are answered
 		}
 		m.log.Debug("server not announced", "err", err)
@@ -224,7 +224,7 @@ func (m *Manager) release(key int, revision uint64) {
 			// Retried at the next tick, with the revision that the watcher shows then.
 			m.log.Debug("lease not released", "key", key, "err", err)
 			m.failing = append(m.failing, key)
-			m.unreachable = m.stopping && topology.Transient(err)
+			m.unreachable = m.stopping && natsx.Transient(err)
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // Level is how much the lanes need the machine.
@@ -129,7 +129,7 @@ type Throttle struct {
 // pause. ctx ends waits and pauses.
 func (t *Throttle) Work(ctx context.Context, batch func() error) error {
 	for left := burstMost; left > 0 && t.Level() == Burst && ctx.Err() == nil; left -= lookEvery {
-		_ = topology.Pause(ctx, lookEvery)
+		_ = natsx.Pause(ctx, lookEvery)
 	}
 	if t.acquire(ctx) {
 		defer func() { <-t.slot }() // after the pause
@@ -163,6 +163,6 @@ func (t *Throttle) acquire(ctx context.Context) bool {
 // Pause pauses after work that took that long, until its share of the time is kept or the level is Idle.
 func (t *Throttle) Pause(ctx context.Context, took time.Duration) {
 	for rest := min(time.Duration(t.Times)*took, t.Longest); rest > 0 && ctx.Err() == nil && t.Level() != Idle; rest -= lookEvery {
-		_ = topology.Pause(ctx, min(rest, lookEvery))
+		_ = natsx.Pause(ctx, min(rest, lookEvery))
 	}
 }

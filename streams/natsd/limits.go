@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 const (
@@ -62,9 +62,9 @@ func newLimits(o Options) *limits {
 		{What: "nats_connections", Limit: n},
 		{What: "nats_strangers", Limit: n / 4},
 		{What: "nats_strangers_per_address", Limit: n / 16},
-		{What: "nats_connections_per_account", Limit: min(n/8, dial.GuestConnections)},
+		{What: "nats_connections_per_account", Limit: min(n/8, natsx.GuestConnections)},
 		{What: "nats_connections_per_key", Limit: n / 32},
-		{What: "nats_subscriptions_per_connection", Limit: dial.GuestSubscriptions - 1}, // nats-server makes no more
+		{What: "nats_subscriptions_per_connection", Limit: natsx.GuestSubscriptions - 1}, // nats-server makes no more
 		{What: "nats_pending_bytes_per_key", Limit: o.Pending},
 	}}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/access/callout"
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -167,8 +167,8 @@ func TestManySubscriptions(t *testing.T) {
 	s := limited(t, 160)
 	c, r := logIn(t, s, aKey)
 	var subs bytes.Buffer
-	for i := range dial.GuestSubscriptions + 50 {
-		fmt.Fprintf(&subs, "SUB %s.%d %d\r\n", dial.Inbox("producer", aKey), i, i)
+	for i := range natsx.GuestSubscriptions + 50 {
+		fmt.Fprintf(&subs, "SUB %s.%d %d\r\n", natsx.Inbox("producer", aKey), i, i)
 	}
 	subs.WriteString("PING\r\n")
 	if _, err := subs.WriteTo(c); err != nil {
@@ -188,7 +188,7 @@ func TestManySubscriptions(t *testing.T) {
 		}
 	}
 	s.Enforce()
-	if l := limit(t, s, "nats_subscriptions_per_connection"); refused != 50 || l.Used != dial.GuestSubscriptions || l.Refused != 1 {
+	if l := limit(t, s, "nats_subscriptions_per_connection"); refused != 50 || l.Used != natsx.GuestSubscriptions || l.Refused != 1 {
 		t.Errorf("%d are refused; %+v", refused, l)
 	}
 }
@@ -198,7 +198,7 @@ func TestSlowReadersAreClosed(t *testing.T) {
 	const most = 8 << 20
 	s := limited(t, 160, func(o *natsd.Options) { o.Pending = most })
 	servers := s.Conn(t)
-	inbox := dial.Inbox("producer", aKey)
+	inbox := natsx.Inbox("producer", aKey)
 	for range 4 {
 		c, _ := logIn(t, s, aKey)
 		if _, err := fmt.Fprintf(c, "SUB %s.x 1\r\n", inbox); err != nil {

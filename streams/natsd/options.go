@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
@@ -35,8 +35,8 @@ const (
 	// A silent connection of a client, or of a node of the cluster, is closed a little later than clients close it, after 3 to
 	// 4 s (by default 6 minutes, nodes 90 s). Until then it gets its share of the requests to the micro service.
 	// docker/nats/cluster.conf has the same for separate nats-servers.
-	pingEvery = dial.PingEvery
-	pingsOut  = dial.PingsOut + 1
+	pingEvery = natsx.PingEvery
+	pingsOut  = natsx.PingsOut + 1
 	// writeWait is how long a write to a client may take before its connection is closed.
 	writeWait = 5 * time.Second
 	// tlsWait is how long the handshake of a client may take.

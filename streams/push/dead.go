@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -178,7 +179,7 @@ func (d *deadStream) store(ctx context.Context, l *DeadLetter, replaces uint64) 
 		case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrMaxPayload):
 			return err
 		}
-		if topology.Pause(ctx, pause) != nil {
+		if natsx.Pause(ctx, pause) != nil {
 			return err
 		}
 	}

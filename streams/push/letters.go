@@ -12,7 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // DeadState changes with every dead letter that is written, changed or removed.
@@ -47,7 +47,7 @@ func LettersAfter(ctx context.Context, js jetstream.JetStream, name string, afte
 		if err != nil {
 			return letters, last, bad, err
 		}
-		m, err := topology.GetMessage(ctx, js, DeadStream, query)
+		m, err := natsx.GetMessage(ctx, js, DeadStream, query)
 		var api *jetstream.APIError
 		if errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeMessageNotFound || api.ErrorCode == jetstream.JSErrCodeStreamNotFound) {
 			return letters, last, bad, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -242,7 +243,7 @@ func (p *Pusher) saveLane(ctx context.Context, lane int) error {
 
 // saving records positions until ctx ends.
 func (p *Pusher) saving(ctx context.Context) {
-	for topology.Pause(ctx, saveEvery) == nil {
+	for natsx.Pause(ctx, saveEvery) == nil {
 		short, done := context.WithTimeout(ctx, requestTimeout)
 		if err := p.save(short); err != nil && ctx.Err() == nil {
 			p.opts.Logger.Debug("the positions were not recorded; they are later", "err", err)

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -206,7 +207,7 @@ func (x *Proxy) pullOne(ctx context.Context, stream, consumer string, wait time.
 	}
 	defer sub.Unsubscribe() //nolint:errcheck // the connection may be closed, and the subscription with it
 	body := fmt.Appendf(nil, `{"batch":1,"expires":%d}`, wait.Nanoseconds())
-	if err := nc.PublishRequest(topology.API(x.js, "CONSUMER.MSG.NEXT."+stream+"."+consumer), inbox, body); err != nil {
+	if err := nc.PublishRequest(natsx.API(x.js, "CONSUMER.MSG.NEXT."+stream+"."+consumer), inbox, body); err != nil {
 		return nil, err
 	}
 	return sub.NextMsgWithContext(ctx)

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -138,7 +139,7 @@ func (pc *proxyClient) prepare(ctx context.Context, p *Pusher) (lanes, waiting [
 	o, err := pc.open(start, p)
 	for errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errUnavailable) || errors.Is(err, nats.ErrNoResponders) {
 		p.opts.Logger.InfoContext(ctx, "the consumers of the push sender are not made yet; requesting them again", "name", pc.name, "err", err)
-		if topology.Pause(start, time.Second) != nil {
+		if natsx.Pause(start, time.Second) != nil {
 			break
 		}
 		o, err = pc.open(start, p)
@@ -180,7 +181,7 @@ func (pc *proxyClient) awaitSkip(ctx context.Context, p *Pusher, lane int, cause
 	var stop *eventlog.StopError
 	errors.As(cause, &stop)
 	for {
-		if err := topology.Pause(ctx, skipPoll); err != nil {
+		if err := natsx.Pause(ctx, skipPoll); err != nil {
 			return nil, err
 		}
 		o, err := pc.open(ctx, p)
@@ -230,7 +231,7 @@ func (pc *proxyClient) add(ctx context.Context, l *DeadLetter) error {
 		if err == nil {
 			return json.Unmarshal(data, &l.ID)
 		}
-		if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, ErrDenied) || topology.Pause(ctx, pause) != nil {
+		if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, ErrDenied) || natsx.Pause(ctx, pause) != nil {
 			return err
 		}
 	}

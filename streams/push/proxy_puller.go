@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // proxyPuller is a puller and its messages: those of a lane or of a class.
@@ -39,7 +39,7 @@ func (pp proxyPuller) messages(int) (messages, error) {
 
 // gone pauses: after an answer the next request would fail at once, too.
 func (pp proxyPuller) gone(ctx context.Context, cause error) error {
-	if topology.Pause(ctx, missingPause) != nil || !errors.Is(cause, errMissing) {
+	if natsx.Pause(ctx, missingPause) != nil || !errors.Is(cause, errMissing) {
 		return nil
 	}
 	return cause

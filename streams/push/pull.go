@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 const (
@@ -102,7 +102,7 @@ func (p *Pusher) iterate(f feed, from puller) error {
 	defer cancel()
 	defer context.AfterFunc(p.ctx, func() {
 		messages.drain()
-		_ = topology.Pause(patience, drainFor)
+		_ = natsx.Pause(patience, drainFor)
 		cancel()
 	})()
 	for {

@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // delivery is a message as a consumer delivered it; a jetstream.Msg is one.
@@ -62,7 +62,7 @@ func (c consumer) gone(ctx context.Context, _ error) error {
 		_, err := c.js.Consumer(short, c.stream, c.CachedInfo().Name)
 		cancel()
 		missing := errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
-		if topology.Pause(ctx, missingPause) != nil || !missing {
+		if natsx.Pause(ctx, missingPause) != nil || !missing {
 			return nil
 		}
 	}

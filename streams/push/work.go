@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 const (
@@ -215,7 +215,7 @@ func (p *Pusher) persist(request func(context.Context) error) error {
 	defer cancel()
 	for {
 		err := request(ctx)
-		if err == nil || errors.Is(err, nats.ErrConnectionClosed) || topology.Pause(ctx, ackPause) != nil {
+		if err == nil || errors.Is(err, nats.ErrConnectionClosed) || natsx.Pause(ctx, ackPause) != nil {
 			return err
 		}
 	}
@@ -249,7 +249,7 @@ func (p *Pusher) ack(w *work) {
 		if err == nil {
 			return
 		}
-		if topology.Pause(ctx, ackPause) != nil || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
+		if natsx.Pause(ctx, ackPause) != nil || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
 			// This process recognises the message when it is delivered again; another one does not.
 			w.log.Warn("the acknowledgement failed after the delivery; NATS delivers the message again after AckWait", "err", err)
 			return

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/batcher"
+	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -168,7 +168,7 @@ func TestAnUnknownResultIsAnErrorWithTheID(t *testing.T) {
 // Two servers, many requesters: everyone gets their own answer, requests share messages, both servers work.
 func TestManyRequestersAndTwoServers(t *testing.T) {
 	r := newRig(t)
-	patient := Options{Timeout: MaxTimeout, Batch: batcher.Options{RetryAfter: time.Hour}} // nothing is sent twice
+	patient := Options{Timeout: MaxTimeout, Batch: command.Options{RetryAfter: time.Hour}} // nothing is sent twice
 	a, _ := r.serve(t, patient)
 	b, _ := r.serve(t, patient)
 	const callers = 2000

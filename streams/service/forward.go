@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-4a2410e3/scrip/streams/replyto"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -46,7 +46,7 @@ var forwarded = []string{topology.HeaderReply, HeaderTimeout, "Scrip-Trace", nat
 
 // NewForwarder prepares a forwarder for a log of that many lanes. logger may be nil.
 func NewForwarder(nc *nats.Conn, lanes int, logger *slog.Logger) *Forwarder {
-	return &Forwarder{nc: nc, lanes: lanes, logger: cmp.Or(logger, slog.Default()), refused: replyto.Refused("forward")}
+	return &Forwarder{nc: nc, lanes: lanes, logger: cmp.Or(logger, slog.Default()), refused: repliesRefused("forward")}
 }
 
 // Forwarded returns how many messages it has forwarded.
@@ -104,7 +104,7 @@ func (f *Forwarder) Run(ctx context.Context) error {
 // so a message whose reply subject is no inbox is dropped; its producer gets no PubAck. The campaign token is hashed as NATS
 // does it, whatever it is: only a lane can report to the producer that the name is invalid.
 func (f *Forwarder) forward(m *nats.Msg, subject func(int, string) string) {
-	if m.Reply != "" && !replyto.May(m.Reply) {
+	if m.Reply != "" && !natsx.MayReply(m.Reply) {
 		f.refused.Inc()
 		return
 	}

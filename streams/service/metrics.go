@@ -6,22 +6,22 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-4a2410e3/scrip/streams/batcher"
-	"github.com/seed-4a2410e3/scrip/streams/replyto"
+	"github.com/seed-4a2410e3/scrip/streams/command"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // metrics are the service's figures for Prometheus.
 type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
-	lines    *batcher.Batcher
+	lines    *command.Batcher
 
 	refusedRequests, refusedDiscovery prometheus.Counter // reply subjects that are no inbox
 
 	endpoints []figures // one each of endpoints
 }
 
-func newMetrics(lines *batcher.Batcher) *metrics {
+func newMetrics(lines *command.Batcher) *metrics {
 	return &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "scrip_requests_total", Help: "Requests answered, by endpoint and result (done, refused, failed).",
@@ -32,8 +32,8 @@ func newMetrics(lines *batcher.Batcher) *metrics {
 		}, []string{"endpoint"}),
 		lines: lines,
 
-		refusedRequests:  replyto.Refused("request"),
-		refusedDiscovery: replyto.Refused("discovery"),
+		refusedRequests:  repliesRefused("request"),
+		refusedDiscovery: repliesRefused("discovery"),
 
 		endpoints: make([]figures, len(endpoints)),
 	}
@@ -75,15 +75,15 @@ func (m *metrics) observe(e int, r result, took time.Duration) {
 // batchCounters are the batcher's counters as Prometheus metrics.
 var batchCounters = []struct {
 	desc *prometheus.Desc
-	of   func(batcher.Counters) uint64
+	of   func(command.Counters) uint64
 }{
-	{counter("lines", "Command lines added."), func(c batcher.Counters) uint64 { return c.Lines }},
-	{counter("messages", "Command messages sent, retries included."), func(c batcher.Counters) uint64 { return c.Messages }},
-	{counter("retries", "Lines sent again under the same id."), func(c batcher.Counters) uint64 { return c.Retries }},
-	{counter("not_durable", "Lines refused because the log could not store them."), func(c batcher.Counters) uint64 { return c.NotDurable }},
-	{counter("failed", "Lines without an outcome in time."), func(c batcher.Counters) uint64 { return c.Failed }},
-	{counter("late", "Outcome messages that arrived after their lines were answered or given up."), func(c batcher.Counters) uint64 { return c.Late }},
-	{counter("mismatched", "Outcome messages that do not fit their command message; dropped."), func(c batcher.Counters) uint64 { return c.Mismatched }},
+	{counter("lines", "Command lines added."), func(c command.Counters) uint64 { return c.Lines }},
+	{counter("messages", "Command messages sent, retries included."), func(c command.Counters) uint64 { return c.Messages }},
+	{counter("retries", "Lines sent again under the same id."), func(c command.Counters) uint64 { return c.Retries }},
+	{counter("not_durable", "Lines refused because the log could not store them."), func(c command.Counters) uint64 { return c.NotDurable }},
+	{counter("failed", "Lines without an outcome in time."), func(c command.Counters) uint64 { return c.Failed }},
+	{counter("late", "Outcome messages that arrived after their lines were answered or given up."), func(c command.Counters) uint64 { return c.Late }},
+	{counter("mismatched", "Outcome messages that do not fit their command message; dropped."), func(c command.Counters) uint64 { return c.Mismatched }},
 }
 
 func counter(name, help string) *prometheus.Desc {
@@ -123,4 +123,9 @@ func (s *Service) Collect(to chan<- prometheus.Metric) {
 	for _, c := range batchCounters {
 		to <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, float64(c.of(now)))
 	}
+}
+
+// repliesRefused is the counter of one place of this package.
+func repliesRefused(place string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Name: natsx.RepliesRefused, Help: natsx.RepliesRefusedHelp, ConstLabels: prometheus.Labels{"place": place}})
 }

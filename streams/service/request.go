@@ -15,9 +15,9 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
-	"github.com/seed-4a2410e3/scrip/streams/batcher"
+	"github.com/seed-4a2410e3/scrip/streams/command"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/push"
-	"github.com/seed-4a2410e3/scrip/streams/replyto"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -41,7 +41,7 @@ type endpoint struct {
 var endpoints = func() (all []endpoint) {
 	for c := range wire.Commands() {
 		if c.Spec().Endpoint != "" {
-			all = append(all, command(c))
+			all = append(all, endpointOf(c))
 		}
 	}
 	all = append(all,
@@ -67,7 +67,7 @@ func manageOn(k *manageKind) endpoint {
 	return endpoint{name: strings.ReplaceAll(k.name, ".", "-"), subject: "scrip." + k.name, takes: k.takes, manage: k}
 }
 
-func command(t wire.CommandType) endpoint {
+func endpointOf(t wire.CommandType) endpoint {
 	spec := t.Spec()
 	return endpoint{
 		name: strings.ReplaceAll(strings.TrimSuffix(spec.Endpoint, ".*"), ".", "-"), subject: "scrip." + spec.Endpoint, takes: spec.Takes(),
@@ -88,7 +88,7 @@ func queryOn(subject string, q *queryKind) endpoint {
 // this server's permissions, and a command whose outcome cannot be delivered must have no effect. A request without a
 // reply subject is executed; its sender does not want the outcome.
 func (s *Service) handle(number int, m *nats.Msg) {
-	if m.Reply != "" && !replyto.May(m.Reply) {
+	if m.Reply != "" && !natsx.MayReply(m.Reply) {
 		s.metrics.refusedRequests.Inc()
 		return
 	}
@@ -151,7 +151,7 @@ type request struct {
 	endpoint *endpoint
 	number   int    // of the endpoint
 	id       string // of its command
-	reply    string // passed replyto.May; empty: no reply is wanted
+	reply    string // passed natsx.May; empty: no reply is wanted
 	start    time.Time
 	deadline time.Time
 	who      access.Principal // the zero value = a client in the servers' account that names nobody
@@ -238,7 +238,7 @@ func (s *Service) command(req *request, campaign string, data []byte) {
 		return
 	}
 	s.open.Add(1)
-	if _, err := s.lines.TrySend(lane, batcher.Line{ID: cmd.ID, JSON: line, By: req.who.By(), Deadline: req.deadline, To: req}); err != nil {
+	if _, err := s.lines.TrySend(lane, command.Line{ID: cmd.ID, JSON: line, By: req.who.By(), Deadline: req.deadline, To: req}); err != nil {
 		req.Answer(nil, err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
-	"github.com/seed-4a2410e3/scrip/streams/batcher"
+	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -47,7 +47,7 @@ func newRig(t *testing.T) *rig {
 func (r *rig) serve(t *testing.T, opts Options) (*Service, func()) {
 	t.Helper()
 	if opts.Batch.RetryAfter == 0 {
-		opts.Batch = batcher.Options{RetryAfter: 100 * time.Millisecond}
+		opts.Batch = command.Options{RetryAfter: 100 * time.Millisecond}
 	}
 	opts.Logger = streamtest.Logger(t)
 	s := New(r.server.Conn(t), r.owner.Log, r.codec, opts)

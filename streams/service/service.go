@@ -14,7 +14,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
-	"github.com/seed-4a2410e3/scrip/streams/batcher"
+	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -64,7 +64,7 @@ type Options struct {
 	Status      func(context.Context) (any, error)
 	DeadLetters func(context.Context, LetterQuery) (any, error)
 	// Batch configures how commands share messages.
-	Batch batcher.Options
+	Batch command.Options
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 }
@@ -75,7 +75,7 @@ type Service struct {
 	log     topology.Log
 	codec   *code.Codec
 	opts    Options
-	lines   *batcher.Batcher
+	lines   *command.Batcher
 	metrics *metrics
 
 	queries chan struct{} // a slot for each query in progress
@@ -104,7 +104,7 @@ func New(nc *nats.Conn, log topology.Log, codec *code.Codec, opts Options) *Serv
 	opts.Logger = cmp.Or(opts.Logger, slog.Default())
 	s := &Service{
 		nc: nc, log: log, codec: codec.Clone(), opts: opts,
-		lines:   batcher.New(nc, opts.Batch),
+		lines:   command.New(nc, opts.Batch),
 		queries: make(chan struct{}, queriesAtOnce),
 		pulls:   make(chan struct{}, pullsAtOnce),
 		pushes:  make(chan struct{}, queriesAtOnce),

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -80,7 +81,7 @@ func TestTransientErrorsAreReturned(t *testing.T) {
 	if _, ok, err := r.store.Load(t.Context(), name, func(snapstore.Meta) error { return away }, drain); ok || !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("accept: %v %v", ok, err)
 	}
-	if _, ok, err := r.store.Load(t.Context(), name, func(snapstore.Meta) error { return nil }, func(io.Reader) error { return topology.ErrNoLeader }); ok || !errors.Is(err, topology.ErrNoLeader) {
+	if _, ok, err := r.store.Load(t.Context(), name, func(snapstore.Meta) error { return nil }, func(io.Reader) error { return natsx.ErrNoLeader }); ok || !errors.Is(err, natsx.ErrNoLeader) {
 		t.Errorf("read: %v %v", ok, err)
 	}
 	if strings.Contains(r.logged.String(), "not used") {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // errDamaged is the kind of every error of a snapshot itself, in contrast to a server that does not answer.
@@ -39,7 +39,7 @@ const (
 // owner may have replaced the snapshot meanwhile.
 //
 // A snapshot not used is logged once, with the reason. An error that means only that the server, or a stream's leader, could
-// not be reached now ([topology.Transient]) is returned, wherever it came from, accept and read included: retry, the snapshot
+// not be reached now ([natsx.Transient]) is returned, wherever it came from, accept and read included: retry, the snapshot
 // is not the cause. Other errors are ctx's.
 func (s *Store) Load(ctx context.Context, name string, accept func(Meta) error, read func(io.Reader) error) (meta Meta, ok bool, err error) {
 	until := time.Now().Add(missingFor)
@@ -48,7 +48,7 @@ func (s *Store) Load(ctx context.Context, name string, accept func(Meta) error, 
 		if !errors.Is(err, errMissing) {
 			return meta, ok, err
 		}
-		if err := topology.Pause(ctx, missingPause); err != nil {
+		if err := natsx.Pause(ctx, missingPause); err != nil {
 			return Meta{}, false, err
 		}
 	}
@@ -77,7 +77,7 @@ func (s *Store) newest(ctx context.Context, name string, again bool, accept func
 		if ctx.Err() != nil {
 			return Meta{}, false, ctx.Err()
 		}
-		if topology.Transient(err) {
+		if natsx.Transient(err) {
 			return Meta{}, false, fmt.Errorf("reading snapshot %s: %w", r.Prefix, err)
 		}
 		s.opts.Logger.Warn("snapshot not used, continuing with an older one or with the whole log", "name", name, "snapshot", r.Prefix, "err", err)
@@ -141,8 +141,8 @@ func (s *Store) get(ctx context.Context, name string, size int64, sum string) ([
 		done()
 		switch {
 		// A replica that lags may not know the object yet. Its leader does, and it is never written again.
-		case err != nil && ctx.Err() == nil && (topology.Transient(err) || errors.Is(err, jetstream.ErrObjectNotFound)):
-			if err := topology.Pause(ctx, readPause); err != nil {
+		case err != nil && ctx.Err() == nil && (natsx.Transient(err) || errors.Is(err, jetstream.ErrObjectNotFound)):
+			if err := natsx.Pause(ctx, readPause); err != nil {
 				return nil, err
 			}
 		case err != nil:
@@ -176,7 +176,7 @@ func (s *Store) read(ctx context.Context, name string, size uint64) ([]byte, err
 
 // info reads an object's description from the leader: an object that a lagging replica does not know is not missing.
 func (s *Store) info(ctx context.Context, name string) (*jetstream.ObjectInfo, error) {
-	msg, ok, err := topology.LastMessage(ctx, s.js, snapStream, metaPrefix+base64.URLEncoding.EncodeToString([]byte(name)))
+	msg, ok, err := natsx.LastMessage(ctx, s.js, snapStream, metaPrefix+base64.URLEncoding.EncodeToString([]byte(name)))
 	if err != nil {
 		return nil, fmt.Errorf("reading the description of %s: %w", name, err)
 	}
@@ -198,12 +198,12 @@ func (s *Store) replicated(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, pointerFor)
 	defer cancel()
 	type answer struct {
-		topology.Answer
+		natsx.Answer
 		Config struct {
 			Replicas int `json:"num_replicas"`
 		} `json:"config"`
 	}
-	stream, err := topology.Request[answer](ctx, s.js, "STREAM.INFO."+snapStream, nil)
+	stream, err := natsx.Request[answer](ctx, s.js, "STREAM.INFO."+snapStream, nil)
 	return stream.Config.Replicas > 1, err
 }
 
@@ -213,13 +213,13 @@ func (s *Store) complete(ctx context.Context, info *jetstream.ObjectInfo) error 
 		return nil
 	}
 	type answer struct {
-		topology.Answer
+		natsx.Answer
 		State struct {
 			Subjects map[string]uint64 `json:"subjects"`
 		} `json:"state"`
 	}
 	subject := chunkPrefix + info.NUID
-	state, err := topology.Request[answer](ctx, s.js, "STREAM.INFO."+snapStream, fmt.Appendf(nil, `{"subjects_filter":%q}`, subject))
+	state, err := natsx.Request[answer](ctx, s.js, "STREAM.INFO."+snapStream, fmt.Appendf(nil, `{"subjects_filter":%q}`, subject))
 	if err != nil {
 		return fmt.Errorf("counting the chunks of %s: %w", info.Name, err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
@@ -88,7 +88,7 @@ func (s *Store) point(ctx context.Context, name string, r ref) ([]ref, error) {
 		if !isConflict(err) || ctx.Err() != nil {
 			return nil, fmt.Errorf("pointing to the new snapshot of %s: %w", name, err)
 		}
-		if err := topology.Pause(ctx, 10*time.Millisecond); err != nil { // a lagging replica may answer the read
+		if err := natsx.Pause(ctx, 10*time.Millisecond); err != nil { // a lagging replica may answer the read
 			return nil, err
 		}
 	}
@@ -110,7 +110,7 @@ func (s *Store) put(ctx context.Context, name string, data []byte) error {
 		if err == nil || try == partTries || ctx.Err() != nil {
 			return err
 		}
-		if err := topology.Pause(ctx, tryPause); err != nil {
+		if err := natsx.Pause(ctx, tryPause); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/load"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/seal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -126,7 +127,7 @@ func (s *Store) rest(ctx context.Context) error {
 	if s.opts.Load.Level() != load.Idle {
 		d *= busyFactor
 	}
-	return topology.Pause(ctx, d)
+	return natsx.Pause(ctx, d)
 }
 
 func pointerKey(name string) string { return "snap." + name }
@@ -140,7 +141,7 @@ const pointerFor = 12 * time.Second
 func (s *Store) readPointer(ctx context.Context, name string) (pointer, uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, pointerFor)
 	defer cancel()
-	e, ok, err := topology.LastMessage(ctx, s.js, topology.StateStream, "$KV."+topology.StateBucket+"."+pointerKey(name))
+	e, ok, err := natsx.LastMessage(ctx, s.js, topology.StateStream, "$KV."+topology.StateBucket+"."+pointerKey(name))
 	if err != nil {
 		return pointer{}, 0, fmt.Errorf("reading the pointer to snapshots of %s: %w", name, err)
 	}

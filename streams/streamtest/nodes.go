@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -138,7 +138,7 @@ func StartNodes(t testing.TB) *Nodes {
 	for i := range n.nodes {
 		n.Start(t, i)
 	}
-	n.probe = n.Site(t).Conn(t, dial.Options("streamtest probe")...)
+	n.probe = n.Site(t).Conn(t, natsx.Options("streamtest probe")...)
 	n.awaitQuorum(t)
 	return n
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // ensureParallel is how many streams are checked or made at once; a cluster's meta leader queues the rest anyway.
@@ -94,7 +96,7 @@ func (s Spec) validate() error {
 // claimIdentity reads the log's identity or creates it. It retries because losing the creation, or reading from a replica
 // that lags, both mean that another server has chosen.
 func claimIdentity(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, spec Spec) (id identity, revision uint64, err error) {
-	err = retry(ctx, func(ctx context.Context) error {
+	err = natsx.Retry(ctx, func(ctx context.Context) error {
 		var found bool
 		if id, revision, found, err = readIdentity(ctx, kv); err != nil || found {
 			return err
@@ -114,7 +116,7 @@ func claimIdentity(ctx context.Context, js jetstream.JetStream, kv jetstream.Key
 		// From here on the log exists under this UUID, also after a crash.
 		revision, err = kv.Create(ctx, identityKey, value)
 		if errors.Is(err, jetstream.ErrKeyExists) {
-			return errAgain
+			return natsx.ErrAgain
 		}
 		return err
 	})
@@ -148,9 +150,9 @@ func markComplete(ctx context.Context, kv jetstream.KeyValue, id identity, revis
 	if err != nil {
 		return err
 	}
-	err = retry(ctx, func(ctx context.Context) error {
+	err = natsx.Retry(ctx, func(ctx context.Context) error {
 		_, err := kv.Update(ctx, identityKey, value, revision)
-		if isWrongSequence(err) {
+		if natsx.IsWrongSequence(err) {
 			return nil // another server was first, with the same identity
 		}
 		return err
@@ -202,7 +204,7 @@ func ensureStreams(ctx context.Context, js jetstream.JetStream, id identity, spe
 // ensureStream checks one stream, or creates it. missing is true if it does not exist and must not be created. Nothing
 // of an existing stream is changed.
 func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, id identity) (have jetstream.StreamConfig, missing bool, err error) {
-	err = retry(ctx, func(ctx context.Context) error {
+	err = natsx.Retry(ctx, func(ctx context.Context) error {
 		missing = false
 		stream, err := js.Stream(ctx, want.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -212,7 +214,7 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 			}
 			stream, err = js.CreateStream(ctx, want)
 			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-				return errAgain // another server has made it with other settings: compare
+				return natsx.ErrAgain // another server has made it with other settings: compare
 			}
 		}
 		if err != nil {
@@ -222,7 +224,7 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 		return nil
 	})
 	switch {
-	case hasCode(err, codeNoStorage):
+	case natsx.HasCode(err, natsx.CodeNoStorage):
 		return have, false, fmt.Errorf("stream %s needs %d bytes reserved and the server has less storage left; free disk space or give the command streams a lower limit: %w", want.Name, want.MaxBytes, err)
 	case err != nil:
 		return have, false, fmt.Errorf("ensuring stream %s: %w", want.Name, err)
@@ -245,9 +247,9 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 
 // openBucket opens an existing bucket: a node of a cluster that does not know it yet is retried.
 func openBucket(ctx context.Context, js jetstream.JetStream, bucket string) (kv jetstream.KeyValue, err error) {
-	err = retry(ctx, func(ctx context.Context) error {
+	err = natsx.Retry(ctx, func(ctx context.Context) error {
 		if kv, err = js.KeyValue(ctx, bucket); errors.Is(err, jetstream.ErrBucketNotFound) {
-			err = errors.Join(errAgain, err)
+			err = errors.Join(natsx.ErrAgain, err)
 		}
 		return err
 	})
@@ -261,19 +263,19 @@ func openBucket(ctx context.Context, js jetstream.JetStream, bucket string) (kv 
 func bucketStatus(ctx context.Context, kv jetstream.KeyValue) (jetstream.KeyValueStatus, error) {
 	status, err := kv.Status(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) {
-		err = errors.Join(errAgain, err)
+		err = errors.Join(natsx.ErrAgain, err)
 	}
 	return status, err
 }
 
 // ensureBeside finds a stream that holds nothing of the lanes, or creates it. One that was lost is empty then; no key is known to a server that starts, and running servers keep theirs.
 func ensureBeside(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (have jetstream.StreamConfig, err error) {
-	err = retry(ctx, func(ctx context.Context) error {
+	err = natsx.Retry(ctx, func(ctx context.Context) error {
 		stream, err := js.Stream(ctx, want.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			stream, err = js.CreateStream(ctx, want)
 			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-				return errAgain
+				return natsx.ErrAgain
 			}
 		}
 		if err == nil {

@@ -13,6 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/seal"
+
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // identityKey is the key in StateBucket that holds the log's identity.
@@ -118,7 +120,7 @@ func identityOf(stream string, meta map[string]string) (identity, error) {
 // only the creator of a log may make a new key.
 func Inspect(ctx context.Context, js jetstream.JetStream) (log Log, found bool, err error) {
 	var id identity
-	err = retry(ctx, func(ctx context.Context) error {
+	err = natsx.Retry(ctx, func(ctx context.Context) error {
 		kv, err := js.KeyValue(ctx, StateBucket)
 		switch {
 		case errors.Is(err, jetstream.ErrBucketNotFound):

@@ -4,8 +4,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/seal"
 )
@@ -53,18 +51,6 @@ const (
 	WebhooksStream = "KV_" + WebhooksBucket
 	PushStream     = "KV_" + PushBucket
 )
-
-// API is the subject of a JetStream API request such as "STREAM.INFO.SCRIP_EVT_0", with the prefix that js was made
-// with.
-func API(js jetstream.JetStream, request string) string {
-	switch o := js.Options(); {
-	case o.APIPrefix != "":
-		return strings.TrimSuffix(o.APIPrefix, ".") + "." + request
-	case o.Domain != "":
-		return "$JS." + o.Domain + ".API." + request
-	}
-	return jetstream.DefaultAPIPrefix + request
-}
 
 // CmdStream is the name of a lane's command stream.
 func CmdStream(lane int) string { return CmdStreamPrefix + strconv.Itoa(lane) }

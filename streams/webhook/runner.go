@@ -19,6 +19,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/changelog"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/seal"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
@@ -226,7 +227,7 @@ func (r *Runner) slot(ctx context.Context, slot int) error {
 func (r *Runner) forgetAll(ctx context.Context, old []*Endpoint, all bool) {
 	for {
 		old = slices.DeleteFunc(old, func(e *Endpoint) bool { return ctx.Err() == nil && r.forget(ctx, e, all) })
-		if len(old) == 0 || topology.Pause(ctx, cmp.Or(r.o.again, again)) != nil {
+		if len(old) == 0 || natsx.Pause(ctx, cmp.Or(r.o.again, again)) != nil {
 			return
 		}
 	}
@@ -259,7 +260,7 @@ func (r *Runner) keep(ctx context.Context, e Endpoint) {
 	for ctx.Err() == nil {
 		if err := r.endpoint(ctx, e); err != nil && ctx.Err() == nil {
 			r.o.Logger.Error("a webhook is not served; it is started again", "webhook", e.ID, "err", err)
-			_ = topology.Pause(ctx, again) // the loop checks ctx
+			_ = natsx.Pause(ctx, again) // the loop checks ctx
 		}
 	}
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/client"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -87,7 +87,7 @@ type load struct {
 func newLoad(t *testing.T, r *runner) *load {
 	t.Helper()
 	data, d := r.server()
-	nc, err := nats.Connect(d.NATSURL, dial.Options("load")...)
+	nc, err := nats.Connect(d.NATSURL, natsx.Options("load")...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func guest(t *testing.T, server, list string) *client.Client {
 	if err != nil {
 		t.Fatalf("making a key: %v", err)
 	}
-	all, err := dial.URLs(list)
+	all, err := natsx.URLs(list)
 	if err != nil {
 		t.Fatal(err)
 	}

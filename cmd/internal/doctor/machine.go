@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 const (
@@ -206,7 +206,7 @@ func (v *visit) files(context.Context) []Finding {
 // ports that `scrip serve` would listen on.
 func (v *visit) ports(ctx context.Context) (all []Finding) {
 	if v.running {
-		return good("the server listens: %s", dial.WithoutUser(v.server.HTTPURL))
+		return good("the server listens: %s", natsx.WithoutUser(v.server.HTTPURL))
 	}
 	type port struct{ flag, addr string }
 	list := []port{{"--http-listen", v.HTTPListen}}

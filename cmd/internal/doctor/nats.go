@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -53,7 +53,7 @@ func (v *visit) connectAs(list string, opts ...nats.Option) (*nats.Conn, error) 
 	case v.NATS == "" && v.running && v.server.TLSCert != "":
 		all = append(all, nats.Secure(certs.OfFile(v.server.TLSCert)))
 	}
-	return nats.Connect(list, dial.Keyed(list, all...)...)
+	return nats.Connect(list, natsx.Keyed(list, all...)...)
 }
 
 func (v *visit) nats(ctx context.Context) (all []Finding) {
@@ -67,7 +67,7 @@ func (v *visit) nats(ctx context.Context) (all []Finding) {
 		if errors.Is(err, nats.ErrAuthorization) {
 			fix = "give the credentials of scrip's servers in the URL: nats://USER:PASSWORD@HOST:PORT"
 		}
-		return bad(Fail, fix, "connecting to %s: %v", dial.WithoutUser(address), err)
+		return bad(Fail, fix, "connecting to %s: %v", natsx.WithoutUser(address), err)
 	}
 	defer nc.Close()
 	version := nc.ConnectedServerVersion()
@@ -77,7 +77,7 @@ func (v *visit) nats(ctx context.Context) (all []Finding) {
 	case !strings.HasPrefix(version, topology.TestedServer+"."):
 		all = append(all, bad(Warn, "use the version that scrip is tested with", "version %s; scrip is tested with %s", version, topology.TestedServer)...)
 	default:
-		all = append(all, good("version %s at %s", version, dial.WithoutUser(nc.ConnectedUrl()))...)
+		all = append(all, good("version %s at %s", version, natsx.WithoutUser(nc.ConnectedUrl()))...)
 	}
 	all = append(all, graded(least(uint64(nc.MaxPayload()), bound[uint64]{topology.MinMaxPayload, topology.MinMaxPayload}), "set max_payload: 1MB or more in its configuration",
 		"max_payload is %d bytes, the log needs %d", nc.MaxPayload(), topology.MinMaxPayload)...)

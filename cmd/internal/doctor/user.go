@@ -15,7 +15,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
 	"github.com/seed-4a2410e3/scrip/streams/client"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -43,7 +43,7 @@ func (v *visit) parse() (u user, err error) {
 		if key = v.As; v.natsURL() == "" {
 			return u, errNoNATS
 		}
-		all, err := dial.URLs(v.natsURL())
+		all, err := natsx.URLs(v.natsURL())
 		if err != nil {
 			return u, err
 		}
@@ -54,7 +54,7 @@ func (v *visit) parse() (u user, err error) {
 		}
 		u.urls = strings.Join(texts, ",")
 	} else {
-		all, err := dial.URLs(v.As)
+		all, err := natsx.URLs(v.As)
 		if err != nil {
 			return u, err
 		}
@@ -62,7 +62,7 @@ func (v *visit) parse() (u user, err error) {
 		for _, one := range all {
 			password, _ := one.User.Password()
 			for _, text := range []string{one.User.Username(), password} {
-				if dial.KeyInbox(text) != "" {
+				if natsx.KeyInbox(text) != "" {
 					key = text
 				}
 			}
@@ -91,7 +91,7 @@ func (v *visit) user(ctx context.Context, own *nats.Conn) (all []Finding) {
 	denied := &denials{}
 	nc, err := v.connectAs(u.urls, nats.ErrorHandler(denied.note))
 	if err != nil {
-		return append(all, bad(Fail, u.mend(err, v.Clock.Now()), "connecting as %s to %s: %v", u.name(), dial.WithoutUser(u.urls), err)...)
+		return append(all, bad(Fail, u.mend(err, v.Clock.Now()), "connecting as %s to %s: %v", u.name(), natsx.WithoutUser(u.urls), err)...)
 	}
 	defer nc.Close()
 	campaign := anyCampaign

@@ -7,13 +7,13 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/api/manage"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/api"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/projections/readmodel"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 )
 
@@ -78,20 +78,20 @@ func (s *server) readStatus(ctx context.Context, js jetstream.JetStream) (*statu
 	if s.tables != nil {
 		from.Letters = readmodel.NewLetters(s.tables.pool)
 	} else {
-		from.NoLetters = manage.ErrNoTables.Error()
+		from.NoLetters = api.ErrNoTables.Error()
 	}
 	st, err := status.Read(ctx, from)
 	if err != nil {
 		return nil, err
 	}
-	st.Sync, st.NATS = s.opts.Sync, dial.WithoutUser(js.Conn().ConnectedUrl())
+	st.Sync, st.NATS = s.opts.Sync, natsx.WithoutUser(js.Conn().ConnectedUrl())
 	return st, nil
 }
 
 // listLetters lists dead letters, for NATS.
 func (s *server) listLetters(ctx context.Context, q service.LetterQuery) (any, error) {
 	if s.tables == nil {
-		return nil, manage.ErrNoTables
+		return nil, api.ErrNoTables
 	}
 	f := readmodel.LetterFilter{Stream: q.Stream, Lane: q.Lane, Since: q.Since, State: readmodel.LetterState(q.State), Limit: q.Limit, Before: q.Before, Masked: q.Masked}
 	if err := f.Check(); err != nil {

@@ -6,9 +6,10 @@ import (
 	"sync"
 
 	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
-	"github.com/seed-4a2410e3/scrip/streams/replyto"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // check is the readiness of one part.
@@ -74,12 +75,12 @@ func (s *server) startStatus(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	refused := replyto.Refused("rollcall")
+	refused := prometheus.NewCounter(prometheus.CounterOpts{Name: natsx.RepliesRefused, Help: natsx.RepliesRefusedHelp, ConstLabels: prometheus.Labels{"place": "rollcall"}})
 	if err := s.metrics.registry.Register(refused); err != nil {
 		return err
 	}
 	_, err = nc.Subscribe(status.Subject, func(m *nats.Msg) {
-		if !replyto.May(m.Reply) {
+		if !natsx.MayReply(m.Reply) {
 			if m.Reply != "" {
 				refused.Inc()
 			}

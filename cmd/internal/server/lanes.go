@@ -13,13 +13,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/load"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // lanes are all lanes of the log, also those that other servers own.
@@ -55,7 +54,7 @@ func (s *server) startLanes(ctx context.Context) error {
 	if ls.snapshots, err = snapstore.New(ctx, js, snapstore.Options{Seal: s.stream.Seal, Load: s.load, Logger: s.log}); err != nil {
 		return err
 	}
-	mover := dial.NewMover(nc)
+	mover := natsx.NewMover(nc)
 	manager, err := lease.New(js, status.LeaseGroup, s.stream.Lanes, s.id, lease.Options{Mover: mover, Logger: s.log})
 	if err != nil {
 		return err
@@ -107,7 +106,7 @@ func (ls *lanes) runLane(ctx context.Context, n int) error {
 			logged = why
 			ls.s.log.Error("lane stopped; other lanes continue; its log is read again every minute", "lane", n, "err", err)
 		}
-		if topology.Pause(ctx, stoppedPause) != nil {
+		if natsx.Pause(ctx, stoppedPause) != nil {
 			return nil
 		}
 	}
@@ -155,7 +154,7 @@ func (ls *lanes) schedule(ctx context.Context, n int) {
 			logged = why
 			ls.s.log.Error("scheduler failed; expiries and reminders wait, claims are served; retrying", "lane", n, "err", err)
 		}
-		if topology.Pause(ctx, pauses.NextBackOff()) != nil {
+		if natsx.Pause(ctx, pauses.NextBackOff()) != nil {
 			return
 		}
 	}

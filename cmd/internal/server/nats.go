@@ -15,8 +15,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/streams/access/callout"
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -48,7 +48,7 @@ func (s *server) startNATS(ctx context.Context) error {
 		if s.natsd != nil && !s.natsd.JetStreamUp() {
 			return false, map[string]any{"error": "JetStream is down, most likely because the disk is full; it is restarted when there is space"}
 		}
-		return true, map[string]any{"server": dial.WithoutUser(nc.ConnectedUrl()), "embedded": s.natsd != nil, "sync": syncText(s.opts.Sync)}
+		return true, map[string]any{"server": natsx.WithoutUser(nc.ConnectedUrl()), "embedded": s.natsd != nil, "sync": syncText(s.opts.Sync)}
 	})
 	return nil
 }
@@ -121,7 +121,7 @@ func syncText(mode string) string {
 // connect opens a connection that reconnects without a limit. Each part has its own, so that the traffic of one does not
 // delay that of another.
 func (s *server) connect(ctx context.Context, name string) (*nats.Conn, error) {
-	opts := append(dial.Options("scrip "+name+" "+s.id),
+	opts := append(natsx.Options("scrip "+name+" "+s.id),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			if errors.Is(err, nats.ErrBadHeaderMsg) {
 				return // of a client's request, which is refused; anybody who may send one could fill the log
@@ -157,12 +157,12 @@ func (s *server) connect(ctx context.Context, name string) (*nats.Conn, error) {
 			if errors.Is(err, nats.ErrAuthorization) {
 				hint = "give credentials in the URL: nats://USER:PASSWORD@HOST:PORT"
 			}
-			return nil, fmt.Errorf("connecting to NATS at %s: %w; %s", dial.WithoutUser(s.natsURL), err, hint)
+			return nil, fmt.Errorf("connecting to NATS at %s: %w; %s", natsx.WithoutUser(s.natsURL), err, hint)
 		}
 		if !logged {
-			s.log.Warn("NATS is unavailable; waiting", "url", dial.WithoutUser(s.natsURL), "for", natsWait, "err", err)
+			s.log.Warn("NATS is unavailable; waiting", "url", natsx.WithoutUser(s.natsURL), "for", natsWait, "err", err)
 		}
-		if err := topology.Pause(ctx, natsPoll); err != nil {
+		if err := natsx.Pause(ctx, natsPoll); err != nil {
 			return nil, err
 		}
 	}
@@ -179,7 +179,7 @@ func (s *server) openLog(ctx context.Context) error {
 		return fmt.Errorf("the data directory %s has the log of an embedded NATS server, and %s has no log yet: a new one would be empty. "+
 			"To move the log there: start `scrip serve --data %s` without --nats, `scrip backup DIR`, stop it, then `scrip restore DIR --nats URL --replicas 3`. "+
 			"Never start a clustered nats-server on %s: it deletes all streams. For an independent log, give another directory with --data",
-			s.dir.Path(), dial.WithoutUser(s.natsURL), s.dir.Path(), s.dir.NATS())
+			s.dir.Path(), natsx.WithoutUser(s.natsURL), s.dir.Path(), s.dir.NATS())
 	}
 	spec := topology.Spec{Lanes: s.opts.Lanes, Replicas: s.opts.Replicas}
 	if spec.Lanes == 0 && !exists && s.natsd == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/projections/projector"
 	"github.com/seed-4a2410e3/scrip/projections/readmodel"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // startProjector starts the projector, which fills the read tables. It waits for PostgreSQL; no other part waits for it.
@@ -47,7 +47,7 @@ func (s *server) startProjector(ctx context.Context) error {
 	deliveries := readmodel.NewKeeper(s.tables.pool, js, readmodel.KeeperOptions{Logger: s.log})
 	s.group.start("deliveries", func(ctx context.Context) error {
 		for !s.settled() { // the projector makes the tables
-			if topology.Pause(ctx, readyPoll) != nil {
+			if natsx.Pause(ctx, readyPoll) != nil {
 				return nil
 			}
 		}

@@ -18,9 +18,9 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/access/callout"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/load"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
@@ -196,7 +196,7 @@ func (s *server) publish(begun time.Time) error {
 		return err
 	}
 	s.published = true
-	s.log.Info("ready", "nats", dial.WithoutUser(s.natsURL), "http", dial.WithoutUser(s.descriptor.HTTPURL), "data", s.dir.Path(), "log", s.stream.UUID,
+	s.log.Info("ready", "nats", natsx.WithoutUser(s.natsURL), "http", natsx.WithoutUser(s.descriptor.HTTPURL), "data", s.dir.Path(), "log", s.stream.UUID,
 		"lanes", s.stream.Lanes, "roles", s.opts.Roles, "took", time.Since(begun).Round(time.Millisecond))
 	if s.natsd != nil && s.natsCredentials() != (datadir.Credentials{}) {
 		s.log.Info("NATS requires credentials; scrip's own commands find them, for other clients and psql: eval \"$(scrip env)\"", "data", s.dir.Path())

@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/projections/pgd"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 const (
@@ -89,7 +89,7 @@ func (s *server) keepCluster(ctx context.Context, t *tables) error {
 			s.log.Error("PostgreSQL does not start; claims and redemptions are served, the read tables lag; retrying", "err", err)
 		}
 		tried()
-		_ = topology.Pause(ctx, pauses.NextBackOff()) // the loop checks ctx
+		_ = natsx.Pause(ctx, pauses.NextBackOff()) // the loop checks ctx
 	}
 	return t.cluster.Stop(context.WithoutCancel(ctx))
 }

@@ -10,12 +10,12 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/api/manage"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/api"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/code"
-	"github.com/seed-4a2410e3/scrip/streams/batcher"
 	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/webhook"
 )
 
@@ -26,15 +26,15 @@ func (s *server) startV1(js jetstream.JetStream, rates *web.Rates) error {
 	if err != nil {
 		return fmt.Errorf("deriving the key of masks: %w", err)
 	}
-	lines := batcher.New(nc, batcher.Options{})
+	lines := command.New(nc, command.Options{})
 	queries := client.New(nc, client.Options{})
 	sessions := &web.Sessions{}
 	s.keys.registry.Watch(sessions.Revoke)
 	gate := &web.Gate{Keys: audited{s.keys.registry, s, "http"}, Owner: s.owns, Rates: rates}
 	hooks := webhook.Open(js, webhook.NewKey(s.key, s.stream.UUID))
 	hooks.Audit, hooks.Logger = s.keys.audit, s.log
-	opts := manage.Options{
-		Version: s.opts.Version, Gate: gate, Log: s.stream, JS: js, Sender: manage.NewLanes(lines, s.stream, code.New(s.key)), Queries: queries,
+	opts := api.Options{
+		Version: s.opts.Version, Gate: gate, Log: s.stream, JS: js, Sender: api.NewLanes(lines, s.stream, code.New(s.key)), Queries: queries,
 		Status:  func(ctx context.Context) (*status.Status, error) { return s.readStatus(ctx, js) },
 		MaskKey: [sha256.Size]byte(mask), Settings: s.settings, Sessions: sessions, Keys: s.keys.store, Wrong: s.keys.registry.Wrong, Webhooks: hooks, Audit: s.keys.audit,
 		Logger: s.log,
@@ -43,7 +43,7 @@ func (s *server) startV1(js jetstream.JetStream, rates *web.Rates) error {
 		opts.DB = s.tables.pool
 	}
 	mux := http.NewServeMux()
-	api := manage.New(mux, opts)
+	api := api.New(mux, opts)
 	s.limits.add(api.Limits)
 	for _, rest := range rests {
 		mux.HandleFunc(rest, func(w http.ResponseWriter, r *http.Request) { notRouted(mux, w, r) })

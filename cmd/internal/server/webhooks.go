@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/webhook"
 )
@@ -42,7 +42,7 @@ func (s *server) startWebhooks(ctx context.Context) error {
 // ownPorts returns the ports of this server, of NATS and of PostgreSQL, whose private cluster may move to another.
 func (s *server) ownPorts() (all []int) {
 	urls := []string{s.descriptor.HTTPURL, "tcp://" + s.opsAddress}
-	if nodes, err := dial.URLs(s.natsURL); err == nil {
+	if nodes, err := natsx.URLs(s.natsURL); err == nil {
 		for _, u := range nodes {
 			if u.Port() == "" {
 				all = append(all, nats.DefaultPort)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/batcher"
+	"github.com/seed-4a2410e3/scrip/streams/command"
 )
 
 // ProblemType is the Content-Type of problems.
@@ -92,12 +92,12 @@ func Invalid(err error, where, id, campaign string) *Problem {
 	return New(code, err.Error()).At(location, err.Error())
 }
 
-// Failed returns the problem of a command without an outcome: err is a *batcher.UnknownError or *batcher.NotSentError.
+// Failed returns the problem of a command without an outcome: err is a *command.UnknownError or *command.NotSentError.
 func Failed(err error, id string) *Problem {
 	var p *Problem
-	var notSent *batcher.NotSentError
+	var notSent *command.NotSentError
 	switch {
-	case errors.Is(err, batcher.ErrFull):
+	case errors.Is(err, command.ErrFull):
 		p = New(Overloaded, "this server has as many commands in flight as it can; retry")
 	case errors.As(err, &notSent) && notSent.Reached:
 		p = New(Code(wire.NotDurable), err.Error())

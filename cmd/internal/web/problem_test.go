@@ -16,7 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/batcher"
+	"github.com/seed-4a2410e3/scrip/streams/command"
 )
 
 // TestEveryCodeHasARow: each refusal of the log and each code of this package has one, and the table has no others.
@@ -97,10 +97,10 @@ func TestProblemsOfCommands(t *testing.T) {
 	}{
 		"sold out":        {Refused(&wire.Outcome{ID: "a", Campaign: "s", Refusal: wire.SoldOut, Message: "all gone"}), 409, "sold_out", "", "", ""},
 		"no disk":         {Refused(&wire.Outcome{ID: "a", Refusal: wire.NotDurable}), 503, "not_durable", NoEffect, "1", ""},
-		"lost answer":     {Failed(&batcher.UnknownError{ID: "a", Cause: batcher.ErrDeadline}, "a"), 503, UnknownOutcome, UnknownEffect, "1", ""},
-		"never sent":      {Failed(&batcher.NotSentError{ID: "a", Cause: away}, "a"), 503, Unavailable, NoEffect, "1", ""},
-		"not stored":      {Failed(&batcher.NotSentError{ID: "a", Cause: away, Reached: true}, "a"), 503, "not_durable", NoEffect, "1", ""},
-		"full":            {Failed(&batcher.NotSentError{ID: "a", Cause: fmt.Errorf("%w: 7", batcher.ErrFull)}, "a"), 429, Overloaded, NoEffect, "1", ""},
+		"lost answer":     {Failed(&command.UnknownError{ID: "a", Cause: command.ErrDeadline}, "a"), 503, UnknownOutcome, UnknownEffect, "1", ""},
+		"never sent":      {Failed(&command.NotSentError{ID: "a", Cause: away}, "a"), 503, Unavailable, NoEffect, "1", ""},
+		"not stored":      {Failed(&command.NotSentError{ID: "a", Cause: away, Reached: true}, "a"), 503, "not_durable", NoEffect, "1", ""},
+		"full":            {Failed(&command.NotSentError{ID: "a", Cause: fmt.Errorf("%w: 7", command.ErrFull)}, "a"), 429, Overloaded, NoEffect, "1", ""},
 		"no JSON":         {Invalid(wire.ParseCommand([]byte(`{`), wire.Defaults{}, &wire.Command{}), "body", "", ""), 400, Malformed, "", "", "body"},
 		"unknown field":   {Invalid(wire.ParseCommand([]byte(`{"x":1}`), wire.Defaults{}, &wire.Command{}), "body", "", ""), 400, Malformed, "", "", "body.x"},
 		"value too short": {Invalid(wire.ParseCommand([]byte(`{"id":"a","type":"claim","campaign":"s","customer_id":""}`), wire.Defaults{}, &wire.Command{}), "body", "a", "s"), 422, "invalid", "", "", "body.customer_id"},

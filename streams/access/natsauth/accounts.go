@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // Account is a NATS account.
@@ -64,4 +64,4 @@ func AccountOf(p access.Principal) Account {
 }
 
 // inboxes are the subjects of the inboxes of all users of a role.
-func inboxes(r access.Role) string { return dial.Inbox(r.String(), ">") }
+func inboxes(r access.Role) string { return natsx.Inbox(r.String(), ">") }

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/access/callout"
 	"github.com/seed-4a2410e3/scrip/streams/client"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -86,7 +86,7 @@ func deliverOn(t *testing.T, r *rig, registries []*access.Registry, nodes []stri
 	defer running.Wait()
 	defer cancel()
 	for _, node := range nodes {
-		nc, err := nats.Connect("nats://"+key+"@"+node, dial.Keyed("nats://"+key+"@"+node, nats.IgnoreDiscoveredServers(), nats.Timeout(time.Minute))...)
+		nc, err := nats.Connect("nats://"+key+"@"+node, natsx.Keyed("nats://"+key+"@"+node, nats.IgnoreDiscoveredServers(), nats.Timeout(time.Minute))...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +132,7 @@ func TestACluster(t *testing.T) {
 	}
 	nodes := startNodes(t, issuer)
 	connect := func(node int) *nats.Conn {
-		nc, err := nats.Connect("nats://scrip:secret@"+nodes[node], dial.Options("test")...)
+		nc, err := nats.Connect("nats://scrip:secret@"+nodes[node], natsx.Options("test")...)
 		if err != nil {
 			t.Fatal(err)
 		}

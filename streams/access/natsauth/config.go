@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -98,7 +98,7 @@ func Render(c Config) string {
 
 	for _, a := range Guests() {
 		line(1, "%s: {", a)
-		line(2, "limits: { max_connections: %d, max_subscriptions: %d }", dial.GuestConnections, dial.GuestSubscriptions)
+		line(2, "limits: { max_connections: %d, max_subscriptions: %d }", natsx.GuestConnections, natsx.GuestSubscriptions)
 		line(2, "imports: [")
 		for _, e := range exports() {
 			if slices.Contains(e.Accounts, a) {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -42,7 +42,7 @@ func (r *rig) rawGuest(t testing.TB, key, more string) *raw {
 	if err := conn.SetDeadline(time.Now().Add(5 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	c := &raw{t: t, conn: conn, in: bufio.NewReader(conn), inbox: dial.KeyInbox(key) + ".raw."}
+	c := &raw{t: t, conn: conn, in: bufio.NewReader(conn), inbox: natsx.KeyInbox(key) + ".raw."}
 	c.line() // INFO
 	c.write(fmt.Sprintf(`CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"protocol":1,"auth_token":%q%s}`, key, more) +
 		"\r\nSUB " + c.inbox + "* 1\r\nPING\r\n")

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/client"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -59,11 +59,11 @@ func TestLogins(t *testing.T) {
 func TestAUserHearsItsOwnAnswersOnly(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	other := dial.KeyInbox(r.keys.add(kinds["producer"]))
+	other := natsx.KeyInbox(r.keys.add(kinds["producer"]))
 	for kind, principal := range kinds {
 		key := r.keys.add(principal)
 		g := r.guest(t, key)
-		if _, err := g.SubscribeSync(dial.KeyInbox(key) + ".>"); err != nil {
+		if _, err := g.SubscribeSync(natsx.KeyInbox(key) + ".>"); err != nil {
 			t.Fatal(err)
 		}
 		for _, subject := range []string{">", "_INBOX.>", "_INBOX_producer.>", other + ".>", "scrip.>", "scrip.claim.*", "scrip.evt.0", "$SYS.>", "$SRV.>", "_R_.>", "$JS.>"} {
@@ -215,10 +215,10 @@ func TestTheSDKWorksWithAKey(t *testing.T) {
 				t.Fatal(err)
 			}
 			last, err := stream.GetLastMsgForSubject(t.Context(), topology.LaneShop(topology.LaneOf("summer", lanes)))
-			if direct && (err != nil || !strings.HasPrefix(last.Header.Get(topology.HeaderReply), dial.KeyInbox(key))) {
+			if direct && (err != nil || !strings.HasPrefix(last.Header.Get(topology.HeaderReply), natsx.KeyInbox(key))) {
 				t.Errorf("the last message on the shop's subject is %v, %v", last, err)
 			}
-			if !direct && err == nil && strings.HasPrefix(last.Header.Get(topology.HeaderReply), dial.KeyInbox(key)) {
+			if !direct && err == nil && strings.HasPrefix(last.Header.Get(topology.HeaderReply), natsx.KeyInbox(key)) {
 				t.Errorf("it wrote to the lane: %v", last.Header)
 			}
 		})

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // Permissions are what a user may do in its account.
@@ -22,7 +22,7 @@ func Of(p access.Principal, lanes int) (perms Permissions, ok bool) {
 	if account == NoAccount || !access.ValidID(p.ID) {
 		return Permissions{}, false
 	}
-	perms = Permissions{Account: account, Publish: []string{UserInfo}, Subscribe: []string{dial.Inbox(p.Role.String(), p.ID) + ".>"}}
+	perms = Permissions{Account: account, Publish: []string{UserInfo}, Subscribe: []string{natsx.Inbox(p.Role.String(), p.ID) + ".>"}}
 	for _, row := range Rows() {
 		if slices.Contains(row.Accounts, account) {
 			perms.Publish = append(perms.Publish, row.permits(p, lanes)...)

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/access/callout"
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
@@ -167,7 +167,7 @@ type guest struct {
 func (r *rig) guest(t testing.TB, key string, opts ...nats.Option) guest {
 	t.Helper()
 	g := guest{denied: make(chan string, 4096)}
-	opts = append([]nats.Option{nats.Token(key), nats.CustomInboxPrefix(dial.KeyInbox(key)), nats.MaxReconnects(0), nats.Timeout(time.Minute),
+	opts = append([]nats.Option{nats.Token(key), nats.CustomInboxPrefix(natsx.KeyInbox(key)), nats.MaxReconnects(0), nats.Timeout(time.Minute),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { g.denied <- err.Error() })}, opts...)
 	r.inForce(t, key)
 	var err error

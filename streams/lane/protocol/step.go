@@ -8,7 +8,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
-	"github.com/seed-4a2410e3/scrip/streams/replyto"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -193,7 +193,7 @@ func CommandOf(msg *eventlog.Raw) (Command, error) {
 		c.Scope = wire.ScopeScheduler
 	}
 	// The lane publishes outcomes with its own permissions.
-	if reply := msg.Header.Get(topology.HeaderReply); replyto.Inbox(reply) {
+	if reply := msg.Header.Get(topology.HeaderReply); natsx.ReplyInbox(reply) {
 		c.Reply = reply
 	} else {
 		c.BadReply = reply != ""

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/api/apitest"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
 )
 
 func TestMain(m *testing.M) { os.Exit(apitest.Some(m)) }

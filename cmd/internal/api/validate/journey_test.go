@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/api/apitest"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
 )
 
 // TestJourneyWithAGeneratedClient generates a client from the document, compiles it with testdata/journey, and runs that.

@@ -7,7 +7,7 @@ import (
 	"github.com/pb33f/libopenapi"
 	validator "github.com/pb33f/libopenapi-validator"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/api/apitest"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 )
 

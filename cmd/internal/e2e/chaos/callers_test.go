@@ -16,7 +16,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -58,12 +58,12 @@ func startCallers(t *testing.T, site *streamtest.Site, lanes int, seed uint64) *
 	t.Helper()
 	c := &callers{ledger: newLedger(), timeline: newTimeline(lanes), campaigns: campaignOf(lanes)}
 	var conns []*nats.Conn
-	var movers []*dial.Mover
+	var movers []*natsx.Mover
 	var clients []*client.Client
 	for i := range connsOfEach {
-		conns = append(conns, site.Conn(t, dial.Options(fmt.Sprint("caller ", i))...))
-		movers = append(movers, dial.NewMover(conns[i]))
-		clients = append(clients, client.New(site.Conn(t, dial.Options(fmt.Sprint("sdk ", i))...), client.Options{}))
+		conns = append(conns, site.Conn(t, natsx.Options(fmt.Sprint("caller ", i))...))
+		movers = append(movers, natsx.NewMover(conns[i]))
+		clients = append(clients, client.New(site.Conn(t, natsx.Options(fmt.Sprint("sdk ", i))...), client.Options{}))
 		t.Cleanup(clients[i].Close)
 	}
 	for _, name := range c.campaigns {
@@ -132,7 +132,7 @@ func (c *callers) bySDK(ctx context.Context, sdk *client.Client, worker int, rng
 }
 
 // byRequest sends requests to the micro service as a program without the SDK does.
-func (c *callers) byRequest(ctx context.Context, nc *nats.Conn, mover *dial.Mover, worker int, rng *rand.Rand) {
+func (c *callers) byRequest(ctx context.Context, nc *nats.Conn, mover *natsx.Mover, worker int, rng *rand.Rand) {
 	for i := 0; think(ctx, rng); i++ {
 		lane, customer := c.whose(worker, i, rng)
 		out, err := c.request(ctx, nc, mover, c.campaigns[lane], fmt.Sprintf("id-%d-%d", worker, i), customer)
@@ -141,7 +141,7 @@ func (c *callers) byRequest(ctx context.Context, nc *nats.Conn, mover *dial.Move
 }
 
 // request retries until there is an answer. Error replies and silence mean that the result is not known.
-func (c *callers) request(ctx context.Context, nc *nats.Conn, mover *dial.Mover, campaign, id, customer string) (wire.Outcome, error) {
+func (c *callers) request(ctx context.Context, nc *nats.Conn, mover *natsx.Mover, campaign, id, customer string) (wire.Outcome, error) {
 	body, err := json.Marshal(map[string]string{"id": id, "customer_id": customer})
 	if err != nil {
 		return wire.Outcome{}, err

@@ -17,7 +17,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -66,7 +66,7 @@ func newPlant(t *testing.T, seed uint64, rng *rand.Rand, lanes int) *plant {
 	}
 	site := p.nodes.Site(t)
 	var err error
-	if p.js, err = jetstream.New(site.Conn(t, dial.Options("chaos")...)); err != nil {
+	if p.js, err = jetstream.New(site.Conn(t, natsx.Options("chaos")...)); err != nil {
 		t.Fatal(err)
 	}
 	found := false

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // key makes a key and returns its URL for NATS and its id.
@@ -40,7 +40,7 @@ func logIn(t *testing.T, natsURL string, opts ...nats.Option) *nats.Conn {
 	var nc *nats.Conn
 	eventually(t, "the key opens NATS", func() bool {
 		var err error
-		nc, err = nats.Connect(natsURL, dial.Keyed(natsURL, append(opts, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)...)
+		nc, err = nats.Connect(natsURL, natsx.Keyed(natsURL, append(opts, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)...)
 		return err == nil
 	})
 	t.Cleanup(nc.Close)

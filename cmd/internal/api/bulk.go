@@ -1,0 +1,294 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/command"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+)
+
+// forbidden is the refusal of a line that the key may not send.
+const forbidden = wire.Refusal(web.Forbidden)
+
+func (a *API) bulkRoute() {
+	a.stream(Route{Method: http.MethodPost, Path: "/v1/commands", ID: "sendCommands", Tag: "shop", Summary: "Send many commands",
+		About: "Lines of claim, redeem, rollback, remind and unremind as CONTRACT.md has them, up to 1,000 and 256 KiB unless they are a stream, each with an id of its own. " +
+			"The answer has an outcome for each, in their order. A line that was refused has status refused, with refusal not_durable if it was not sent or stored: it has no effect. " +
+			"One without status has an unknown result. Send both again with their ids. " +
+			"Public keys may not use it.",
+		Operation: access.OpClaim, Later: true, Private: true, Body: wire.MaxMessage},
+		huma.Operation{
+			Parameters: []*huma.Param{{Name: streamHeader, In: "header", Schema: text(""),
+				Description: "1: a stream in both directions. Lines are sent as they arrive, as many as there are, and each outcome is in the answer as soon as it and those before it are known. HTTP/1.1 needs a chunked body, and a client that reads while it sends."}},
+			RequestBody: &huma.RequestBody{Required: true, Content: lines(a.schema(CommandLine{}, "CommandLine"))},
+			Responses:   answer("200", "Outcome lines.", lines(a.schema(OutcomeLine{}, "OutcomeLine"))),
+		}, a.sendCommands)
+}
+
+// CommandLine is one line of the request.
+type CommandLine struct {
+	ID       string `json:"id" doc:"Of its own; the same one for a retry."`
+	Type     string `json:"type" enum:"claim,redeem,rollback,remind,unremind"`
+	Campaign string `json:"campaign,omitempty" doc:"Required but for generated codes."`
+}
+
+// TransformSchema: a line has further fields by its type.
+func (CommandLine) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema { return open(s) }
+
+// OutcomeLine is one line of the answer. Unlike an outcome it has no status while its result is unknown.
+type OutcomeLine struct {
+	OutcomeFields
+	Status string `json:"status,omitempty" doc:"Absent: the result is unknown."`
+}
+
+// TransformSchema lets later versions add fields.
+func (OutcomeLine) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema { return open(s) }
+
+// sendCommands sends lines and waits for all their outcomes. Nothing is sent if there are too many of them.
+func (a *API) sendCommands(w http.ResponseWriter, req *http.Request) {
+	if problem := onlyQuery(req); problem != nil {
+		problem.Write(w)
+		return
+	}
+	if problem := web.CheckMediaType(req, ndjson); problem != nil {
+		problem.Write(w)
+		return
+	}
+	if principal(req.Context()).Person() {
+		if err := a.unmasked(req.Context(), "commands", ""); err != nil {
+			writeProblem(w, err)
+			return
+		}
+	}
+	switch req.Header.Get(streamHeader) {
+	case "":
+	case "1":
+		a.streamCommands(w, req)
+		return
+	default:
+		web.New(web.Malformed, streamHeader+" must be 1, or absent").At("header."+streamHeader, "must be 1").Write(w)
+		return
+	}
+	body, problem := web.Body(w, req, nil, wire.MaxMessage)
+	if problem != nil {
+		problem.Write(w)
+		return
+	}
+	var all [][]byte
+	for _, line := range eventlog.Lines(body) {
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			all = append(all, line)
+		}
+	}
+	if len(all) == 0 || len(all) > wire.MaxMessageLines {
+		web.New(web.Code(wire.Invalid), "the body must have 1 to 1000 lines").At("body", "must have 1 to 1000 lines").Write(w)
+		return
+	}
+	b := bulk{api: a, principal: principal(req.Context()), from: req.RemoteAddr, until: time.Now().Add(commandWait),
+		entries: make([]bulkEntry, len(all)), done: make(chan struct{})}
+	if b.principal.Campaigns != nil {
+		b.lookUp(req.Context(), all)
+		b.until = time.Now().Add(commandWait)
+	}
+	b.left.Store(int32(len(all)))
+	for i, line := range all {
+		b.send(req.Context(), &b.entries[i], line)
+	}
+	<-b.done // the batcher answers by the deadline
+	size := 0
+	for i := range b.entries {
+		size += len(b.entries[i].outcome) + 1
+	}
+	out := make([]byte, 0, size)
+	for i := range b.entries {
+		out = append(append(out, b.entries[i].outcome...), '\n')
+	}
+	w.Header().Set("Content-Type", ndjson)
+	w.Header().Set("Content-Length", strconv.Itoa(len(out)))
+	_, _ = w.Write(out) // the client may have closed the connection
+}
+
+// bulk is the lines of one request.
+type bulk struct {
+	api       *API
+	principal access.Principal
+	from      string    // address of the client
+	until     time.Time // zero: commandWait from when a line is sent
+	found     map[lookUp]*found
+	cmd       wire.Command // the line that is being sent
+	entries   []bulkEntry
+	left      atomic.Int32  // lines without an outcome
+	done      chan struct{} // closed when there are none left
+}
+
+// lookUp is a code in a line without a campaign, of a key that is limited to campaigns.
+type lookUp struct {
+	access.Operation
+	code string
+}
+
+// found is its campaign, or a *web.Problem.
+type found struct {
+	campaign string
+	err      error
+}
+
+// maxLookUps bounds the codes of one request that are looked up at once.
+const maxLookUps = 32
+
+// lookUp finds the campaigns of such codes before any line is sent, so that lines are sent in their order.
+func (b *bulk) lookUp(ctx context.Context, lines [][]byte) {
+	ctx, cancel := context.WithTimeout(ctx, commandWait)
+	defer cancel()
+	b.found = map[lookUp]*found{}
+	var g errgroup.Group
+	g.SetLimit(maxLookUps)
+	for _, line := range lines {
+		var cmd wire.Command
+		if cmd.ParseView(line, wire.Defaults{}) != nil || cmd.Campaign != "" || cmd.Code == "" || !wire.ScopeProducer.Allows(cmd.Type) {
+			continue
+		}
+		of := lookUp{access.OperationOf(cmd.Type), cmd.Code}
+		if b.found[of] == nil {
+			f := &found{}
+			b.found[of] = f
+			g.Go(func() error {
+				f.campaign, f.err = b.api.campaignOf(ctx, of.Operation, of.code, "")
+				return nil
+			})
+		}
+	}
+	_ = g.Wait() // each has its own error
+}
+
+// bulkEntry is one line, and the command.Receiver of its outcome. Its texts are copies: a view would hold the whole line.
+type bulkEntry struct {
+	of           *bulk
+	id, campaign string
+	end          func(wrong bool) // of the budget; nil = the line has no code
+	outcome      []byte
+	ready        chan struct{} // of a stream: closed when there is an outcome
+}
+
+// Answer implements command.Receiver.
+func (e *bulkEntry) Answer(line []byte, err error) {
+	wrong := false
+	var notSent *command.NotSentError
+	switch {
+	case errors.As(err, &notSent):
+		e.unsent(err)
+		return
+	case err != nil:
+		unknown := wire.Outcome{ID: e.id, Campaign: e.campaign, Message: "the outcome is not known; send the line again with its id"}
+		line = unknown.AppendJSON(nil)
+	case e.end != nil || e.of.principal.Person():
+		if out, err := wire.ParseOutcome(line); err == nil {
+			wrong = out.Refusal == wire.CodeNotFound
+			e.of.principal.Hide(&out)
+			line = out.AppendJSON(nil)
+		}
+	}
+	if e.end != nil {
+		e.end(wrong)
+	}
+	e.finish(line)
+}
+
+// unsent ends a line that was not sent: it has no effect.
+func (e *bulkEntry) unsent(err error) {
+	if e.end != nil {
+		e.end(false)
+	}
+	e.refuse(wire.NotDurable, err.Error())
+}
+
+// refuse ends a line that has no effect.
+func (e *bulkEntry) refuse(r wire.Refusal, why string) {
+	out := wire.Outcome{ID: e.id, Campaign: e.campaign, Status: wire.StatusRefused, Refusal: r, Message: why}
+	e.finish(out.AppendJSON(nil))
+}
+
+func (e *bulkEntry) finish(outcome []byte) {
+	e.outcome = outcome
+	if e.ready != nil { // an outcome is a part of a message with those of others, which must not stay while a client is slow
+		e.outcome = bytes.Clone(outcome)
+		close(e.ready)
+		return
+	}
+	if e.of.left.Add(-1) == 0 {
+		close(e.of.done)
+	}
+}
+
+// send sends one line, or refuses it.
+func (b *bulk) send(ctx context.Context, e *bulkEntry, line []byte) {
+	e.of = b
+	cmd := &b.cmd
+	err := cmd.ParseView(line, wire.Defaults{})
+	cmd.ID = strings.Clone(cmd.ID) // the batcher keeps it
+	e.id, e.campaign = cmd.ID, strings.Clone(cmd.Campaign)
+	operation := access.OperationOf(cmd.Type)
+	looked := b.found[lookUp{operation, cmd.Code}]
+	if cmd.Campaign != "" {
+		looked = nil
+	}
+	switch {
+	case err != nil:
+		e.refuse(wire.Invalid, err.Error())
+		return
+	case !wire.ScopeProducer.Allows(cmd.Type):
+		e.refuse(wire.Invalid, "type: "+cmd.Type.String()+" has a route of its own")
+		return
+	case cmd.N != 0 && !b.principal.Person():
+		e.refuse(forbidden, "n: "+wire.CodeOnly)
+		return
+	}
+	if looked == nil {
+		if problem := web.Check(b.principal, operation, cmd.Campaign); problem != nil {
+			e.refuse(forbidden, problem.Detail)
+			return
+		}
+	}
+	if wait := b.api.Gate.Rates.Take(b.principal); wait > 0 {
+		e.refuse(wire.Refusal(web.RateLimited), fmt.Sprintf("this key may make %d requests a second, and each line counts; send it again after %s", b.principal.Rate, wait.Round(time.Millisecond)))
+		return
+	}
+	if cmd.Code != "" {
+		end, problem := b.api.try(b.principal, b.from)
+		if problem != nil {
+			e.refuse(wire.Refusal(problem.Code), problem.Detail)
+			return
+		}
+		e.end = end
+	}
+	if looked != nil {
+		var problem *web.Problem
+		if errors.As(looked.err, &problem) {
+			e.end(problem.Code == web.Code(wire.CodeNotFound))
+			e.refuse(wire.Refusal(problem.Code), problem.Detail)
+			return
+		}
+		cmd.Campaign = looked.campaign
+	}
+	until := b.until
+	if until.IsZero() {
+		until = time.Now().Add(commandWait)
+	}
+	if err := b.api.Sender.Line(ctx, cmd, b.principal.By(), until, e); err != nil {
+		e.unsent(err)
+	}
+}

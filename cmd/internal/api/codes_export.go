@@ -1,0 +1,183 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"encoding/csv"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/replay"
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
+)
+
+// exportColumns are those of `scrip codes export`.
+var exportColumns = []string{"campaign", "n", "code", "customer_id", "status", "claimed_at", "expires_at", "redeemed_count", "redeemed_at"}
+
+// exportPage is how many coupons are read at once: no transaction stays open while a client reads slowly.
+const exportPage = 2000
+
+func (a *API) exportRoute() {
+	how := inQuery("csv", "excel: texts that a spreadsheet would run as a formula begin with a single quote.")
+	how.Schema.Enum = []any{"plain", "excel"}
+	a.stream(Route{Method: http.MethodGet, Path: "/v1/campaigns/{campaign}/coupons.csv", ID: "exportCoupons", Tag: "codes", Summary: "Export the claimed coupons as CSV",
+		About: "In the order in which they were claimed, from the read tables: those of the last seconds may be missing. Codes that are not claimed " +
+			"are not exported. Without the right to see codes they are masked by a keyed hash, equal for equal codes. Exports are recorded in the audit stream. " +
+			"A transfer that ends early is cut off, not completed.",
+		Operation: access.OpExportCodes},
+		huma.Operation{
+			Parameters: []*huma.Param{inPath("campaign", "The campaign's name."), how},
+			Responses: answer("200", "CSV with a header row: campaign, n, code, customer_id, status, claimed_at, expires_at, redeemed_count, redeemed_at.",
+				map[string]*huma.MediaType{"text/csv": {Schema: text("CSV in UTF-8.")}}),
+		}, a.exportCoupons)
+}
+
+func (a *API) exportCoupons(w http.ResponseWriter, req *http.Request) {
+	p, campaign := principal(req.Context()), req.PathValue(web.CampaignValue)
+	if err := checkCampaign(campaign); err != nil {
+		writeProblem(w, err)
+		return
+	}
+	if problem := onlyQuery(req, "csv"); problem != nil {
+		problem.Write(w)
+		return
+	}
+	excel := false
+	switch how := req.URL.Query().Get("csv"); how {
+	case "excel":
+		excel = true
+	case "", "plain":
+	default:
+		web.New(web.Code(wire.Invalid), "csv: must be plain or excel").At("query.csv", "must be plain or excel").Write(w)
+		return
+	}
+	ctx, end := a.session(w, req, a.slots.exports)
+	if end == nil {
+		return
+	}
+	defer end()
+	if err := a.exists(ctx, campaign); err != nil {
+		writeProblem(w, err)
+		return
+	}
+	if err := a.record(ctx, audit.Export, audit.Coupons, campaign); err != nil {
+		writeProblem(w, err)
+		return
+	}
+	e := &exporting{api: a, stream: web.NewStream(w), campaign: campaign, excel: excel}
+	if !p.Codes {
+		e.mask = replay.NewMask(a.MaskKey, false)
+	}
+	w.Header().Set("Content-Type", "text/csv; charset=utf-8")
+	w.Header().Set("Content-Disposition", `attachment; filename="`+campaign+`.csv"`)
+	out := bufio.NewWriterSize(w, 64<<10)
+	e.rows = csv.NewWriter(out)
+	err := e.all(ctx)
+	if err == nil {
+		err = out.Flush()
+	}
+	if err != nil {
+		a.Logger.Warn("an export was cut off", "campaign", campaign, "coupons", e.count, "err", err)
+		panic(http.ErrAbortHandler) // an ordinary end would make an incomplete file look complete
+	}
+}
+
+// exists returns the problem of a campaign that the read tables do not have.
+func (a *API) exists(ctx context.Context, campaign string) error {
+	if a.DB == nil {
+		return web.New(web.Unavailable, ErrNoTables.Error())
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryWait)
+	defer cancel()
+	known := false
+	if err := a.DB.QueryRow(ctx, `SELECT EXISTS (SELECT FROM scrip.campaign WHERE campaign = $1)`, campaign).Scan(&known); err != nil {
+		return unavailable("the read tables cannot be read", err)
+	}
+	if !known {
+		p := web.New(web.Code(wire.CampaignNotFound), "there is no campaign "+campaign+" in the read tables")
+		p.Campaign = campaign
+		return p
+	}
+	return nil
+}
+
+// exporting is one export.
+type exporting struct {
+	api      *API
+	stream   web.Stream
+	rows     *csv.Writer
+	campaign string
+	excel    bool
+	mask     *replay.Mask // nil = codes in clear
+	count    int
+}
+
+func (e *exporting) all(ctx context.Context) error {
+	_ = e.rows.Write(exportColumns) // Error below returns a failure
+	for place := int64(0); ; {
+		page, err := e.page(ctx, place)
+		if err != nil {
+			return err
+		}
+		e.stream.Writing(streamWait)
+		for i := range page {
+			_ = e.rows.Write(e.text(&page[i]))
+		}
+		e.rows.Flush()
+		if err := e.rows.Error(); err != nil {
+			return err
+		}
+		e.count += len(page)
+		if len(page) < exportPage {
+			return nil
+		}
+		place = int64(page[len(page)-1].N)
+	}
+}
+
+func (e *exporting) page(ctx context.Context, after int64) ([]Coupon, error) {
+	ctx, cancel := context.WithTimeout(ctx, streamWait)
+	defer cancel()
+	return e.api.query(ctx, ofCampaign, e.campaign, e.campaign, after, exportPage, nil)
+}
+
+// text is a coupon as fields.
+func (e *exporting) text(c *Coupon) []string {
+	stamp := func(t *time.Time) string {
+		if t == nil {
+			return ""
+		}
+		return t.Format(time.RFC3339Nano)
+	}
+	if e.mask != nil {
+		c.Code = e.mask.Code(c.Code)
+	}
+	fields := []string{c.Campaign, strconv.FormatUint(uint64(c.N), 10), c.Code, c.CustomerID, c.Status, stamp(c.ClaimedAt), stamp(c.ExpiresAt),
+		strconv.FormatUint(uint64(c.RedeemedCount), 10), stamp(c.RedeemedAt)}
+	if e.excel {
+		for i := range fields {
+			fields[i] = replay.Harmless(fields[i])
+		}
+	}
+	return fields
+}
+
+// onlyQuery returns the problem of a parameter that the route does not have.
+func onlyQuery(req *http.Request, names ...string) *web.Problem {
+next:
+	for given := range req.URL.Query() {
+		for _, name := range names {
+			if given == name {
+				continue next
+			}
+		}
+		return web.New(web.Malformed, "query: there is no parameter "+given).At("query."+given, "unknown query parameter")
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package api
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/access"
+)
+
+// TestCommandIDs: the id of an Idempotency-Key never changes, since retries cross upgrades; one that the server made is known as
+// such to its key alone, whatever was changed in it.
+func TestCommandIDs(t *testing.T) {
+	shop, other := access.Principal{ID: "k1"}, access.Principal{ID: "k2"}
+	for key, want := range map[string]string{"cart 1": "hhnm4o5pl1d454bkudh2g47jpc", strings.Repeat("x", 255): "h7hch96qg7rse53o1gsk6e38ar"} {
+		if id := commandID(shop, key); id != want {
+			t.Errorf("the id of Idempotency-Key %s is %s, want %s", key, id, want)
+		}
+	}
+	if commandID(shop, "cart 1") == commandID(other, "cart 1") || commandID(shop, "cart 1") == commandID(shop, "cart 2") {
+		t.Error("ids of different Idempotency-Keys are not different")
+	}
+	for _, p := range []access.Principal{shop, other, {}} {
+		made := commandID(p, "")
+		if again := commandID(p, made); again != made {
+			t.Errorf("%s, sent again, is %s", made, again)
+		}
+		if commandID(p, "") == made {
+			t.Errorf("%s was made twice", made)
+		}
+		if id := commandID(access.Principal{ID: "k3"}, made); id == made {
+			t.Errorf("%s is that of another key, too", made)
+		}
+		for i := range made {
+			altered := []byte(made)
+			altered[i] ^= 1
+			if id := commandID(p, string(altered)); id == string(altered) {
+				t.Errorf("%s was not made and is taken", altered)
+			}
+		}
+		if id := commandID(p, made+"x"); id == made+"x" || commandID(p, made[1:]) == made[1:] {
+			t.Errorf("%s", id)
+		}
+	}
+}
+
+// TestAnOutcomeHoldsNoMessage: the outcome of a line in a stream is a copy. Kept as the part of a message that it arrives as, a
+// thousand of a client that takes none would keep as many messages, of up to 256 KiB, with outcomes of others.
+func TestAnOutcomeHoldsNoMessage(t *testing.T) {
+	message := []byte(`{"status":"claimed"}` + "\n" + `{"status":"claimed"}`)
+	e := &bulkEntry{of: &bulk{}, ready: make(chan struct{})}
+	e.Answer(message[:20:20], nil)
+	if string(e.outcome) != `{"status":"claimed"}` || &e.outcome[0] == &message[0] {
+		t.Errorf("the outcome is %q, a part of the message", e.outcome)
+	}
+}

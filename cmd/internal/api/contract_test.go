@@ -1,0 +1,34 @@
+package api_test
+
+import (
+	"net/http"
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/api"
+)
+
+var contractRoute = regexp.MustCompile("(?m)^\\| `([A-Z]+) (/v1[^`]*)` \\| `([a-z.]+)` \\|")
+
+// TestTheContractHasEveryRoute: with the operation that it needs.
+func TestTheContractHasEveryRoute(t *testing.T) {
+	raw, err := os.ReadFile("../../../../domain/CONTRACT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := map[string]string{}
+	for _, m := range contractRoute.FindAllStringSubmatch(string(raw), -1) {
+		page[m[1]+" "+m[2]] = m[3]
+	}
+	for _, r := range api.New(http.NewServeMux(), api.Options{}).Routes() {
+		name := r.Method + " " + r.Path
+		if r.Operation.String() != "none" && page[name] != r.Operation.String() {
+			t.Errorf("CONTRACT.md has %s with %q, the code with %s", name, page[name], r.Operation)
+		}
+		delete(page, name)
+	}
+	for name := range page {
+		t.Errorf("CONTRACT.md has %s, the code has not", name)
+	}
+}

@@ -1,0 +1,397 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/readmodel"
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+)
+
+// Coupon is a coupon. What its lane does not have, the read tables add: while they are away those fields are absent.
+type Coupon struct {
+	Campaign      string          `json:"campaign"`
+	N             uint32          `json:"n" doc:"Its number in the campaign."`
+	Code          string          `json:"code" doc:"With stars, but for its end, unless the key sees codes."`
+	Status        string          `json:"status" doc:"claimed, redeemed, expired or voided."`
+	CustomerID    string          `json:"customer_id,omitempty"`
+	ClaimedAt     *time.Time      `json:"claimed_at,omitempty"`
+	ExpiresAt     *time.Time      `json:"expires_at,omitempty"`
+	RedeemedCount uint32          `json:"redeemed_count"`
+	RedeemedAt    *time.Time      `json:"redeemed_at,omitempty"`
+	VoidedAt      *time.Time      `json:"voided_at,omitempty"`
+	VoidReason    string          `json:"void_reason,omitempty"`
+	Attributes    json.RawMessage `json:"attributes,omitempty" doc:"Of the claim."`
+	Benefit       json.RawMessage `json:"benefit,omitempty" doc:"The campaign's, in the answer to one code."`
+}
+
+// TransformSchema lets later versions add fields.
+func (Coupon) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema { return open(s) }
+
+// HistoryEntry is one event of a coupon or reminder.
+type HistoryEntry struct{ readmodel.Entry }
+
+// TransformSchema lets later versions add fields.
+func (HistoryEntry) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema { return open(s) }
+
+// History is what happened, newest first, from the read tables.
+type History struct {
+	History     []HistoryEntry `json:"history,omitempty" nullable:"false" doc:"What happened, newest first."`
+	Unavailable string         `json:"history_unavailable,omitempty" doc:"Why there is no history: the read tables are away."`
+	Note        string         `json:"history_note,omitempty" doc:"What the entries lack."`
+}
+
+// CouponList is a page of coupons.
+type CouponList struct {
+	Body struct {
+		Coupons []Coupon `json:"coupons" nullable:"false"`
+		History
+		Next string `json:"next,omitempty" doc:"The value of after for the next page: of the coupons, or of the history of one code. Absent on the last one."`
+	}
+}
+
+// CouponName names a coupon.
+type CouponName struct {
+	Code     string `json:"code,omitempty" minLength:"1" maxLength:"128" doc:"As it was typed: case, spaces and hyphens do not count. Required without n."`
+	Campaign string `json:"campaign,omitempty" maxLength:"64" doc:"The coupon's. Required for imported codes, and with n."`
+	N        uint32 `json:"n,omitempty" minimum:"1" maximum:"1000000000" doc:"Of keys of support and operators, instead of code: the coupon's number in the campaign."`
+}
+
+// check refuses n of a key that has to know the code, and other than one name. where is the part of the request that has it.
+func (c *CouponName) check(p access.Principal, where string) error {
+	switch {
+	case c.N != 0 && !p.Person():
+		return web.New(web.Forbidden, "n: "+wire.CodeOnly).At(where+".n", wire.CodeOnly)
+	case c.N != 0 && c.Code != "":
+		return web.New(web.Code(wire.Invalid), "code: "+wire.OneName).At(where+".code", wire.OneName)
+	case c.N != 0 && c.Campaign == "":
+		return web.New(web.Malformed, "campaign: missing; n needs it").At(where+".campaign", "missing; n needs it")
+	case c.N == 0 && c.Code == "":
+		return web.New(web.Malformed, "code: missing").At(where+".code", "missing")
+	}
+	return nil
+}
+
+// Wanted selects coupons: one, with its history, or those of a customer, an order or a campaign, of which campaign may be given
+// beside the others.
+type Wanted struct {
+	CouponName
+	Customer string `json:"customer_id,omitempty" maxLength:"128" doc:"Those that the customer holds."`
+	Order    string `json:"order_id,omitempty" maxLength:"128" doc:"Those that were redeemed for the order, also if that was rolled back."`
+	Limit    int    `json:"limit,omitempty" minimum:"1" maximum:"100" doc:"The most entries of a page; 100 unless given."`
+	After    string `json:"after,omitempty" maxLength:"512" doc:"The next of the page before."`
+}
+
+func (a *API) couponRoutes() {
+	Register(a, Route{Method: http.MethodGet, Path: "/v1/coupons", ID: "listCoupons", Tag: "coupons", Summary: "Find coupons",
+		About:     "By code, by campaign and n, customer or order, or all of a campaign in the order of their claims; beside a customer or an order, campaign selects those of the campaign. URLs end up in logs of proxies: POST /v1/coupons/search keeps codes out of them.",
+		Operation: access.OpShowCoupon, Later: true},
+		func(ctx context.Context, in *struct {
+			Code     string `query:"code" maxLength:"128"`
+			Customer string `query:"customer" maxLength:"128"`
+			Order    string `query:"order" maxLength:"128"`
+			Campaign string `query:"campaign" maxLength:"64"`
+			N        uint32 `query:"n" minimum:"1" maximum:"1000000000"`
+			Paging
+		}) (*CouponList, error) {
+			return a.findCoupons(ctx, Wanted{CouponName{in.Code, in.Campaign, in.N}, in.Customer, in.Order, in.Limit, in.After}, "query")
+		})
+	Register(a, Route{Method: http.MethodPost, Path: "/v1/coupons/search", ID: "searchCoupons", Tag: "coupons", Summary: "Find coupons, with the code in the body",
+		Operation: access.OpShowCoupon, Later: true},
+		func(ctx context.Context, in *struct{ Body Wanted }) (*CouponList, error) {
+			return a.findCoupons(ctx, in.Body, "body")
+		})
+	Register(a, Route{Method: http.MethodPost, Path: "/v1/coupons/void", ID: "voidCoupon", Tag: "coupons", Summary: "Make a coupon unusable",
+		Operation: access.OpVoid, Later: true},
+		func(ctx context.Context, in *struct {
+			Change
+			Body struct {
+				CouponName
+				Reason string `json:"reason,omitempty"`
+			}
+			RawBody []byte
+		}) (*CommandDone, error) {
+			return a.onCode(ctx, in.RawBody, wire.Void, in.Change, http.StatusOK)
+		})
+	Register(a, Route{Method: http.MethodPost, Path: "/v1/coupons/extend", ID: "extendCoupon", Tag: "coupons", Summary: "Give a coupon its own expiry",
+		About:     "An expired coupon becomes valid again.",
+		Operation: access.OpExtend, Later: true},
+		func(ctx context.Context, in *struct {
+			Change
+			Body struct {
+				CouponName
+				ExpiresAt time.Time `json:"expires_at" doc:"In the future."`
+			}
+			RawBody []byte
+		}) (*CommandDone, error) {
+			return a.onCode(ctx, in.RawBody, wire.Extend, in.Change, http.StatusOK)
+		})
+	Register(a, Route{Method: http.MethodGet, Path: "/v1/customers/{customer}", ID: "getCustomer", Tag: "coupons", Summary: "Show a customer's coupons and history",
+		About:     "A page continues both the coupons and the history, each until it ends.",
+		Operation: access.OpShowCustomer, Later: true}, a.getCustomer)
+}
+
+// CommandDone is the answer of a command about one coupon or reminder.
+type CommandDone struct {
+	Status int
+	Changed
+	Body Outcome
+}
+
+// onCode sends a command about a code. A key that is limited to campaigns needs the campaign of the code, and a command that
+// names it: the lane refuses a code of another one.
+func (a *API) onCode(ctx context.Context, body []byte, t wire.CommandType, change Change, status int) (*CommandDone, error) {
+	cmd, err := parse(body, t, "", "body")
+	if err != nil {
+		return nil, err
+	}
+	if err := (&CouponName{cmd.Code, cmd.Campaign, cmd.N}).check(principal(ctx), "body"); err != nil {
+		return nil, err
+	}
+	return tried(ctx, a, func() (*CommandDone, error) {
+		var err error
+		if cmd.Campaign, err = a.campaignOf(ctx, access.OperationOf(t), cmd.Code, cmd.Campaign); err != nil {
+			return nil, err
+		}
+		return a.commandDone(ctx, cmd, change, status)
+	})
+}
+
+// commandDone sends a command. status is that of the first answer; a repeat is 200.
+func (a *API) commandDone(ctx context.Context, cmd wire.Command, change Change, status int) (*CommandDone, error) {
+	out, err := a.do(ctx, cmd, change)
+	if err != nil {
+		return nil, err
+	}
+	if out.Repeat {
+		status = http.StatusOK
+	}
+	return &CommandDone{Status: status, Changed: changed(&out), Body: Outcome{out}}, nil
+}
+
+// campaignOf returns the campaign that a command or query about a code must name, "" = none, after checking that the key
+// includes it.
+//
+// The code's lane is queried alone: the redemptions of such a key go on at their pace while the read tables are away.
+func (a *API) campaignOf(ctx context.Context, o access.Operation, code, campaign string) (string, error) {
+	p := principal(ctx)
+	if campaign == "" && p.Campaigns != nil {
+		ctx, cancel := context.WithTimeout(ctx, queryWait)
+		defer cancel()
+		// A refusal of a coupon that exists names its campaign, too.
+		out, err := a.Queries.Validate(ctx, code, "")
+		switch {
+		case err != nil:
+			return "", unanswered("the coupon", err)
+		case out.Campaign == "" && out.Refused():
+			return "", web.Refused(&out)
+		}
+		if campaign = out.Campaign; !p.May(o, campaign) {
+			// The answer must not differ from that of a code that does not exist.
+			return "", web.New(web.Code(wire.CodeNotFound), "there is no such code")
+		}
+	}
+	if campaign == "" {
+		return "", nil
+	}
+	if problem := web.Check(p, o, campaign); problem != nil {
+		return "", problem
+	}
+	return campaign, nil
+}
+
+// findCoupons is the search. where is the part of the request that has the fields.
+func (a *API) findCoupons(ctx context.Context, w Wanted, where string) (*CouponList, error) {
+	given := 0
+	for _, f := range [][2]string{{"code", w.Code}, {"customer", w.Customer}, {"order", w.Order}} {
+		if f[1] != "" {
+			given++
+		}
+		if !wire.Printable(f[1]) { // no command has such a text, and PostgreSQL refuses U+0000 as a defect of the query
+			return nil, web.New(web.Code(wire.Invalid), f[0]+": must be printable UTF-8 without control characters").At(where+"."+f[0], "must be printable")
+		}
+	}
+	if w.N != 0 && w.Code == "" {
+		given++
+	}
+	switch {
+	case given > 1:
+		return nil, web.New(web.Code(wire.Invalid), "give one of code, n, customer and order").At(where, "give one of code, n, customer and order")
+	case given == 0 && w.Campaign == "":
+		return nil, web.New(web.Code(wire.Invalid), "give a code, a customer, an order or a campaign").At(where, "give a code, a customer, an order or a campaign")
+	case w.Campaign != "" && !wire.ValidCampaignName(w.Campaign):
+		return nil, web.New(web.Code(wire.Invalid), "campaign: must be 1 to 64 of A-Z a-z 0-9 _ -").At(where+".campaign", "must be 1 to 64 of A-Z a-z 0-9 _ -")
+	}
+	if w.Limit == 0 {
+		w.Limit = 100
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryWait)
+	defer cancel()
+	if w.Code != "" || w.N != 0 {
+		if err := w.check(principal(ctx), where); err != nil {
+			return nil, err
+		}
+		return tried(ctx, a, func() (*CouponList, error) { return a.oneCoupon(ctx, w) })
+	}
+	p := principal(ctx)
+	if w.Campaign != "" {
+		if problem := web.Check(p, access.OpShowCoupon, w.Campaign); problem != nil {
+			return nil, problem
+		}
+	}
+	out := &CouponList{}
+	list, next, err := a.readCoupons(ctx, w, p.Campaigns)
+	if err != nil {
+		return nil, err
+	}
+	out.Body.Coupons, out.Body.Next = list, next
+	if err := a.unmasked(ctx, "coupons", w.by()); err != nil {
+		return nil, err
+	}
+	for i := range list {
+		list[i].mask(p)
+	}
+	return out, nil
+}
+
+// by names what a list is by, for the audit stream.
+func (w *Wanted) by() string {
+	switch {
+	case w.Customer != "":
+		return "customer " + w.Customer
+	case w.Order != "":
+		return "order " + w.Order
+	}
+	return "campaign " + w.Campaign
+}
+
+// oneCoupon shows the coupon of a code: as its lane has it, with what the read tables add.
+func (a *API) oneCoupon(ctx context.Context, w Wanted) (*CouponList, error) {
+	p := principal(ctx)
+	campaign, err := a.campaignOf(ctx, access.OpShowCoupon, w.Code, w.Campaign)
+	if err != nil {
+		return nil, err
+	}
+	at, err := parseCursor[struct{ Before string }]("history", w.After)
+	if err != nil {
+		return nil, err
+	}
+	found, err := a.Queries.CouponPage(ctx, w.Code, client.Page{Limit: w.Limit, Before: at.Before}, client.Campaign(campaign), client.N(w.N))
+	if err != nil {
+		return nil, unanswered("the coupon", err)
+	}
+	out := &CouponList{}
+	coupon := couponOf(found.CouponView)
+	a.complete(ctx, &coupon)
+	if err := a.unmasked(ctx, "coupon", audit.Coupon(coupon.Campaign, coupon.N, w.N != 0)); err != nil {
+		return nil, err
+	}
+	coupon.mask(p)
+	out.Body.Coupons = []Coupon{coupon}
+	if out.Body.History, err = historyOf(found.History, p, nil); err != nil {
+		return nil, err
+	}
+	if found.More {
+		at.Before = found.Next
+		out.Body.Next = cursor("history", at)
+	}
+	return out, nil
+}
+
+// unmasked records that codes are looked up in clear.
+func (a *API) unmasked(ctx context.Context, action, about string) error {
+	if !principal(ctx).Codes {
+		return nil
+	}
+	return a.record(ctx, audit.LookUp, action, about)
+}
+
+func couponOf(v domain.CouponView) Coupon {
+	return Coupon{Campaign: v.Campaign, N: v.N, Code: v.Code, Status: v.Status, ExpiresAt: v.ExpiresAt, RedeemedCount: v.RedeemedCount, Benefit: v.Benefit}
+}
+
+func (c *Coupon) mask(p access.Principal) {
+	if !p.Codes {
+		c.Code = code.Mask(c.Code)
+	}
+}
+
+// historyOf reads the history that the service sent. campaigns limits it; nil = all.
+func historyOf(h client.History, p access.Principal, campaigns []string) (History, error) {
+	out := History{Unavailable: h.Unavailable, Note: h.Note}
+	if h.History == nil {
+		return out, nil
+	}
+	if err := json.Unmarshal(h.History, &out.History); err != nil {
+		return out, unavailable("the history cannot be read", err)
+	}
+	if campaigns != nil {
+		out.History = slices.DeleteFunc(out.History, func(e HistoryEntry) bool { return !slices.Contains(campaigns, e.Campaign) })
+	}
+	for i := range out.History {
+		if e := &out.History[i]; !p.Codes && e.Code != "" {
+			e.Code = code.Mask(e.Code)
+		}
+	}
+	return out, nil
+}
+
+// OneCustomer is a customer.
+type OneCustomer struct {
+	Body struct {
+		CustomerID string   `json:"customer_id"`
+		Coupons    []Coupon `json:"coupons" nullable:"false" doc:"Those that the customer holds, by campaign, newest first."`
+		History
+		Next string `json:"next,omitempty" doc:"The value of after for the next page; absent on the last one."`
+	}
+}
+
+func (a *API) getCustomer(ctx context.Context, in *struct {
+	Customer string `path:"customer" maxLength:"128"`
+	Paging
+}) (*OneCustomer, error) {
+	// The place may be a coupon of a campaign that the key is not limited to.
+	at, err := openCursor[struct{ Before string }](a, "customer", in.After)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryWait)
+	defer cancel()
+	p := principal(ctx)
+	found, err := a.Queries.CustomerPage(ctx, in.Customer, client.Page{Limit: in.Limit, Before: at.Before})
+	if err != nil {
+		return nil, unanswered("the customer", err)
+	}
+	out := &OneCustomer{}
+	out.Body.CustomerID, out.Body.Coupons = in.Customer, []Coupon{}
+	for _, v := range found.Coupons {
+		if p.Campaigns == nil || slices.Contains(p.Campaigns, v.Campaign) {
+			out.Body.Coupons = append(out.Body.Coupons, couponOf(v))
+		}
+	}
+	if err := a.unmasked(ctx, "customer", in.Customer); err != nil {
+		return nil, err
+	}
+	for i := range out.Body.Coupons {
+		out.Body.Coupons[i].mask(p)
+	}
+	if out.Body.History, err = historyOf(found.History, p, p.Campaigns); err != nil {
+		return nil, err
+	}
+	if found.More {
+		at.Before = found.Next
+		out.Body.Next = a.sealCursor("customer", at)
+	}
+	return out, nil
+}

@@ -1,0 +1,114 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+)
+
+// couponColumns are those of the read table.
+const couponColumns = `SELECT c.campaign, c.n, c.code, c.status, c.customer_id, c.claimed_at, c.expires_at, c.redeemed_count, c.redeemed_at,
+       c.voided_at, coalesce(c.void_reason, '') AS void_reason, coalesce(c.attributes, '') AS attributes FROM scrip.coupon c WHERE `
+
+// couponPlace is the end of a page.
+type couponPlace struct {
+	Campaign string
+	N        int64
+}
+
+// Each selects a page behind a place: $1 is the customer, order or campaign, $2 and $3 the place, $4 the most rows, $5 the
+// campaigns that the key is limited to, NULL = all. Coupons of a customer or an order are collected by their hash index before
+// they are sorted: for a short page the planner would else walk the key, in the hope of finding some soon.
+const (
+	after      = ` AND (c.campaign, c.n) > ($2::text COLLATE "C", $3::bigint) AND ($5::text[] IS NULL OR c.campaign = ANY($5)) ORDER BY c.campaign, c.n LIMIT $4`
+	ofCustomer = `WITH k AS MATERIALIZED (` + couponColumns + `c.customer_id = $1) SELECT * FROM k c WHERE true` + after
+	ofOrder    = `WITH o AS MATERIALIZED (SELECT DISTINCT x.campaign, x.n FROM scrip.redemption x WHERE x.order_id COLLATE "POSIX" = $1), k AS MATERIALIZED (` +
+		couponColumns + `(c.campaign, c.n) IN (SELECT o.campaign, o.n FROM o)) SELECT * FROM k c WHERE true` + after
+	ofCampaign   = couponColumns + `c.campaign = $1` + after
+	oneCouponSQL = couponColumns + `c.campaign = $1 AND c.n = $2`
+)
+
+// ErrNoTables: this server was started without them.
+var ErrNoTables = errors.New("this server has no read tables; start it with --postgres URL, or ask another one")
+
+// readCoupons reads a page from the read tables, as of their checkpoints. limited are the campaigns of the key.
+func (a *API) readCoupons(ctx context.Context, w Wanted, limited []string) ([]Coupon, string, error) {
+	sql, of, list := ofCampaign, w.Campaign, "campaign"
+	switch {
+	case w.Customer != "":
+		sql, of, list = ofCustomer, w.Customer, "customer"
+	case w.Order != "":
+		sql, of, list = ofOrder, w.Order, "order"
+	}
+	at, err := parseCursor[couponPlace]("coupons-"+list, w.After)
+	if err == nil && w.After != "" && !wire.ValidCampaignName(at.Campaign) {
+		err = wrongCursor()
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	if w.Campaign != "" {
+		limited = []string{w.Campaign}
+	}
+	coupons, err := a.query(ctx, sql, of, at.Campaign, at.N, w.Limit+1, limited)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(coupons) <= w.Limit {
+		return coupons, "", nil
+	}
+	coupons = coupons[:w.Limit]
+	last := &coupons[w.Limit-1]
+	return coupons, cursor("coupons-"+list, couponPlace{last.Campaign, int64(last.N)}), nil
+}
+
+func (a *API) query(ctx context.Context, sql string, args ...any) ([]Coupon, error) {
+	if a.DB == nil {
+		return nil, web.New(web.Unavailable, ErrNoTables.Error())
+	}
+	rows, err := a.DB.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, unavailable("the read tables cannot be read", err)
+	}
+	list, err := pgx.CollectRows(rows, scanCoupon)
+	if err != nil {
+		return nil, unavailable("the read tables cannot be read", err)
+	}
+	return list, nil
+}
+
+func scanCoupon(row pgx.CollectableRow) (c Coupon, err error) {
+	var n, redeemed int64
+	var attributes string
+	err = row.Scan(&c.Campaign, &n, &c.Code, &c.Status, &c.CustomerID, &c.ClaimedAt, &c.ExpiresAt, &redeemed, &c.RedeemedAt, &c.VoidedAt, &c.VoidReason, &attributes)
+	c.N, c.RedeemedCount = uint32(n), uint32(redeemed)
+	if json.Valid([]byte(attributes)) {
+		c.Attributes = json.RawMessage(attributes)
+	}
+	for _, t := range []**time.Time{&c.ClaimedAt, &c.ExpiresAt, &c.RedeemedAt, &c.VoidedAt} {
+		if *t != nil {
+			utc := (*t).UTC()
+			*t = &utc
+		}
+	}
+	return c, err
+}
+
+// complete adds what only the read tables have. While they are away, or behind, it is absent.
+func (a *API) complete(ctx context.Context, c *Coupon) {
+	if a.DB == nil {
+		return
+	}
+	found, err := a.query(ctx, oneCouponSQL, c.Campaign, int64(c.N))
+	if err != nil || len(found) == 0 {
+		return
+	}
+	row := &found[0]
+	c.CustomerID, c.ClaimedAt, c.RedeemedAt, c.VoidedAt, c.VoidReason, c.Attributes = row.CustomerID, row.ClaimedAt, row.RedeemedAt, row.VoidedAt, row.VoidReason, row.Attributes
+}

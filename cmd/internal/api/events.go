@@ -1,0 +1,193 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/fill"
+	"github.com/seed-4a2410e3/scrip/projections/replay"
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+)
+
+// eventBatch bounds what is in memory for one client, and how much it may get again after it resumed.
+var eventBatch = fill.Limits{Lines: 1000, Bytes: 1 << 20}
+
+// EventLine is a line of the answer: an event of the log with its position in front, or a line of the stream itself.
+type EventLine struct {
+	Type     string  `json:"type" doc:"Of the event, such as coupon.claimed; or cursor: where to continue; or end: why the stream ended while it followed."`
+	Lane     *int    `json:"lane,omitempty" doc:"With sequence and line, the identity of an event in its log."`
+	Sequence *uint64 `json:"sequence,omitempty"`
+	Line     *int    `json:"line,omitempty"`
+	Campaign string  `json:"campaign,omitempty"`
+	At       string  `json:"at,omitempty" doc:"When it happened."`
+	ID       string  `json:"id,omitempty" doc:"Of the command that caused it."`
+	Cursor   string  `json:"cursor,omitempty" doc:"Of a line of type cursor or end: send it as after to continue behind all lines before it."`
+	Reason   string  `json:"reason,omitempty" doc:"Of a line of type end; else of the event."`
+}
+
+// TransformSchema: events have further fields by their type.
+func (EventLine) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema { return open(s) }
+
+func (a *API) eventRoutes() {
+	follow := inQuery("follow", "1: do not end, but continue with new events as they are stored.")
+	follow.Schema.Enum = []any{"0", "1"}
+	one := a.schema(EventLine{}, "EventLine")
+	a.stream(Route{Method: http.MethodGet, Path: "/v1/events", ID: "readEvents", Tag: "events", Summary: "Read the log of events",
+		About: "NDJSON; or server-sent events with Accept: text/event-stream, where the id of an event is the cursor and Last-Event-ID continues. " +
+			"Each lane is in its order; lanes are read one after another, and with follow side by side. A client that reconnects may get events after its cursor again: " +
+			"lane, sequence and line identify them. Without the right to see codes, codes and customers are keyed hashes, equal for equal ones. " +
+			"While nothing happens a cursor is sent every 15 seconds. A client that takes nothing for 30 seconds is cut off.",
+		Operation: access.OpReadEvents, Later: true},
+		huma.Operation{
+			Parameters: []*huma.Param{
+				inQuery("after", "A cursor; now: only what follows; absent: from the first event."),
+				inQuery("types", "Types of events, separated by commas, such as coupon.claimed,coupon.redeemed."),
+				inQuery("campaign", "Names of campaigns, separated by commas."),
+				follow,
+				{Name: "Last-Event-ID", In: "header", Description: "A cursor, instead of after. Browsers send it.", Schema: text("")},
+			},
+			Responses: answer("200", "Lines.", map[string]*huma.MediaType{ndjson: {Schema: one}, eventStream: {Schema: text("Server-sent events; data is a line.")}}),
+		}, a.readEvents)
+}
+
+// Stop ends the streams of events. The server calls it when it stops: it would wait for them.
+func (a *API) Stop() {
+	a.stopOnce.Do(func() { close(a.stopped) })
+}
+
+func (a *API) readEvents(w http.ResponseWriter, req *http.Request) {
+	p := principal(req.Context())
+	filter, problem := a.eventFilter(req)
+	if problem != nil {
+		problem.Write(w)
+		return
+	}
+	ctx, end := a.session(w, req, a.slots.events)
+	if end == nil {
+		return
+	}
+	defer end()
+	after := req.URL.Query().Get("after")
+	if last := req.Header.Get("Last-Event-ID"); last != "" {
+		after = last
+	}
+	at, err := a.places(ctx, after)
+	if err != nil {
+		writeProblem(w, err)
+		return
+	}
+	if p.Codes {
+		if err := a.record(ctx, audit.Export, audit.Events, filter.String()); err != nil {
+			writeProblem(w, err)
+			return
+		}
+	} else {
+		filter.Mask = replay.NewMask(a.MaskKey, true)
+	}
+	follow := req.URL.Query().Get("follow") == "1"
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-a.stopped:
+			cancel(errStopping)
+		case <-ctx.Done():
+		}
+	}()
+	sink := newEventSink(w, a.Log, at, strings.Contains(req.Header.Get("Accept"), eventStream))
+	_, err = replay.Run(ctx, a.JS, a.Log, sink, replay.Options{Filter: filter, Follow: follow, Limits: eventBatch, Narrow: true, Logger: quiet(a.Logger)})
+	switch cause := context.Cause(ctx); {
+	case cause != nil && req.Context().Err() == nil:
+		sink.end(cause.Error())
+	case err != nil && req.Context().Err() == nil:
+		a.Logger.Warn("a stream of events ended", "err", err)
+		sink.end(err.Error())
+	}
+}
+
+// errStopping is why streams end when the server stops.
+var errStopping = errors.New("the server stops; continue at another one, or soon")
+
+// quiet is a logger without what concerns one client.
+func quiet(l *slog.Logger) *slog.Logger { return slog.New(minLevel{l.Handler()}) }
+
+type minLevel struct{ slog.Handler }
+
+func (h minLevel) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= slog.LevelError && h.Handler.Enabled(ctx, l)
+}
+
+// eventFilter reads the parameters.
+func (a *API) eventFilter(req *http.Request) (replay.Filter, *web.Problem) {
+	var f replay.Filter
+	if problem := onlyQuery(req, "after", "types", "campaign", "follow"); problem != nil {
+		return f, problem
+	}
+	wrong := func(field, message string) *web.Problem {
+		return web.New(web.Code(wire.Invalid), field+": "+message).At("query."+field, message)
+	}
+	q := req.URL.Query()
+	for _, name := range listed(q["types"]) {
+		t, err := replay.ParseType(name)
+		if err != nil {
+			return f, wrong("types", err.Error())
+		}
+		f.Types = append(f.Types, t)
+	}
+	f.Campaigns = listed(q["campaign"])
+	if err := f.Check(a.Log.Lanes); err != nil {
+		return f, wrong("campaign", err.Error())
+	}
+	if s := q.Get("follow"); s != "" && s != "0" && s != "1" {
+		return f, wrong("follow", "must be 0 or 1")
+	}
+	p := principal(req.Context())
+	for _, name := range f.Campaigns {
+		if problem := web.Check(p, access.OpReadEvents, name); problem != nil {
+			return f, problem
+		}
+	}
+	if len(f.Campaigns) == 0 {
+		f.Campaigns = slices.Clone(p.Campaigns)
+	}
+	return f, nil
+}
+
+// listed splits values at commas.
+func listed(values []string) (all []string) {
+	for _, v := range values {
+		for name := range strings.SplitSeq(v, ",") {
+			if name != "" {
+				all = append(all, name)
+			}
+		}
+	}
+	return all
+}
+
+// places returns where a stream begins: by lane, the last message that the client has.
+func (a *API) places(ctx context.Context, after string) (map[int]eventlog.Position, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryWait)
+	defer cancel()
+	switch after {
+	case "":
+		return map[int]eventlog.Position{}, nil
+	case "now":
+		return a.ends(ctx)
+	}
+	c, err := parseEventCursor(after, a.Log)
+	if err != nil {
+		return nil, web.New(web.Malformed, "after: "+err.Error()).At("query.after", err.Error())
+	}
+	return a.verified(ctx, c)
+}

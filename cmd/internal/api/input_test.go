@@ -1,0 +1,113 @@
+package api_test
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/api"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
+)
+
+// TestTextThatIsNone: in each path and query parameter of each route, bytes that are no UTF-8 are 400, and U+0000, which PostgreSQL
+// does not take, is an error of the client: 503 would make it retry for ever.
+func TestTextThatIsNone(t *testing.T) {
+	r := apitest.Shared(t)
+	c := r.Campaign(t, map[string]any{"codes": 1})
+	fill := func(path, name, value string) string {
+		return places(strings.ReplaceAll(path, "{"+name+"}", value), c)
+	}
+	api, tried := api.New(http.NewServeMux(), api.Options{}), 0
+	for path, item := range api.Huma().OpenAPI().Paths {
+		for method, op := range map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "DELETE": item.Delete, "PATCH": item.Patch} {
+			if op == nil {
+				continue
+			}
+			for _, p := range op.Parameters {
+				for text, refused := range map[string]bool{"x%ff": true, "x%00y": false} {
+					target := fill(path, p.Name, text)
+					switch p.In {
+					case "query":
+						target += "?" + p.Name + "=" + text
+					case "path":
+					default:
+						continue
+					}
+					var body any
+					if op.RequestBody != nil {
+						body = map[string]any{}
+					}
+					tried++
+					got := r.Ask(t, "", method, target, body)
+					if got.Status >= 500 || refused && got.Status != 400 {
+						t.Errorf("%s: %d %s", got.What, got.Status, got.Body)
+					}
+				}
+			}
+		}
+	}
+	if tried < 60 {
+		t.Errorf("%d requests", tried)
+	}
+	cursor := func(list, place string) string {
+		return base64.RawURLEncoding.EncodeToString([]byte(list + " " + place))
+	}
+	for query, status := range map[string]int{
+		"coupons?customer=%00": 422, "coupons?order=a%00b": 422, "coupons?code=%00": 422, "coupons?customer=%E2%80%8B": 422, "coupons?campaign=%00": 422,
+		"dead-letters?stream=%00": 422, "dead-letters?stream=SCRIP_CMD_%00": 422, "dead-letters?stream=SCRIP_CMD_0": 200,
+		"dead-letters?after=" + cursor("letters", `{"Before":"x"}`):                               422,
+		"coupons?campaign=" + c + "&after=" + cursor("coupons-campaign", `{"Campaign":"\u0000"}`): 400,
+		"customers/a%00b": 422,
+	} {
+		if got := r.Ask(t, "", "GET", "/v1/"+query, nil); got.Status != status {
+			t.Errorf("%s: %d %s, want %d", query, got.Status, got.Body, status)
+		}
+	}
+	for body, status := range map[string]int{
+		`{"customer_id":"a\u0000"}`: 422, `{"order_id":"\u0000"}`: 422, `{"code":"\u0000"}`: 422, "{\"customer_id\":\"x\xff\"}": 400, `{"customer_id":"none"}`: 200,
+	} {
+		r.Ask(t, "", "POST", "/v1/coupons/search", body).Want(t, status)
+	}
+}
+
+// TestIdempotencyKeyHeader: one that is empty or given twice, and one where nothing would remember it, is refused.
+func TestIdempotencyKeyHeader(t *testing.T) {
+	r := apitest.Shared(t)
+	c := r.Campaign(t, map[string]any{"codes": 100})
+	for _, route := range api.New(http.NewServeMux(), api.Options{}).Routes() {
+		for what, keys := range map[string][]string{"empty": {""}, "two": {"a", "b"}, "two equal ones": {"a", "a"}, "one": {"a"}} {
+			forOperators := route.Tag == "operation" && route.Method != "GET"
+			if route.Operation.String() == "none" || what == "one" && !forOperators {
+				continue
+			}
+			req := r.Request(t, "", route.Method, places(route.Path, c), nil)
+			req.Header["Idempotency-Key"] = keys
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _ = resp.Body.Close(); resp.StatusCode != 400 {
+				t.Errorf("%s %s, %s: %d", route.Method, route.Path, what, resp.StatusCode)
+			}
+		}
+	}
+	body := map[string]any{"name": apitest.Name("once"), "role": "sender"}
+	r.Ask(t, "", "POST", "/v1/keys", body, "Idempotency-Key", "a").Problem(t, 400, "malformed", "header.Idempotency-Key")
+	r.Ask(t, "", "POST", "/v1/keys", body).Want(t, 201)
+}
+
+// TestMediaTypesInAnyCase: as RFC 9110 has it.
+func TestMediaTypesInAnyCase(t *testing.T) {
+	r := apitest.Shared(t)
+	c := r.Campaign(t, map[string]any{"codes": 100})
+	line := `{"type":"claim","id":"a","campaign":"` + c + `","customer_id":"eve"}`
+	for _, kind := range []string{"Application/JSON", "APPLICATION/JSON; Charset=UTF-8", "application/json ;charset=utf-8"} {
+		r.Ask(t, "", "POST", "/v1/campaigns/"+c+"/claims", map[string]any{"customer_id": apitest.Name("ann")}, "Content-Type", kind).Want(t, 201)
+		r.Ask(t, "", "POST", "/v1/coupons/search", map[string]any{"campaign": c}, "Content-Type", kind).Want(t, 200)
+	}
+	r.Ask(t, "", "POST", "/v1/commands", line, "Content-Type", "Application/X-NDJSON").Want(t, 200)
+	r.Ask(t, "", "POST", "/v1/coupons/search", map[string]any{"campaign": c}, "Content-Type", "Text/Plain").Problem(t, 415, "wrong_media_type", "")
+}

@@ -1,0 +1,118 @@
+package api
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// AllowWrongCodes sets how many wrong codes a key that is not public may try, until the test ends. Call it before the server
+// starts.
+func AllowWrongCodes(t *testing.T, burst float64) {
+	was := access.PerKey
+	access.PerKey = access.Allowance{Burst: burst, PerMinute: 1e-3}
+	t.Cleanup(func() { access.PerKey = was })
+}
+
+func TestIfMatch(t *testing.T) {
+	for given, want := range map[string]string{"": "", "*": "", `"a1"`: "a1"} {
+		if got, err := (Condition{given}).version(); err != nil || got != want {
+			t.Errorf("%s: %q %v", given, got, err)
+		}
+	}
+	for _, bad := range []string{"a1", `"a1`, `W/"a1"`, `"a","b"`, `""`, `"` + strings.Repeat("x", 65) + `"`} {
+		if got, err := (Condition{bad}).version(); err == nil {
+			t.Errorf("%s is read as %q", bad, got)
+		}
+	}
+}
+
+// TestTheSettingsAreThoseOfTheLog: bodies have a field for each setting.
+func TestTheSettingsAreThoseOfTheLog(t *testing.T) {
+	fields := func(v any) (names []string) {
+		for i := range reflect.TypeOf(v).NumField() {
+			name, _, _ := strings.Cut(reflect.TypeOf(v).Field(i).Tag.Get("json"), ",")
+			names = append(names, name)
+		}
+		return names
+	}
+	settings := fields(CampaignPatch{})
+	if got := fields(NewCampaign{}); !reflect.DeepEqual(got, append([]string{"campaign"}, settings...)) {
+		t.Errorf("NewCampaign has %v, CampaignPatch %v", got, settings)
+	}
+	all := strings.Join(fields(Campaign{}), " ")
+	for _, name := range settings {
+		if !strings.Contains(" "+all+" ", " "+name+" ") {
+			t.Errorf("Campaign lacks %s", name)
+		}
+	}
+}
+
+var testLog = topology.Log{UUID: "5f1c2f7e-0000-4000-8000-000000000001", Lanes: 3}
+
+func FuzzEventCursor(f *testing.F) {
+	at := map[int]eventlog.Position{0: {Sequence: 7, Digest: strings.Repeat("a1", 16)}, 2: {Sequence: 1 << 40, Digest: strings.Repeat("0f", 16)}}
+	f.Add(formatEventCursor(testLog, at))
+	f.Add(formatEventCursor(testLog, nil))
+	f.Add("")
+	f.Add("AAAA")
+	f.Fuzz(func(t *testing.T, s string) {
+		c, err := parseEventCursor(s, testLog)
+		if err != nil {
+			return
+		}
+		back := map[int]eventlog.Position{}
+		for lane, p := range c {
+			back[lane] = eventlog.Position{Sequence: p.sequence, Digest: hexOf(p.digest[:])}
+		}
+		again, err := parseEventCursor(formatEventCursor(testLog, back), testLog)
+		if err != nil || !reflect.DeepEqual(again, c) {
+			t.Errorf("%q: %v, %v, %v", s, c, again, err)
+		}
+	})
+}
+
+func FuzzCursor(f *testing.F) {
+	f.Add(cursor("coupons-order", couponPlace{"summer", 7}))
+	f.Add("x")
+	f.Fuzz(func(t *testing.T, s string) {
+		place, err := parseCursor[couponPlace]("coupons-order", s)
+		if err != nil || s == "" {
+			return
+		}
+		if again, err := parseCursor[couponPlace]("coupons-order", cursor("coupons-order", place)); err != nil || again != place {
+			t.Errorf("%q: %+v, %+v, %v", s, place, again, err)
+		}
+	})
+}
+
+// TestCursorsOfOthers: a cursor of another log, or of another list, is no cursor.
+func TestCursorsOfOthers(t *testing.T) {
+	other := testLog
+	other.UUID = "another"
+	if _, err := parseEventCursor(formatEventCursor(other, nil), testLog); err == nil || !strings.Contains(err.Error(), "another log") {
+		t.Errorf("%v", err)
+	}
+	other = testLog
+	other.Lanes = 4
+	if _, err := parseEventCursor(formatEventCursor(other, nil), testLog); err == nil {
+		t.Error("of a log with more lanes")
+	}
+	if _, err := parseCursor[couponPlace]("coupons-order", cursor("coupons-customer", couponPlace{})); err == nil {
+		t.Error("of another list")
+	}
+}
+
+func hexOf(b []byte) string {
+	const digits = "0123456789abcdef"
+	var s strings.Builder
+	for _, c := range b {
+		s.WriteByte(digits[c>>4])
+		s.WriteByte(digits[c&15])
+	}
+	return s.String()
+}

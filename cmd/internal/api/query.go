@@ -1,0 +1,111 @@
+package api
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+)
+
+// queryWait is how long lanes and tables may take to answer. During a takeover a lane is without an owner for some seconds.
+const queryWait = 5 * time.Second
+
+// isRefused reports whether a query was refused for that reason.
+func isRefused(err error, r wire.Refusal) bool {
+	var refused *client.RefusedError
+	return errors.As(err, &refused) && refused.Outcome.Refusal == r
+}
+
+// unanswered is the problem of a query without an answer; a refusal stays one.
+func unanswered(what string, err error) error {
+	var refused *client.RefusedError
+	if errors.As(err, &refused) {
+		return web.Refused(&refused.Outcome)
+	}
+	return unavailable(what+" cannot be read", err)
+}
+
+// A cursor is a place in a list, for clients without meaning: base64url of the list's name and JSON. A change of its form makes
+// cursors in flight invalid, and clients begin the list again.
+
+func cursor(list string, place any) string {
+	text, err := json.Marshal(place)
+	if err != nil {
+		panic("manage: the place of list " + list + " is no JSON: " + err.Error())
+	}
+	return base64.RawURLEncoding.EncodeToString(append([]byte(list+" "), text...))
+}
+
+// parseCursor reads a cursor; "" is the beginning.
+func parseCursor[T any](list, s string) (place T, err error) {
+	if s == "" {
+		return place, nil
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil {
+		return place, wrongCursor()
+	}
+	name, text, _ := strings.Cut(string(raw), " ")
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if name != list || d.Decode(&place) != nil || d.More() {
+		return place, wrongCursor()
+	}
+	return place, nil
+}
+
+func wrongCursor() error {
+	return web.New(web.Malformed, "after: must be the value of next in the page before, of the same list").At("query.after", "must be next of the page before")
+}
+
+// sealCursor is cursor for a place that may name what the key must not see, such as a campaign out of its scope: encrypted, so that
+// any server reads it and no client does.
+func (a *API) sealCursor(list string, place any) string {
+	nonce := make([]byte, a.cursors.NonceSize(), 512)
+	_, _ = rand.Read(nonce) // never fails
+	return base64.RawURLEncoding.EncodeToString(a.cursors.Seal(nonce, nonce, []byte(cursor(list, place)), nil))
+}
+
+// openCursor reads what sealCursor wrote.
+func openCursor[T any](a *API, list, s string) (place T, err error) {
+	if s == "" {
+		return place, nil
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil || len(raw) < a.cursors.NonceSize() {
+		return place, wrongCursor()
+	}
+	n := a.cursors.NonceSize()
+	text, err := a.cursors.Open(nil, raw[:n], raw[n:], nil)
+	if err != nil {
+		return place, wrongCursor()
+	}
+	return parseCursor[T](list, string(text))
+}
+
+// newCursors returns the cipher of sealed cursors, of a key that follows from the secret of all servers.
+func newCursors(secret [32]byte) cipher.AEAD {
+	key, err := hkdf.Key(sha256.New, secret[:], nil, "scrip cursors v1", sha256.Size)
+	if err != nil {
+		panic("manage: " + err.Error()) // only of a longer key
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		panic("manage: " + err.Error()) // only of a key of another length
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		panic("manage: " + err.Error()) // only of another cipher
+	}
+	return aead
+}

@@ -1,0 +1,118 @@
+package api_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
+)
+
+var (
+	madeID  = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|m[0-9a-v]{36}`)
+	anyCode = regexp.MustCompile(`[0-9A-Z]{4}(-[0-9A-Z]{4}){2}`)
+)
+
+// TestBothWaysAnswerAlike: the short way of a hot route and huma give the same answers to the same requests, right and wrong.
+func TestBothWaysAnswerAlike(t *testing.T) {
+	r := apitest.Shared(t)
+	const ways = 2 // huma, quick
+	var campaigns, codes, limited [ways]string
+	r.Key(t, "producer")
+	r.Key(t, "producer+public")
+	for way := range ways {
+		campaigns[way] = r.Campaign(t, map[string]any{"codes": 4, "benefit": map[string]any{"off": 5, "text": "a<b & ü \u2028"}})
+		limited[way] = "producer+" + campaigns[way]
+		r.Key(t, limited[way])
+	}
+	long := strings.Repeat("x", 129)
+	claims, redeem, rollback := "/v1/campaigns/CAMPAIGN/claims", "/v1/redemptions", "/v1/rollbacks"
+	for _, c := range []struct {
+		as, path, body string
+		header         []string
+		status         int
+	}{
+		{"producer", claims, `{"customer_id":"ann","attributes":{"shop":"bonn","n":1.50,"new":true}}`, []string{"Idempotency-Key", "cart 77"}, 201},
+		{"producer", claims, `{"customer_id":"ann","attributes":{"shop":"bonn","n":1.50,"new":true}}`, []string{"Idempotency-Key", "cart 77"}, 200},
+		{"producer", claims, `{"customer_id":"bob"}`, []string{"Idempotency-Key", "cart 77"}, 422},
+		{"producer", claims, ` { "customer_id" : "b\u006fb\n" } `, nil, 422},
+		{"limited", claims, `{"customer_id":"bob ü"}`, []string{"Content-Type", "application/json; charset=utf-8"}, 201},
+		{"producer+public", claims, ` { "customer_id" : "e\u0076e" } `, nil, 201},
+		{"producer+public", claims, `{"customer_id":"eve"}`, nil, 200},
+		{"", claims, `{"customer_id":"nullable"}`, nil, 201},
+		{"producer", claims, `{"customer_id":"late"}`, nil, 409},
+		{"producer", "/v1/campaigns/none/claims", `{"customer_id":"ann"}`, nil, 404},
+		{"limited", "/v1/campaigns/none/claims", `{"customer_id":"ann"}`, nil, 403},
+		{"producer", "/v1/campaigns/a%20b/claims", `{"customer_id":"ann"}`, nil, 422},
+		{"producer", claims + "?colour=red", `{"customer_id":"ann"}`, nil, 400},
+		{"-", claims, `{"customer_id":"ann"}`, nil, 401},
+		{"producer", claims, `{"customer_id":""}`, nil, 422},
+		{"producer", claims, `{"customer_id":"` + long + `"}`, nil, 422},
+		{"producer", claims, `{"customer_id":7}`, nil, 422},
+		{"producer", claims, `{"customer_id":null}`, nil, 422},
+		{"producer", claims, `{"customer_id":"ann","attributes":null}`, nil, 0},
+		{"producer", claims, `{"customer_id":"ann","attributes":{"a":{}}}`, nil, 422},
+		{"producer", claims, `{"customer_id":"ann","customer_id":"ann"}`, nil, 400},
+		{"producer", claims, `{"customer_id":"ann","Customer_ID":"ann"}`, nil, 400},
+		{"producer", claims, `{"customer_id":"ann","campaign":"CAMPAIGN"}`, nil, 400},
+		{"producer", claims, `{"customer_id":"ann","id":"a"}`, nil, 400},
+		{"producer", claims, `{"customer_id":"ann","type":"claim"}`, nil, 400},
+		{"producer", claims, `{"customer_id":"ann","code":"x"}`, nil, 400},
+		{"producer", claims, `{}`, nil, 400},
+		{"producer", claims, `[]`, nil, 422},
+		{"producer", claims, `{"customer_id":"ann"} {}`, nil, 400},
+		{"producer", claims, `{"customer_id":"ann"`, nil, 400},
+		{"producer", claims, "{\"customer_id\":\"\xff\"}", nil, 0},
+		{"producer", claims, `{"customer_id":"\ud800"}`, nil, 0},
+		{"producer", claims, `{"customer_id":"` + strings.Repeat("x", 20<<10) + `"}`, nil, 413},
+		{"producer", claims, `{"customer_id":"ann"}`, []string{"Idempotency-Key", "ü"}, 422},
+		{"producer", claims, `{"customer_id":"ann"}`, []string{"Idempotency-Key", strings.Repeat("x", 256)}, 422},
+		{"producer", claims, `{"customer_id":"ann"}`, []string{"Content-Type", "text/plain"}, 415},
+
+		{"producer+public", redeem, `{"code":"CODE","order_id":"o1"}`, nil, 403},
+		{"producer", redeem, `{"code":"CODE","order_id":"o1"}`, []string{"Idempotency-Key", "order"}, 201},
+		{"producer", redeem, `{"code":"CODE","order_id":"o1"}`, []string{"Idempotency-Key", "order"}, 200},
+		{"limited", redeem, `{"code":"CODE","order_id":"o1"}`, nil, 200},
+		{"limited", redeem, `{"code":"CODE","order_id":"o1","campaign":"CAMPAIGN"}`, nil, 200},
+		{"limited", redeem, `{"code":"CODE","order_id":"o1","campaign":"none"}`, nil, 403},
+		{"producer", redeem, `{"code":"CODE","order_id":"o1","campaign":"none"}`, nil, 404},
+		{"producer", redeem, `{"code":"CODE","order_id":"o2"}`, nil, 409},
+		{"producer", redeem, `{"code":"CODE","order_id":"o1","customer_id":"bob"}`, nil, 0},
+		{"producer", redeem, `{"code":"AAAA-AAAA-AAAA","order_id":"o1"}`, nil, 404},
+		{"producer", redeem, `{"code":"?","order_id":"o1"}`, nil, 404},
+		{"producer", redeem, `{"code":"CODE"}`, nil, 400},
+		{"producer", redeem, `{"code":"CODE","order_id":"o1","id":"x"}`, nil, 400},
+		{"producer", redeem, `{"code":"CODE","order_id":"o1","reason":"x"}`, nil, 400},
+		{"producer", rollback, `{"code":"CODE","order_id":"o9"}`, nil, 409},
+		{"", rollback, `{"code":"CODE","order_id":"o1"}`, nil, 201},
+		{"producer", rollback, `{"code":"CODE","order_id":"o1"}`, nil, 200},
+		{"producer", rollback, `{"code":"CODE","order_id":"o1","campaign":null}`, nil, 422},
+	} {
+		var answers [ways]string
+		for way := range ways {
+			fill := strings.NewReplacer("CAMPAIGN", campaigns[way], "CODE", codes[way])
+			as, header := c.as, c.header
+			if as == "limited" {
+				as = limited[way]
+			}
+			if way == 0 { // the short way leaves it to huma
+				header = append([]string{"Accept", "application/json;q=0.9"}, header...)
+			}
+			got := r.Ask(t, as, "POST", fill.Replace(c.path), fill.Replace(c.body), header...)
+			if c.status != 0 {
+				got.Want(t, c.status)
+			}
+			text := got.Header.Get("Content-Type") + " " + got.Header.Get("Cache-Control") + " " + got.Header.Get("Idempotency-Replayed") + " " +
+				got.Header.Get("Retry-After") + " " + got.Header.Get("Scrip-Command-Id") + " " + got.Header.Get("WWW-Authenticate") + "\n" + string(got.Body)
+			if codes[way] == "" {
+				codes[way] = got.Object(t)["code"].(string)
+			}
+			text = anyCode.ReplaceAllString(madeID.ReplaceAllString(text, "MADE"), "CODE")
+			answers[way] = fmt.Sprint(got.Status, " ", strings.ReplaceAll(text, campaigns[way], "CAMPAIGN"))
+		}
+		if answers[0] != answers[1] {
+			t.Errorf("%s %s as %q: huma answers\n%s\nthe short way\n%s", c.path, c.body, c.as, answers[0], answers[1])
+		}
+	}
+}

@@ -1,0 +1,31 @@
+package api
+
+import (
+	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+)
+
+// slot bounds what a client may hold for as long as it reads or sends: memory, and connections to the read tables. Each part of
+// such a request has streamWait.
+type slot = web.Quota[string]
+
+type slots struct{ imports, exports, events, commands *slot }
+
+func newSlots() slots {
+	of := func(what string, most, perKey int) *slot {
+		return web.NewQuota[string]("http_"+what, "key", most, perKey)
+	}
+	return slots{
+		imports: of("imports", 2, 1), exports: of("exports", 4, 2),
+		events:   of("event_streams", 32, 8),      // each has a reader per lane, which holds up to 4 MiB while the client is slow
+		commands: of("command_streams", 1024, 16), // each holds up to a MiB while its client takes no outcomes
+	}
+}
+
+// Limits are those of what clients hold, for the status.
+func (a *API) Limits() (all []status.Limit) {
+	for _, s := range []*slot{a.slots.imports, a.slots.exports, a.slots.events, a.slots.commands} {
+		all = append(all, s.Limits()...)
+	}
+	return all
+}
