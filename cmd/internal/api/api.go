@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net/http"
 	"reflect"
 	"slices"
@@ -159,7 +158,7 @@ func New(mux *http.ServeMux, o Options) *API {
 	a.codeRoutes()
 	a.eventRoutes()
 	a.operatorRoutes()
-	a.documentRoutes()
+	a.documentRoute()
 	return a
 }
 
@@ -265,12 +264,9 @@ func (a *API) enter(r Route, w http.ResponseWriter, req *http.Request) (context.
 	return a.with(req, p), problem
 }
 
-// who returns the principal of such a request. The handler of a stream of commands bounds its lines.
+// who returns the principal of such a request.
 func (a *API) who(r Route, w http.ResponseWriter, req *http.Request) (access.Principal, *web.Problem) {
 	most := r.complete().Body
-	if req.Header.Get(streamHeader) != "" {
-		most = math.MaxInt64
-	}
 	if r.Operation == access.NoOperation {
 		return access.Principal{}, web.CheckLength(w, req, most)
 	}

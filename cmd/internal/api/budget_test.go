@@ -1,14 +1,21 @@
 package api_test
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // TestWrongCodes: to a public key all wrong codes look alike, and after ten of them even a right one is refused; another key
@@ -105,5 +112,41 @@ func TestWrongCodesElsewhere(t *testing.T) {
 		if !strings.Contains(metrics, want+"\n") {
 			t.Errorf("/metrics lacks %s", want)
 		}
+	}
+}
+
+// TestLinesCountForTheRateOfAKey: a key with a rate cannot get round it by many lines in one request, or by requests over NATS
+// beside those over HTTP.
+func TestLinesCountForTheRateOfAKey(t *testing.T) {
+	r := apitest.Shared(t)
+	c := r.Campaign(t, map[string]any{"codes": 100})
+	const rate = 5
+	r.Key(t, "producer+rate=5")
+	var lines strings.Builder
+	for i := range 4 * rate {
+		fmt.Fprintf(&lines, `{"id":"rated%d","type":"claim","campaign":"%s","customer_id":"customer %d"}`+"\n", i, c, i)
+	}
+	answer := string(r.Ask(t, "producer+rate=5", "POST", "/v1/commands", lines.String(), "Content-Type", "application/x-ndjson").Want(t, 200).Body)
+	claimed, refused := strings.Count(answer, `"status":"claimed"`), strings.Count(answer, `"refusal":"rate_limited"`)
+	if claimed == 0 || claimed > rate || claimed+refused != 4*rate { // requests before them took some
+		t.Errorf("%d claimed and %d refused of %d:\n%s", claimed, refused, 4*rate, answer)
+	}
+	var codes []string
+	key := r.Keys["producer+rate=5"]
+	nc, err := nats.Connect(r.NATS, nats.Token(key), nats.CustomInboxPrefix(natsx.KeyInbox(key)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	started := time.Now()
+	for range 4 * rate {
+		reply, err := nc.Request("scrip.claim."+c, []byte(`{"customer_id":"more"}`), apitest.Patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		codes = append(codes, reply.Header.Get(micro.ErrorCodeHeader))
+	}
+	if !slices.Contains(codes, "429") && time.Since(started) < time.Second {
+		t.Errorf("%d requests over NATS within %s: %q", len(codes), time.Since(started), codes)
 	}
 }

@@ -26,14 +26,12 @@ const forbidden = wire.Refusal(web.Forbidden)
 
 func (a *API) bulkRoute() {
 	a.stream(Route{Method: http.MethodPost, Path: "/v1/commands", ID: "sendCommands", Tag: "shop", Summary: "Send many commands",
-		About: "Lines of claim, redeem, rollback, remind and unremind as CONTRACT.md has them, up to 1,000 and 256 KiB unless they are a stream, each with an id of its own. " +
+		About: "Lines of claim, redeem, rollback, remind and unremind as CONTRACT.md has them, up to 1,000 and 256 KiB, each with an id of its own. " +
 			"The answer has an outcome for each, in their order. A line that was refused has status refused, with refusal not_durable if it was not sent or stored: it has no effect. " +
 			"One without status has an unknown result. Send both again with their ids. " +
 			"Public keys may not use it.",
 		Operation: access.OpClaim, Later: true, Private: true, Body: wire.MaxMessage},
 		huma.Operation{
-			Parameters: []*huma.Param{{Name: streamHeader, In: "header", Schema: text(""),
-				Description: "1: a stream in both directions. Lines are sent as they arrive, as many as there are, and each outcome is in the answer as soon as it and those before it are known. HTTP/1.1 needs a chunked body, and a client that reads while it sends."}},
 			RequestBody: &huma.RequestBody{Required: true, Content: lines(a.schema(CommandLine{}, "CommandLine"))},
 			Responses:   answer("200", "Outcome lines.", lines(a.schema(OutcomeLine{}, "OutcomeLine"))),
 		}, a.sendCommands)
@@ -73,15 +71,6 @@ func (a *API) sendCommands(w http.ResponseWriter, req *http.Request) {
 			writeProblem(w, err)
 			return
 		}
-	}
-	switch req.Header.Get(streamHeader) {
-	case "":
-	case "1":
-		a.streamCommands(w, req)
-		return
-	default:
-		web.New(web.Malformed, streamHeader+" must be 1, or absent").At("header."+streamHeader, "must be 1").Write(w)
-		return
 	}
 	body, problem := web.Body(w, req, nil, wire.MaxMessage)
 	if problem != nil {
@@ -127,7 +116,7 @@ type bulk struct {
 	api       *API
 	principal access.Principal
 	from      string    // address of the client
-	until     time.Time // zero: commandWait from when a line is sent
+	until     time.Time // of each line
 	found     map[lookUp]*found
 	cmd       wire.Command // the line that is being sent
 	entries   []bulkEntry
@@ -181,7 +170,6 @@ type bulkEntry struct {
 	id, campaign string
 	end          func(wrong bool) // of the budget; nil = the line has no code
 	outcome      []byte
-	ready        chan struct{} // of a stream: closed when there is an outcome
 }
 
 // Answer implements command.Receiver.
@@ -224,11 +212,6 @@ func (e *bulkEntry) refuse(r wire.Refusal, why string) {
 
 func (e *bulkEntry) finish(outcome []byte) {
 	e.outcome = outcome
-	if e.ready != nil { // an outcome is a part of a message with those of others, which must not stay while a client is slow
-		e.outcome = bytes.Clone(outcome)
-		close(e.ready)
-		return
-	}
 	if e.of.left.Add(-1) == 0 {
 		close(e.of.done)
 	}
@@ -284,11 +267,7 @@ func (b *bulk) send(ctx context.Context, e *bulkEntry, line []byte) {
 		}
 		cmd.Campaign = looked.campaign
 	}
-	until := b.until
-	if until.IsZero() {
-		until = time.Now().Add(commandWait)
-	}
-	if err := b.api.Sender.Line(ctx, cmd, b.principal.By(), until, e); err != nil {
+	if err := b.api.Sender.Line(ctx, cmd, b.principal.By(), b.until, e); err != nil {
 		e.unsent(err)
 	}
 }

@@ -68,10 +68,7 @@ POST   /v1/webhooks/{webhook}/test                   O
 GET    /v1/webhooks/{webhook}/dead-letters           O
 POST   /v1/webhooks/{webhook}/dead-letters/retry     O
 GET    /v1/audit                                     O
-GET    /v1                                           *
 GET    /v1/openapi.json                              *
-GET    /v1/openapi-3.0.json                          *
-GET    /v1/openapi.yaml                              *
 `
 
 // kindNames are the kinds of keys, as apitest names them; - is none.

@@ -42,14 +42,3 @@ func TestCommandIDs(t *testing.T) {
 		}
 	}
 }
-
-// TestAnOutcomeHoldsNoMessage: the outcome of a line in a stream is a copy. Kept as the part of a message that it arrives as, a
-// thousand of a client that takes none would keep as many messages, of up to 256 KiB, with outcomes of others.
-func TestAnOutcomeHoldsNoMessage(t *testing.T) {
-	message := []byte(`{"status":"claimed"}` + "\n" + `{"status":"claimed"}`)
-	e := &bulkEntry{of: &bulk{}, ready: make(chan struct{})}
-	e.Answer(message[:20:20], nil)
-	if string(e.outcome) != `{"status":"claimed"}` || &e.outcome[0] == &message[0] {
-		t.Errorf("the outcome is %q, a part of the message", e.outcome)
-	}
-}

@@ -6,7 +6,7 @@
 //	request ─> web.Gate ─┤                                                ├─> ... ─┼─ client ─── queries of the micro service
 //	                     └─ stream ──── plain handlers that stream ───────┘        ├─ pgxpool ── read tables
 //	                              │                                                └─ replay ─── event streams
-//	                              └─> one OpenAPI 3.1 document, from the Go types: /v1/openapi.json, .yaml, /v1
+//	                              └─> one OpenAPI 3.1 document, from the Go types: /v1/openapi.json
 //
 // Every route is a [Route] and names its access.Operation: permissions, the document and the tests go through the same list.
 // Other packages add theirs with [Register].

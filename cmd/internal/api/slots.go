@@ -9,7 +9,7 @@ import (
 // such a request has streamWait.
 type slot = web.Quota[string]
 
-type slots struct{ imports, exports, events, commands *slot }
+type slots struct{ imports, exports, events *slot }
 
 func newSlots() slots {
 	of := func(what string, most, perKey int) *slot {
@@ -17,14 +17,13 @@ func newSlots() slots {
 	}
 	return slots{
 		imports: of("imports", 2, 1), exports: of("exports", 4, 2),
-		events:   of("event_streams", 32, 8),      // each has a reader per lane, which holds up to 4 MiB while the client is slow
-		commands: of("command_streams", 1024, 16), // each holds up to a MiB while its client takes no outcomes
+		events: of("event_streams", 32, 8), // each has a reader per lane, which holds up to 4 MiB while the client is slow
 	}
 }
 
 // Limits are those of what clients hold, for the status.
 func (a *API) Limits() (all []status.Limit) {
-	for _, s := range []*slot{a.slots.imports, a.slots.exports, a.slots.events, a.slots.commands} {
+	for _, s := range []*slot{a.slots.imports, a.slots.exports, a.slots.events} {
 		all = append(all, s.Limits()...)
 	}
 	return all

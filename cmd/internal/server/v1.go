@@ -83,5 +83,5 @@ func notRouted(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
 		web.New(web.MethodNotAllowed, r.Method+" is not for "+r.URL.Path).Write(w)
 		return
 	}
-	web.New(web.NotFound, "there is no route "+r.URL.Path+"; GET /v1 lists them").Write(w)
+	web.New(web.NotFound, "there is no route "+r.URL.Path+"; GET /v1/openapi.json lists them").Write(w)
 }

@@ -32,7 +32,7 @@ func misformed(u *url.URL) *Problem {
 	const noUTF8 = "must be UTF-8"
 	escaped := u.EscapedPath()
 	if clean := path.Clean(escaped); clean != escaped && clean+"/" != escaped {
-		return New(NotFound, "there is no route "+escaped+"; GET /v1 lists them")
+		return New(NotFound, "there is no route "+escaped+"; GET /v1/openapi.json lists them")
 	}
 	if !utf8.ValidString(u.Path) {
 		return New(Malformed, "the path "+noUTF8).At("path", noUTF8)
