@@ -134,7 +134,7 @@ var formats = []struct {
 	{"snapshot of a lane", "snapshot_format", fmt.Sprint(domain.SnapshotFormat)},
 	{"snapshot of a scheduler", "scheduler_format", fmt.Sprint(timers.Format)},
 	{"push", "push_format", fmt.Sprint(push.Format)},
-	{"schema of the read tables", "schema_format", fmt.Sprint(schema.Version())},
+	{"schema of the read tables", "schema_format", fmt.Sprint(schema.Format)},
 }
 
 // built is the commit that this program was built from, and whether files were changed.

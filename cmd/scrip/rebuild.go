@@ -47,8 +47,7 @@ What you added to the tables is kept: rights, default privileges, indexes, views
 scrip. What cannot be kept (materialized views, foreign keys, triggers, publications, added columns) is found before the
 rebuild begins: it is listed and the rebuild refused, unless --drop-dependents leaves it with the previous tables.
 
-Tables of another version of scrip are replaced only if they are older and no projector uses them; --undo and
---drop-previous refuse them. To migrate them, start the projector (serve) of the new version.
+Tables of an older format are replaced, those of a newer one are refused; --undo and --drop-previous refuse both.
 
 It needs the rights of the owner of schema scrip, and space for a second set of tables (a third, while there are previous
 ones): if PostgreSQL runs on this machine, the free space is checked first.

@@ -157,7 +157,7 @@ VALUES ($1, $2, 0, clock_timestamp(), $3, '') ON CONFLICT (projection, lane) DO 
 )
 
 // The fence: no row is updated if the checkpoint is not at the position that this process last committed, or if the
-// tables were exchanged since (see generation in the migrations). It is the first statement of a transaction: an exchange locks out
+// tables were exchanged since (see generation in schema/tables.sql). It is the first statement of a transaction: an exchange locks out
 // writers of this table, and no transaction may have written other rows by then.
 //
 // $1 = projection   $2 = lane   $3, $4, $5 = sequence, digest and lane time of the new position   $6, $7, $8, $9 =

@@ -129,7 +129,7 @@ func TestRejectedLinesAndTheFence(t *testing.T) {
 	t.Parallel()
 	r := projtest.New(t)
 	pool := projtest.Pool(t, projtest.URL(t))
-	if _, err := schema.Migrate(t.Context(), pool, slog.New(slog.DiscardHandler)); err != nil {
+	if _, err := schema.Ensure(t.Context(), pool, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	r.Write(0, created)

@@ -1,6 +1,6 @@
 // Package projector keeps the read tables current with the log.
 //
-//	         one per database: advisory lock ──> migrate ──> lanes, in parallel
+//	         one per database: advisory lock ──> schema.Ensure ──> lanes, in parallel
 //	                                                            │
 //	SCRIP_EVT_<lane> ──Reader──> fill.Batch: whole messages ────┤
 //	                                                            v

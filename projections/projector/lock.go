@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 )
 
@@ -29,13 +30,7 @@ type lock struct{ conn *pgx.Conn }
 
 // acquire waits for the lock.
 func (p *Projector) acquire(ctx context.Context) (*lock, error) {
-	config := p.db.Config()
-	if config.BeforeConnect != nil { // like the pool: a private cluster may have moved to another port
-		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
-			return nil, fmt.Errorf("connecting for the projector's lock: %w", err)
-		}
-	}
-	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	conn, err := schema.Dial(ctx, p.db)
 	if err != nil {
 		return nil, fmt.Errorf("connecting for the projector's lock: %w", err)
 	}

@@ -167,7 +167,7 @@ func (p *Projector) handleRunError(ctx context.Context, err error) {
 	}
 }
 
-// runWithLock acquires the lock, migrates the tables and runs the lanes until one of them fails or the lock is lost.
+// runWithLock acquires the lock, creates the tables if there are none and runs the lanes until one of them fails or the lock is lost.
 // worked is true if lanes were run.
 func (p *Projector) runWithLock(ctx context.Context) (worked bool, err error) {
 	lock, err := p.acquire(ctx)
@@ -176,7 +176,7 @@ func (p *Projector) runWithLock(ctx context.Context) (worked bool, err error) {
 	}
 	// Closing the connection releases the lock, also when the database hangs.
 	defer lock.close()
-	if _, err := schema.Migrate(ctx, p.db, p.opts.Logger); err != nil {
+	if _, err := schema.Ensure(ctx, p.db, p.opts.Logger); err != nil {
 		return false, err
 	}
 	p.postgres.endAll(ctx)

@@ -207,7 +207,7 @@ func (r *rig) check(pool *pgxpool.Pool) {
 	r.T.Helper()
 	other := projtest.Pool(r.T, projtest.URL(r.T))
 	ctx := r.T.Context()
-	if _, err := schema.Migrate(ctx, other, slog.New(slog.DiscardHandler)); err != nil {
+	if _, err := schema.Ensure(ctx, other, slog.New(slog.DiscardHandler)); err != nil {
 		r.T.Fatal(err)
 	}
 	for lane := range lanes {

@@ -1,6 +1,6 @@
 package readmodel
 
-// positionLines is the factor by which a position is packed into one number; see the migrations of package schema.
+// positionLines is the factor by which a position is packed into one number; see schema/tables.sql.
 const positionLines = 1 << 20
 
 // beginSQL begins the transaction of a read. Every table must be read by an index, once per coupon of the customer.

@@ -156,7 +156,7 @@ func TestTables(t *testing.T) {
 	r.shows(letters, "mobile 0 1 1 summer opens bad-2 1 not delivered: still none 2")
 
 	r.exec("DROP SCHEMA scrip CASCADE")
-	migrate(t, r.pool)
+	ensure(t, r.pool)
 	r.shows(letters, "mobile 0 1 1 summer opens bad-2 1 not delivered: still none 2")
 
 	// A customer leaves the table with the letter.

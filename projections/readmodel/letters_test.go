@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
-	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -185,22 +183,13 @@ func (r *letterRig) open() LetterCounts {
 	return c
 }
 
-func (r *letterRig) digests() []schema.Digest {
-	r.t.Helper()
-	list, err := schema.Digests(r.t.Context(), r.pool)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return list
-}
-
 // What people did changes no digest and outlives the tables; a log that used the same place for something else knows
 // nothing of it.
 func TestSettle(t *testing.T) {
 	r := newLetterRig(t)
 	ctx := t.Context()
 	r.fill()
-	before := r.digests()
+	before := projtest.Digest(t, r.pool)
 	if got := r.open(); got != (LetterCounts{Commands: 3, Events: 1}) {
 		t.Errorf("open at first: %+v", got)
 	}
@@ -233,7 +222,7 @@ func TestSettle(t *testing.T) {
 	if got := r.list(LetterFilter{State: Retried}); got != "SCRIP_CMD_0/11/2" {
 		t.Errorf("retried: %s", got)
 	}
-	if now := r.digests(); !slices.Equal(now, before) {
+	if now := projtest.Digest(t, r.pool); now != before {
 		t.Errorf("the digests differ: %v, before %v", now, before)
 	}
 	if n, err := r.DiscardAll(ctx, LetterFilter{Stream: OfCommands}, "noise"); err != nil || n != 2 {
@@ -250,7 +239,7 @@ func TestSettle(t *testing.T) {
 	if _, err := r.pool.Exec(ctx, "DROP SCHEMA scrip CASCADE"); err != nil {
 		t.Fatal(err)
 	}
-	migrate(t, r.pool)
+	ensure(t, r.pool)
 	if got := r.open(); got != (LetterCounts{}) {
 		t.Errorf("open in empty tables: %+v", got)
 	}
@@ -258,7 +247,7 @@ func TestSettle(t *testing.T) {
 	if got := r.open(); got != (LetterCounts{Events: 1}) {
 		t.Errorf("open in tables filled again: %+v", got)
 	}
-	if now := r.digests(); !slices.Equal(now, before) {
+	if now := projtest.Digest(t, r.pool); now != before {
 		t.Errorf("the digests differ after it: %v, before %v", now, before)
 	}
 	noise := r.list(LetterFilter{Stream: OfCommands, State: Discarded})

@@ -18,13 +18,13 @@ func TestMain(m *testing.M) { os.Exit(projtest.Main(m)) }
 func database(t *testing.T) *pgxpool.Pool {
 	t.Helper()
 	pool := projtest.Pool(t, projtest.URL(t))
-	migrate(t, pool)
+	ensure(t, pool)
 	return pool
 }
 
-func migrate(t *testing.T, pool *pgxpool.Pool) {
+func ensure(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
-	if _, err := schema.Migrate(t.Context(), pool, slog.New(slog.DiscardHandler)); err != nil {
+	if _, err := schema.Ensure(t.Context(), pool, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -94,21 +94,23 @@ func sameVersion(ctx context.Context, db rower) error {
 		return err
 	case version == 0:
 		return refuse("there are no read tables in this database; `scrip serve` or `scrip rebuild` creates them")
-	case version > schema.Version():
+	case version > schema.Format:
 		return newer(version)
+	case version != schema.Format:
+		return refuse("the read tables have format %d, and this program needs %d; run `scrip rebuild`", version, schema.Format)
 	}
 	return nil
 }
 
 func newer(version int64) error {
-	return refuse("the read tables have migration %d, this program knows migrations up to %d; use the scrip that made them", version, schema.Version())
+	return refuse("the read tables have format %d, this program knows formats up to %d; use the scrip that made them", version, schema.Format)
 }
 
-// replaceable returns the migration of the live tables, or an error if they must not be replaced: a projector of a newer
+// replaceable returns the format of the live tables, or an error if they must not be replaced: a projector of a newer
 // version would stop permanently on tables of this one.
 func replaceable(ctx context.Context, db rower) (version int64, err error) {
 	version, err = schema.Applied(ctx, db)
-	if err == nil && version > schema.Version() {
+	if err == nil && version > schema.Format {
 		err = newer(version)
 	}
 	return version, err

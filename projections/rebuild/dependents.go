@@ -12,7 +12,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 )
 
-// referenceSchema is created and rolled back to list the objects that migrations create.
+// referenceSchema is created and rolled back to list the objects that schema.Create makes.
 const referenceSchema = "scrip_reference"
 
 // object is in a schema of read tables, or depends on something in it, directly or not.
@@ -89,7 +89,7 @@ func identified(o *object, own *regexp.Regexp) string {
 	return o.Type + " " + own.ReplaceAllLiteralString(o.Identity, schema.Name)
 }
 
-// withReference runs f in a transaction in which schema referenceSchema has what the migrations create, and rolls it
+// withReference runs f in a transaction in which schema referenceSchema has what schema.Create makes, and rolls it
 // back.
 func (s *Session) withReference(ctx context.Context, f func(tx pgx.Tx) error) error {
 	tx, err := s.pool.Begin(ctx)
@@ -103,7 +103,7 @@ func (s *Session) withReference(ctx context.Context, f func(tx pgx.Tx) error) er
 	return f(tx)
 }
 
-// reference lists what the migrations create, as identified.
+// reference lists what schema.Create makes, as identified.
 func (s *Session) reference(ctx context.Context) (map[string]bool, error) {
 	if s.known != nil {
 		return s.known, nil
@@ -114,7 +114,7 @@ func (s *Session) reference(ctx context.Context) (map[string]bool, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("listing what migrations create: %w", err)
+		return nil, fmt.Errorf("listing what scrip creates: %w", err)
 	}
 	known, own := map[string]bool{}, regexp.MustCompile(`\b`+referenceSchema+`\b`)
 	for i := range list {
@@ -137,7 +137,7 @@ type dependents struct {
 
 type extraIndex struct{ Table, Name, Definition string }
 
-// dependents compares what is in a schema, and depends on it, with what the migrations create.
+// dependents compares what is in a schema, and depends on it, with what schema.Create makes.
 func (s *Session) dependents(ctx context.Context, tx pgx.Tx, name string) (*dependents, error) {
 	known, err := s.reference(ctx)
 	if err != nil {
@@ -266,7 +266,7 @@ func (s *Session) checkDependents(g *dependents) error {
 // checkPrevious returns an error while dependents of others remain on the previous tables: they would be dropped with
 // them.
 func (s *Session) checkPrevious(ctx context.Context, tx pgx.Tx) error {
-	_, found, err := previousMigration(ctx, tx)
+	_, found, err := previousFormat(ctx, tx)
 	if err != nil || !found || s.opts.DropDependents {
 		return err
 	}

@@ -18,15 +18,13 @@
 // It uses the projector's code from an empty start: only tables.Apply changes rows, in transactions that also move a
 // checkpoint. Indexes are created later, when a query needs them, because they make loading slow.
 //
-// The live projector detects an exchange by the generation in its checkpoint (see the migrations of schema): a transaction
+// The live projector detects an exchange by the generation in its checkpoint (see schema/tables.sql): a transaction
 // that it began on the old tables cannot commit on the new ones, and it then continues at the new checkpoint. No event
 // is applied twice or missed.
 //
 // A verification makes the expected rows with the code that fills the live tables; so it detects damage to rows and
 // checkpoints, not an error in the fold (tests compare that with naive models). The live tables are read in one
 // REPEATABLE READ snapshot and are only written by a repair, which is one transaction.
-//
-// Opening a session migrates nothing: tables of another version belong to a projector of that version.
 //
 // Owner: a Session owns the rebuilds of one database, by an advisory lock on its own connection; a shadow owns its
 // schema. Each is used by the goroutine that created it.

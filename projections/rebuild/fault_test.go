@@ -311,8 +311,8 @@ func TestRefusals(t *testing.T) {
 	_, err = s.Undo(t.Context())
 	refused("undo", err, "the log no longer has what the previous tables were filled from")
 
-	r.exec("INSERT INTO scrip_meta.migration (version_id, is_applied) VALUES (99, true)")
-	newer := fmt.Sprintf("have migration 99, this program knows migrations up to %d", schema.Version())
+	r.exec("UPDATE scrip_meta.format SET version = 99")
+	newer := fmt.Sprintf("have format 99, this program knows formats up to %d", schema.Format)
 	refused("tables of a newer version", sameVersion(t.Context(), s.pool), newer)
 	_, err = s.Rebuild(t.Context())
 	refused("a rebuild of them", err, newer)

@@ -52,8 +52,8 @@ func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 	if err != nil {
 		return r, explain(err)
 	}
-	if version == 0 { // there are no tables in use that a migration could change
-		if _, err := schema.Migrate(ctx, s.pool, s.opts.Logger); err != nil {
+	if version == 0 { // there are no tables in use
+		if _, err := schema.Ensure(ctx, s.pool, s.opts.Logger); err != nil {
 			return r, err
 		}
 	}
@@ -250,7 +250,7 @@ func digest(ctx context.Context, db rower, schema, table string, rows *int64, su
 }
 
 // prepare is the part of the exchange that is specific to a rebuild: it catches up for the last time and records the
-// migrations of the new tables.
+// format of the new tables.
 func (sh *shadow) prepare(ctx context.Context, tx pgx.Tx, there bool) (version int64, err error) {
 	if there {
 		if err := sh.catchUpLocked(ctx, tx); err != nil {
@@ -262,7 +262,7 @@ func (sh *shadow) prepare(ctx context.Context, tx pgx.Tx, there bool) (version i
 		return 0, err
 	}
 	if err := schema.Stamp(background, tx); err != nil {
-		return 0, fmt.Errorf("recording the migrations of the new tables: %w", err)
+		return 0, fmt.Errorf("recording the format of the new tables: %w", err)
 	}
 	return version, sh.s.checkPrevious(background, tx)
 }
@@ -294,7 +294,7 @@ ON CONFLICT (projection, lane) DO UPDATE SET sequence = excluded.sequence, updat
     digest = excluded.digest, log_time = excluded.log_time, generation = excluded.generation`
 
 // exchange makes the tables of a schema the live ones, and those the previous ones, in one transaction in which the
-// projector is locked out. prepare begins it, and returns the migration of the live tables. left lists dependents that
+// projector is locked out. prepare begins it, and returns the format of the live tables. left lists dependents that
 // remain on the previous tables.
 func (s *Session) exchange(ctx context.Context, from string, prepare func(ctx context.Context, tx pgx.Tx, there bool) (version int64, err error)) (left []string, err error) {
 	var late []step
@@ -339,7 +339,7 @@ func (s *Session) exchange(ctx context.Context, from string, prepare func(ctx co
 	return append(left, s.carryLater(ctx, late)...), s.opts.Hook(Exchanged)
 }
 
-// swap renames schemas, and comments the previous one with its migration. Earlier previous tables are set aside and
+// swap renames schemas, and comments the previous one with its format. Earlier previous tables are set aside and
 // dropped after the commit: dropping waits for readers, and the projector would wait too.
 func swap(ctx context.Context, tx pgx.Tx, from string, version int64) error {
 	const incoming, outgoing = "scrip_incoming", "scrip_outgoing"

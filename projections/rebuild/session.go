@@ -64,8 +64,8 @@ type Session struct {
 	throttle load.Throttle // of loaders, while live work lags
 }
 
-// Open connects to a database, acquires the lock and removes what an interrupted run left. It runs no migrations:
-// tables of another version are in use by a projector of that version. Errors of kind ErrRefused: another session holds
+// Open connects to a database, acquires the lock and removes what an interrupted run left. It creates no
+// tables. Errors of kind ErrRefused: another session holds
 // the lock, or a right is missing. Close the session.
 func Open(ctx context.Context, postgres string, js jetstream.JetStream, log topology.Log, opts Options) (_ *Session, err error) {
 	opts = opts.withDefaults()
@@ -77,9 +77,7 @@ func Open(ctx context.Context, postgres string, js jetstream.JetStream, log topo
 	config.ConnConfig.RuntimeParams["application_name"] = applicationName(opts.Who)
 	config.ConnConfig.RuntimeParams["timezone"] = "UTC"
 	schema.Pin(config.ConnConfig)
-	for _, limit := range []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"} {
-		config.ConnConfig.RuntimeParams[limit] = "0" // limits of the role or database: loading and indexing may take hours
-	}
+	schema.Patient(config.ConnConfig) // loading and indexing may take hours
 	s := &Session{js: js, log: log, opts: opts, report: &reporter{report: opts.Progress}}
 	s.throttle = load.Throttle{Level: s.report.level, Times: 1, Longest: longestPause}
 	if s.conn, err = pgx.ConnectConfig(ctx, config.ConnConfig.Copy()); err != nil {

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// previousMark begins the comment on the previous tables; their migration follows.
-	previousMark = "read tables of scrip before the last rebuild, migration "
+	// previousMark starts the comment on the previous tables; their format follows.
+	previousMark = "read tables of scrip before the last rebuild, format "
 	// droppedPrefix begins the names of schemas that are set aside to be dropped; microseconds since 1970 follow.
 	droppedPrefix = "scrip_dropped_"
 )
@@ -53,24 +53,24 @@ func (s *Session) Undo(ctx context.Context) (left []string, err error) {
 	}
 	left, err = s.exchange(ctx, PreviousSchema, func(ctx context.Context, tx pgx.Tx, _ bool) (int64, error) {
 		ctx = context.WithoutCancel(ctx)
-		if err := sameVersion(ctx, tx); err != nil { // the tables may have been migrated meanwhile
+		if err := sameVersion(ctx, tx); err != nil { // the tables may have been replaced in between
 			return 0, err
 		}
-		return schema.Version(), previousVersion(ctx, tx)
+		return schema.Format, previousVersion(ctx, tx)
 	})
 	return left, explain(err)
 }
 
 // previousVersion returns an error if there are no previous tables of this program's version.
 func previousVersion(ctx context.Context, tx pgx.Tx) error {
-	version, found, err := previousMigration(ctx, tx)
+	version, found, err := previousFormat(ctx, tx)
 	switch {
 	case err != nil:
 		return err
 	case !found:
 		return refuse("there are no previous tables: nothing was rebuilt, or they were dropped")
-	case version != schema.Version():
-		return refuse("the previous tables have migration %d, this program needs %d; run `scrip rebuild` instead", version, schema.Version())
+	case version != schema.Format:
+		return refuse("the previous tables have format %d, this program needs %d; run `scrip rebuild` instead", version, schema.Format)
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func (s *Session) DropPrevious(ctx context.Context) (dropped bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err = pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error {
-		if _, dropped, err = previousMigration(ctx, tx); err != nil {
+		if _, dropped, err = previousFormat(ctx, tx); err != nil {
 			return err
 		}
 		if err := s.checkPrevious(ctx, tx); err != nil {
@@ -97,8 +97,8 @@ func (s *Session) DropPrevious(ctx context.Context) (dropped bool, err error) {
 	return dropped, explain(err)
 }
 
-// previousMigration returns the migration of the previous tables, 0 if it is not known; found is false if there are none.
-func previousMigration(ctx context.Context, tx pgx.Tx) (version int64, found bool, err error) {
+// previousFormat returns the format of the previous tables, 0 if it is not known; found is false if there are none.
+func previousFormat(ctx context.Context, tx pgx.Tx) (version int64, found bool, err error) {
 	var comment string
 	err = tx.QueryRow(ctx, "SELECT coalesce(obj_description(oid, 'pg_namespace'), '') FROM pg_namespace WHERE nspname = $1", PreviousSchema).Scan(&comment)
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -249,7 +249,7 @@ SELECT '', format('function %s(%s)', p.proname, pg_get_function_identity_argumen
 FROM pg_proc p JOIN pg_namespace s ON s.oid = p.pronamespace WHERE s.nspname = $1 AND p.prokind = 'f'
 ORDER BY 1, 2`
 
-// definitions compares indexes, constraints, views and functions with those that the migrations of this program create:
+// definitions compares indexes, constraints, views and functions with those that this program creates:
 // without them tables with correct rows give wrong, slow or duplicate results. Additional ones of others are ignored.
 func (c *check) definitions(ctx context.Context, live pgx.Tx, there []string) error {
 	found, err := definitionsOf(ctx, live, schema.Name)

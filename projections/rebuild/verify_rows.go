@@ -12,7 +12,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 )
 
-// shape is the definition of a table, as its migrations make it.
+// shape is the definition of a table, as schema.Create makes it.
 type shape struct {
 	table   string
 	columns []string // without generated ones, which follow from the others

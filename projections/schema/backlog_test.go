@@ -27,7 +27,7 @@ func query(t *testing.T, p *pgxpool.Pool, sql string) []string {
 func withDue(t *testing.T) *pgxpool.Pool {
 	t.Helper()
 	p := pool(t)
-	migrate(t, p)
+	ensured(t, p)
 	for i, c := range []struct{ name, priority string }{{"vip", "'high'"}, {"plain", "NULL"}} {
 		exec(t, p, fmt.Sprintf(`INSERT INTO scrip.campaign (campaign, priority, status, claimed, redeemed, expired, voided, opens_at, created_at, lane, number,
 			per_customer, max_redemptions, generated_codes, imported_codes, inheriting_live, inheriting_redeemed)

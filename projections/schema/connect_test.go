@@ -62,7 +62,7 @@ func TestOperatorsOfOthersAreNotUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pinned.Close()
-	migrate(t, pinned)
+	ensured(t, pinned)
 	exec(t, pinned, "CREATE TEMPORARY TABLE mine (n int); INSERT INTO mine VALUES (1)")
 }
 
@@ -88,7 +88,7 @@ func TestOtherEncodingsAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = Migrate(t.Context(), pool, quiet)
+	_, err = Ensure(t.Context(), pool, quiet)
 	pool.Close()
 	if !errors.Is(err, ErrUnusable) || !strings.Contains(err.Error(), "LATIN1") || !strings.Contains(err.Error(), "ENCODING 'UTF8'") {
 		t.Errorf("error %v", err)

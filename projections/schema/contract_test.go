@@ -22,7 +22,7 @@ func TestTheContractNamesColumns(t *testing.T) {
 	_, text, _ := strings.Cut(string(raw), "\n## SQL\n")
 	text, _, _ = strings.Cut(text, "\nEach commit sends")
 	p := pool(t)
-	migrate(t, p)
+	ensured(t, p)
 	// The first code span of a cell; what follows it explains.
 	rows := regexp.MustCompile("(?m)^\\| `([a-z_.()]+)` \\| `([a-z_ ]+)`").FindAllStringSubmatch(text, -1)
 	if len(rows) < 12 {

@@ -24,10 +24,10 @@ func shape(t *testing.T, p *pgxpool.Pool, name string) (text string) {
 	return text
 }
 
-// Tables made elsewhere are what Migrate makes, take the place of those, and look at themselves under every name.
+// Tables made elsewhere are what Ensure makes, take the place of those, and look at themselves under every name.
 func TestCreateElsewhereAndRename(t *testing.T) {
 	p := pool(t)
-	migrate(t, p)
+	ensured(t, p)
 	exec(t, p, "INSERT INTO scrip.refusal_stats VALUES ('2026-01-01Z', 1, 0, 'c', 'sold_out')")
 	in := func(f func(tx pgx.Tx) error) {
 		t.Helper()
@@ -37,10 +37,10 @@ func TestCreateElsewhereAndRename(t *testing.T) {
 	}
 	in(func(tx pgx.Tx) error { return Create(t.Context(), tx, "other") })
 	if a, b := shape(t, p, "other"), shape(t, p, Name); a != b || a == "" {
-		t.Errorf("made elsewhere:\n%s\nmigrated:\n%s", a, b)
+		t.Errorf("made elsewhere:\n%s\nensured:\n%s", a, b)
 	}
 	if made := query(t, p, "SELECT proname::text FROM pg_proc WHERE pronamespace = 'scrip'::regnamespace ORDER BY 1"); !slices.Equal(made, functions) {
-		t.Errorf("migrations make functions %v, those known are %v", made, functions)
+		t.Errorf("the tables come with functions %v, those known are %v", made, functions)
 	}
 	refusals := func(schema string) (n int) {
 		t.Helper()
@@ -61,7 +61,7 @@ func TestCreateElsewhereAndRename(t *testing.T) {
 	if a, b := refusals("aside"), refusals(Name); a != 1 || b != 0 {
 		t.Errorf("renamed, the digests count %d and %d rows, want 1 and 0", a, b)
 	}
-	if migrate(t, p) {
-		t.Error("the exchanged tables were not taken for migrated ones")
+	if ensured(t, p) {
+		t.Error("the exchanged tables were not taken for those of Ensure")
 	}
 }

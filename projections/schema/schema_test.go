@@ -12,7 +12,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 )
@@ -31,9 +30,9 @@ func pool(t *testing.T) *pgxpool.Pool {
 	return p
 }
 
-func migrate(t *testing.T, p *pgxpool.Pool) (fresh bool) {
+func ensured(t *testing.T, p *pgxpool.Pool) (fresh bool) {
 	t.Helper()
-	fresh, err := Migrate(t.Context(), p, quiet)
+	fresh, err := Ensure(t.Context(), p, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,14 +46,14 @@ func exec(t *testing.T, p *pgxpool.Pool, sql string) {
 	}
 }
 
-func TestMigrateTwice(t *testing.T) {
+func TestEnsureTwice(t *testing.T) {
 	p := pool(t)
-	if !migrate(t, p) {
+	if !ensured(t, p) {
 		t.Error("an empty database was not reported as fresh")
 	}
 	exec(t, p, "INSERT INTO scrip.refusal_stats VALUES ('2026-01-01Z', 1, 0, 'c', 'sold_out')")
-	if migrate(t, p) {
-		t.Error("the second migration was reported as fresh")
+	if ensured(t, p) {
+		t.Error("tables that are there were reported as fresh")
 	}
 	var n int
 	if err := p.QueryRow(t.Context(), "SELECT count(*) FROM scrip.refusal_stats").Scan(&n); err != nil || n != 1 {
@@ -62,7 +61,7 @@ func TestMigrateTwice(t *testing.T) {
 	}
 }
 
-func TestManyMigrateAtOnce(t *testing.T) {
+func TestManyEnsureAtOnce(t *testing.T) {
 	p := pool(t)
 	url := p.Config().ConnString()
 	var wg sync.WaitGroup
@@ -72,7 +71,7 @@ func TestManyMigrateAtOnce(t *testing.T) {
 			own, err := pgxpool.New(context.Background(), url)
 			if err == nil {
 				defer own.Close()
-				_, err = Migrate(context.Background(), own, quiet)
+				_, err = Ensure(context.Background(), own, quiet)
 			}
 			errs[i] = err
 		})
@@ -90,13 +89,13 @@ func TestDroppedTablesAreCreatedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := pool(t)
-			migrate(t, p)
+			ensured(t, p)
 			exec(t, p, drop)
-			if !migrate(t, p) {
+			if !ensured(t, p) {
 				t.Error("tables created again were not reported as fresh")
 			}
-			if list, err := Digests(t.Context(), p); err != nil || len(list) != 10 {
-				t.Errorf("digests after it: %v, %v", list, err)
+			if text := projtest.Digest(t, p); strings.Count(text, "\n") != 10 {
+				t.Errorf("digests after it: %s", text)
 			}
 		})
 	}
@@ -105,47 +104,22 @@ func TestDroppedTablesAreCreatedAgain(t *testing.T) {
 func TestUnusableDatabases(t *testing.T) {
 	for name, c := range map[string]struct{ spoil, want string }{
 		"one table dropped": {"DROP TABLE scrip.redemption", "redemption is missing from schema scrip; run `scrip rebuild`, or `DROP SCHEMA scrip CASCADE`"},
-		"newer scrip":       {"INSERT INTO scrip_meta.migration (version_id, is_applied) VALUES (2, true)", "created by a newer scrip (migration 2, this program knows 1): use that one, or `DROP SCHEMA scrip CASCADE`"},
+		"newer scrip":       {"UPDATE scrip_meta.format SET version = 2", "created by a newer scrip (format 2, this program knows 1): use that one, or `DROP SCHEMA scrip CASCADE`"},
+		"older scrip":       {"UPDATE scrip_meta.format SET version = -1", "they have format -1, and this program needs 1: run `scrip rebuild`"},
 		"not ours":          {"DROP SCHEMA scrip_meta CASCADE", "has tables that scrip did not create (campaign"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := pool(t)
-			migrate(t, p)
+			ensured(t, p)
 			exec(t, p, c.spoil)
-			_, err := Migrate(t.Context(), p, quiet)
+			_, err := Ensure(t.Context(), p, quiet)
 			if !errors.Is(err, ErrUnusable) || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("error %v, want ErrUnusable with %q", err, c.want)
 			}
 			// What the text advises helps.
 			exec(t, p, "DROP SCHEMA scrip CASCADE")
-			migrate(t, p)
+			ensured(t, p)
 		})
-	}
-}
-
-// A crash of PostgreSQL can set the sequence of the state's ids back, see passSQL; RESTART is that crash. A migration is
-// recorded all the same, by up, as after a crash before the first one, and by Stamp.
-func TestIDsThatACrashSetBack(t *testing.T) {
-	p := pool(t)
-	db := stdlib.OpenDBFromPool(p)
-	defer db.Close()
-	for what, record := range map[string]func() error{
-		"up": func() error { return up(t.Context(), db, quiet) },
-		"Stamp": func() error {
-			return pgx.BeginFunc(t.Context(), p, func(tx pgx.Tx) error { return Stamp(t.Context(), tx) })
-		},
-	} {
-		migrate(t, p)
-		if what == "up" {
-			exec(t, p, "DROP SCHEMA scrip CASCADE; CREATE SCHEMA scrip")
-		}
-		exec(t, p, "DELETE FROM scrip_meta.migration WHERE version_id > 0; ALTER SEQUENCE scrip_meta.migration_id_seq RESTART")
-		if err := record(); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
-		if version, err := Applied(t.Context(), p); version != Version() || err != nil {
-			t.Errorf("after %s: migration %d (%v), want %d", what, version, err, Version())
-		}
 	}
 }
 
@@ -156,7 +130,7 @@ func TestUserWhoMayNotCreate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer weak.Close()
-	_, err = Migrate(t.Context(), weak, quiet)
+	_, err = Ensure(t.Context(), weak, quiet)
 	if !errors.Is(err, ErrUnusable) || !strings.Contains(err.Error(), "GRANT CREATE ON DATABASE") {
 		t.Errorf("error %v, want ErrUnusable and what to do", err)
 	}
@@ -165,7 +139,7 @@ func TestUserWhoMayNotCreate(t *testing.T) {
 // Queries for one coupon, one customer or one order use an index, through the view.
 func TestViewKeepsIndexes(t *testing.T) {
 	p := pool(t)
-	migrate(t, p)
+	ensured(t, p)
 	exec(t, p, `INSERT INTO scrip.campaign (campaign, status, claimed, redeemed, expired, voided, opens_at, created_at, lane, number, per_customer,
 		max_redemptions, generated_codes, imported_codes, inheriting_live, inheriting_redeemed)
 		SELECT 'c' || i, 'active', 1000, 0, 0, 0, 'epoch', 'epoch', 0, i, 1, 1, 1000, 0, 0, 0 FROM generate_series(1, 20) i`)
@@ -198,18 +172,8 @@ func TestViewKeepsIndexes(t *testing.T) {
 
 func TestDigestSeesContentOnly(t *testing.T) {
 	p := pool(t)
-	migrate(t, p)
-	digest := func() string {
-		list, err := Digests(t.Context(), p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var out strings.Builder
-		for _, d := range list {
-			out.WriteString(d.Relation + d.Digest + " ")
-		}
-		return out.String()
-	}
+	ensured(t, p)
+	digest := func() string { return projtest.Digest(t, p) }
 	insert := func(reasons ...string) {
 		for _, r := range reasons {
 			exec(t, p, "INSERT INTO scrip.refusal_stats VALUES ('2026-01-01Z', 1, 0, 'c', '"+r+"')")

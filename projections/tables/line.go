@@ -66,5 +66,5 @@ func (l *Line) payload() string {
 // positionLines is above the maximum of lines in a message: 512 KiB have far fewer.
 const positionLines = 1 << 20
 
-// position packs the event's position in its lane into one number; see migrations in projections/schema.
+// position packs the event's position in its lane into one number; see projections/schema/tables.sql.
 func (l *Line) position() int64 { return int64(l.Sequence)*positionLines + int64(l.Number) }

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(projtest.Main(m)) }
 
-// open gives a migrated database of its own.
+// open gives a database of its own with the read tables.
 func open(t testing.TB) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pgxpool.New(context.Background(), projtest.URL(t))
@@ -29,7 +29,7 @@ func open(t testing.TB) *pgxpool.Pool {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	if _, err := schema.Migrate(context.Background(), pool, slog.New(slog.DiscardHandler)); err != nil {
+	if _, err := schema.Ensure(context.Background(), pool, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	return pool
@@ -159,15 +159,11 @@ func truncate(t fatal, pool *pgxpool.Pool) {
 	}
 }
 
-func digests(t fatal, pool *pgxpool.Pool) string {
+func digests(t fatal, pool *pgxpool.Pool) (text string) {
 	t.Helper()
-	list, err := schema.Digests(context.Background(), pool)
-	if err != nil {
+	const sql = "SELECT string_agg(relation || ' ' || row_count || ' ' || digest || E'\n', '' ORDER BY relation) FROM scrip.digest()"
+	if err := pool.QueryRow(context.Background(), sql).Scan(&text); err != nil {
 		t.Fatalf("%v", err)
 	}
-	var out strings.Builder
-	for _, d := range list {
-		fmt.Fprintf(&out, "%s %d %s\n", d.Relation, d.Rows, d.Digest)
-	}
-	return out.String()
+	return text
 }

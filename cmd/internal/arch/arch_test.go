@@ -133,7 +133,6 @@ func TestWhoMayImportWhat(t *testing.T) {
 		{"github.com/nats-io/nkeys", []string{"streams/access/callout"}, "answers to log-ins are signed in one place"},
 		{"github.com/minio/highwayhash", []string{"streams/natsd"}, "only the embedded server's files have such sums"},
 		{"github.com/jackc/pgx", []string{"projections", "cmd"}, "tables belong to projections"},
-		{"github.com/pressly/goose", []string{"projections"}, "tables belong to projections"},
 		{"github.com/danielgtaylor/huma", []string{"cmd/internal/api"}, "routes belong to the API"},
 		{"github.com/spf13/cobra", []string{"cmd"}, "the command line belongs to cmd"},
 		{"github.com/RoaringBitmap", []string{"streams/scheduler/timers"}, "sets of coupons are the scheduler's"},

@@ -7,8 +7,6 @@
 -- A place is sequence * 1048576 + line of an event in its campaign's lane: one number, so that ten million coupons carry
 -- eight bytes each, and later in the lane is greater. A message has fewer lines than that by far.
 
--- +goose Up
-
 -- Campaigns, coupons and redemptions.
 
 CREATE TABLE scrip.campaign (
@@ -263,7 +261,6 @@ CREATE TABLE scrip.dead_letter (
 CREATE INDEX dead_letter_at ON scrip.dead_letter (at);
 
 -- What is in the tables, as one line per table, regardless of the order of rows on disk.
--- +goose StatementBegin
 CREATE FUNCTION scrip.digest() RETURNS TABLE (relation text, row_count bigint, digest text)
 LANGUAGE plpgsql STABLE
 -- Rows are digested as text, which must not depend on who asks.
@@ -287,7 +284,6 @@ BEGIN
     END LOOP;
 END
 $$;
--- +goose StatementEnd
 
 -- What is due and not done, and what will be, for whoever has a database client and no Prometheus.
 --
@@ -296,7 +292,6 @@ $$;
 
 -- due is coupons or reminders; oldest_due_seconds is the number to alert on. Reminders are looked for among those that
 -- fell due in the last day: what fires or is dropped stays in the table, and the grace is minutes.
--- +goose StatementBegin
 CREATE FUNCTION scrip.backlog() RETURNS TABLE (lane bigint, priority text, kind text, due bigint, oldest_due_at timestamptz,
     oldest_due_seconds double precision)
 LANGUAGE sql STABLE
@@ -317,10 +312,8 @@ FROM (
 ) d
 GROUP BY d.lane, d.priority, d.kind
 $$;
--- +goose StatementEnd
 
 -- What falls due in each second of the next hour; seconds in which nothing does are left out.
--- +goose StatementBegin
 CREATE FUNCTION scrip.due_next_hour() RETURNS TABLE (second timestamptz, priority text, kind text, due bigint)
 LANGUAGE sql STABLE
 AS $$
@@ -339,11 +332,3 @@ FROM (
 ) d
 GROUP BY d.due_at, d.priority, d.kind
 $$;
--- +goose StatementEnd
-
--- +goose Down
-DROP FUNCTION scrip.due_next_hour(), scrip.backlog(), scrip.digest();
-DROP TABLE scrip.dead_letter, scrip.checkpoint, scrip.refusal_stats, scrip.campaign_stats, scrip.reminder, scrip.expiry_event,
-    scrip.expiry_task, scrip.coupon_event;
-DROP VIEW scrip.coupon;
-DROP TABLE scrip.redemption, scrip.coupon_row, scrip.campaign;

@@ -1,0 +1,57 @@
+-- What is kept beside the read tables and outlives them.
+
+-- The format of the tables in schema scrip: one row.
+CREATE TABLE IF NOT EXISTS scrip_meta.format (version bigint NOT NULL);
+
+-- What operators did about dead letters is not a fold of the log: it would be lost with tables that are dropped or rebuilt,
+-- and would make their digests differ. It names the event of the dead letter. at is the dead letter's: a log that lost its
+-- tail may use positions again.
+CREATE TABLE IF NOT EXISTS scrip_meta.dead_letter (
+    log            text COLLATE "C" NOT NULL,
+    lane           bigint NOT NULL,
+    event_sequence bigint NOT NULL,
+    event_line     bigint NOT NULL,
+    at             timestamptz NOT NULL,
+    settled_at     timestamptz NOT NULL,
+    state          text COLLATE "C" NOT NULL,
+    note           text NOT NULL,
+
+    CONSTRAINT dead_letter_key PRIMARY KEY (log, lane, event_sequence, event_line, at),
+    CONSTRAINT dead_letter_state_is_known CHECK (state IN ('retried', 'discarded'))
+);
+
+-- How far push senders are, and what they could not deliver, is a copy of what NATS holds, see readmodel.Keeper: no fold of
+-- the log either.
+CREATE TABLE IF NOT EXISTS scrip_meta.push_audience (
+    name              text COLLATE "C" NOT NULL,
+    lane              bigint NOT NULL,
+    delivered         bigint NOT NULL,
+    dead              bigint NOT NULL,
+    failed_tries      bigint NOT NULL,
+    waiting           bigint NOT NULL,
+    oldest_waiting_at timestamptz,
+    recorded_at       timestamptz NOT NULL,
+
+    CONSTRAINT push_audience_key PRIMARY KEY (name, lane)
+);
+
+CREATE TABLE IF NOT EXISTS scrip_meta.push_dead_letter (
+    message     text COLLATE "C" NOT NULL,
+    line        bigint NOT NULL,
+    id          bigint NOT NULL,
+    name        text COLLATE "C" NOT NULL,
+    lane        bigint NOT NULL,
+    sequence    bigint NOT NULL,
+    campaign    text COLLATE "C" NOT NULL,
+    kind        text COLLATE "C" NOT NULL,
+    customer_id text COLLATE "C" NOT NULL,
+    due_at      timestamptz,
+    fired_at    timestamptz,
+    reason      text NOT NULL,
+    tries       bigint NOT NULL,
+    at          timestamptz NOT NULL,
+
+    CONSTRAINT push_dead_letter_key PRIMARY KEY (message, line)
+);
+
+CREATE INDEX IF NOT EXISTS push_dead_letter_customer ON scrip_meta.push_dead_letter USING hash (customer_id);
