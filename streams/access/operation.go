@@ -44,6 +44,7 @@ const (
 	OpManageKeys
 	OpReadAudit
 	OpManageWebhooks
+	OpRunJobs  // rebuild, verify, backup
 	OpDiagnose // metrics, profiles, details of readiness
 	numOperations
 )
@@ -98,6 +99,7 @@ var operations = [numOperations]operation{
 	OpManageKeys:       {name: "keys.manage", roles: operators, endpoints: []string{"access.create", "access.list", "access.revoke", "access.rotate"}, whole: true},
 	OpReadAudit:        {name: "audit.read", roles: operators, endpoints: []string{"audit.list"}, whole: true},
 	OpManageWebhooks:   {name: "webhooks.manage", roles: operators, whole: true},
+	OpRunJobs:          {name: "jobs.run", roles: operators, whole: true},
 	OpDiagnose:         {name: "diagnose", roles: operators, whole: true},
 }
 

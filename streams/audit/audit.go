@@ -27,6 +27,7 @@ const (
 	Settings Kind = "settings" // a run-time setting was changed
 	Export   Kind = "export"   // codes, coupons or events were exported
 	LookUp   Kind = "lookup"   // codes or customers were shown in clear
+	Jobs     Kind = "jobs"     // a rebuild, a verification or a backup was started, or ended
 	Webhooks Kind = "webhooks" // an endpoint of webhooks was made, changed, removed or disabled
 )
 
@@ -38,7 +39,7 @@ const (
 )
 
 // Kinds returns the kinds.
-func Kinds() []Kind { return []Kind{Login, Keys, Settings, Export, LookUp, Webhooks} }
+func Kinds() []Kind { return []Kind{Login, Keys, Settings, Export, LookUp, Webhooks, Jobs} }
 
 // ParseKind parses a kind.
 func ParseKind(s string) (Kind, error) {

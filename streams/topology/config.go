@@ -159,6 +159,11 @@ func LeaseConfig(replicas int) jetstream.StreamConfig {
 	return c
 }
 
+// jobsConfig is the stream of JobsBucket.
+func jobsConfig(replicas int) jetstream.StreamConfig {
+	return bucketStream(JobsBucket, "scrip: the last long action of each kind, its progress and its result", replicas)
+}
+
 // snapConfig is the stream of an object store, as nats.go makes it.
 func snapConfig(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{

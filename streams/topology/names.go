@@ -36,12 +36,14 @@ const (
 	// PushWaitSubjects and PushDeadSubjects are what their subjects start with.
 	PushWaitSubjects = "scrip.push.wait."
 	PushDeadSubjects = "scrip.push.dead."
+	// JobsBucket is the KV bucket of the long actions that servers do: the last job of each kind.
+	JobsBucket = "SCRIP_JOBS"
 	// AuditStream is the stream of what people did that makes no event, for ever.
 	AuditStream = "SCRIP_AUDIT"
 	// AuditSubject is the one subject of the audit stream.
 	AuditSubject = "scrip.audit"
 
-	// LeaseStream, StateStream, SnapStream, SettingsStream, AccessStream, WebhooksStream and PushStream are the streams of the
+	// LeaseStream, StateStream, SnapStream, SettingsStream, AccessStream, WebhooksStream, JobsStream and PushStream are the streams of the
 	// buckets.
 	LeaseStream    = "KV_" + LeaseBucket
 	StateStream    = "KV_" + StateBucket
@@ -50,6 +52,7 @@ const (
 	AccessStream   = "KV_" + AccessBucket
 	WebhooksStream = "KV_" + WebhooksBucket
 	PushStream     = "KV_" + PushBucket
+	JobsStream     = "KV_" + JobsBucket
 )
 
 // CmdStream is the name of a lane's command stream.
@@ -63,7 +66,7 @@ func RmdStream(lane int) string { return RmdStreamPrefix + strconv.Itoa(lane) }
 
 // Streams are the names of all streams that a log of that many lanes may have, those of buckets included.
 func Streams(lanes int) []string {
-	all := []string{StateStream, LeaseStream, SnapStream, SettingsStream, AccessStream, WebhooksStream, AuditStream, PushStream, PushWaitStream, PushDeadStream}
+	all := []string{StateStream, LeaseStream, SnapStream, SettingsStream, AccessStream, WebhooksStream, JobsStream, AuditStream, PushStream, PushWaitStream, PushDeadStream}
 	for lane := range lanes {
 		all = append(all, CmdStream(lane), EvtStream(lane), RmdStream(lane))
 	}

@@ -140,7 +140,7 @@ type AuditList struct {
 
 func (a *API) readAudit(ctx context.Context, in *struct {
 	Actor string    `query:"actor" maxLength:"128" doc:"Name or id of a key."`
-	Kind  string    `query:"kind" enum:"login,keys,settings,export,lookup,webhooks"`
+	Kind  string    `query:"kind" enum:"login,keys,settings,export,lookup,webhooks,jobs"`
 	Since time.Time `query:"since"`
 	Until time.Time `query:"until" doc:"Not included."`
 	Limit int       `query:"limit" minimum:"1" maximum:"100" default:"100"`

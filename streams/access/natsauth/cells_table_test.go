@@ -76,6 +76,7 @@ $KV.SCRIP_CONFIG.probe     X    {}
 $KV.SCRIP_ACCESS.probe     X    {}
 $KV.SCRIP_WEBHOOKS.probe   X    {}
 $KV.SCRIP_PUSH.probe       X    {}
+$KV.SCRIP_JOBS.probe       X    {}
 $KV.OTHER.probe            -
 $O.SCRIP_SNAP.M.x          X    {}
 $O.SCRIP_SNAP.C.x          X    {}
@@ -121,6 +122,7 @@ KV_SCRIP_ACCESS ACCESS
 KV_SCRIP_WEBHOOKS WEBHOOKS
 SCRIP_AUDIT AUDIT
 KV_SCRIP_PUSH PUSH
+KV_SCRIP_JOBS JOBS
 SCRIP_PUSH_WAIT WAIT
 SCRIP_PUSH_DEAD DEAD
 FOREIGN FOREIGN
@@ -144,12 +146,12 @@ $JS.API.CONSUMER.CREATE.#.name.scrip.evt.0 X:*
 $JS.API.CONSUMER.INFO.#.name          X:*
 $JS.API.CONSUMER.MSG.NEXT.#.name      X:*
 $JS.API.CONSUMER.DELETE.#.name        X:*
-$JS.API.DIRECT.GET.#                  X:STATE,LEASE,SNAP,PUSH
-$JS.API.DIRECT.GET.#.scrip.evt.0      X:STATE,LEASE,SNAP,PUSH
+$JS.API.DIRECT.GET.#                  X:STATE,LEASE,SNAP,PUSH,JOBS
+$JS.API.DIRECT.GET.#.scrip.evt.0      X:STATE,LEASE,SNAP,PUSH,JOBS
 $JS.ACK.#.name.1.1.1.1.1              X:EVT,RMD,WAIT
 $JS.ACK._.hash.#.name.1.1.1.1.1       X:EVT,RMD,WAIT
-$JS.FC.#.name.x                       X:STATE,SNAP
-$JS.FC._.hash.#.name.x                X:STATE,SNAP
+$JS.FC.#.name.x                       X:STATE,SNAP,JOBS
+$JS.FC._.hash.#.name.x                X:STATE,SNAP,JOBS
 $JS.SNAPSHOT.ACK.#.x                  X:*
 $JS.SNAPSHOT.RESTORE.#.x              X:*
 JS.scrip.API.STREAM.INFO.#            O:CMD,EVT,RMD,LEASE,STATE A:EVT C:EVT

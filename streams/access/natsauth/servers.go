@@ -42,8 +42,8 @@ func OfServers(lanes int) Permissions {
 			"$JS.API.CONSUMER.MSG.NEXT.#.* $JS.SNAPSHOT.ACK.#.* $JS.SNAPSHOT.RESTORE.#.*", topology.Streams(lanes)},
 		{"$JS.API.STREAM.PURGE.#", append(cmd, topology.SnapStream, topology.PushWaitStream)},
 		{"$JS.API.STREAM.MSG.DELETE.#", []string{topology.PushDeadStream}},
-		{"$JS.API.DIRECT.GET.# $JS.API.DIRECT.GET.#.>", []string{topology.StateStream, topology.LeaseStream, topology.SnapStream, topology.PushStream}},
-		{"$JS.FC.#.> $JS.FC.*.*.#.>", []string{topology.StateStream, topology.SnapStream}},
+		{"$JS.API.DIRECT.GET.# $JS.API.DIRECT.GET.#.>", []string{topology.StateStream, topology.LeaseStream, topology.SnapStream, topology.PushStream, topology.JobsStream}},
+		{"$JS.FC.#.> $JS.FC.*.*.#.>", []string{topology.StateStream, topology.SnapStream, topology.JobsStream}},
 		{"$JS.ACK.#.> $JS.ACK.*.*.#.>", slices.Concat(evt, rmd, []string{topology.PushWaitStream})}, // also as NATS' flag js_ack_fc_v2 has it
 	} {
 		for _, stream := range right.streams {

@@ -71,7 +71,7 @@ var under = map[string][]string{
 	"SCRIP_CMD_1": {"scrip.lane.1.cmd", "scrip.lane.1.shop", "scrip.lane.1.due", "scrip.lane.1.cmd.*", "scrip.lane.1.admin.*"},
 	"SCRIP_EVT_0": {"scrip.evt.0"}, "SCRIP_EVT_1": {"scrip.evt.1"}, "SCRIP_RMD_0": {"scrip.rmd.0"}, "SCRIP_RMD_1": {"scrip.rmd.1"},
 	"KV_SCRIP_STATE": {"$KV.SCRIP_STATE.>"}, "KV_SCRIP_LEASE": {"$KV.SCRIP_LEASE.>"}, "KV_SCRIP_CONFIG": {"$KV.SCRIP_CONFIG.>"}, "KV_SCRIP_ACCESS": {"$KV.SCRIP_ACCESS.>"},
-	"KV_SCRIP_WEBHOOKS": {"$KV.SCRIP_WEBHOOKS.>"}, "KV_SCRIP_PUSH": {"$KV.SCRIP_PUSH.>"}, "OBJ_SCRIP_SNAP": {"$O.SCRIP_SNAP.>"},
+	"KV_SCRIP_WEBHOOKS": {"$KV.SCRIP_WEBHOOKS.>"}, "KV_SCRIP_PUSH": {"$KV.SCRIP_PUSH.>"}, "KV_SCRIP_JOBS": {"$KV.SCRIP_JOBS.>"}, "OBJ_SCRIP_SNAP": {"$O.SCRIP_SNAP.>"},
 	"SCRIP_AUDIT": {"scrip.audit"}, "SCRIP_PUSH_WAIT": {"scrip.push.wait.>"}, "SCRIP_PUSH_DEAD": {"scrip.push.dead.>"},
 }
 
@@ -128,7 +128,7 @@ func TestServersMayWhatTheyNeed(t *testing.T) {
 	}
 	a.request("scrip.evt.1", "{}", `"seq":`) // one for each stream that no cell has
 	a.request("scrip.rmd.1", "{}", `"seq":`)
-	api("INFO", "", "", `"streams":16`)
+	api("INFO", "", "", `"streams":17`)
 	api("STREAM.NAMES", "", "", "SCRIP_PUSH_DEAD")
 	for _, s := range streams {
 		api("STREAM.INFO.#", s, "", `"state"`)

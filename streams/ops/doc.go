@@ -1,0 +1,2 @@
+// Package ops is every action of people, once.
+package ops

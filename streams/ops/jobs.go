@@ -1,0 +1,423 @@
+package ops
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
+)
+
+// The kinds of jobs. Of each kind one job runs at a time in all servers of a log, and the last one is kept.
+const (
+	RebuildJob = "rebuild"
+	VerifyJob  = "verify"
+	BackupJob  = "backup"
+)
+
+// jobKinds are they, with the servers that run them.
+var jobKinds = map[string]string{RebuildJob: "the role projector", VerifyJob: "the role projector", BackupJob: "the role api"}
+
+// JobState is the state of a job.
+type JobState string
+
+// The states. A job that is refused changed nothing.
+const (
+	JobWaiting JobState = "waiting" // for a server that takes it
+	JobRunning JobState = "running"
+	JobDone    JobState = "done"
+	JobFailed  JobState = "failed"
+	JobRefused JobState = "refused"
+)
+
+const (
+	// jobUpdate is how often the server that runs a job updates it.
+	jobUpdate = time.Second
+	// jobDead is how long a job may have no update before its server is taken for dead.
+	jobDead = 15 * time.Second
+	// jobEnd bounds the attempts to store the end of a job.
+	jobEnd = 10 * time.Second
+	// jobStopped is the same while the server stops.
+	jobStopped = 2 * time.Second
+	// mostResult bounds a result, in bytes: it is in one message.
+	mostResult = 512 << 10
+)
+
+// Job is a long action that a server does, whether its caller waits or not.
+type Job struct {
+	ID     string   `json:"id"`
+	Kind   string   `json:"kind"`
+	Action string   `json:"action" doc:"Such as rebuild.start."`
+	State  JobState `json:"state" enum:"waiting,running,done,failed,refused" doc:"refused: nothing was changed."`
+	// By is who started it, and Key the id of that user's key.
+	By      string          `json:"by"`
+	Key     string          `json:"key,omitempty"`
+	Request json.RawMessage `json:"request,omitempty"`
+	Server  string          `json:"server,omitempty" doc:"The server that runs it."`
+	Started time.Time       `json:"started"`
+	// Updated is written about once a second while it runs.
+	Updated  time.Time       `json:"updated"`
+	Progress *JobProgress    `json:"progress,omitempty"`
+	Result   json.RawMessage `json:"result,omitempty" doc:"Of a job that is done, in the form of its kind."`
+	Error    string          `json:"error,omitempty"`
+}
+
+// Ended reports whether the job has ended.
+func (j *Job) Ended() bool { return j.State != JobWaiting && j.State != JobRunning }
+
+// JobProgress is how far a job is. Done of Total are counted in messages, indexes or bytes, by the phase; 0 = unknown.
+type JobProgress struct {
+	Phase string `json:"phase"`
+	Done  int64  `json:"done"`
+	Total int64  `json:"total"`
+	// Events are event lines that were applied.
+	Events uint64 `json:"events,omitempty"`
+	Note   string `json:"note,omitempty"`
+}
+
+// JobRun is a job for the function that does it.
+type JobRun struct {
+	Action  string
+	Request json.RawMessage
+	By      string
+	// Report stores progress, at the next update. It may be called by several goroutines.
+	Report func(JobProgress)
+}
+
+// JobWork does a job. Its result is encoded as JSON; it may come with an error.
+type JobWork func(ctx context.Context, run JobRun) (result any, err error)
+
+// NotStarted is an error of a job that changed nothing, because a precondition failed.
+type NotStarted struct{ Err error }
+
+func (e *NotStarted) Error() string { return e.Err.Error() }
+func (e *NotStarted) Unwrap() error { return e.Err }
+
+// BusyError refuses a job while another of its kind runs.
+type BusyError struct{ Running Job }
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("job %s of this kind runs already, started by %s at %s; wait until it ends, see scrip job show %s",
+		e.Running.ID, wire.Shorten(e.Running.By, 64), e.Running.Started.Format(time.RFC3339), e.Running.ID)
+}
+
+// ErrNoJob: there is no job with such an id; only the last of each kind is kept.
+var ErrNoJob = errors.New("there is no such job; only the last one of each kind is kept, see scrip job list")
+
+// Jobs starts, shows and runs the jobs of a log.
+//
+//	Start ──> bucket SCRIP_JOBS: kind = {id, state, by, …} ──watch──> Run, at a server that has this kind in Work
+//	Show  <──                    progress, result, error   <────────
+//
+// Owner: a job is of the server that took it, which updates its value once a second. Every update names the revision that
+// it replaces, so two servers never have one.
+//
+// What a crash does: nothing updates the job of a dead server any more. After jobDead it is shown as failed, and the next one
+// of its kind replaces it. What its work left, a rebuild or a backup removes when it is started again.
+type Jobs struct {
+	JetStream jetstream.JetStream
+	// Server is the id of this server, and Work what it runs, by kind; none = it only starts and shows jobs.
+	Server string
+	Work   map[string]JobWork
+	Audit  *audit.Log
+	Clock  wall.Clock
+	Logger *slog.Logger
+}
+
+// Start starts a job, named by its action such as rebuild.start. It returns when the job is stored and recorded in the audit
+// stream, and before a server takes it. The error is a *BusyError while a job of the same kind runs.
+func (j *Jobs) Start(ctx context.Context, who access.Author, action string, request any) (Job, error) {
+	kind, _, _ := strings.Cut(action, ".")
+	body, err := json.Marshal(request)
+	if err != nil {
+		return Job{}, fmt.Errorf("encoding the request: %w", err)
+	}
+	now := j.Clock.Now().UTC().Truncate(time.Millisecond)
+	job := Job{ID: kind + "-" + strings.ToLower(rand.Text()[:10]), Kind: kind, Action: action, State: JobWaiting, By: who.Name, Key: who.ID,
+		Request: body, Started: now, Updated: now}
+	last, revision, err := j.read(ctx, kind)
+	switch {
+	case err != nil && !errors.Is(err, ErrNoJob):
+		return Job{}, err
+	case err == nil && !last.Ended():
+		return Job{}, &BusyError{last}
+	}
+	e := audit.By(who.Principal, audit.Jobs, action, job.ID+" "+string(body))
+	e.Via, e.From = who.Via, who.From
+	if err := j.Audit.Append(ctx, e); err != nil {
+		return Job{}, err
+	}
+	if _, err := j.write(ctx, &job, revision); err != nil {
+		if natsx.IsWrongSequence(err) { // another was started in this moment
+			if last, _, err = j.read(ctx, kind); err == nil {
+				err = &BusyError{last}
+			}
+		}
+		return Job{}, err
+	}
+	return job, nil
+}
+
+// Show returns a job.
+func (j *Jobs) Show(ctx context.Context, id string) (Job, error) {
+	kind, _, _ := strings.Cut(id, "-")
+	if jobKinds[kind] == "" {
+		return Job{}, ErrNoJob
+	}
+	job, _, err := j.read(ctx, kind)
+	if err == nil && job.ID != id {
+		err = ErrNoJob
+	}
+	return job, err
+}
+
+// List returns the last job of each kind, newest first.
+func (j *Jobs) List(ctx context.Context) ([]Job, error) {
+	all := []Job{}
+	for kind := range jobKinds {
+		job, _, err := j.read(ctx, kind)
+		switch {
+		case err == nil:
+			all = append(all, job)
+		case !errors.Is(err, ErrNoJob):
+			return nil, err
+		}
+	}
+	slices.SortFunc(all, func(a, b Job) int { return b.Started.Compare(a.Started) })
+	return all, nil
+}
+
+// read reads the last job of a kind. One without updates is shown as failed. revision is 0 with ErrNoJob.
+func (j *Jobs) read(ctx context.Context, kind string) (job Job, revision uint64, err error) {
+	kv, err := j.JetStream.KeyValue(ctx, topology.JobsBucket)
+	if err != nil {
+		return job, 0, fmt.Errorf("opening the bucket of jobs: %w", err)
+	}
+	entry, err := kv.Get(ctx, kind)
+	switch {
+	case errors.Is(err, jetstream.ErrKeyNotFound):
+		return job, 0, ErrNoJob
+	case err != nil:
+		return job, 0, fmt.Errorf("reading the job: %w", err)
+	}
+	if err := json.Unmarshal(entry.Value(), &job); err != nil {
+		return job, entry.Revision(), fmt.Errorf("the stored job of kind %s cannot be read: %w", kind, err)
+	}
+	if !job.Ended() && j.Clock.Now().Sub(entry.Created()) > jobDead {
+		why := "the server that ran it stopped or is cut off"
+		if job.State == JobWaiting {
+			why = "no server took it: it takes a server with " + jobKinds[kind]
+		}
+		job.State, job.Error = JobFailed, why
+	}
+	return job, entry.Revision(), nil
+}
+
+// write replaces a revision, 0 = none.
+func (j *Jobs) write(ctx context.Context, job *Job, revision uint64) (uint64, error) {
+	value, err := json.Marshal(job)
+	if err != nil {
+		return 0, fmt.Errorf("encoding the job: %w", err)
+	}
+	kv, err := j.JetStream.KeyValue(ctx, topology.JobsBucket)
+	if err != nil {
+		return 0, fmt.Errorf("opening the bucket of jobs: %w", err)
+	}
+	return kv.Update(ctx, job.Kind, value, revision)
+}
+
+// watchPause is the pause before a retry to watch the bucket.
+const watchPause = time.Second
+
+// Run takes jobs of the kinds in Work and does them, until ctx ends; those that it does end then, too.
+func (j *Jobs) Run(ctx context.Context) error {
+	if len(j.Work) == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	running := make(chan struct{}, len(jobKinds))
+	defer func() {
+		for range cap(running) { // each job that runs has one
+			running <- struct{}{}
+		}
+	}()
+	for ctx.Err() == nil {
+		err := j.watch(ctx, running)
+		if ctx.Err() == nil {
+			cmp.Or(j.Logger, slog.Default()).Warn("the bucket of jobs cannot be watched; retrying", "err", err)
+			_ = natsx.Pause(ctx, watchPause)
+		}
+	}
+	return nil
+}
+
+// watch takes jobs until ctx or the watch ends.
+func (j *Jobs) watch(ctx context.Context, running chan struct{}) error {
+	kv, err := j.JetStream.KeyValue(ctx, topology.JobsBucket)
+	if err != nil {
+		return err
+	}
+	updates, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = updates.Stop() }()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case entry, ok := <-updates.Updates():
+			if !ok {
+				return errors.New("the watch ended")
+			}
+			var job Job
+			if entry == nil || json.Unmarshal(entry.Value(), &job) != nil || job.State != JobWaiting || j.Work[job.Kind] == nil {
+				continue
+			}
+			if j.Clock.Now().Sub(entry.Created()) > jobDead {
+				continue // shown as failed already
+			}
+			running <- struct{}{}
+			go func() {
+				defer func() { <-running }()
+				j.take(ctx, job, entry.Revision())
+			}()
+		}
+	}
+}
+
+// errTaken ends the work of a job that another one has replaced.
+var errTaken = errors.New("another job was started while this one could not be updated")
+
+// take takes a job, unless another server is first, and does it.
+func (j *Jobs) take(ctx context.Context, job Job, revision uint64) {
+	logger := cmp.Or(j.Logger, slog.Default()).With("job", job.ID)
+	job.State, job.Server, job.Updated = JobRunning, j.Server, j.Clock.Now().UTC()
+	revision, err := j.write(ctx, &job, revision)
+	if err != nil {
+		if !natsx.IsWrongSequence(err) {
+			logger.Warn("the job was not taken", "err", err)
+		}
+		return
+	}
+	logger.Info("job started", "action", job.Action, "by", job.By)
+	working, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	progress, ended := make(chan JobProgress, 1), make(chan struct{})
+	var result any
+	var failed error
+	go func() {
+		defer close(ended)
+		result, failed = j.Work[job.Kind](working, JobRun{Action: job.Action, Request: job.Request, By: job.By, Report: func(p JobProgress) {
+			select {
+			case <-progress: // only the newest counts
+			default:
+			}
+			select {
+			case progress <- p:
+			default:
+			}
+		}})
+	}()
+	tick := time.NewTicker(jobUpdate)
+	defer tick.Stop()
+	for working.Err() == nil {
+		select {
+		case <-ended:
+			j.end(ctx, job, revision, result, failed)
+			return
+		case p := <-progress:
+			job.Progress = &p
+			continue
+		case <-tick.C:
+		}
+		job.Updated = j.Clock.Now().UTC()
+		if revision, err = j.update(working, &job, revision); errors.Is(err, errTaken) {
+			cancel(errTaken)
+		} else if err != nil {
+			logger.Warn("the job's progress was not stored; it goes on", "err", err)
+		}
+	}
+	<-ended
+	j.end(ctx, job, revision, result, failed)
+}
+
+// update stores a job that this server has. An update whose answer was lost may have been stored: the value shows it.
+func (j *Jobs) update(ctx context.Context, job *Job, revision uint64) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, jobDead/3)
+	defer cancel()
+	next, err := j.write(ctx, job, revision)
+	if err == nil || !natsx.IsWrongSequence(err) {
+		return max(next, revision), err
+	}
+	have, next, err := j.read(ctx, job.Kind)
+	switch {
+	case err != nil:
+		return revision, err
+	case have.ID != job.ID || have.Server != job.Server:
+		return revision, errTaken
+	}
+	if next, err = j.write(ctx, job, next); natsx.IsWrongSequence(err) {
+		err = errors.Join(natsx.ErrAgain, err) // it was read from a replica that lags
+	}
+	return max(next, revision), err
+}
+
+// end stores the end of a job and records it.
+func (j *Jobs) end(ctx context.Context, job Job, revision uint64, result any, failed error) {
+	limit := jobEnd
+	if ctx.Err() != nil {
+		limit = jobStopped
+		if failed != nil {
+			failed = errors.New("the server that ran it was stopped; start it again")
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	logger := cmp.Or(j.Logger, slog.Default()).With("job", job.ID)
+	job.State, job.Updated, job.Progress = JobDone, j.Clock.Now().UTC(), nil
+	var not *NotStarted
+	switch {
+	case errors.As(failed, &not):
+		job.State, job.Error = JobRefused, failed.Error()
+	case failed != nil:
+		job.State, job.Error = JobFailed, failed.Error()
+	}
+	if result != nil {
+		body, err := json.Marshal(result)
+		switch {
+		case err != nil:
+			job.State, job.Error = JobFailed, "encoding the result: "+err.Error()
+		case len(body) > mostResult:
+			job.State, job.Error = JobFailed, fmt.Sprintf("it ended, and its result has %d bytes, more than %d; give a smaller limit", len(body), mostResult)
+		default:
+			job.Result = body
+		}
+	}
+	err := natsx.Retry(ctx, func(ctx context.Context) (err error) {
+		revision, err = j.update(ctx, &job, revision)
+		return err
+	})
+	if err == nil {
+		who := access.Principal{ID: job.Key, Name: job.By}
+		err = j.Audit.Append(ctx, audit.By(who, audit.Jobs, job.Action+" "+string(job.State), strings.TrimSpace(job.ID+" "+wire.Shorten(job.Error, 400))))
+	}
+	if err != nil {
+		logger.Error("the end of the job was not stored", "state", job.State, "err", err)
+	}
+	logger.Info("job ended", "state", job.State, "error", job.Error, "took", job.Updated.Sub(job.Started).Round(time.Millisecond))
+}

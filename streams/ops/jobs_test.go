@@ -1,0 +1,192 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
+)
+
+func TestMain(m *testing.M) { streamtest.VerifyTestMain(m) }
+
+var ann = access.Author{Principal: access.Principal{ID: "01h8z3qk", Name: "ann", Role: access.Operator}, Via: "http"}
+
+// jobRig is a log whose jobs several servers run.
+type jobRig struct {
+	*testing.T
+	js jetstream.JetStream
+}
+
+func newJobRig(t *testing.T) *jobRig {
+	js := streamtest.Start(t).JetStream(t)
+	if _, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: 1, KeyFingerprint: "k", CmdMaxBytes: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	return &jobRig{t, js}
+}
+
+func (r *jobRig) at(server string, clock wall.Clock, work map[string]JobWork) *Jobs {
+	return &Jobs{JetStream: r.js, Server: server, Work: work, Audit: audit.Open(r.js, nil), Clock: clock, Logger: streamtest.Logger(r.T)}
+}
+
+// serve runs jobs at a server until the test ends or stop is called.
+func (r *jobRig) serve(server string, work map[string]JobWork) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := r.at(server, wall.Machine, work).Run(ctx); err != nil {
+			r.Error(err)
+		}
+	})
+	stop = func() { cancel(); running.Wait() }
+	r.Cleanup(stop)
+	return stop
+}
+
+func (r *jobRig) start(j *Jobs, action string, request any) Job {
+	r.Helper()
+	job, err := j.Start(r.Context(), ann, action, request)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return job
+}
+
+// becomes waits until a job has a state, and returns it.
+func (r *jobRig) becomes(j *Jobs, id string, state JobState) (job Job) {
+	r.Helper()
+	streamtest.Eventually(r.T, "job "+id+" is "+string(state), func() bool {
+		var err error
+		if job, err = j.Show(r.Context(), id); err != nil {
+			r.Fatal(err)
+		}
+		return job.State == state
+	})
+	return job
+}
+
+// TestAJobRunsOnceAtOneServer: whoever started it, with progress, a result, and entries in the audit stream; a second one of its kind
+// is refused while it runs, at every server.
+func TestAJobRunsOnceAtOneServer(t *testing.T) {
+	r := newJobRig(t)
+	goOn := make(chan struct{})
+	runs := make(chan JobRun, 10)
+	work := map[string]JobWork{RebuildJob: func(ctx context.Context, run JobRun) (any, error) {
+		runs <- run
+		run.Report(JobProgress{Phase: "loading", Done: 1, Total: 2})
+		select {
+		case <-goOn:
+		case <-ctx.Done():
+		}
+		return map[string]int{"events": 7}, nil
+	}}
+	r.serve("one", work)
+	r.serve("two", work)
+	caller := r.at("three", wall.Machine, nil)
+	job := r.start(caller, "rebuild.start", map[string]string{"schema": "copy"})
+	if !strings.HasPrefix(job.ID, "rebuild-") || job.State != JobWaiting {
+		t.Errorf("started %+v", job)
+	}
+	run := <-runs
+	if run.Action != "rebuild.start" || string(run.Request) != `{"schema":"copy"}` || run.By != "ann" {
+		t.Errorf("runs %+v", run)
+	}
+	streamtest.Eventually(t, "progress is shown", func() bool {
+		job, err := caller.Show(t.Context(), job.ID)
+		return err == nil && job.State == JobRunning && job.Progress != nil && *job.Progress == JobProgress{Phase: "loading", Done: 1, Total: 2}
+	})
+	var busy *BusyError
+	if _, err := r.at("two", wall.Machine, nil).Start(t.Context(), ann, "rebuild.undo", nil); !errors.As(err, &busy) || busy.Running.ID != job.ID {
+		t.Errorf("a second rebuild: %v", err)
+	}
+	close(goOn)
+	if done := r.becomes(caller, job.ID, JobDone); string(done.Result) != `{"events":7}` || done.Error != "" || done.Progress != nil {
+		t.Errorf("done %+v", done)
+	}
+	if len(runs) != 0 {
+		t.Error("it ran twice")
+	}
+	next := r.start(caller, "rebuild.undo", nil)
+	r.becomes(caller, next.ID, JobDone)
+	if _, err := caller.Show(t.Context(), job.ID); !errors.Is(err, ErrNoJob) {
+		t.Errorf("the job before the last: %v", err)
+	}
+	if all, err := caller.List(t.Context()); err != nil || len(all) != 1 || all[0].ID != next.ID {
+		t.Errorf("%+v, %v", all, err)
+	}
+	entries, _, err := audit.Open(r.js, nil).Read(t.Context(), audit.Filter{Kind: audit.Jobs, Actor: "ann"}, 10)
+	if err != nil || len(entries) != 4 || entries[0].Action != "rebuild.start" || !strings.HasPrefix(entries[0].About, job.ID+` {"schema"`) || entries[1].Action != "rebuild.start done" {
+		t.Errorf("recorded %+v, %v", entries, err)
+	}
+}
+
+// TestHowAJobEnds: by an error, a refusal, a stop of its server, its death, and without any server that runs it.
+func TestHowAJobEnds(t *testing.T) {
+	r := newJobRig(t)
+	caller := r.at("caller", wall.Machine, nil)
+	verify := errors.New("the disk is full")
+	started := make(chan struct{}, 1)
+	stop := r.serve("one", map[string]JobWork{
+		VerifyJob: func(context.Context, JobRun) (any, error) { return nil, verify },
+		BackupJob: func(context.Context, JobRun) (any, error) { return strings.Repeat("x", mostResult), nil },
+		RebuildJob: func(ctx context.Context, _ JobRun) (any, error) {
+			started <- struct{}{}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+	})
+	if job := r.becomes(caller, r.start(caller, "verify.start", nil).ID, JobFailed); job.Error != "the disk is full" {
+		t.Errorf("%+v", job)
+	}
+	verify = &NotStarted{errors.New("schema copy exists")}
+	if job := r.becomes(caller, r.start(caller, "verify.start", nil).ID, JobRefused); job.Error != "schema copy exists" {
+		t.Errorf("%+v", job)
+	}
+	if job := r.becomes(caller, r.start(caller, "backup.start", nil).ID, JobFailed); !strings.Contains(job.Error, "smaller limit") {
+		t.Errorf("%+v", job)
+	}
+	stopped := r.start(caller, "rebuild.start", nil)
+	<-started
+	stop()
+	if job := r.becomes(caller, stopped.ID, JobFailed); !strings.Contains(job.Error, "was stopped") {
+		t.Errorf("%+v", job)
+	}
+	// Now no server runs anything.
+	job := r.start(caller, "rebuild.start", nil)
+	later := streamtest.NewClock()
+	later.Move(jobDead + time.Second)
+	watcher := r.at("watcher", later, nil)
+	if got, err := watcher.Show(t.Context(), job.ID); err != nil || got.State != JobFailed || !strings.Contains(got.Error, "the role projector") {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := caller.Start(t.Context(), ann, "rebuild.start", nil); err == nil {
+		t.Error("another one is started before it is overdue")
+	}
+	job.State = JobRunning
+	last, revision, err := caller.read(t.Context(), RebuildJob)
+	if err != nil || last.ID != job.ID {
+		t.Fatal(last, err)
+	}
+	if _, err := caller.write(t.Context(), &job, revision); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := watcher.Show(t.Context(), job.ID); err != nil || got.State != JobFailed || !strings.Contains(got.Error, "stopped or is cut off") {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if next, err := watcher.Start(t.Context(), ann, "rebuild.start", nil); err != nil || next.ID == job.ID {
+		t.Errorf("after a dead server: %+v, %v", next, err)
+	}
+	if _, err := caller.Show(t.Context(), "coffee-1"); !errors.Is(err, ErrNoJob) {
+		t.Errorf("a job of no kind: %v", err)
+	}
+}
