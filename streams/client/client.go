@@ -50,7 +50,7 @@ type Client struct {
 	nc     *nats.Conn
 	owned  bool // Close closes nc
 	opts   Options
-	lines  *command.Batcher
+	lanes  *command.Lanes
 	finder finder
 
 	stop  context.CancelFunc
@@ -87,7 +87,7 @@ func New(nc *nats.Conn, opts Options) *Client {
 	}
 	c.finder = finder{nc: nc, life: ctx, slot: make(chan struct{}, 1)}
 	c.stop = stop
-	c.lines = command.New(nc, command.Options{
+	c.lanes = command.New(nc, command.Options{
 		InFlight: opts.InFlight, MaxPending: opts.MaxPending, RetryAfter: opts.RetryAfter, Subject: topology.LaneShop, Same: c.finder.same,
 	})
 	go c.run(ctx)
@@ -99,13 +99,13 @@ func (c *Client) run(ctx context.Context) {
 	defer close(c.ended)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		if err := c.lines.Run(ctx); err != nil {
+		if err := c.lanes.Run(ctx); err != nil {
 			return err
 		}
 		return ErrClosed // so that the other goroutine ends, too
 	})
 	g.Go(func() error { return c.finder.watch(ctx) })
-	_ = g.Wait() // the batcher has ended all waiting calls; later calls check dead
+	_ = g.Wait() // all waiting calls have ended; later ones check dead
 	c.dead.Store(true)
 }
 
@@ -126,7 +126,7 @@ func (c *Client) Close() {
 func (c *Client) Conn() *nats.Conn { return c.nc }
 
 // Counters returns the counters as they are now.
-func (c *Client) Counters() Counters { return c.lines.Counters() }
+func (c *Client) Counters() Counters { return c.lanes.Counters() }
 
 // Log returns the UUID of the log and its number of lanes. It requests them until the service answers or ctx ends.
 func (c *Client) Log(ctx context.Context) (uuid string, lanes int, err error) {

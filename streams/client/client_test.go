@@ -91,7 +91,7 @@ func TestInvalidCommandsAreRefusedHere(t *testing.T) {
 		"attributes":            {Type: wire.Claim, Campaign: "summer", CustomerID: "c", Attributes: []byte(`{"a":{}}`)},
 		"not valid JSON":        {Type: wire.Claim, Campaign: "summer", CustomerID: "c", Attributes: []byte(`{"a":1`)},
 		"after the JSON object": {Type: wire.Claim, Campaign: "summer", CustomerID: "c", Attributes: []byte("{}}\n{\"id\":\"x\"}")},
-		"the line has":          {Type: wire.Claim, Campaign: "summer", CustomerID: strings.Repeat("c", wire.MaxLine)},
+		"as a line of the log":  {Type: wire.Claim, Campaign: "summer", CustomerID: strings.Repeat("c", wire.MaxLine)},
 		"nothing to update":     {Type: wire.UpdateCampaign, Campaign: "summer"},
 		"codes: code 2":         {Type: wire.ImportCodes, Campaign: "summer", Codes: []string{"GOOD", "no good"}},
 	} {

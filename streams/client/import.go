@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/command"
 )
 
 // importAhead is how many lines of one import are in flight at once: 4 MiB of codes, enough to keep a lane busy and far
@@ -31,7 +32,7 @@ func (c *Client) ImportCodes(ctx context.Context, campaign string, codes iter.Se
 	for _, o := range opts {
 		o(&cmd)
 	}
-	c.name(&cmd)
+	command.EnsureID(&cmd)
 	return Import(ctx, cmd, codes, progress, c.DoAsync)
 }
 

@@ -84,9 +84,9 @@ func (b *batch) line(i int) []byte {
 }
 
 // add appends a line; the caller has checked that it fits.
-func (b *batch) add(line Line, deadline time.Duration, weight int64) int32 {
-	b.buf = append(append(b.buf, line.JSON...), '\n')
-	b.entries = append(b.entries, entry{to: line.To, id: line.ID, end: len(b.buf), deadline: deadline})
+func (b *batch) add(line line, deadline time.Duration, weight int64) int32 {
+	b.buf = append(append(b.buf, line.json...), '\n')
+	b.entries = append(b.entries, entry{to: line.To, id: line.id, end: len(b.buf), deadline: deadline})
 	b.waiting++
 	b.weight += weight
 	if deadline != 0 && (b.earliest == 0 || deadline < b.earliest) {
@@ -132,7 +132,7 @@ func (b *batch) late(i int) delivery {
 	err := b.failure(i, ErrDeadline)
 	if unsent, ok := err.(*NotSentError); ok && unsent.Reached {
 		o := unsent.Outcome()
-		b.route.c.counters.notDurable.Add(1)
+		b.route.lanes.counters.notDurable.Add(1)
 		return delivery{to: b.take(i), line: o.AppendJSON(nil)}
 	}
 	return delivery{to: b.take(i), err: err}
@@ -188,47 +188,47 @@ func (b *batch) retryAfterNoResponders(now, every time.Duration) {
 func weight(line []byte) int64 { return 1 + int64(len(line))>>10 }
 
 // receive handles every message of the inbox: PubAcks (a<route>-<token>) and outcomes (o<route>-<token>).
-func (c *Batcher) receive(msg *nats.Msg) {
-	token := msg.Subject[len(c.inbox)+1:]
-	r, seq, ok := c.address(token)
+func (l *Lanes) receive(msg *nats.Msg) {
+	token := msg.Subject[len(l.inbox)+1:]
+	r, seq, ok := l.address(token)
 	if !ok {
-		c.counters.mismatched.Add(1)
+		l.counters.mismatched.Add(1)
 		return
 	}
-	out := c.scratch[:0]
+	out := l.scratch[:0]
 	r.mu.Lock()
 	switch a := r.attempts[seq]; {
 	case a == nil && token[0] == 'a':
 		// The PubAck of lines that were answered already: usual when the owner is quick.
-		c.mover.Answered()
+		l.mover.Answered()
 	case a == nil:
 		// Answered before, or all receivers gave up.
-		c.counters.late.Add(1)
+		l.counters.late.Add(1)
 	case msg.Header.Get("Status") == "503" && len(msg.Data) == 0:
 		// No responders: no stream and no service took it, so nothing was stored. A server may be starting.
 		r.dead(a)
-		a.batch.retryAfterNoResponders(c.now(), c.opts.RetryAfter)
-		c.mover.Unanswered()
+		a.batch.retryAfterNoResponders(l.now(), l.opts.RetryAfter)
+		l.mover.Unanswered()
 	case token[0] == 'a':
 		out = r.acked(a, msg.Data, out)
 	case msg.Header.Get(micro.ErrorCodeHeader) == "403" && r.direct:
 		out = r.denied(a, msg.Header.Get(micro.ErrorHeader), out)
 	case msg.Header.Get(micro.ErrorCodeHeader) != "":
 		// The service does not know the result either.
-		a.batch.retryAfterNoResponders(c.now(), c.opts.RetryAfter)
+		a.batch.retryAfterNoResponders(l.now(), l.opts.RetryAfter)
 	default:
-		c.mover.Answered()
+		l.mover.Answered()
 		out = r.answered(a, msg.Data, out)
 	}
 	// Send the next message first, then wake the callers that got their answer.
 	r.pump()
 	r.mu.Unlock()
-	c.deliver(out)
-	c.scratch = out
+	l.deliver(out)
+	l.scratch = out
 }
 
 // address finds the route and attempt of an inbox token.
-func (c *Batcher) address(token string) (*route, uint64, bool) {
+func (l *Lanes) address(token string) (*route, uint64, bool) {
 	if len(token) < 2 || token[0] != 'a' && token[0] != 'o' {
 		return nil, 0, false
 	}
@@ -241,7 +241,7 @@ func (c *Batcher) address(token string) (*route, uint64, bool) {
 		return nil, 0, false
 	}
 	n, err := strconv.ParseUint(seq, 36, 64)
-	r := c.routes[lane].Load()
+	r := l.routes[lane].Load()
 	return r, n, err == nil && r != nil
 }
 
@@ -257,12 +257,12 @@ func (r *route) acked(a *attempt, data []byte, out []delivery) []delivery {
 	}
 	if err := json.Unmarshal(data, &ack); err != nil || ack.Error == nil {
 		a.batch.acked = true
-		r.c.mover.Answered()
+		r.lanes.mover.Answered()
 		return out
 	}
 	b := a.batch
 	if !notStored(ack.Error.ErrCode, ack.Error.Description) {
-		b.retryAfterNoResponders(r.c.now(), r.c.opts.RetryAfter)
+		b.retryAfterNoResponders(r.lanes.now(), r.lanes.opts.RetryAfter)
 		return out
 	}
 	r.dead(a)
@@ -277,7 +277,7 @@ func (r *route) acked(a *attempt, data []byte, out []delivery) []delivery {
 		}
 		o := wire.Outcome{ID: b.entries[i].id, Status: wire.StatusRefused, Refusal: wire.NotDurable, Message: why}
 		out = append(out, delivery{to: b.take(i), line: o.AppendJSON(nil)})
-		r.c.counters.notDurable.Add(1)
+		r.lanes.counters.notDurable.Add(1)
 	}
 	r.finish(b)
 	return out
@@ -286,7 +286,7 @@ func (r *route) acked(a *attempt, data []byte, out []delivery) []delivery {
 // denied ends the lines of an attempt that this client may not make: the service did nothing. A line of which an earlier
 // attempt may have been stored, before the client's key was revoked, has no known outcome.
 func (r *route) denied(a *attempt, why string, out []delivery) []delivery {
-	r.c.mover.Answered()
+	r.lanes.mover.Answered()
 	r.dead(a)
 	b := a.batch
 	for i := range b.entries {
@@ -322,7 +322,7 @@ func (r *route) answered(a *attempt, data []byte, out []delivery) []delivery {
 	}
 	data = bytes.TrimSuffix(data, []byte{'\n'})
 	if len(data) == 0 || bytes.Count(data, []byte{'\n'})+1 != lines {
-		r.c.counters.mismatched.Add(1)
+		r.lanes.counters.mismatched.Add(1)
 		return out
 	}
 	if r.direct && bytes.Contains(data, []byte(`"refusal":"not_durable"`)) {
@@ -330,7 +330,7 @@ func (r *route) answered(a *attempt, data []byte, out []delivery) []delivery {
 		// stored: then only an outcome that was decided may answer.
 		r.dead(a)
 		if b.live > 0 {
-			b.retryAfterNoResponders(r.c.now(), r.c.opts.RetryAfter)
+			b.retryAfterNoResponders(r.lanes.now(), r.lanes.opts.RetryAfter)
 			return out
 		}
 	}
@@ -353,7 +353,7 @@ func (r *route) answered(a *attempt, data []byte, out []delivery) []delivery {
 		}
 	}
 	if mismatched {
-		r.c.counters.mismatched.Add(1)
+		r.lanes.counters.mismatched.Add(1)
 	}
 	if b.waiting == 0 {
 		r.finish(b)

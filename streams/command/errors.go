@@ -46,10 +46,10 @@ func (e *DeniedError) Error() string { return "not allowed: " + e.Why }
 
 // Causes of the errors above, and errors of Send.
 var (
-	// ErrClosed: the batcher stopped.
+	// ErrClosed: Run has returned.
 	ErrClosed = errors.New("closed")
 	// ErrDeadline: the line's deadline passed.
 	ErrDeadline = errors.New("no answer in time")
-	// ErrFull: MaxPending lines are waiting; returned by TrySend only.
+	// ErrFull: MaxPending lines are waiting; only with Call.NoWait.
 	ErrFull = errors.New("too many commands are waiting for an answer")
 )

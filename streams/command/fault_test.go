@@ -86,7 +86,7 @@ func TestManyFaults(t *testing.T) {
 			var waiters []waiter
 			for _, id := range all {
 				w := make(waiter, 2)
-				if _, err := r.Send(t.Context(), 0, claimLine("summer", id, 0, w)); err != nil {
+				if _, err := r.add(t.Context(), 0, "", claimLine("summer", id, 0, w)); err != nil {
 					t.Fatal(err)
 				}
 				if waiters = append(waiters, w); rng.IntN(4) == 0 {

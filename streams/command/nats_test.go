@@ -17,9 +17,9 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// real is a batcher beside a real server and the owner of its lanes.
+// real is a Lanes beside a real server and the owner of its lanes.
 type real struct {
-	*Batcher
+	*Lanes
 	t      *testing.T
 	server *streamtest.Server
 	owner  *streamtest.Owner
@@ -30,7 +30,7 @@ func newReal(t *testing.T, opts Options, spec topology.Spec) *real {
 	t.Helper()
 	server := streamtest.Start(t)
 	r := &real{t: t, server: server, owner: streamtest.StartOwner(t, server.Conn(t), spec), conn: server.Conn(t, nats.CustomInboxPrefix("_INBOX_shop"))}
-	r.Batcher = New(r.conn, opts)
+	r.Lanes = New(r.conn, opts)
 	streamtest.Background(t, r.Run)
 	return r
 }
@@ -38,7 +38,7 @@ func newReal(t *testing.T, opts Options, spec topology.Spec) *real {
 func (r *real) claim(campaign, id string) waiter {
 	r.t.Helper()
 	w := make(waiter, 2)
-	if _, err := r.Send(r.t.Context(), topology.LaneOf(campaign, r.owner.Log.Lanes), claimLine(campaign, id, 0, w)); err != nil {
+	if _, err := r.add(r.t.Context(), topology.LaneOf(campaign, r.owner.Log.Lanes), "", claimLine(campaign, id, 0, w)); err != nil {
 		r.t.Fatal(err)
 	}
 	return w
@@ -155,7 +155,7 @@ func TestANodeThatAnswersNothingIsLeft(t *testing.T) {
 	c := New(nc, Options{})
 	streamtest.Background(t, c.Run)
 	w := make(waiter, 2)
-	if _, err := c.Send(t.Context(), 0, claimLine("c", "x", 0, w)); err != nil {
+	if _, err := c.add(t.Context(), 0, "", claimLine("c", "x", 0, w)); err != nil {
 		t.Fatal(err)
 	}
 	w.get(t).claimed(t, "x")

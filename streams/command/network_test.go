@@ -136,7 +136,7 @@ func (n *network) decide(line []byte) []byte {
 	return out.AppendJSON(nil)
 }
 
-// answer delivers a message to the batcher's inbox.
+// answer delivers a message to the inbox.
 func (n *network) answer(to string, m *nats.Msg) {
 	if to != "" && !n.down {
 		n.inbox <- &nats.Msg{Subject: to, Header: m.Header, Data: m.Data}

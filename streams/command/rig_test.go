@@ -14,9 +14,9 @@ import (
 
 func TestMain(m *testing.M) { streamtest.VerifyTestMain(m) }
 
-// rig is a batcher that runs on a network without a server.
+// rig is a Lanes that runs on a network without a server.
 type rig struct {
-	*Batcher
+	*Lanes
 	*network
 	t    *testing.T
 	stop func() // ends Run and waits for it
@@ -33,7 +33,7 @@ func on(t *testing.T, network func() *network, opts Options, test func(t *testin
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		n := network()
-		r := &rig{Batcher: newBatcher(n, opts), network: n, t: t}
+		r := &rig{Lanes: newLanes(n, opts), network: n, t: t}
 		r.stop = streamtest.Background(t, r.Run)
 		synctest.Wait()
 		test(t, r)
@@ -105,7 +105,7 @@ func unsent(t testing.TB, err error, id string, cause error) {
 func (r *rig) claim(id string, deadline time.Duration) (waiter, Ticket) {
 	r.t.Helper()
 	w := make(waiter, 2)
-	ticket, err := r.Send(r.t.Context(), 0, claimLine("summer", id, deadline, w))
+	ticket, err := r.add(r.t.Context(), 0, "", claimLine("summer", id, deadline, w))
 	if err != nil {
 		r.t.Fatalf("claim %s: %v", id, err)
 	}
@@ -118,7 +118,7 @@ func (r *rig) redeem(id string) (waiter, Ticket) {
 	r.t.Helper()
 	w := make(waiter, 2)
 	cmd := wire.Command{Type: wire.Redeem, ID: id, Code: "AAAA-BBBB-CCCC", OrderID: "o"}
-	ticket, err := r.Request(r.t.Context(), "scrip.redeem", Line{ID: id, JSON: cmd.AppendJSON(nil), By: "ann", To: w})
+	ticket, err := r.add(r.t.Context(), directRoute, "scrip.redeem", line{id: id, json: cmd.AppendJSON(nil), Call: Call{By: "ann", To: w}})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -127,9 +127,9 @@ func (r *rig) redeem(id string) (waiter, Ticket) {
 }
 
 // claimLine is a claim that waits for so long, 0 = for ever.
-func claimLine(campaign, id string, deadline time.Duration, to Receiver) Line {
+func claimLine(campaign, id string, deadline time.Duration, to Receiver) line {
 	cmd := wire.Command{Type: wire.Claim, ID: id, Campaign: campaign, CustomerID: "customer of " + id}
-	line := Line{ID: id, JSON: cmd.AppendJSON(nil), To: to}
+	line := line{id: id, json: cmd.AppendJSON(nil), Call: Call{To: to}}
 	if deadline > 0 {
 		line.Deadline = time.Now().Add(deadline)
 	}

@@ -23,7 +23,7 @@ const (
 
 // route sends one lane's lines, or, if direct, lines to the micro service.
 type route struct {
-	c       *Batcher
+	lanes   *Lanes
 	number  int
 	direct  bool
 	subject string
@@ -45,15 +45,15 @@ type route struct {
 	attempts      map[uint64]*attempt
 }
 
-func newRoute(c *Batcher, number int) *route {
+func newRoute(l *Lanes, number int) *route {
 	r := &route{
-		c:        c,
+		lanes:    l,
 		number:   number,
-		acks:     c.inbox + ".a" + strconv.Itoa(number) + "-",
-		answers:  c.inbox + ".o" + strconv.Itoa(number) + "-",
-		most:     c.opts.InFlight,
+		acks:     l.inbox + ".a" + strconv.Itoa(number) + "-",
+		answers:  l.inbox + ".o" + strconv.Itoa(number) + "-",
+		most:     l.opts.InFlight,
 		lines:    wire.MaxMessageLines,
-		room:     semaphore.NewWeighted(int64(c.opts.MaxPending)),
+		room:     semaphore.NewWeighted(int64(l.opts.MaxPending)),
 		inFlight: make(map[*batch]struct{}),
 		attempts: make(map[uint64]*attempt),
 	}
@@ -62,7 +62,7 @@ func newRoute(c *Batcher, number int) *route {
 		// The service should give up and answer before the line is sent again.
 		r.header = nats.Header{timeoutHeader: []string{min(r.pause()*3/4, maxTimeout).String()}}
 	} else {
-		r.subject = c.opts.Subject(number)
+		r.subject = l.opts.Subject(number)
 	}
 	return r
 }
@@ -78,6 +78,9 @@ type Ticket struct {
 // receiver.
 func (t Ticket) GiveUp(cause error) (err error, ok bool) {
 	b := t.batch
+	if b == nil { // refused without a lane
+		return nil, false
+	}
 	r := b.route
 	r.mu.Lock()
 	if b.done || b.entries[t.entry].to == nil {
@@ -95,19 +98,19 @@ func (t Ticket) GiveUp(cause error) (err error, ok bool) {
 }
 
 // add appends a line to the open batch, whose room the caller has acquired, and sends what can be sent.
-func (r *route) add(line Line, subject string) (Ticket, error) {
+func (r *route) add(line line, subject string) (Ticket, error) {
 	var deadline time.Duration
 	if !line.Deadline.IsZero() {
-		deadline = max(line.Deadline.Sub(r.c.born), 1)
+		deadline = max(line.Deadline.Sub(r.lanes.born), 1)
 	}
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
-		r.room.Release(weight(line.JSON))
-		return Ticket{}, &NotSentError{ID: line.ID, Cause: ErrClosed}
+		r.room.Release(weight(line.json))
+		return Ticket{}, &NotSentError{ID: line.id, Cause: ErrClosed}
 	}
 	b := r.open
-	if b != nil && (len(b.entries) >= r.lines || len(b.buf)+len(line.JSON)+1 > int(r.c.limit.Load()) || b.by != line.By) {
+	if b != nil && (len(b.entries) >= r.lines || len(b.buf)+len(line.json)+1 > int(r.lanes.limit.Load()) || b.by != line.By) {
 		r.full = append(r.full, b)
 		b = nil
 	}
@@ -115,15 +118,15 @@ func (r *route) add(line Line, subject string) (Ticket, error) {
 		old := bufferPool.Get().(*buffers)
 		b = &batch{route: r, subject: subject, by: line.By, buf: old.buf[:0], entries: old.entries[:0]}
 		r.open = b
-		if r.c.active.Add(1) == 1 {
+		if r.lanes.active.Add(1) == 1 {
 			select {
-			case r.c.wake <- struct{}{}:
+			case r.lanes.wake <- struct{}{}:
 			default:
 			}
 		}
 	}
-	i := b.add(line, deadline, weight(line.JSON))
-	r.c.counters.lines.Add(1)
+	i := b.add(line, deadline, weight(line.json))
+	r.lanes.counters.lines.Add(1)
 	r.pump()
 	r.mu.Unlock()
 	return Ticket{batch: b, entry: i}, nil
@@ -159,7 +162,7 @@ func (r *route) pump() {
 		return
 	}
 	r.sending = true
-	for r.c.online.Load() && r.free() {
+	for r.lanes.online.Load() && r.free() {
 		b := r.next()
 		if b == nil {
 			break
@@ -199,7 +202,7 @@ func (r *route) next() *batch {
 
 // publish makes one attempt for a batch. Called with the mutex held, which it releases while publishing.
 func (r *route) publish(b *batch) {
-	c := r.c
+	l := r.lanes
 	data, which := b.payload()
 	a := &b.first
 	if b.tries == 0 {
@@ -212,11 +215,11 @@ func (r *route) publish(b *batch) {
 	if len(b.attempts) == maxAttempts {
 		r.forget(b.attempts[0])
 	}
-	*a = attempt{batch: b, token: c.seq.Add(1), which: which}
+	*a = attempt{batch: b, token: l.seq.Add(1), which: which}
 	b.attempts = append(b.attempts, a)
 	b.live++
 	r.attempts[a.token] = a
-	b.scheduleRetry(c.now(), r.pause())
+	b.scheduleRetry(l.now(), r.pause())
 	token := strconv.FormatUint(a.token, 36)
 	msg := &nats.Msg{Data: data}
 	if r.direct {
@@ -234,8 +237,8 @@ func (r *route) publish(b *batch) {
 	}
 	b.busy++
 	r.mu.Unlock()
-	c.counters.messages.Add(1)
-	err := c.nc.PublishMsg(msg)
+	l.counters.messages.Add(1)
+	err := l.nc.PublishMsg(msg)
 	r.mu.Lock()
 	b.busy--
 	if err != nil && !b.done {
@@ -244,16 +247,16 @@ func (r *route) publish(b *batch) {
 		if !mayHaveLeft(err) {
 			r.dead(a)
 		}
-		b.retryAfterNoResponders(c.now(), c.opts.RetryAfter)
+		b.retryAfterNoResponders(l.now(), l.opts.RetryAfter)
 	}
 }
 
 // pause is the time until a line without an answer is sent again. The service retries to its lane meanwhile.
 func (r *route) pause() time.Duration {
 	if r.direct {
-		return 2 * r.c.opts.RetryAfter
+		return 2 * r.lanes.opts.RetryAfter
 	}
-	return r.c.opts.RetryAfter
+	return r.lanes.opts.RetryAfter
 }
 
 // dead records that nothing of an attempt was stored.
@@ -295,7 +298,7 @@ func (r *route) drop(b *batch) {
 		bufferPool.Put(&buffers{buf: b.buf, entries: b.entries})
 	}
 	b.buf, b.entries, b.attempts = nil, nil, nil
-	r.c.active.Add(-1)
+	r.lanes.active.Add(-1)
 	r.room.Release(b.weight)
 }
 

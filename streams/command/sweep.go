@@ -8,14 +8,14 @@ import (
 
 // sweep ends lines whose deadline has passed and sends again the batches whose outcome is overdue, or all of them if
 // everything.
-func (c *Batcher) sweep(everything bool) {
+func (l *Lanes) sweep(everything bool) {
 	var out []delivery
-	c.eachRoute(func(r *route) { out = r.sweep(everything, out) })
-	c.deliver(out)
+	l.eachRoute(func(r *route) { out = r.sweep(everything, out) })
+	l.deliver(out)
 }
 
 func (r *route) sweep(everything bool, out []delivery) []delivery {
-	now := r.c.now()
+	now := r.lanes.now()
 	var overdue []*batch
 	r.mu.Lock()
 	for b := range r.inFlight {
@@ -32,8 +32,8 @@ func (r *route) sweep(everything bool, out []delivery) []delivery {
 			r.linesInFlight -= len(b.entries)
 		}
 		// A batch that is acknowledged and has no outcome waits for its lane, which the node does reach.
-		if !b.done && !b.acked && b.tries > 0 && now-b.sentAt > unanswered && r.c.online.Load() {
-			r.c.mover.Unanswered() // an answer to any other message on the connection outweighs it
+		if !b.done && !b.acked && b.tries > 0 && now-b.sentAt > unanswered && r.lanes.online.Load() {
+			r.lanes.mover.Unanswered() // an answer to any other message on the connection outweighs it
 		}
 	}
 	waiting := r.full[:0]
@@ -55,8 +55,8 @@ func (r *route) sweep(everything bool, out []delivery) []delivery {
 	}
 	for _, b := range overdue {
 		// publish releases the mutex, so the answer to one batch may arrive while another is sent.
-		if r.c.online.Load() && !b.done {
-			r.c.counters.retries.Add(uint64(b.waiting))
+		if r.lanes.online.Load() && !b.done {
+			r.lanes.counters.retries.Add(uint64(b.waiting))
 			r.publish(b)
 		}
 	}

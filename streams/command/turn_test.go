@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// turns is a batcher whose messages are only counted: nothing is answered, and only the test sweeps.
-func turns(t *testing.T) (c *Batcher, send func(n int), sent func(want ...int)) {
+// turns is a Lanes whose messages are only counted: nothing is answered, and only the test sweeps.
+func turns(t *testing.T) (c *Lanes, send func(n int), sent func(want ...int)) {
 	t.Helper()
 	n := newNetwork()
 	n.always = fate{lost: true}
-	c = newBatcher(n, Options{InFlight: 3, RetryAfter: time.Hour})
+	c = newLanes(n, Options{InFlight: 3, RetryAfter: time.Hour})
 	c.online.Store(true)
 	send = func(n int) {
 		t.Helper()
 		for range n {
-			if _, err := c.Send(t.Context(), 0, claimLine("summer", "id", 0, make(waiter, 1))); err != nil {
+			if _, err := c.add(t.Context(), 0, "", claimLine("summer", "id", 0, make(waiter, 1))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -31,7 +31,7 @@ func turns(t *testing.T) (c *Batcher, send func(n int), sent func(want ...int)) 
 }
 
 // together makes lines wait until all are there, as when the connection returns.
-func together(c *Batcher, send func()) {
+func together(c *Lanes, send func()) {
 	c.online.Store(false)
 	send()
 	c.online.Store(true)
@@ -39,7 +39,7 @@ func together(c *Batcher, send func()) {
 }
 
 // answerOldest ends the wait for the oldest message under way, as its outcomes would.
-func answerOldest(t *testing.T, c *Batcher) {
+func answerOldest(t *testing.T, c *Lanes) {
 	t.Helper()
 	r := c.routes[0].Load()
 	r.mu.Lock()

@@ -189,8 +189,8 @@ func TestManyRequestersAndTwoServers(t *testing.T) {
 	if lines != callers || messages > callers/2 {
 		t.Errorf("%d requests became %d lines in %d messages", callers, lines, messages)
 	}
-	if a.lines.Counters().Lines == 0 || b.lines.Counters().Lines == 0 {
-		t.Errorf("the servers took %d and %d requests", a.lines.Counters().Lines, b.lines.Counters().Lines)
+	if a.lanes.Counters().Lines == 0 || b.lanes.Counters().Lines == 0 {
+		t.Errorf("the servers took %d and %d requests", a.lanes.Counters().Lines, b.lanes.Counters().Lines)
 	}
 	t.Logf("%d requests in %d messages", lines, messages)
 }

@@ -67,7 +67,7 @@ func TestDiscovery(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	found := gathered(t, s)
-	if found["scrip_requests_total claim done"] != 1 || found["scrip_requests_total claim refused"] != 1 || found["scrip_batcher_lines_total"] != 1 {
+	if found["scrip_requests_total claim done"] != 1 || found["scrip_requests_total claim refused"] != 1 || found["scrip_command_lines_total"] != 1 {
 		t.Errorf("metrics %v", found)
 	}
 }

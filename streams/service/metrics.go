@@ -14,14 +14,14 @@ import (
 type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
-	lines    *command.Batcher
+	lanes    *command.Lanes
 
 	refusedRequests, refusedDiscovery prometheus.Counter // reply subjects that are no inbox
 
 	endpoints []figures // one each of endpoints
 }
 
-func newMetrics(lines *command.Batcher) *metrics {
+func newMetrics(lanes *command.Lanes) *metrics {
 	return &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "scrip_requests_total", Help: "Requests answered, by endpoint and result (done, refused, failed).",
@@ -30,7 +30,7 @@ func newMetrics(lines *command.Batcher) *metrics {
 			Name: "scrip_request_seconds", Help: "Time from a request's arrival to its reply.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14), // 0.5 ms to 4 s
 		}, []string{"endpoint"}),
-		lines: lines,
+		lanes: lanes,
 
 		refusedRequests:  repliesRefused("request"),
 		refusedDiscovery: repliesRefused("discovery"),
@@ -72,8 +72,8 @@ func (m *metrics) observe(e int, r result, took time.Duration) {
 	f.seconds.Observe(took.Seconds())
 }
 
-// batchCounters are the batcher's counters as Prometheus metrics.
-var batchCounters = []struct {
+// laneCounters are the counters of command.Lanes as Prometheus metrics.
+var laneCounters = []struct {
 	desc *prometheus.Desc
 	of   func(command.Counters) uint64
 }{
@@ -87,7 +87,7 @@ var batchCounters = []struct {
 }
 
 func counter(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc("scrip_batcher_"+name+"_total", help, nil, nil)
+	return prometheus.NewDesc("scrip_command_"+name+"_total", help, nil, nil)
 }
 
 var droppedRequests = prometheus.NewDesc("scrip_requests_dropped_total",
@@ -100,7 +100,7 @@ func (s *Service) Describe(to chan<- *prometheus.Desc) {
 	s.metrics.refusedRequests.Describe(to)
 	to <- droppedRequests
 	s.metrics.refusedDiscovery.Describe(to)
-	for _, c := range batchCounters {
+	for _, c := range laneCounters {
 		to <- c.desc
 	}
 }
@@ -119,8 +119,8 @@ func (s *Service) Collect(to chan<- prometheus.Metric) {
 		}
 	}
 	s.metrics.refusedDiscovery.Collect(to)
-	now := s.metrics.lines.Counters()
-	for _, c := range batchCounters {
+	now := s.metrics.lanes.Counters()
+	for _, c := range laneCounters {
 		to <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, float64(c.of(now)))
 	}
 }

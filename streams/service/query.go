@@ -18,6 +18,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
+	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -289,9 +290,9 @@ func (q *query) paging() (limit int, before string) {
 
 // oneLane queries the lane of the query's campaign or code and returns its answer.
 func (s *Service) oneLane(ctx context.Context, q *query) ([]byte, error) {
-	lane, ok := s.laneOf(q.Campaign, q.Code)
+	lane, ok := s.lanes.Of(q.Campaign, q.Code)
 	if !ok {
-		out := wire.Outcome{ID: q.ID, Status: wire.StatusRefused, Refusal: wire.CodeNotFound, Message: noCampaign}
+		out := command.NoLane(q.ID)
 		return out.AppendJSON(nil), nil
 	}
 	return s.queryLane(ctx, lane, q)

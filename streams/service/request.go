@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -18,7 +16,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/push"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // endpoint is one subject of the service.
@@ -215,45 +212,16 @@ func (s *Service) command(req *request, campaign string, data []byte) {
 		req.refuse(&wire.Outcome{ID: cmd.ID, Campaign: cmd.Campaign, Refusal: wire.Invalid, Message: err.Error()})
 		return
 	}
-	if cmd.ID == "" {
-		cmd.ID = uuid.Must(uuid.NewV7()).String() // fails only without a source of randomness
-	}
+	command.EnsureID(&cmd)
 	req.id = cmd.ID
 	if !req.allowed(cmd.Campaign, cmd.N) || !req.mayTry(cmd.Code) {
 		return
 	}
-	lane, ok := s.laneOf(cmd.Campaign, cmd.Code)
-	if !ok {
-		req.refuse(&wire.Outcome{ID: cmd.ID, Refusal: wire.CodeNotFound, Message: noCampaign})
-		return
-	}
-	buf := buffers.Get().(*[]byte)
-	defer buffers.Put(buf)
-	line := cmd.AppendJSON((*buf)[:0])
-	*buf = line[:0]
-	if len(line) > wire.MaxLine {
-		// Type, id and campaign were added to a request that was just short enough.
-		req.refuse(&wire.Outcome{ID: cmd.ID, Campaign: cmd.Campaign, Refusal: wire.Invalid,
-			Message: fmt.Sprintf("the command has %d bytes as a line of the log, at most %d are allowed; split it", len(line), wire.MaxLine)})
-		return
-	}
 	s.open.Add(1)
-	if _, err := s.lines.TrySend(lane, command.Line{ID: cmd.ID, JSON: line, By: req.who.By(), Deadline: req.deadline, To: req}); err != nil {
+	call := command.Call{By: req.who.By(), Deadline: req.deadline, NoWait: true, To: req}
+	if _, err := s.lanes.Send(context.Background(), &cmd, call); err != nil {
 		req.Answer(nil, err)
 	}
-}
-
-// noCampaign is the message for a code without a campaign.
-const noCampaign = "no generated code has this form; an imported code needs its campaign in the field campaign"
-
-// laneOf returns the lane of a command or query: by the campaign's name, else by the campaign number in a generated code.
-// That number may belong to no campaign; the lane checks it.
-func (s *Service) laneOf(campaign, code string) (int, bool) {
-	if campaign != "" {
-		return topology.LaneOf(campaign, s.log.Lanes), true
-	}
-	number, _, ok := s.codec.Decode(code)
-	return int(number) % s.log.Lanes, ok
 }
 
 // Answer is called with the outcome line of the request's command.
@@ -288,5 +256,3 @@ func (r *request) done(line []byte) {
 		})
 	}
 }
-
-var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 512); return &b }}

@@ -73,9 +73,8 @@ type Options struct {
 type Service struct {
 	nc      *nats.Conn
 	log     topology.Log
-	codec   *code.Codec
 	opts    Options
-	lines   *command.Batcher
+	lanes   *command.Lanes
 	metrics *metrics
 
 	queries chan struct{} // a slot for each query in progress
@@ -102,15 +101,16 @@ func New(nc *nats.Conn, log topology.Log, codec *code.Codec, opts Options) *Serv
 		opts.Timeout = DefaultTimeout
 	}
 	opts.Logger = cmp.Or(opts.Logger, slog.Default())
+	opts.Batch.Count, opts.Batch.Codec = log.Lanes, codec
 	s := &Service{
-		nc: nc, log: log, codec: codec.Clone(), opts: opts,
-		lines:   command.New(nc, opts.Batch),
+		nc: nc, log: log, opts: opts,
+		lanes:   command.New(nc, opts.Batch),
 		queries: make(chan struct{}, queriesAtOnce),
 		pulls:   make(chan struct{}, pullsAtOnce),
 		pushes:  make(chan struct{}, queriesAtOnce),
 		ready:   make(chan struct{}),
 	}
-	s.metrics = newMetrics(s.lines)
+	s.metrics = newMetrics(s.lanes)
 	return s
 }
 
@@ -125,13 +125,13 @@ func (s *Service) Run(ctx context.Context) error {
 	s.mu.Lock()
 	s.work = work
 	s.mu.Unlock()
-	linesEnded := make(chan error, 1)
-	go func() { linesEnded <- s.lines.Run(work) }()
+	lanesEnded := make(chan error, 1)
+	go func() { lanesEnded <- s.lanes.Run(work) }()
 
 	svc, err := s.serve()
 	if err != nil {
 		stop()
-		<-linesEnded
+		<-lanesEnded
 		return err
 	}
 	s.mu.Lock()
@@ -141,8 +141,8 @@ func (s *Service) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		err = nil
-	case err = <-linesEnded:
-		linesEnded <- nil
+	case err = <-lanesEnded:
+		lanesEnded <- nil
 		err = fmt.Errorf("the service's outcome inbox: %w", err)
 	}
 	if stopErr := svc.stop(); stopErr != nil {
@@ -150,7 +150,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	s.settle()
 	stop()
-	<-linesEnded
+	<-lanesEnded
 	s.mu.Lock()
 	s.work = nil
 	s.mu.Unlock()

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -32,17 +31,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/webhook"
 )
 
-// Sender sends commands to their lanes.
-type Sender interface {
-	// Send sends a command with an id, and calls fn once with its outcome. by is who did it, "" = nobody in particular. ctx ends
-	// the wait for room only; its deadline is the command's. The errors, also of fn, are *command.UnknownError and
-	// *command.NotSentError; after one that is returned fn is not called.
-	Send(ctx context.Context, cmd *wire.Command, by string, fn func(wire.Outcome, error)) error
-	// Line is Send for a receiver of the outcome as the lane wrote it. until is the command's deadline, and that of the wait for
-	// room. The command is not kept.
-	Line(ctx context.Context, cmd *wire.Command, by string, until time.Time, to command.Receiver) error
-}
-
 // Options of an API. All fields but those that say so are required.
 type Options struct {
 	// Version of the program, in the document.
@@ -52,8 +40,8 @@ type Options struct {
 	// Log is the log, and JS the connection that reads it.
 	Log topology.Log
 	JS  jetstream.JetStream
-	// Sender sends commands; Queries sends queries to the lanes.
-	Sender  Sender
+	// Lanes sends commands, which runs elsewhere; Queries sends queries to the lanes.
+	Lanes   *command.Lanes
 	Queries *client.Client
 	// DB is the pool of the read tables. Nil = this server has none: lists of coupons, exports and dead letters are 503.
 	DB *pgxpool.Pool

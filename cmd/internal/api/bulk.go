@@ -97,7 +97,7 @@ func (a *API) sendCommands(w http.ResponseWriter, req *http.Request) {
 	for i, line := range all {
 		b.send(req.Context(), &b.entries[i], line)
 	}
-	<-b.done // the batcher answers by the deadline
+	<-b.done // there is an answer by the deadline
 	size := 0
 	for i := range b.entries {
 		size += len(b.entries[i].outcome) + 1
@@ -222,7 +222,7 @@ func (b *bulk) send(ctx context.Context, e *bulkEntry, line []byte) {
 	e.of = b
 	cmd := &b.cmd
 	err := cmd.ParseView(line, wire.Defaults{})
-	cmd.ID = strings.Clone(cmd.ID) // the batcher keeps it
+	cmd.ID = strings.Clone(cmd.ID) // Lanes keep it
 	e.id, e.campaign = cmd.ID, strings.Clone(cmd.Campaign)
 	operation := access.OperationOf(cmd.Type)
 	looked := b.found[lookUp{operation, cmd.Code}]
@@ -267,7 +267,7 @@ func (b *bulk) send(ctx context.Context, e *bulkEntry, line []byte) {
 		}
 		cmd.Campaign = looked.campaign
 	}
-	if err := b.api.Sender.Line(ctx, cmd, b.principal.By(), b.until, e); err != nil {
+	if _, err := b.api.Lanes.Send(ctx, cmd, command.Call{By: b.principal.By(), Deadline: b.until, To: e}); err != nil {
 		e.unsent(err)
 	}
 }

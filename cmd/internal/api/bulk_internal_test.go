@@ -24,16 +24,16 @@ func TestLinesWithoutOutcome(t *testing.T) {
 			owner := streamtest.StartOwner(t, nats.Conn(t), topology.Spec{Lanes: 1})
 			owner.SetFault(func(int, []wire.Command) int { return 0 })
 			nc := nats.Conn(t)
-			lines := command.New(nc, command.Options{})
+			lanes := command.New(nc, command.Options{Count: owner.Log.Lanes, Codec: code.New([32]byte{})})
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			ended := make(chan error, 1)
-			run := func() { ended <- lines.Run(ctx) }
+			run := func() { ended <- lanes.Run(ctx) }
 			if sent {
 				go run()
 			}
 
-			a := &API{Options: Options{Gate: &web.Gate{}, Sender: NewLanes(lines, owner.Log, code.New([32]byte{}))}}
+			a := &API{Options: Options{Gate: &web.Gate{}, Lanes: lanes}}
 			body := `{"id":"a","type":"claim","campaign":"summer","customer_id":"ann"}` + "\n" + `{"id":"b","type":"claim","campaign":"summer","customer_id":"bob"}`
 			req := httptest.NewRequest("POST", "/v1/commands", strings.NewReader(body))
 			req.Header.Set("Content-Type", ndjson)
@@ -43,9 +43,9 @@ func TestLinesWithoutOutcome(t *testing.T) {
 				defer close(answered)
 				a.sendCommands(answer, req)
 			}()
-			streamtest.Eventually(t, "both lines are with the batcher", func() bool {
+			streamtest.Eventually(t, "both lines are added", func() bool {
 				_, arrived := owner.Seen()
-				return lines.Counters().Lines == 2 && (!sent || arrived >= 2)
+				return lanes.Counters().Lines == 2 && (!sent || arrived >= 2)
 			})
 			if !sent {
 				nats.Shutdown()

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/command"
 )
 
 const (
@@ -202,9 +203,8 @@ func (i *importing) all(ctx context.Context, body io.Reader, weak bool, by strin
 	}
 	out, err := client.Import(ctx, wire.Command{ID: i.line.ID, Campaign: i.line.Campaign, WeakCodes: weak}, codes, progress,
 		func(ctx context.Context, cmd wire.Command, fn func(wire.Outcome, error)) error {
-			sending, cancel := context.WithTimeout(ctx, importWait)
-			defer cancel()
-			return i.api.Sender.Send(sending, &cmd, by, fn)
+			_, err := i.api.Lanes.Send(ctx, &cmd, command.Call{By: by, Deadline: time.Now().Add(importWait), To: &command.Func{ID: cmd.ID, Do: fn}})
+			return err
 		})
 	i.line.Rows, i.line.Duplicates, i.line.Rejected, i.line.Count = report.Rows, report.Duplicates, report.Rejected, out.Count
 	if err == nil {

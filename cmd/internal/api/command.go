@@ -125,29 +125,16 @@ func (a *API) do(ctx context.Context, cmd wire.Command, change Change) (wire.Out
 	return out, err
 }
 
-// sendAs sends a command that has an id, for the principal, and waits for its outcome. The wait has no timer of its own: the
-// sender answers by the command's deadline, and its answer has whether the command was sent.
+// sendAs sends a command that has an id, for the principal, and waits for its outcome. The wait has no timer of its own: there is
+// an answer by the command's deadline, and it has whether the command was sent.
 func (a *API) sendAs(ctx context.Context, cmd wire.Command) (wire.Outcome, error) {
-	sending, cancel := context.WithTimeout(ctx, commandWait)
-	defer cancel()
-	type answer struct {
-		out wire.Outcome
-		err error
-	}
-	answers := make(chan answer, 1)
-	err := a.Sender.Send(sending, &cmd, principal(ctx).By(), func(out wire.Outcome, err error) { answers <- answer{out, err} })
+	w := command.NewWaiter()
+	ticket, err := a.Lanes.Send(ctx, &cmd, command.Call{By: principal(ctx).By(), Deadline: time.Now().Add(commandWait), To: w})
+	out, err := w.Wait(ctx, cmd.ID, ticket, err)
 	if err != nil {
 		return wire.Outcome{}, web.Failed(err, cmd.ID)
 	}
-	select {
-	case got := <-answers:
-		if got.err != nil {
-			return wire.Outcome{}, web.Failed(got.err, cmd.ID)
-		}
-		return got.out, a.shown(ctx, access.OperationOf(cmd.Type), &got.out, got.out.Repeat, cmd.N != 0)
-	case <-ctx.Done(): // the client has gone
-		return wire.Outcome{}, web.Failed(&command.UnknownError{ID: cmd.ID, Cause: ctx.Err()}, cmd.ID)
-	}
+	return out, a.shown(ctx, access.OperationOf(cmd.Type), &out, out.Repeat, cmd.N != 0)
 }
 
 // shown masks the code in an outcome that its reader may not see. The event of a change names the person who sent it; what a person

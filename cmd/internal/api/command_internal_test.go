@@ -1,10 +1,18 @@
 package api
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/command"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // TestCommandIDs: the id of an Idempotency-Key never changes, since retries cross upgrades; one that the server made is known as
@@ -41,4 +49,30 @@ func TestCommandIDs(t *testing.T) {
 			t.Errorf("%s", id)
 		}
 	}
+}
+
+// TestACommandThatCannotBeSentHasNoEffect: while NATS is away the answer has the fact that nothing was sent.
+func TestACommandThatCannotBeSentHasNoEffect(t *testing.T) {
+	nats := streamtest.Start(t)
+	lanes := command.New(nats.Conn(t), command.Options{Count: 1, Codec: code.New([32]byte{})})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- lanes.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+	a := &API{Options: Options{Lanes: lanes}}
+	nats.Shutdown()
+	var effects []web.Effect
+	for range 3 { // the first may be sent before the end of the connection is noticed
+		var p *web.Problem
+		hasty, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := a.do(hasty, wire.Command{Type: wire.Claim, Campaign: "summer", CustomerID: "ann"}, Change{}); !errors.As(err, &p) || p.Status != 503 {
+			t.Fatalf("%v", err)
+		}
+		if p.Effect == web.NoEffect {
+			return
+		}
+		effects = append(effects, p.Effect)
+	}
+	t.Errorf("the effects are %v, want %s", effects, web.NoEffect)
 }

@@ -1,8 +1,8 @@
 // Package api is HTTP /v1: claims and redemptions, campaigns, coupons, customers, reminders, codes, events, status, settings,
 // dead letters, keys and webhooks; and its OpenAPI document.
 //
-//	                     ┌─ quick ───── claims, redemptions, rollbacks of the usual form ──> Sender
-//	                     ├─ Register ── huma: reads, validates, encodes ──┐        ┌─ Sender ─── lanes
+//	                     ┌─ quick ───── claims, redemptions, rollbacks of the usual form ──> Lanes
+//	                     ├─ Register ── huma: reads, validates, encodes ──┐        ┌─ Lanes ──── lanes
 //	request ─> web.Gate ─┤                                                ├─> ... ─┼─ client ─── queries of the micro service
 //	                     └─ stream ──── plain handlers that stream ───────┘        ├─ pgxpool ── read tables
 //	                              │                                                └─ replay ─── event streams

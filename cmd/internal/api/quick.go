@@ -148,15 +148,15 @@ func (q *quick) tried(req *http.Request, p access.Principal, x *exchange) (repea
 	return repeat, problem
 }
 
-// send sends the command of a request, and waits for the line of its outcome. The batcher answers by the command's deadline,
-// so the wait has no timer of its own. A client that goes meanwhile is not noticed: the command has its effect in any case.
+// send sends the command of a request, and waits for the line of its outcome. There is an answer by the command's
+// deadline, so the wait has no timer of its own. A client that goes meanwhile is not noticed: the command has its effect in any case.
 func (q *quick) send(ctx context.Context, p access.Principal, x *exchange) (repeat bool, problem *web.Problem) {
 	if q.route.Later && x.cmd.Campaign != "" {
 		if problem := web.Check(p, q.route.Operation, x.cmd.Campaign); problem != nil {
 			return false, problem
 		}
 	}
-	if err := q.api.Sender.Line(ctx, &x.cmd, p.By(), time.Now().Add(commandWait), x); err != nil {
+	if _, err := q.api.Lanes.Send(ctx, &x.cmd, command.Call{By: p.By(), Deadline: time.Now().Add(commandWait), To: x}); err != nil {
 		return false, web.Failed(err, x.cmd.ID)
 	}
 	<-x.done

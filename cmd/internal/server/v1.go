@@ -26,7 +26,7 @@ func (s *server) startV1(js jetstream.JetStream, rates *web.Rates) error {
 	if err != nil {
 		return fmt.Errorf("deriving the key of masks: %w", err)
 	}
-	lines := command.New(nc, command.Options{})
+	lanes := command.New(nc, command.Options{Count: s.stream.Lanes, Codec: code.New(s.key)})
 	queries := client.New(nc, client.Options{})
 	sessions := &web.Sessions{}
 	s.keys.registry.Watch(sessions.Revoke)
@@ -34,7 +34,7 @@ func (s *server) startV1(js jetstream.JetStream, rates *web.Rates) error {
 	hooks := webhook.Open(js, webhook.NewKey(s.key, s.stream.UUID))
 	hooks.Audit, hooks.Logger = s.keys.audit, s.log
 	opts := api.Options{
-		Version: s.opts.Version, Gate: gate, Log: s.stream, JS: js, Sender: api.NewLanes(lines, s.stream, code.New(s.key)), Queries: queries,
+		Version: s.opts.Version, Gate: gate, Log: s.stream, JS: js, Lanes: lanes, Queries: queries,
 		Status:  func(ctx context.Context) (*status.Status, error) { return s.readStatus(ctx, js) },
 		MaskKey: [sha256.Size]byte(mask), Settings: s.settings, Sessions: sessions, Keys: s.keys.store, Wrong: s.keys.registry.Wrong, Webhooks: hooks, Audit: s.keys.audit,
 		Logger: s.log,
@@ -51,7 +51,7 @@ func (s *server) startV1(js jetstream.JetStream, rates *web.Rates) error {
 	served := drain(mux)
 	s.group.start("v1", func(ctx context.Context) error {
 		defer queries.Close()
-		return served.run(ctx, api.Stop, lines.Run)
+		return served.run(ctx, api.Stop, lanes.Run)
 	})
 	s.v1.Store(served)
 	return nil

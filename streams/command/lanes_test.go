@@ -53,7 +53,7 @@ func TestAMessageStaysWithinItsLimits(t *testing.T) {
 			for _, id := range ids("import", 100) {
 				w := make(waiter, 2)
 				cmd := wire.Command{Type: wire.ImportCodes, ID: id, Campaign: "summer", Codes: codes}
-				if _, err := r.Send(t.Context(), 0, Line{ID: id, JSON: cmd.AppendJSON(nil), To: w}); err != nil {
+				if _, err := r.add(t.Context(), 0, "", line{id: id, json: cmd.AppendJSON(nil), Call: Call{To: w}}); err != nil {
 					t.Fatal(err)
 				}
 				waiters = append(waiters, w)
@@ -82,7 +82,7 @@ func TestLinesOfTwoPeopleLeaveApart(t *testing.T) {
 		for _, by := range []string{"", "ann", "ann", "bob", ""} {
 			line := claimLine("summer", "of "+by+fmt.Sprint(len(r.sizes())), 0, make(waiter, 2))
 			line.By = by
-			if _, err := r.Send(t.Context(), 0, line); err != nil {
+			if _, err := r.add(t.Context(), 0, "", line); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -109,17 +109,19 @@ func TestRoomIsBounded(t *testing.T) {
 			waiters = append(waiters, w)
 		}
 		over := claimLine("summer", "over", 0, make(waiter, 1))
-		_, err := r.TrySend(0, over)
+		hasty := over
+		hasty.NoWait = true
+		_, err := r.add(t.Context(), 0, "", hasty)
 		unsent(t, err, "over", ErrFull)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = r.Send(ctx, 0, over)
+		_, err = r.add(ctx, 0, "", over)
 		unsent(t, err, "over", context.Canceled)
-		if _, err := r.TrySend(1, claimLine("summer", "elsewhere", 0, make(waiter, 1))); err != nil {
+		if _, err := r.add(t.Context(), 1, "", claimLine("summer", "elsewhere", 0, make(waiter, 1))); err != nil {
 			t.Errorf("another lane: %v", err)
 		}
 		for _, lane := range []int{-1, directRoute + 1} {
-			if _, err := r.Send(t.Context(), lane, over); err == nil || !strings.Contains(err.Error(), "does not exist") {
+			if _, err := r.add(t.Context(), lane, "", over); err == nil || !strings.Contains(err.Error(), "does not exist") {
 				t.Errorf("lane %d: %v", lane, err)
 			}
 		}
@@ -141,7 +143,7 @@ func TestStoppingTellsEveryoneWhoWaits(t *testing.T) {
 		unknown(t, sent.get(t).err, "sent", ErrClosed)
 		unsent(t, queued.get(t).err, "queued", ErrClosed)
 		for lane := range 2 { // one with a route, and one without
-			_, err := r.Send(t.Context(), lane, claimLine("summer", "late", 0, sent))
+			_, err := r.add(t.Context(), lane, "", claimLine("summer", "late", 0, sent))
 			unsent(t, err, "late", ErrClosed)
 		}
 	})

@@ -9,13 +9,17 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// Options of a Batcher; the zero value has the written defaults.
+// Options of Lanes; the zero value has the written defaults.
 type Options struct {
+	// Count is the number of the log's lanes, and Codec decodes the codes of its key. Required for Send and Of alone.
+	Count int
+	Codec *code.Codec
 	// InFlight is how many messages of one lane are in flight at once, at least 1. Beyond it full messages may be, and those
 	// without an outcome after RetryAfter; there are fewer while many lines are in flight. Defaults to 3.
 	InFlight int
@@ -71,32 +75,12 @@ const (
 	directRoute    = topology.MaxLanes
 )
 
-// Line is one command line to send.
-type Line struct {
-	// ID is the command's id, as in JSON.
-	ID string
-	// JSON is the encoded line without newline. It is copied.
-	JSON []byte
-	// By is the person who sends it, see wire.ValidBy; "" = no person. The lines of a message have one By.
-	By string
-	// Deadline is when To gets an UnknownError or NotSentError instead of an outcome. Zero = never.
-	Deadline time.Time
-	// To gets the answer.
-	To Receiver
-}
-
-// Receiver gets the answer to one line: exactly once, or never after Ticket.GiveUp.
-type Receiver interface {
-	// Answer is called by the goroutine that reads answers or by Run: it must return at once. outcome is the outcome line
-	// without newline and may be kept. err is nil, a *UnknownError or a *NotSentError.
-	Answer(outcome []byte, err error)
-}
-
-// Batcher sends lines over one connection. Several goroutines may use it at once.
-type Batcher struct {
+// Lanes sends commands to the lanes of a log over one connection. Several goroutines may use it at once.
+type Lanes struct {
 	nc    conn
 	mover *natsx.Mover
 	opts  Options
+	codec *code.Codec // with a lock of its own
 	inbox string
 	born  time.Time // times inside are durations since then: one word, and monotonic
 
@@ -114,11 +98,11 @@ type Batcher struct {
 	counters counters
 }
 
-// New returns a batcher for a connection. Lines may be sent at once; they are published when Run runs.
-func New(nc *nats.Conn, opts Options) *Batcher { return newBatcher(natsConn{nc}, opts) }
+// New returns the lanes that a connection leads to. Commands may be sent at once; they are published when Run runs.
+func New(nc *nats.Conn, opts Options) *Lanes { return newLanes(natsConn{nc}, opts) }
 
-func newBatcher(nc conn, opts Options) *Batcher {
-	c := &Batcher{
+func newLanes(nc conn, opts Options) *Lanes {
+	l := &Lanes{
 		nc:    nc,
 		mover: natsx.NewMover(nc),
 		opts:  opts.withDefaults(),
@@ -126,71 +110,37 @@ func newBatcher(nc conn, opts Options) *Batcher {
 		born:  time.Now(),
 		wake:  make(chan struct{}, 1),
 	}
-	c.limit.Store(wire.MaxMessage)
-	return c
-}
-
-// Send adds a line for a lane. It waits while MaxPending lines of that lane are waiting; ctx ends that wait, not the
-// line, for which there are Deadline and [Ticket.GiveUp]. The error is a *NotSentError.
-func (c *Batcher) Send(ctx context.Context, lane int, line Line) (Ticket, error) {
-	r, err := c.route(lane)
-	if err != nil {
-		return Ticket{}, &NotSentError{ID: line.ID, Cause: err}
+	if opts.Codec != nil {
+		l.codec = opts.Codec.Clone()
 	}
-	if err := r.room.Acquire(ctx, weight(line.JSON)); err != nil {
-		return Ticket{}, &NotSentError{ID: line.ID, Cause: err}
-	}
-	return r.add(line, "")
-}
-
-// TrySend is Send for callers that must not wait: instead it returns a *NotSentError whose cause is of kind ErrFull.
-func (c *Batcher) TrySend(lane int, line Line) (Ticket, error) {
-	r, err := c.route(lane)
-	if err != nil {
-		return Ticket{}, &NotSentError{ID: line.ID, Cause: err}
-	}
-	if !r.room.TryAcquire(weight(line.JSON)) {
-		return Ticket{}, &NotSentError{ID: line.ID, Cause: fmt.Errorf("%w: at most %d of a lane", ErrFull, c.opts.MaxPending)}
-	}
-	return r.add(line, "")
-}
-
-// Request adds a line that is sent to the micro service's endpoint at subject, alone. Otherwise it is like Send.
-func (c *Batcher) Request(ctx context.Context, subject string, line Line) (Ticket, error) {
-	r, err := c.route(directRoute)
-	if err != nil {
-		return Ticket{}, &NotSentError{ID: line.ID, Cause: err}
-	}
-	if err := r.room.Acquire(ctx, weight(line.JSON)); err != nil {
-		return Ticket{}, &NotSentError{ID: line.ID, Cause: err}
-	}
-	return r.add(line, subject)
+	l.limit.Store(wire.MaxMessage)
+	return l
 }
 
 // route returns a lane's route, and makes it at first use.
-func (c *Batcher) route(lane int) (*route, error) {
+func (l *Lanes) route(lane int) (*route, error) {
 	if lane < 0 || lane > directRoute {
 		return nil, fmt.Errorf("lane %d does not exist; lanes go from 0 to %d", lane, topology.MaxLanes-1)
 	}
-	if r := c.routes[lane].Load(); r != nil {
+	if r := l.routes[lane].Load(); r != nil {
 		return r, nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if r := c.routes[lane].Load(); r != nil {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r := l.routes[lane].Load(); r != nil {
 		return r, nil
 	}
-	if c.closed {
+	if l.closed {
 		return nil, ErrClosed
 	}
-	r := newRoute(c, lane)
-	c.routes[lane].Store(r)
+	r := newRoute(l, lane)
+	l.routes[lane].Store(r)
 	return r, nil
 }
 
-func (c *Batcher) eachRoute(do func(*route)) {
-	for i := range c.routes {
-		if r := c.routes[i].Load(); r != nil {
+func (l *Lanes) eachRoute(do func(*route)) {
+	for i := range l.routes {
+		if r := l.routes[i].Load(); r != nil {
 			do(r)
 		}
 	}
@@ -198,64 +148,64 @@ func (c *Batcher) eachRoute(do func(*route)) {
 
 // Run reads answers, expires deadlines and retries, until ctx ends or the connection is closed. Then the receivers that
 // still wait get an UnknownError, and no Receiver is called after Run has returned. Run it once.
-func (c *Batcher) Run(ctx context.Context) error {
-	defer c.close()
-	status := c.nc.StatusChanged(nats.CONNECTED, nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
-	defer c.nc.RemoveStatusListener(status)
+func (l *Lanes) Run(ctx context.Context) error {
+	defer l.close()
+	status := l.nc.StatusChanged(nats.CONNECTED, nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
+	defer l.nc.RemoveStatusListener(status)
 
-	stop, err := c.nc.listen(c.inbox+".*", c.receive)
+	stop, err := l.nc.listen(l.inbox+".*", l.receive)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	if most := c.nc.MaxPayload() - headerRoom; most > 0 && most < wire.MaxMessage {
-		c.limit.Store(most)
+	if most := l.nc.MaxPayload() - headerRoom; most > 0 && most < wire.MaxMessage {
+		l.limit.Store(most)
 	}
-	link := link{c: c, ctx: ctx, result: make(chan bool, 1)}
-	defer link.wait()
-	link.up = c.nc.IsConnected()
-	link.reconnects = c.nc.reconnects()
-	c.online.Store(link.up)
-	c.eachRoute((*route).start)
+	conn := link{lanes: l, ctx: ctx, result: make(chan bool, 1)}
+	defer conn.wait()
+	conn.up = l.nc.IsConnected()
+	conn.reconnects = l.nc.reconnects()
+	l.online.Store(conn.up)
+	l.eachRoute((*route).start)
 
 	timer := time.NewTimer(sweepEvery)
 	defer timer.Stop()
 	for {
 		var tick <-chan time.Time
-		if c.active.Load() > 0 {
+		if l.active.Load() > 0 {
 			timer.Reset(sweepEvery)
 			tick = timer.C
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-c.wake:
+		case <-l.wake:
 		case <-tick:
-			link.update()
-			c.sweep(false)
-		case same := <-link.result:
-			link.confirmed(same)
+			conn.update()
+			l.sweep(false)
+		case same := <-conn.result:
+			conn.confirmed(same)
 		case s, ok := <-status:
 			if !ok || s == nats.CLOSED {
 				return nats.ErrConnectionClosed
 			}
-			link.update()
+			conn.update()
 		}
 	}
 }
 
 // close ends every line that still waits.
-func (c *Batcher) close() {
-	c.online.Store(false)
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
+func (l *Lanes) close() {
+	l.online.Store(false)
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
 	var all []delivery
-	c.eachRoute(func(r *route) { all = r.close(all) })
-	c.deliver(all)
+	l.eachRoute(func(r *route) { all = r.close(all) })
+	l.deliver(all)
 }
 
-func (c *Batcher) now() time.Duration { return time.Since(c.born) }
+func (l *Lanes) now() time.Duration { return time.Since(l.born) }
 
 // delivery is an answer for its receiver; receivers are called without any lock.
 type delivery struct {
@@ -264,20 +214,20 @@ type delivery struct {
 	err  error
 }
 
-func (c *Batcher) deliver(all []delivery) {
+func (l *Lanes) deliver(all []delivery) {
 	for i := range all {
 		d := &all[i]
 		if d.err != nil {
-			c.counters.failed.Add(1)
+			l.counters.failed.Add(1)
 		} else {
-			c.counters.answers.Add(1)
+			l.counters.answers.Add(1)
 		}
 		d.to.Answer(d.line, d.err)
 	}
 	clear(all)
 }
 
-// Counters of a batcher since it was made.
+// Counters of Lanes since they were made.
 type Counters struct {
 	Lines      uint64 // lines added
 	Messages   uint64 // messages sent, retries included
@@ -294,8 +244,8 @@ type counters struct {
 }
 
 // Counters returns the counters as they are now.
-func (c *Batcher) Counters() Counters {
-	n := &c.counters
+func (l *Lanes) Counters() Counters {
+	n := &l.counters
 	return Counters{
 		Lines: n.lines.Load(), Messages: n.messages.Load(), Answers: n.answers.Load(), Failed: n.failed.Load(),
 		Retries: n.retries.Load(), NotDurable: n.notDurable.Load(), Late: n.late.Load(), Mismatched: n.mismatched.Load(),

@@ -1,0 +1,73 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+)
+
+// reply is the answer to one command.
+type reply struct {
+	line []byte
+	err  error
+}
+
+// outcome parses a reply.
+func (r reply) outcome(id string) (wire.Outcome, error) {
+	if r.err != nil {
+		return wire.Outcome{}, r.err
+	}
+	out, err := wire.ParseOutcome(r.line)
+	if err != nil {
+		return wire.Outcome{}, &UnknownError{ID: id, Cause: err}
+	}
+	return out, nil
+}
+
+// Waiter is the Receiver of a caller that waits. It is reused: each use ends with its one answer received, or with a GiveUp after
+// which none is sent.
+type Waiter struct{ answers chan reply }
+
+var waiters = sync.Pool{New: func() any { return &Waiter{make(chan reply, 1)} }}
+
+// NewWaiter returns a Waiter for one command, whose Wait is to be called.
+func NewWaiter() *Waiter { return waiters.Get().(*Waiter) }
+
+// Answer implements Receiver.
+func (w *Waiter) Answer(line []byte, err error) { w.answers <- reply{line, err} }
+
+// Wait waits for the outcome of a command that was sent with the result of Send. The outcome is parsed here, to keep the goroutine free
+// that reads answers. When ctx ends first the error is an *UnknownError, or a *NotSentError if the command was never sent; if its
+// deadline passes and the log was reachable but could not store anything all the time, the outcome is the refusal not_durable.
+func (w *Waiter) Wait(ctx context.Context, id string, ticket Ticket, err error) (wire.Outcome, error) {
+	defer waiters.Put(w)
+	if err != nil {
+		return wire.Outcome{}, err
+	}
+	select {
+	case r := <-w.answers:
+		return r.outcome(id)
+	case <-ctx.Done():
+	}
+	err, ok := ticket.GiveUp(ctx.Err())
+	if !ok { // being delivered already
+		r := <-w.answers
+		return r.outcome(id)
+	}
+	var unsent *NotSentError
+	if errors.As(err, &unsent) && unsent.Reached && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return unsent.Outcome(), nil
+	}
+	return wire.Outcome{}, err
+}
+
+// Func is a Receiver that calls Do with the outcome of the command with the id.
+type Func struct {
+	ID string
+	Do func(wire.Outcome, error)
+}
+
+// Answer implements Receiver.
+func (f *Func) Answer(line []byte, err error) { f.Do(reply{line, err}.outcome(f.ID)) }
