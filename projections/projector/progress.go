@@ -148,7 +148,7 @@ func (p *progress) get() Progress {
 		return now
 	}
 	now.Foreign += p.reader.Foreign()
-	if now.Behind = p.taken + p.reader.Behind(); now.Behind > 0 && !now.LogTime.IsZero() {
+	if now.Behind = p.taken + p.reader.Lag(); now.Behind > 0 && !now.LogTime.IsZero() {
 		now.Lag = max(0, p.clock.Now().Sub(now.LogTime))
 	}
 	return now

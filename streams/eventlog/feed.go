@@ -100,7 +100,7 @@ func (s Stream) OpenFeed(ctx context.Context, after uint64, log *slog.Logger) (*
 	}
 	run, cancel := context.WithCancel(context.Background())
 	f.cancel = cancel
-	// The first consumer is made before Open returns, so that Behind is valid.
+	// The first consumer is made before Open returns, so that Lag is valid.
 	g, err := f.begin(ctx)
 	if err != nil {
 		cancel()
@@ -156,9 +156,9 @@ func (f *Feed) NextBatch(ctx context.Context, max int, dst []Raw) ([]Raw, error)
 	}
 }
 
-// Behind returns how many messages follow the one taken last, as far as known: those in the queue, and those the server
+// Lag returns how many messages follow the one taken last, as far as known: those in the queue, and those the server
 // still had when the newest of them arrived. 0 means caught up a moment ago.
-func (f *Feed) Behind() uint64 {
+func (f *Feed) Lag() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return uint64(len(f.queue)) + f.behind

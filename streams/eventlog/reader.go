@@ -202,8 +202,8 @@ func (r *Reader) Foreign() uint64 { return r.foreign.Load() }
 // Alarms returns how many of them this reader reported.
 func (r *Reader) Alarms() uint64 { return r.alarms }
 
-// Behind is described at Feed.Behind.
-func (r *Reader) Behind() uint64 { return r.feed.Behind() }
+// Lag is described at Feed.Lag.
+func (r *Reader) Lag() uint64 { return r.feed.Lag() }
 
 // Close stops reading.
 func (r *Reader) Close() { r.feed.Close() }

@@ -23,12 +23,12 @@ func TestReaderGoesOnBehindAPosition(t *testing.T) {
 	all := open(t, js, log, eventlog.Position{})
 	read(t, all, 1, 10)
 	tail := open(t, js, log, third)
-	if tail.Behind() != 7 {
-		t.Errorf("behind by %d, want 7", tail.Behind())
+	if tail.Lag() != 7 {
+		t.Errorf("behind by %d, want 7", tail.Lag())
 	}
 	read(t, tail, 4, 10)
-	if tail.Behind() != 0 || tail.Sequence() != 10 {
-		t.Errorf("behind by %d at %d", tail.Behind(), tail.Sequence())
+	if tail.Lag() != 0 || tail.Sequence() != 10 {
+		t.Errorf("behind by %d at %d", tail.Lag(), tail.Sequence())
 	}
 	if batch, err := tail.TryBatch(10, nil); err != nil || len(batch) != 0 {
 		t.Errorf("nothing there, and yet: %v %v", batch, err)

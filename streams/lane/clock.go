@@ -20,7 +20,7 @@ const suspiciousGap = time.Hour
 
 // reportGap compares the time of the lane's last event with the machine's clock.
 func (o *owner) reportGap(ctx context.Context) {
-	last := o.State().Clock()
+	last := o.term.State().Clock()
 	if last == 0 {
 		return
 	}
@@ -71,7 +71,7 @@ func (o *owner) early(ctx context.Context, c *protocol.Command) bool {
 	return true
 }
 
-// holdBack holds the lane back. It logs the reason at the beginning and every ten seconds, and schedules the next check after
+// holdBack holds the lane back. It logs the reason at first and every ten seconds, and schedules the next check after
 // wait or sooner.
 func (o *owner) holdBack(ctx context.Context, reason string, wait time.Duration) {
 	h := &o.held
@@ -83,7 +83,7 @@ func (o *owner) holdBack(ctx context.Context, reason string, wait time.Duration)
 	h.reason = reason
 	if now := o.opt.Clock.Now(); fresh || now.Sub(h.logged) >= heldAlarm {
 		h.logged = now
-		o.opt.Logger.ErrorContext(ctx, "the lane waits: "+reason, "commands_behind", o.feed.Behind())
+		o.opt.Logger.ErrorContext(ctx, "the lane waits: "+reason, "lag", o.feed.Lag())
 		o.report(StateOwner)
 	}
 }

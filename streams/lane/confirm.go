@@ -40,7 +40,7 @@ func (o *owner) considerConfirming(ctx context.Context) {
 		return
 	}
 	o.confirmation.requested = now
-	fence, replies := o.Sequence(), o.confirmation.replies
+	fence, replies := o.term.Sequence(), o.confirmation.replies
 	go func() {
 		bounds, err := o.stream.Bounds(ctx)
 		replies <- confirmed{fence, bounds, err}
@@ -53,8 +53,8 @@ func (o *owner) confirm(c confirmed) error {
 	requested := o.confirmation.requested
 	o.confirmation.requested = time.Time{}
 	switch {
-	case c.err != nil || c.fence != o.Sequence() || o.inFlight != nil:
-		return nil // not known, or steps prove it meanwhile
+	case c.err != nil || c.fence != o.term.Sequence() || o.inFlight != nil:
+		return nil // not known, or steps prove it
 	case c.bounds.Last > c.fence:
 		return fmt.Errorf("%w: the event stream continues to %d, after our last step %d", errLost, c.bounds.Last, c.fence)
 	case c.bounds.Last == c.fence:

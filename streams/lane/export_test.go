@@ -15,7 +15,7 @@ func during[T any](t testing.TB, variable *T, value T) {
 
 // ContradictionPauses lets tests wait less long between looks at a contradiction.
 func ContradictionPauses(t testing.TB, pauses ...time.Duration) {
-	during(t, &contradictionPauses, func(bool) []time.Duration { return pauses })
+	during(t, &checkPauses, func(bool) []time.Duration { return pauses })
 }
 
 // EndlessWalks has no walk over the campaigns come to an end.

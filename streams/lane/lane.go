@@ -39,7 +39,7 @@ type signals struct {
 	Reported   testsignal.Signal[Status]             // the state, its error or the owner's nonce has changed
 	Configured testsignal.Signal[*settings.Settings] // the loop applies these
 	Confirmed  testsignal.Signal[uint64]             // the event stream still ends with our last step
-	Purged     testsignal.Signal[uint64]             // the command stream begins there now, or later
+	Purged     testsignal.Signal[uint64]             // the command stream starts there now, or later
 	Saved      testsignal.Signal[error]              // a snapshot was written, or not
 }
 
@@ -169,7 +169,7 @@ func (l *Lane) take(ctx context.Context) error {
 		}
 	})
 	o := &owner{lane: l, opt: l.opt, started: l.opt.Clock.Now(), arrived: true, queries: make(chan receivedQuery, maxQueries)}
-	o.Owner = protocol.New(protocol.Options{
+	o.term = protocol.New(protocol.Options{
 		Log: l.opt.Log.UUID, Lane: l.opt.Lane, Nonce: uuid.NewString(), State: domain.NewLane(l.opt.domainOptions()),
 		Sealer: eventlog.EventSealer(l.opt.Log, l.opt.Lane),
 	})
@@ -182,14 +182,14 @@ func (l *Lane) take(ctx context.Context) error {
 	if err := o.load(ctx); err != nil {
 		return err
 	}
-	o.replayed = o.EventsSinceSnapshot()
+	o.replayed = o.term.EventsSinceSnapshot()
 	if err := o.rebase(ctx); err != nil {
 		return err
 	}
-	if err := o.continues(ctx); err != nil {
+	if err := o.checkCommands(ctx); err != nil {
 		return err
 	}
-	if o.feed, err = eventlog.Commands(l.opt.JetStream, l.opt.Lane).OpenFeed(ctx, o.Covered(), l.opt.Logger); err != nil {
+	if o.feed, err = eventlog.Commands(l.opt.JetStream, l.opt.Lane).OpenFeed(ctx, o.term.Covered(), l.opt.Logger); err != nil {
 		return o.feedBroke(ctx, err)
 	}
 	defer o.feed.Close()
@@ -203,8 +203,8 @@ func (l *Lane) take(ctx context.Context) error {
 	defer l.opt.Metrics.owned.WithLabelValues(l.label).Set(0)
 	defer l.opt.Metrics.snapshotting.WithLabelValues(l.label).Set(0)
 	o.reportGap(ctx)
-	l.opt.Logger.InfoContext(ctx, "lane taken", "events", o.Sequence(), "commands", o.Covered(),
-		"campaigns", o.State().Campaigns(), "replayed", o.replayed, "took", l.opt.Clock.Now().Sub(o.started).Round(time.Millisecond))
+	l.opt.Logger.InfoContext(ctx, "lane taken", "events", o.term.Sequence(), "commands", o.term.Covered(),
+		"campaigns", o.term.State().Campaigns(), "replayed", o.replayed, "took", l.opt.Clock.Now().Sub(o.started).Round(time.Millisecond))
 	o.report(StateOwner)
 
 	o.confirmation = confirmation{since: o.started, replies: make(chan confirmed, 1)}
@@ -212,7 +212,7 @@ func (l *Lane) take(ctx context.Context) error {
 	group.Go(func() error { return o.purge(running) })
 	group.Go(func() error { return o.loop(running) })
 	err = group.Wait()
-	o.settle()
+	o.finish()
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), lease.ErrLost) {
 		o.saveShutdownSnapshot() // not after a lost lease: another server loads the lane already, and this one may be the next to take it
 	}
@@ -222,7 +222,7 @@ func (l *Lane) take(ctx context.Context) error {
 // owner is one term of a lane: the protocol and its connection to NATS. Its fields are owned by the goroutine that runs
 // load and loop, unless a comment names another.
 type owner struct {
-	*protocol.Owner
+	term    *protocol.Term
 	lane    *Lane
 	opt     Options
 	started time.Time
@@ -251,8 +251,8 @@ type owner struct {
 // report publishes the lane's status.
 func (o *owner) report(state State) {
 	s := Status{
-		State: state, Owner: o.Nonce(), Sequence: o.Sequence(), Covered: o.Covered(),
-		Clock: o.State().Clock().Time(), Campaigns: o.State().Campaigns(), Replayed: o.replayed,
+		State: state, Owner: o.term.Nonce(), Sequence: o.term.Sequence(), Covered: o.term.Covered(),
+		Clock: o.term.State().Clock().Time(), Campaigns: o.term.State().Campaigns(), Replayed: o.replayed,
 	}
 	if state == StateOwner && o.held.reason != "" {
 		s.State, s.Error = StateWaiting, o.held.reason
@@ -262,7 +262,7 @@ func (o *owner) report(state State) {
 	m.sequence.WithLabelValues(o.lane.label).Set(float64(s.Sequence))
 	m.covered.WithLabelValues(o.lane.label).Set(float64(s.Covered))
 	m.campaigns.WithLabelValues(o.lane.label).Set(float64(s.Campaigns))
-	m.stateEvents.WithLabelValues(o.lane.label).Set(float64(o.EventsSinceSnapshot()))
+	m.stateEvents.WithLabelValues(o.lane.label).Set(float64(o.term.EventsSinceSnapshot()))
 }
 
 // State is what a lane is doing.

@@ -33,13 +33,13 @@ func (o *owner) writeAlone(ctx context.Context, w *protocol.Write) error {
 			return err
 		}
 	}
-	o.acked(sequence)
+	o.stored(sequence)
 	return nil
 }
 
 // replay folds the event messages after the state's position.
 func (o *owner) replay(ctx context.Context) error {
-	reader, err := o.stream.Open(ctx, o.opt.Log.UUID, o.Mark().Position, eventlog.ReaderOptions{Logger: o.opt.Logger, Alarmed: &o.lane.alarmed})
+	reader, err := o.stream.Open(ctx, o.opt.Log.UUID, o.term.Mark().Position, eventlog.ReaderOptions{Logger: o.opt.Logger, Alarmed: &o.lane.alarmed})
 	if err != nil {
 		return fmt.Errorf("reading the event log: %w", err)
 	}
@@ -47,7 +47,7 @@ func (o *owner) replay(ctx context.Context) error {
 	var last *eventlog.Message
 	err = reader.CatchUp(ctx, func(batch []eventlog.Message) error {
 		for i := range batch {
-			if err := o.Fold(&batch[i]); err != nil {
+			if err := o.term.Fold(&batch[i]); err != nil {
 				return err
 			}
 		}
@@ -61,22 +61,22 @@ func (o *owner) replay(ctx context.Context) error {
 	if foreign := reader.Alarms(); foreign > 0 {
 		o.opt.Metrics.foreign.WithLabelValues(o.lane.label).Add(float64(foreign))
 	}
-	o.Folded(last, reader.Sequence())
-	o.durable.Store(o.Covered())
+	o.term.Folded(last, reader.Sequence())
+	o.durable.Store(o.term.Covered())
 	return nil
 }
 
-// continues checks that the command stream is the one that the events refer to, and that it continues where they end. One
+// checkCommands checks that the command stream is the one that the events refer to, and that it continues where they end. One
 // contradiction is not believed: a leader that was replaced may answer without knowing it, and another owner may have
-// written the event stream meanwhile. So both streams are read again, on a replicated log for half a minute. Errors:
+// written the event stream since. So both streams are read again, on a replicated log for half a minute. Errors:
 // ErrStopped, errLost, and those of reading.
-func (o *owner) continues(ctx context.Context) error {
+func (o *owner) checkCommands(ctx context.Context) error {
 	for look := 0; ; look++ {
 		replicated, err := o.compare(ctx)
 		if err = o.contradiction(ctx, err); !errors.Is(err, ErrStopped) {
 			return err
 		}
-		pauses := contradictionPauses(replicated)
+		pauses := checkPauses(replicated)
 		if look == len(pauses) {
 			return err
 		}
@@ -88,17 +88,17 @@ func (o *owner) continues(ctx context.Context) error {
 	}
 }
 
-// contradictionPauses is replaced by tests, which do not wait for half a minute.
-var contradictionPauses = protocol.ContradictionPauses
+// checkPauses is replaced by tests, which do not wait for half a minute.
+var checkPauses = protocol.ContradictionPauses
 
-// compare is one check of continues. It reports whether the command stream has more than one copy.
+// compare is one check of checkCommands. It reports whether the command stream has more than one copy.
 func (o *owner) compare(ctx context.Context) (replicated bool, err error) {
 	commands := eventlog.Commands(o.opt.JetStream, o.opt.Lane)
 	bounds, err := commands.Bounds(ctx)
 	if err != nil {
 		return false, err
 	}
-	return bounds.Replicated, o.Continues(bounds, func(sequence uint64) (time.Time, error) {
+	return bounds.Replicated, o.term.Continues(bounds, func(sequence uint64) (time.Time, error) {
 		raw, err := commands.Get(ctx, sequence)
 		return raw.Time, err
 	})
@@ -113,7 +113,7 @@ func (o *owner) rebase(ctx context.Context) error {
 	}
 	first := *o.opt.Rebase
 	if first == 0 {
-		switch err := o.continues(ctx); {
+		switch err := o.checkCommands(ctx); {
 		case err == nil:
 			o.opt.Rebase, o.lane.opt.Rebase = nil, nil // there is no contradiction to resolve
 			o.opt.Logger.WarnContext(ctx, "not rebased: commands and events agree; remove --rebase from the command line")
@@ -126,8 +126,8 @@ func (o *owner) rebase(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	covered := o.Covered()
-	w, err := o.Rebase(bounds, first)
+	covered := o.term.Covered()
+	w, err := o.term.RebaseWrite(bounds, first)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (o *owner) rebase(ctx context.Context) error {
 	o.opt.Rebase, o.lane.opt.Rebase = nil, nil // once
 	o.opt.Metrics.rebased.WithLabelValues(o.lane.label).Inc()
 	// skipped: commands of the present stream that are never decided. again: those that are decided a second time.
-	next := o.Covered() + 1
+	next := o.term.Covered() + 1
 	skipped, again := uint64(0), uint64(0)
 	if from := max(covered+1, bounds.First); next > from {
 		skipped = next - from

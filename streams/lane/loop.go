@@ -34,9 +34,9 @@ func (o *owner) loop(ctx context.Context) error {
 			return err
 		}
 		o.publish()
-		if o.snapshotting && o.Settled() {
+		if o.snapshotting && o.term.Settled() {
 			o.snapshot(ctx)
-			continue // messages that arrived meanwhile have been signalled and are not signalled again
+			continue // messages that arrived since have been signalled and are not signalled again
 		}
 		var ready, acked <-chan struct{}
 		if !o.full() {
@@ -91,14 +91,14 @@ func (o *owner) loop(ctx context.Context) error {
 // change. An event records what a setting decided: a fold of the log needs none.
 func (o *owner) configure() (changed <-chan struct{}) {
 	settings, changed := o.opt.Config.Current()
-	o.State().SetGrace(settings.ReminderGrace)
-	o.State().SetQuoted(settings.DeadLetterQuote)
+	o.term.State().SetGrace(settings.ReminderGrace)
+	o.term.State().SetQuoted(settings.DeadLetterQuote)
 	o.lane.signals.Configured.Send(settings)
 	return changed
 }
 
 // full reports whether no more commands are collected: the step has its size, or a snapshot waits for a settled state.
-func (o *owner) full() bool { return o.Full() || o.snapshotting }
+func (o *owner) full() bool { return o.term.StepFull() || o.snapshotting }
 
 // collect decides the messages that have arrived, without waiting, until the step has its size.
 func (o *owner) collect(ctx context.Context) error {
@@ -123,11 +123,11 @@ func (o *owner) collect(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !o.Fits(&c) {
+		if !o.term.Fits(&c) {
 			return nil
 		}
 		if o.early(ctx, &c) {
-			return nil // it stays the first; steps decided before it are written and answered meanwhile
+			return nil // it stays the first; steps decided before it are written and answered
 		}
 		o.backlog = o.backlog[1:]
 		if c.BadReply {
@@ -136,7 +136,7 @@ func (o *owner) collect(ctx context.Context) error {
 		if c.Scope != wire.ScopeScheduler {
 			o.lane.load.Client.Store(time.Now().UnixNano())
 		}
-		if wrong := o.Decide(&c); wrong > 0 && o.opt.WrongCodes != nil {
+		if wrong := o.term.Decide(&c); wrong > 0 && o.opt.WrongCodes != nil {
 			o.opt.WrongCodes(wrong)
 		}
 	}
@@ -145,14 +145,14 @@ func (o *owner) collect(ctx context.Context) error {
 
 // feedBroke returns the error for the end of the command feed.
 func (o *owner) feedBroke(ctx context.Context, err error) error {
-	if err = o.contradiction(ctx, fmt.Errorf("reading commands: %w", o.Broken(err))); errors.Is(err, ErrStopped) {
+	if err = o.contradiction(ctx, fmt.Errorf("reading commands: %w", o.term.Broken(err))); errors.Is(err, ErrStopped) {
 		return fmt.Errorf("%w (%w)", err, errDoubtful)
 	}
 	return err
 }
 
 // contradiction checks, before the lane stops because commands and events do not fit, whether the cause is only that
-// another owner has written meanwhile.
+// another owner has written since.
 func (o *owner) contradiction(ctx context.Context, err error) error {
 	if !errors.Is(err, ErrStopped) {
 		return err
@@ -161,8 +161,8 @@ func (o *owner) contradiction(ctx context.Context, err error) error {
 	switch {
 	case unknown != nil:
 		return unknown // checked again when the lane is loaded again
-	case o.Outrun(bounds.Last):
-		return fmt.Errorf("%w, and has continued meanwhile: %s", errLost, err.Error())
+	case o.term.Outrun(bounds.Last):
+		return fmt.Errorf("%w, and has continued: %s", errLost, err.Error())
 	}
 	return err
 }
@@ -170,12 +170,12 @@ func (o *owner) contradiction(ctx context.Context, err error) error {
 // flight is a write without a result yet.
 type flight struct {
 	pending *eventlog.Pending
-	began   time.Time
+	started time.Time
 }
 
 // publish sends the collected step, unless a write is in flight. Nothing is answered yet.
 func (o *owner) publish() {
-	if w := o.Publish(); w != nil {
+	if w := o.term.NextWrite(); w != nil {
 		attempt := w.Attempt
 		attempt.Wait = min(firstLook, o.opt.WriteTimeout)
 		o.inFlight = &flight{o.appender.PublishAsync(attempt), o.opt.Clock.Now()}
@@ -192,25 +192,25 @@ func (o *owner) landed(ctx context.Context) error {
 		}
 	}
 	o.inFlight = nil
-	w := o.acked(sequence)
+	w := o.stored(sequence)
 	// Publish the next write first: the disk works while this one is answered.
 	o.publish()
-	o.send(w.Answers)
+	o.send(w.Replies)
 	o.lane.load.Done.Add(uint64(w.Commands))
 	m, label := o.opt.Metrics, o.lane.label
 	m.steps.WithLabelValues(label).Inc()
 	m.commands.WithLabelValues(label).Add(float64(w.Commands))
 	m.size.WithLabelValues(label).Observe(float64(w.Commands))
-	m.write.WithLabelValues(label).Observe(o.opt.Clock.Now().Sub(f.began).Seconds())
+	m.write.WithLabelValues(label).Observe(o.opt.Clock.Now().Sub(f.started).Seconds())
 	return nil
 }
 
-// acked records that the write in flight is durable.
-func (o *owner) acked(sequence uint64) *protocol.Write {
-	w := o.Acked(sequence)
+// stored records that the write in flight is durable.
+func (o *owner) stored(sequence uint64) *protocol.Write {
+	w := o.term.Acked(sequence)
 	o.confirmation.since = o.opt.Clock.Now()
 	o.opt.Mover.Answered()
-	o.durable.Store(o.Covered())
+	o.durable.Store(o.term.Covered())
 	return w
 }
 
@@ -270,7 +270,7 @@ func (o *owner) resolve(ctx context.Context, attempt eventlog.Attempt, problem e
 			failed, pauseFor = failed+1, min(2*pauseFor, resolvePauses)
 			continue
 		}
-		switch o.Resolved(outcome) {
+		switch o.term.Judge(outcome) {
 		case protocol.Durable:
 			o.written(ctx, warned)
 			return attempt.Expected + 1, nil
@@ -298,7 +298,7 @@ func (o *owner) written(ctx context.Context, warned bool) {
 
 // send publishes answers. They are core messages: after a lost one the client retries under the same id, and is answered
 // from the state.
-func (o *owner) send(answers []protocol.Answer) {
+func (o *owner) send(answers []protocol.Reply) {
 	nc := o.opt.JetStream.Conn()
 	for _, a := range answers {
 		if err := nc.PublishMsg(&nats.Msg{Subject: a.Subject, Data: a.Payload}); err != nil {
@@ -311,14 +311,14 @@ func (o *owner) send(answers []protocol.Answer) {
 	}
 }
 
-// settle waits, when the loop ends, for the write in flight: if it was stored, its answers are sent. It does not start
+// finish waits, when the loop ends, for the write in flight: if it was stored, its answers are sent. It does not start
 // another one.
-func (o *owner) settle() {
+func (o *owner) finish() {
 	if o.inFlight != nil {
 		// At the latest after the appender's wait for acknowledgements.
 		if sequence, err := o.inFlight.pending.Result(); err == nil {
-			o.send(o.acked(sequence).Answers)
+			o.send(o.stored(sequence).Replies)
 		}
 	}
-	o.Abandon()
+	o.term.Abandon()
 }

@@ -46,7 +46,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		size:         histogram("step_commands", "Command lines per step.", prometheus.ExponentialBuckets(1, 4, 8)),
 		snapshotAt:   gauge("snapshot_timestamp_seconds", "When the newest snapshot was completed."),
 		snapshotting: gauge("snapshot_writing", "1 while a snapshot is being written."),
-		gap:          gauge("clock_gap_seconds", "How far the lane's last event was behind the machine's clock at the takeover; below zero it was in the future."),
+		gap:          gauge("clock_gap_seconds", "How far the lane's last event was before the machine's clock at the takeover; below zero it was in the future."),
 		stateEvents:  gauge("events_since_snapshot", "Event lines a restart would replay."),
 	}
 	if r != nil {

@@ -74,7 +74,7 @@ func (o *owner) late(query receivedQuery, q request) bool {
 func (o *owner) query(query receivedQuery) {
 	var q request
 	if err := json.Unmarshal(query.msg.Data, &q); err != nil {
-		o.reply(protocol.Answer{Subject: query.msg.Reply, Payload: refused(wire.Invalid, "", "the query is not valid JSON: "+err.Error())})
+		o.respond(protocol.Reply{Subject: query.msg.Reply, Payload: refused(wire.Invalid, "", "the query is not valid JSON: "+err.Error())})
 		return
 	}
 	if o.late(query, q) {
@@ -82,19 +82,19 @@ func (o *owner) query(query receivedQuery) {
 	}
 	switch q.Query {
 	case "campaign.list":
-		o.begin(query, q, o.list)
+		o.startWalk(query, q, o.list)
 	case "customer.show":
-		o.begin(query, q, o.customer)
+		o.startWalk(query, q, o.customer)
 	default:
-		o.reply(protocol.Answer{Subject: query.msg.Reply, Payload: o.answer(&q)})
+		o.respond(protocol.Reply{Subject: query.msg.Reply, Payload: o.answer(&q)})
 	}
 }
 
-// reply sends an answer that was read from the state, which may be ahead of the durable log; so it is sent with the step
+// respond sends an answer that was read from the state, which may be ahead of the durable log; so it is sent with the step
 // it may depend on.
-func (o *owner) reply(a protocol.Answer) {
-	if !o.Attach(a) {
-		o.send([]protocol.Answer{a})
+func (o *owner) respond(a protocol.Reply) {
+	if !o.term.Attach(a) {
+		o.send([]protocol.Reply{a})
 	}
 }
 
@@ -103,18 +103,18 @@ func (o *owner) answer(q *request) []byte {
 	now := wire.At(o.opt.Clock.Now())
 	switch q.Query {
 	case "campaign.show":
-		if view, ok := o.State().Campaign(q.Campaign); ok {
+		if view, ok := o.term.State().Campaign(q.Campaign); ok {
 			return dataOf(view)
 		}
 		return refused(wire.CampaignNotFound, q.Campaign, "there is no campaign "+q.Campaign)
 	case "coupon.show":
-		if view, ok := o.State().Coupon(q.Campaign, q.Code, q.N, now); ok {
+		if view, ok := o.term.State().Coupon(q.Campaign, q.Code, q.N, now); ok {
 			return dataOf(view)
 		}
 		return refused(wire.CodeNotFound, q.Campaign, "there is no such code")
 	case "coupon.validate":
 		cmd := wire.Command{Type: wire.Redeem, ID: q.ID, Campaign: q.Campaign, Code: q.Code, N: q.N, CustomerID: q.CustomerID, OrderID: q.OrderID}
-		out := o.State().Validate(&cmd, now)
+		out := o.term.State().Validate(&cmd, now)
 		return out.AppendJSON(nil)
 	}
 	return refused(wire.Invalid, "", fmt.Sprintf("query: unknown query %q", q.Query))

@@ -25,7 +25,7 @@ type snapshotNote struct {
 
 // considerSnapshot decides whether a snapshot is due.
 func (o *owner) considerSnapshot() {
-	due := o.EventsSinceSnapshot() >= o.opt.SnapshotEvents || o.EventsSinceSnapshot() > 0 && o.opt.Clock.Now().Sub(o.snapshotted) >= o.opt.SnapshotEvery
+	due := o.term.EventsSinceSnapshot() >= o.opt.SnapshotEvents || o.term.EventsSinceSnapshot() > 0 && o.opt.Clock.Now().Sub(o.snapshotted) >= o.opt.SnapshotEvery
 	if due && o.opt.Snapshots != nil && o.saved == nil {
 		o.snapshotting = true
 	}
@@ -40,7 +40,7 @@ func (o *owner) snapshot(ctx context.Context) {
 	if !ok {
 		return // considered again with the next tick
 	}
-	frozen, mark := o.Freeze()
+	frozen, mark := o.term.Freeze()
 	meta, err := snapshotMeta(mark)
 	if err != nil {
 		o.opt.Logger.ErrorContext(ctx, "snapshot not written", "err", err)
@@ -87,7 +87,7 @@ func (o *owner) snapshotDone(ctx context.Context, err error) {
 // saveShutdownSnapshot writes a last snapshot at a clean stop, so that the next start replays nothing. It is optional: it is given up
 // when it takes too long.
 func (o *owner) saveShutdownSnapshot() {
-	if o.opt.Snapshots == nil || !o.Settled() || o.EventsSinceSnapshot() == 0 || o.Sequence() == 0 {
+	if o.opt.Snapshots == nil || !o.term.Settled() || o.term.EventsSinceSnapshot() == 0 || o.term.Sequence() == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownSnapshotTimeout)
@@ -99,7 +99,7 @@ func (o *owner) saveShutdownSnapshot() {
 			return
 		}
 	}
-	frozen, mark := o.Freeze()
+	frozen, mark := o.term.Freeze()
 	meta, err := snapshotMeta(mark)
 	if err == nil {
 		err = o.save(ctx, o.opt.Snapshots.Unthrottled(), meta, frozen)
@@ -139,6 +139,6 @@ func (o *owner) restore(ctx context.Context) error {
 	if err := json.Unmarshal(meta.Note, &note); err != nil {
 		return nil //nolint:nilerr // an unreadable note costs a full replay, like any other damage
 	}
-	o.Restore(state, protocol.Mark{Position: meta.Position, Covered: note.Covered, Stamped: note.Stamped})
+	o.term.Restore(state, protocol.Mark{Position: meta.Position, Covered: note.Covered, Stamped: note.Stamped})
 	return nil
 }

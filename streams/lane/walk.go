@@ -11,7 +11,7 @@ import (
 )
 
 // A walk is a query that goes over the lane's campaigns. It runs in the lane's goroutine, so it is done in slices of well
-// under a millisecond, between which the lane decides. Campaigns created meanwhile are in it or not, as with pages.
+// under a millisecond, between which the lane decides. Campaigns created since are in it or not, as with pages.
 const (
 	maxWalks = 32 // in progress at once; further queries wait in the channel
 	// Bounds of one slice: campaigns visited, views written.
@@ -40,8 +40,8 @@ type walk struct {
 // always is ready for reading.
 var always = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// begin starts a walk.
-func (o *owner) begin(query receivedQuery, q request, next func(*walk) bool) {
+// startWalk starts a walk.
+func (o *owner) startWalk(query receivedQuery, q request, next func(*walk) bool) {
 	if q.Limit <= 0 || q.Limit > maxListed {
 		q.Limit = maxListed
 	}
@@ -60,7 +60,7 @@ func (o *owner) walk() {
 	if !o.mayAnswer() || o.late(w.query, w.q) {
 		return
 	}
-	if !o.State().Index(sliceIndex) || !w.next(w) {
+	if !o.term.State().Index(sliceIndex) || !w.next(w) {
 		o.walks = append(o.walks, w)
 		return
 	}
@@ -69,13 +69,13 @@ func (o *owner) walk() {
 		w.body.WriteString(`,"more":true`)
 	}
 	w.body.WriteByte('}')
-	o.reply(protocol.Answer{Subject: w.query.msg.Reply, Payload: w.body.Bytes()})
+	o.respond(protocol.Reply{Subject: w.query.msg.Reply, Payload: w.body.Bytes()})
 }
 
 // list writes the next campaigns.
 func (o *owner) list(w *walk) (done bool) {
 	most := min(sliceViews, w.q.Limit-w.views)
-	views := o.State().List(w.q.After, most)
+	views := o.term.State().List(w.q.After, most)
 	for i := range views {
 		if !w.add(&views[i]) {
 			return true
@@ -87,7 +87,7 @@ func (o *owner) list(w *walk) (done bool) {
 
 // customer visits the next campaigns and writes the coupons found.
 func (o *owner) customer(w *walk) (done bool) {
-	views, next, done := o.State().CustomerAfter(w.q.CustomerID, w.now, w.at, min(sliceViews, w.q.Limit-w.views), sliceLook)
+	views, next, done := o.term.State().CustomerAfter(w.q.CustomerID, w.now, w.at, min(sliceViews, w.q.Limit-w.views), sliceLook)
 	for i := range views {
 		if !w.add(&views[i]) {
 			return true

@@ -14,7 +14,7 @@ import (
 func TestWhatContradictsTheEvents(t *testing.T) {
 	eight := time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC)
 	away := errors.New("no answer")
-	covering := func(last uint64, stamped time.Time) *Owner {
+	covering := func(last uint64, stamped time.Time) *Term {
 		o := New(Options{Log: "u", State: domain.NewLane(domain.LaneOptions{Lanes: 1})})
 		if last > 0 {
 			m := eventlog.Message{Header: eventlog.Header{Commands: [2]uint64{1, last}, CommandTime: stamped, LaneTime: eight}, Sequence: 3}
@@ -27,23 +27,23 @@ func TestWhatContradictsTheEvents(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name        string
-		owner       *Owner
+		term        *Term
 		first, last uint64
 		stored      time.Time
 		err         error // of reading command 9
 		want        string
 	}{
 		{"a new lane", covering(0, time.Time{}), 1, 0, time.Time{}, nil, ""},
-		{"a new lane whose first commands are gone", covering(0, time.Time{}), 3, 5, time.Time{}, nil, "begins at 3"},
+		{"a new lane whose first commands are gone", covering(0, time.Time{}), 3, 5, time.Time{}, nil, "starts at 3"},
 		{"the same command", covering(9, eight), 1, 12, eight.Add(400 * time.Nanosecond), nil, ""},
 		{"purged up to there", covering(9, eight), 10, 12, time.Time{}, away, ""},
 		{"nothing covered since a rebase", covering(9, time.Time{}), 1, 12, eight.Add(time.Hour), nil, ""},
 		{"a lost tail", covering(9, eight), 1, 8, time.Time{}, nil, "ends at 8"},
-		{"commands that are gone undecided", covering(9, eight), 11, 12, time.Time{}, nil, "begins at 11"},
+		{"commands that are gone undecided", covering(9, eight), 11, 12, time.Time{}, nil, "starts at 11"},
 		{"another command", covering(9, eight), 1, 12, eight.Add(time.Microsecond), nil, "the command stream is another one"},
 		{"no answer", covering(9, eight), 1, 12, time.Time{}, away, "no answer"},
 	} {
-		err := c.owner.Continues(eventlog.Bounds{First: c.first, Last: c.last}, func(sequence uint64) (time.Time, error) { return c.stored, c.err })
+		err := c.term.Continues(eventlog.Bounds{First: c.first, Last: c.last}, func(sequence uint64) (time.Time, error) { return c.stored, c.err })
 		switch stops := c.want != "" && c.want != "no answer"; {
 		case c.want == "" && err != nil:
 			t.Errorf("%s: %v", c.name, err)

@@ -21,11 +21,11 @@ type collecting struct {
 	*domain.Step
 	first, last uint64    // command messages
 	stamped     time.Time // of the last
-	answers     []Answer
+	replies     []Reply
 }
 
-// Answer is a message that is sent when its step is durable.
-type Answer struct {
+// Reply is a message that is sent when its step is durable.
+type Reply struct {
 	Subject string
 	Payload []byte
 }
@@ -33,7 +33,7 @@ type Answer struct {
 // Write is a step to be written to the log.
 type Write struct {
 	Attempt  eventlog.Attempt // what to publish, with which fence
-	Answers  []Answer         // not to be sent before [Owner.Acked] returns the write
+	Replies  []Reply          // not to be sent before [Term.Acked] returns the write
 	Lines    int              // event lines
 	Commands int              // command lines
 
@@ -41,26 +41,28 @@ type Write struct {
 }
 
 // Full reports whether the step accepts no more commands.
-func (o *Owner) Full() bool { return o.overflow || o.next != nil && len(o.next.Events) >= maxStepBytes }
+func (t *Term) StepFull() bool {
+	return t.overflow || t.next != nil && len(t.next.Events) >= maxStepBytes
+}
 
 // Fits reports whether a message may be decided into the step. If not the step is full, and the
 // message goes into the next one.
-func (o *Owner) Fits(c *Command) bool {
-	o.overflow = o.next != nil && !o.next.Fits(c.Payload, c.By)
-	return !o.overflow
+func (t *Term) Fits(c *Command) bool {
+	t.overflow = t.next != nil && !t.next.Fits(c.Payload, c.By)
+	return !t.overflow
 }
 
 // Decide decides one command message, which fits, into the step being collected. Messages come in the order of the
 // stream. wrong is how many wrong codes it has that nothing has counted yet: those of commands straight to the log.
-func (o *Owner) Decide(c *Command) (wrong int) {
-	if o.next == nil {
-		o.next = &collecting{Step: domain.NewStep(o.state), first: c.Sequence}
+func (t *Term) Decide(c *Command) (wrong int) {
+	if t.next == nil {
+		t.next = &collecting{Step: domain.NewStep(t.state), first: c.Sequence}
 	}
-	s := o.next
+	s := t.next
 	s.last, s.stamped = c.Sequence, c.Stamped
 	outcomes := s.Add(domain.Message{Sequence: c.Sequence, Scope: c.Scope, Campaign: c.Campaign, By: c.By, Payload: c.Payload}, wire.At(c.Stamped), nil)
 	if c.Reply != "" {
-		s.answers = append(s.answers, Answer{c.Reply, outcomes})
+		s.replies = append(s.replies, Reply{c.Reply, outcomes})
 	}
 	if c.Scope == wire.ScopeProducer {
 		wrong = bytes.Count(outcomes, wrongCode)
@@ -71,21 +73,21 @@ func (o *Owner) Decide(c *Command) (wrong int) {
 // wrongCode is in the outcome of a command with a wrong code. A text in JSON cannot hold it.
 var wrongCode = []byte(`"refusal":"` + wire.CodeNotFound + `"`)
 
-// Attach adds an answer that was read from the state, which may be ahead of the log, to the newest step it may depend on.
+// Attach adds a reply that was read from the state, which may be ahead of the log, to the newest step it may depend on.
 // False: all that it depends on is durable, it may be sent now.
-func (o *Owner) Attach(a Answer) bool {
+func (t *Term) Attach(r Reply) bool {
 	switch {
-	case o.next != nil:
-		o.next.answers = append(o.next.answers, a)
-	case o.inFlight != nil:
-		o.inFlight.Answers = append(o.inFlight.Answers, a)
+	case t.next != nil:
+		t.next.replies = append(t.next.replies, r)
+	case t.inFlight != nil:
+		t.inFlight.Replies = append(t.inFlight.Replies, r)
 	default:
 		return false
 	}
 	return true
 }
 
-// Publish closes the collected step and returns it to be written. It returns nil while a write is in flight (the step
+// NextWrite closes the collected step and returns it to be written. It returns nil while a write is in flight (the step
 // continues to collect) and when there is nothing to write.
 //
 // Only one write is in flight, because the fence is a number: a second one would expect the sequence that the first is to
@@ -94,37 +96,37 @@ func (o *Owner) Attach(a Answer) bool {
 //
 // After a crash before the acknowledgement the step is in the log or it is not; the next load of the lane finds out. No
 // client was answered.
-func (o *Owner) Publish() *Write {
-	if o.next == nil || o.inFlight != nil {
+func (t *Term) NextWrite() *Write {
+	if t.next == nil || t.inFlight != nil {
 		return nil
 	}
-	s := o.next
-	o.next, o.overflow = nil, false
+	s := t.next
+	t.next, t.overflow = nil, false
 	s.Close()
-	w := o.write(eventlog.Header{Commands: [2]uint64{s.first, s.last}, CommandTime: s.stamped}, s.Events)
-	w.Answers, w.Lines, w.Commands = s.answers, s.Lines, s.Commands
+	w := t.write(eventlog.Header{Commands: [2]uint64{s.first, s.last}, CommandTime: s.stamped}, s.Events)
+	w.Replies, w.Lines, w.Commands = s.replies, s.Lines, s.Commands
 	return w
 }
 
-func (o *Owner) write(h eventlog.Header, events []byte) *Write {
-	h.LaneTime, h.Owner = o.state.Clock().Time(), o.nonce
-	header := o.sealer.Encode(h, o.fence+1, events)
-	o.inFlight = &Write{header: h, Attempt: eventlog.Attempt{Expected: o.fence, Header: header, Payload: events}}
-	return o.inFlight
+func (t *Term) write(h eventlog.Header, events []byte) *Write {
+	h.LaneTime, h.Owner = t.state.Clock().Time(), t.nonce
+	header := t.sealer.Encode(h, t.fence+1, events)
+	t.inFlight = &Write{header: h, Attempt: eventlog.Attempt{Expected: t.fence, Header: header, Payload: events}}
+	return t.inFlight
 }
 
-// Acked records that the write in flight is durable at sequence. It returns the write; its answers may be sent now and not
+// Acked records that the write in flight is durable at sequence. It returns the write; its replies may be sent now and not
 // earlier.
-func (o *Owner) Acked(sequence uint64) *Write {
-	w := o.inFlight
-	o.inFlight = nil
-	o.fence = sequence
-	o.mark = Mark{
-		Position: eventlog.Position{Log: o.log, Lane: o.lane, Sequence: sequence},
+func (t *Term) Acked(sequence uint64) *Write {
+	w := t.inFlight
+	t.inFlight = nil
+	t.fence = sequence
+	t.mark = Mark{
+		Position: eventlog.Position{Log: t.log, Lane: t.lane, Sequence: sequence},
 		Covered:  w.header.Commands[1], Stamped: w.header.CommandTime,
 	}
-	o.tail = w
-	o.sinceSnapshot += w.Lines
+	t.tail = w
+	t.sinceSnapshot += w.Lines
 	return w
 }
 
@@ -133,27 +135,27 @@ type Verdict uint8
 
 // The verdicts.
 const (
-	Durable Verdict = iota + 1 // it is stored at the expected sequence: [Owner.Acked] with Expected + 1
+	Durable Verdict = iota + 1 // it is stored at the expected sequence: [Term.Acked] with Expected + 1
 	Again                      // the stream has not changed: publish the same bytes with the same fence again
 	Fenced                     // another owner writes this lane: the decisions made here are invalid, answer nothing
 )
 
-// Resolved handles what the stream holds of the write in flight (see [eventlog.Stream.Resolve]).
-func (o *Owner) Resolved(outcome eventlog.Outcome) Verdict {
+// Judge handles what the stream holds of the write in flight (see [eventlog.Stream.Resolve]).
+func (t *Term) Judge(outcome eventlog.Outcome) Verdict {
 	switch outcome {
 	case eventlog.Landed:
 		return Durable
 	case eventlog.Unchanged:
 		return Again
 	}
-	o.Abandon()
+	t.Abandon()
 	return Fenced
 }
 
 // Abandon drops what is not durable. If there was anything, the state is permanently ahead of the log.
-func (o *Owner) Abandon() {
-	o.diverged = o.diverged || o.next != nil || o.inFlight != nil
-	o.next, o.inFlight, o.overflow = nil, nil, false
+func (t *Term) Abandon() {
+	t.diverged = t.diverged || t.next != nil || t.inFlight != nil
+	t.next, t.inFlight, t.overflow = nil, nil, false
 }
 
 // Command is one message of the command stream.

@@ -168,7 +168,7 @@ func (c *crowd) send(ops ...*op) {
 }
 
 // of finds the instance an answer is for, and reads the outcomes.
-func (c *crowd) of(a protocol.Answer) (*instance, []wire.Outcome) {
+func (c *crowd) of(a protocol.Reply) (*instance, []wire.Outcome) {
 	var number int
 	if _, err := fmt.Sscanf(a.Subject, "_INBOX.sim.%d", &number); err != nil {
 		c.w.Violate("broken simulation", "answer to %s", a.Subject)
@@ -192,7 +192,7 @@ func (c *crowd) of(a protocol.Answer) (*instance, []wire.Outcome) {
 }
 
 // hear is an answer that arrived.
-func (c *crowd) hear(a protocol.Answer) {
+func (c *crowd) hear(a protocol.Reply) {
 	in, outs := c.of(a)
 	for i := range outs {
 		o := in.ops[i]

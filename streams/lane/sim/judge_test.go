@@ -175,7 +175,7 @@ func (j *judge) writer(seq uint64) *cover {
 }
 
 // answered looks at an answer the moment it leaves: from then on a client may act on it.
-func (j *judge) answered(p *process, a protocol.Answer) {
+func (j *judge) answered(p *process, a protocol.Reply) {
 	j.look()
 	in, outs := j.w.crowd.of(a)
 	if in == nil {

@@ -39,7 +39,7 @@ const (
 
 // process is a server that may own the lane, or believe so.
 type process struct {
-	*protocol.Owner
+	*protocol.Term
 	w       *world
 	name    string
 	phase   phase
@@ -170,7 +170,7 @@ func (p *process) load() {
 	}
 	p.taking++
 	w.takings++
-	p.Owner = protocol.New(protocol.Options{
+	p.Term = protocol.New(protocol.Options{
 		Log: logID, Nonce: fmt.Sprintf("%s-%d", p.name, w.takings), State: domain.NewLane(laneOptions),
 		Sealer: eventlog.EventSealer(w.log, 0),
 	})
@@ -255,7 +255,7 @@ func (p *process) open() {
 			p.rebase = true
 			return
 		}
-		write, err := p.Rebase(bounds, 0)
+		write, err := p.RebaseWrite(bounds, 0)
 		if err != nil {
 			p.stop(err)
 			return
@@ -316,7 +316,7 @@ func (p *process) feed() (raw eventlog.Raw, ok bool, err error) {
 func (p *process) collect() bool {
 	did := false
 	for range 1 + p.w.Rng.IntN(4) {
-		if p.Full() {
+		if p.StepFull() {
 			break
 		}
 		raw, ok, err := p.feed()
@@ -366,7 +366,7 @@ func (p *process) answerRepeat(c *protocol.Command) {
 	step := domain.NewStep(state)
 	outcomes := step.Add(domain.Message{Sequence: c.Sequence, Scope: c.Scope, Campaign: c.Campaign, Payload: c.Payload}, wire.At(c.Stamped), nil)
 	if step.Close(); step.Lines == 0 && c.Reply != "" {
-		p.answer([]protocol.Answer{{Subject: c.Reply, Payload: outcomes}})
+		p.answer([]protocol.Reply{{Subject: c.Reply, Payload: outcomes}})
 		c.Reply = ""
 	}
 }
@@ -382,7 +382,7 @@ func (p *process) publish() bool {
 	if p.w.bug.quietRepeats && p.cursor <= p.pretend {
 		return false // first catch up with what it pretends to have covered, or the lie would show
 	}
-	write := p.Publish()
+	write := p.NextWrite()
 	if write == nil {
 		return false
 	}
@@ -393,8 +393,8 @@ func (p *process) publish() bool {
 		p.pretend = p.cursor
 	}
 	if p.w.bug.answerEarly {
-		p.answer(write.Answers)
-		write.Answers = nil
+		p.answer(write.Replies)
+		write.Replies = nil
 	}
 	f := &flight{write: write}
 	p.flights = append(p.flights, f)
@@ -463,7 +463,7 @@ func (p *process) land() bool {
 func (p *process) verdict(f *flight, outcome eventlog.Outcome) {
 	verdict := map[eventlog.Outcome]protocol.Verdict{eventlog.Landed: protocol.Durable, eventlog.Unchanged: protocol.Again, eventlog.Lost: protocol.Fenced}[outcome]
 	if !f.assumed {
-		verdict = p.Resolved(outcome)
+		verdict = p.Judge(outcome)
 	}
 	switch verdict {
 	case protocol.Durable:
@@ -487,10 +487,10 @@ func (p *process) landed(sequence uint64) {
 		p.Acked(sequence)
 	}
 	p.publish()
-	p.answer(f.write.Answers)
+	p.answer(f.write.Replies)
 }
 
-func (p *process) answer(answers []protocol.Answer) {
+func (p *process) answer(answers []protocol.Reply) {
 	for _, a := range answers {
 		p.w.judge.answered(p, a)
 		p.w.Send("answer", func() { p.w.crowd.hear(a) })

@@ -13,8 +13,8 @@ import (
 // itself: to continue would lose or repeat acknowledged commands. The text names what an operator can do.
 var ErrStopped = errors.New("lane stopped")
 
-// Owner is one term of a lane.
-type Owner struct {
+// Term is one term of a lane's owner.
+type Term struct {
 	log   string
 	lane  int
 	nonce string
@@ -30,7 +30,7 @@ type Owner struct {
 
 	next     *collecting // nil = empty
 	overflow bool        // the next message does not fit into it
-	inFlight *Write      // published, not yet acknowledged; see Publish for why there is only one
+	inFlight *Write      // published, not yet acknowledged; see NextWrite for why there is only one
 }
 
 // Mark is a position in the log and the commands covered up to there. A snapshot carries it.
@@ -40,73 +40,73 @@ type Mark struct {
 	Stamped  time.Time // its stored timestamp; zero if not known
 }
 
-// Options of an owner.
+// Options of a term.
 type Options struct {
 	Log    string          // the log's UUID
 	Lane   int             // the lane's number
-	Nonce  string          // in every message of this owner; unique to its term
-	State  *domain.Lane    // empty; belongs to the owner from now on
-	Sealer eventlog.Sealer // writes the headers of this owner's messages
+	Nonce  string          // in every message of this term; unique to it
+	State  *domain.Lane    // empty; belongs to the term from now on
+	Sealer eventlog.Sealer // writes the headers of this term's messages
 }
 
-// New returns the owner of an empty lane.
-func New(o Options) *Owner {
-	return &Owner{
+// New returns the term of an empty lane.
+func New(o Options) *Term {
+	return &Term{
 		log: o.Log, lane: o.Lane, nonce: o.Nonce, sealer: o.Sealer, state: o.State,
 		mark: Mark{Position: eventlog.Position{Log: o.Log, Lane: o.Lane}},
 	}
 }
 
 // Nonce marks this term's messages.
-func (o *Owner) Nonce() string { return o.nonce }
+func (t *Term) Nonce() string { return t.nonce }
 
-// State is the folded state. It may be ahead of the log: answers read from it are sent by [Owner.Attach].
-func (o *Owner) State() *domain.Lane { return o.state }
+// State is the folded state. It may be ahead of the log: answers read from it are sent by [Term.Attach].
+func (t *Term) State() *domain.Lane { return t.state }
 
 // Mark returns the newest durable position. It hashes the newest write: call it at checkpoints, not per step.
-func (o *Owner) Mark() Mark {
-	if o.tail != nil {
-		o.mark.Position.Digest = eventlog.Digest(o.tail.Attempt.Header, o.tail.Attempt.Payload)
-		o.tail = nil
+func (t *Term) Mark() Mark {
+	if t.tail != nil {
+		t.mark.Position.Digest = eventlog.Digest(t.tail.Attempt.Header, t.tail.Attempt.Payload)
+		t.tail = nil
 	}
-	return o.mark
+	return t.mark
 }
 
-// Sequence returns the end of the event stream, as far as this owner knows.
-func (o *Owner) Sequence() uint64 { return o.fence }
+// Sequence returns the end of the event stream, as far as this term knows.
+func (t *Term) Sequence() uint64 { return t.fence }
 
 // Covered returns the newest command that durable events cover.
-func (o *Owner) Covered() uint64 { return o.mark.Covered }
+func (t *Term) Covered() uint64 { return t.mark.Covered }
 
 // EventsSinceSnapshot returns how many event lines a restart would fold.
-func (o *Owner) EventsSinceSnapshot() int { return o.sinceSnapshot }
+func (t *Term) EventsSinceSnapshot() int { return t.sinceSnapshot }
 
-// Settled reports whether the state is exactly the fold of the log up to [Owner.Mark]: nothing collected, nothing in
+// Settled reports whether the state is exactly the fold of the log up to [Term.Mark]: nothing collected, nothing in
 // flight, nothing diverged.
-func (o *Owner) Settled() bool { return o.next == nil && o.inFlight == nil && !o.diverged }
+func (t *Term) Settled() bool { return t.next == nil && t.inFlight == nil && !t.diverged }
 
 // Freeze returns the settled state for a snapshot, at the cost of a pointer per page, and resets EventsSinceSnapshot.
-func (o *Owner) Freeze() (*domain.Frozen, Mark) {
-	o.sinceSnapshot = 0
-	return o.state.Freeze(), o.Mark()
+func (t *Term) Freeze() (*domain.Frozen, Mark) {
+	t.sinceSnapshot = 0
+	return t.state.Freeze(), t.Mark()
 }
 
 // rebaseHint names the flags that make the lane continue.
-func (o *Owner) rebaseHint() string {
-	return fmt.Sprintf("to continue after the last command of the command stream, start once with --rebase %d; to decide from command SEQ on, --rebase %d=SEQ", o.lane, o.lane)
+func (t *Term) rebaseHint() string {
+	return fmt.Sprintf("to continue after the last command of the command stream, start once with --rebase %d; to decide from command SEQ on, --rebase %d=SEQ", t.lane, t.lane)
 }
 
-// Outrun reports whether the event stream, which ends at last now, continued without this owner. Then commands and events
-// that seem to contradict each other are no reason to stop: the owner compared new commands with old events, because it was
+// Outrun reports whether the event stream, which ends at last now, continued without this term. Then commands and events
+// that seem to contradict each other are no reason to stop: the term compared new commands with old events, because it was
 // slow or stopped while another one decided and purged. It has lost the lane.
-func (o *Owner) Outrun(last uint64) bool { return last != o.fence }
+func (t *Term) Outrun(last uint64) bool { return last != t.fence }
 
 // Broken returns the error for commands that cannot be read on: a stream that lost its tail, has a hole or is another one
 // needs an operator. Other errors are no contradiction and are returned unchanged.
-func (o *Owner) Broken(err error) error {
+func (t *Term) Broken(err error) error {
 	var gap *eventlog.GapError
 	if errors.As(err, &gap) || errors.Is(err, eventlog.ErrLostTail) || errors.Is(err, eventlog.ErrDiverged) {
-		return fmt.Errorf("%w: %w; %s", ErrStopped, err, o.rebaseHint())
+		return fmt.Errorf("%w: %w; %s", ErrStopped, err, t.rebaseHint())
 	}
 	return err
 }
