@@ -216,3 +216,11 @@ func (l *Lane) unpark(c *campaign, n uint32) {
 		l.parked--
 	}
 }
+
+func (l *Lane) hashesOf(ev *wire.Event) (h eventHashes) {
+	h.id = l.hash.text(ev.ID)
+	if ev.CustomerID != "" {
+		h.customer = l.hash.customer(ev.CustomerID)
+	}
+	return h
+}

@@ -165,14 +165,6 @@ func (c *campaign) NoteHash(act uint32, before time.Duration) uint64 {
 	return c.acts.At(act-1).arg ^ leadHash(before)
 }
 
-// pendingReminder finds a subscription of a customer; n is its coupon, 0 for the opening.
-func (l *Lane) pendingReminder(c *campaign, customer customerHash, kind string, before time.Duration, n uint32) (r uint64, ok bool) {
-	if kind == wire.KindExpires {
-		return c.reminders().FindOfCoupon(n, before)
-	}
-	return c.reminders().OfNote(reminded(customer), before, c)
-}
-
 // ensureSparse returns the sparse state for writing, made if it is missing.
 func (c *campaign) ensureSparse() *sparse {
 	if c.sparse == nil {
@@ -194,19 +186,6 @@ func (c *campaign) total() uint32 {
 
 func (c *campaign) anchors() reminder.Anchors {
 	return reminder.Anchors{Opens: c.settings.OpensAt, Expires: c.settings.ExpiresAt}
-}
-
-// setSettings replaces the settings and updates what depends on them.
-func (c *campaign) setSettings(s *wire.Settings) {
-	recount := c.claimed() > 0 && s.MaxRedemptions != c.settings.MaxRedemptions
-	c.settings = s
-	if s.MaxRedemptions > manyRedemptions && c.indexes != nil {
-		c.indexOrders()
-	}
-	if recount {
-		// Rare, and about 10 ns a coupon: which coupons are spent may change for all of them.
-		c.recount()
-	}
 }
 
 // recount counts the live, spent and voided coupons from their records.
@@ -348,48 +327,6 @@ func (c *campaign) statusOf(n uint32, now wire.Instant) string {
 	return wire.StatusClaimed
 }
 
-// redemption finds the newest redemption of coupon n for an order.
-func (c *campaign) redemption(n uint32, order uint64) (index uint32, act *actRecord) {
-	if c.ordered() {
-		i, ok := c.indexes.orders.Find(orderKey(n, order), func(i uint32) bool {
-			a := c.acts.At(i)
-			return a.n == n && a.arg == order
-		})
-		if !ok {
-			return 0, nil
-		}
-		return i, c.acts.At(i)
-	}
-	steps := 0
-	for next := c.claims.At(n - 1).act; next != 0; steps++ {
-		a := c.acts.At(next - 1)
-		if a.kind == wire.Redeem && a.arg == order {
-			return next - 1, a
-		}
-		next = a.previous
-	}
-	if steps > manyActs {
-		c.indexOrders()
-		for steps > 16*manyActs && !c.ordered() { // another scan as long would take longer
-		}
-	}
-	return 0, nil
-}
-
-// redeemedFor is the redemption of coupon n for an order that is in force, nil if there is none.
-func (c *campaign) redeemedFor(n uint32, order uint64) *actRecord {
-	if _, act := c.redemption(n, order); act != nil && act.flags&flagRolledBack == 0 {
-		return act
-	}
-	return nil
-}
-
-// manyActs is from how many acts on those of one coupon are no longer scanned: a client that redeems and rolls back the same
-// coupon again and again would make each time more expensive.
-const manyActs = 1000
-
-func orderKey(n uint32, order uint64) uint64 { return order ^ uint64(n)*0x9e3779b97f4a7c15 }
-
 // live reports whether coupon n counts as expired when its expiry passes: not void, not spent.
 func (c *campaign) live(n uint32) bool {
 	count, voided := c.redemptionState(n)
@@ -405,4 +342,9 @@ func (c *campaign) count(n uint32, delta int64) {
 	case own > c.expiredThrough:
 		c.ensureSparse().due.add(own, delta)
 	}
+}
+
+// hasMaps reports whether there is something that Freeze must copy.
+func (r *sparse) hasMaps() bool {
+	return r.irregular.len() > 0 || r.reminders.Len() > 0 || r.parked.Len() > 0
 }

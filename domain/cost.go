@@ -68,16 +68,15 @@ func marked(line []byte, t wire.CommandType) int { return bytes.Count(line, type
 const (
 	maxParked       = 100 // dead letters of a step, as in CONTRACT.md
 	maxReasonQuoted = 160
-	// MaxQuoted is the most of one line. A lane may quote less: see [Lane.SetQuoted].
-	MaxQuoted = 1024
-	minQuoted = 128
+	minQuoted       = 128
 )
 
 // costRest is the most bytes of the one dead letter for all lines beyond maxParked.
 const costRest = costParked + minQuoted + maxReasonQuoted
 
-// cost is how many bytes of events a message makes, at most, if its lines are what they look like.
-func (s *Step) cost(payload []byte) int {
+// cost is how many bytes of events a message makes, at most, if its lines are what they look like. already is how many dead
+// letters its step has.
+func (l *Lane) cost(payload []byte, already int) int {
 	newlines := bytes.Count(payload, newline)
 	parked := costParked + quoteOf(newlines)
 	if len(payload) > wire.MaxMessage {
@@ -85,8 +84,8 @@ func (s *Step) cost(payload []byte) int {
 	}
 	lines, cost, claims, bad := 0, 0, 0, 0 // bad: lines that may be
 	again := 0                             // reminders that may be set again
-	voided := s.lane.voided                // coupons that may be replaced
-	spent, set := 0, s.lane.reminders      // coupons that may be used up, reminders that may go with them
+	voided := l.voided                     // coupons that may be replaced
+	spent, set := 0, l.reminders           // coupons that may be used up, reminders that may go with them
 	for rest := payload; len(rest) > 0; {
 		line := rest
 		if end := bytes.IndexByte(rest, '\n'); end >= 0 {
@@ -148,10 +147,10 @@ func (s *Step) cost(payload []byte) int {
 	if lines == 0 {
 		return parked
 	}
-	cost += min(bad, maxParked-s.parked)*(parked-costLine) + costRest
-	cost += min(claims, len(s.lane.campaigns))*costSoldOut + min(claims, voided)*costReplace
+	cost += min(bad, maxParked-already)*(parked-costLine) + costRest
+	cost += min(claims, len(l.campaigns))*costSoldOut + min(claims, voided)*costReplace
 	// What is set again was cancelled before, by this message or an earlier one, and may be cancelled again.
-	again = min(again, s.lane.parked+min(spent*wire.MaxReminders, set+again))
+	again = min(again, l.parked+min(spent*wire.MaxReminders, set+again))
 	return cost + min(spent*wire.MaxReminders, set+again)*costCancel + again*costRestore
 }
 
@@ -177,4 +176,13 @@ func quoted[T string | []byte](s T, most int) string {
 		}
 	}
 	return string(s)
+}
+
+func blank(line []byte) bool {
+	for _, c := range line {
+		if c != ' ' && c != '\t' && c != '\r' {
+			return false
+		}
+	}
+	return true
 }

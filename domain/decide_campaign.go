@@ -188,8 +188,3 @@ func (d *decision) importCodes() {
 	d.campaignOutcome(wire.StatusImported, false)
 	d.out.Count = uint64(len(fresh))
 }
-
-// settingsHash is the argument by which a create with the same id is recognised as the same.
-func (l *Lane) settingsHash(s *wire.Settings) uint64 {
-	return l.hash.text(string(s.Append(nil)))
-}

@@ -78,25 +78,6 @@ func (d *decision) repeated(n uint32) {
 	}
 }
 
-// onCoupon decides the commands that name a coupon by its code.
-func (d *decision) onCoupon() {
-	switch d.cmd.Type {
-	case wire.Redeem:
-		d.redeem()
-	case wire.Rollback:
-		d.rollback()
-	case wire.Void:
-		d.void()
-	case wire.Extend:
-		d.extend()
-	default:
-		d.refuse(wire.Invalid, unknownCommand)
-	}
-}
-
-// unknownCommand is the message for a command that no rule decides.
-const unknownCommand = "unknown command"
-
 // redeem uses a coupon once for an order.
 func (d *decision) redeem() {
 	n, order, act, ok := d.checkRedeem()

@@ -1,6 +1,8 @@
 package domain
 
 import (
+	"time"
+
 	"github.com/seed-4a2410e3/scrip/domain/reminder"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
@@ -241,4 +243,12 @@ func (d *decision) late() (late bool, passed wire.Instant) {
 		return false, at
 	}
 	return false, 0
+}
+
+// pendingReminder finds a subscription of a customer; n is its coupon, 0 for the opening.
+func (l *Lane) pendingReminder(c *campaign, customer customerHash, kind string, before time.Duration, n uint32) (r uint64, ok bool) {
+	if kind == wire.KindExpires {
+		return c.reminders().FindOfCoupon(n, before)
+	}
+	return c.reminders().OfNote(reminded(customer), before, c)
 }

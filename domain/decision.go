@@ -2,57 +2,10 @@ package domain
 
 import (
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
-	"github.com/seed-4a2410e3/scrip/domain/siphash"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
-
-// Decide answers one command at the given time (see [Lane.Advance]) and appends the events it makes to evs. The events
-// are applied already when it returns. A refusal and a repeat make no events.
-func (l *Lane) Decide(cmd *wire.Command, at wire.Instant, evs []wire.Event) ([]wire.Event, wire.Outcome) {
-	d := decision{events: evs}
-	first := len(evs)
-	p := [1]prepared{{cmd: cmd}}
-	l.prepare(p[:])
-	d.decide(l, &p[0], l.Advance(at))
-	for i := first; i < len(d.events); i++ {
-		d.events[i].Code = strings.Clone(d.events[i].Code)
-	}
-	d.out.Code, d.out.Message = strings.Clone(d.out.Code), strings.Clone(d.out.Message)
-	return d.events, d.out
-}
-
-// decide answers one command. Code and Message of the outcome are views of the decision, valid until the next one.
-func (d *decision) decide(l *Lane, p *prepared, now wire.Instant) {
-	d.lane, d.prepared, d.now, d.c, d.first, d.shown, d.open = l, p, now, nil, len(d.events), 0, 0
-	cmd := p.cmd
-	d.out = wire.Outcome{ID: cmd.ID, Campaign: cmd.Campaign}
-	switch cmd.Type {
-	case wire.Claim:
-		d.claim()
-	case wire.Remind:
-		d.remind()
-	case wire.Unremind:
-		d.unremind()
-	case wire.Expire:
-		d.expire()
-	case wire.RemindDue:
-		d.remindDue()
-	case wire.CreateCampaign:
-		d.create()
-	case wire.UpdateCampaign:
-		d.update()
-	case wire.PauseCampaign, wire.ResumeCampaign, wire.EndCampaign:
-		d.changeState()
-	case wire.ImportCodes:
-		d.importCodes()
-	default:
-		d.onCoupon()
-	}
-}
 
 // decision is one command while it is checked.
 type decision struct {
@@ -289,25 +242,32 @@ func (t *pendingCodes) fill(l *Lane, events, replies []byte) {
 	t.n = 0
 }
 
-// hasher makes the keyed hashes that are stored instead of customers, orders and ids. They are keyed so that clients cannot
-// choose ids that collide.
-type hasher struct{ key [16]byte }
-
-func (h hasher) customer(s string) customerHash { return siphash.Sum128(h.key, s) }
-
-func (h hasher) text(s string) uint64 { return siphash.Sum64(h.key, s) }
-
-// reminder is the argument hash of a remind or unremind command.
-func (h hasher) reminder(customer customerHash, kind string, before time.Duration) uint64 {
-	x := reminded(customer) ^ leadHash(before)
-	if kind == wire.KindExpires {
-		x = ^x
+// coupon finds the claimed coupon that a command names by its code, and if it gives one, its campaign; or by campaign and n.
+// Malformed, unclaimed and forged codes are all not found.
+func (l *Lane) coupon(p *prepared) (c *campaign, n uint32, ok bool) {
+	if p.cmd.Campaign != "" {
+		if p.c == nil {
+			p.c = l.find(p.cmd.Campaign)
+		}
+		if c = p.c; c == nil {
+			return nil, 0, false
+		}
+		if p.cmd.N != 0 {
+			return c, p.cmd.N, p.cmd.N <= c.claimed()
+		}
+		if c.imported != nil {
+			i, found := c.imported.find(p.cmd.Code)
+			return c, i + 1, found && i < c.claimed()
+		}
 	}
-	return x
+	if !p.coupon.OK {
+		return nil, 0, false
+	}
+	found := l.numbered(p.coupon.Campaign)
+	if found == nil || c != nil && c != found || found.imported != nil || p.coupon.N > found.claimed() {
+		return nil, 0, false
+	}
+	found = l.writable(found)
+	l.last = found
+	return found, p.coupon.N, true
 }
-
-// reminded is the part of a reminder's hash that is the customer's. leadHash can be removed from it again, so the hash of a
-// pending reminder, whose lead time is known, identifies its customer.
-func reminded(customer customerHash) uint64 { return customer[0] ^ customer[1]*0x9e3779b97f4a7c15 }
-
-func leadHash(before time.Duration) uint64 { return uint64(before) * 0xff51afd7ed558ccd }

@@ -12,6 +12,14 @@
 // applies them at once, so the next command of the same step sees them. A restart applies the events of the log: state
 // changes by events only.
 //
+// The files, in an order in which each uses only those before it (but that a Lane lends its steps their memory):
+//
+//	state     record, imported, expiries, campaign, campaign_index, lane, names
+//	events    apply, fold
+//	commands  decision, decide_coupon, decide_campaign, decide_time, decide; query
+//	messages  cost, tally, step
+//	snapshot  snapshot_codec, snapshot_reminders, snapshot, snapshot_read
+//
 // Below it are package wire (lines and their fields), package reminder (pending reminders), package table (pages and the
 // hash index), package code (coupon codes) and package siphash (keyed hashes).
 //

@@ -4,34 +4,8 @@ import (
 	"bytes"
 	"fmt"
 
-	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
-
-// foldedAhead is how many event lines are parsed before the first of them is applied, so that their reads of memory overlap.
-const foldedAhead = code.Batch
-
-// foldLine is an event line, read.
-type foldLine struct {
-	number int // from 1, empty lines counted
-	event  wire.Event
-	hashes eventHashes
-	err    error
-}
-
-// eventHashes are what a lane stores of the texts of an event.
-type eventHashes struct {
-	id       uint64
-	customer customerHash
-}
-
-func (l *Lane) hashesOf(ev *wire.Event) (h eventHashes) {
-	h.id = l.hash.text(ev.ID)
-	if ev.CustomerID != "" {
-		h.customer = l.hash.customer(ev.CustomerID)
-	}
-	return h
-}
 
 // Fold parses the event lines of a message and applies them in order, like ParseEvent and Apply of each, but without copying
 // texts, which halves the cost. Empty lines are skipped. n is how many were applied; an error belongs to the one after them
@@ -84,3 +58,5 @@ func (l *Lane) prefetchClaim(f *foldLine) {
 		l.prefetched += c.indexes.ids.Prefetch(f.hashes.id) + c.indexes.customers.Prefetch(f.hashes.customer[0])
 	}
 }
+
+var newline = []byte{'\n'}

@@ -62,6 +62,9 @@ func NewLane(o LaneOptions) *Lane {
 	return l
 }
 
+// MaxQuoted is the most that a dead letter quotes of one bad line, in bytes after escaping.
+const MaxQuoted = 1024
+
 // SetQuoted sets how many bytes of a bad line its dead letter quotes at most, 0 to [MaxQuoted], which is the default. Quotes
 // are stored permanently and may hold personal data. Called by the lane's owner between two steps.
 func (l *Lane) SetQuoted(bytes int) { l.quoted = min(max(bytes, 0), MaxQuoted) }
@@ -159,36 +162,6 @@ func (l *Lane) numbered(number uint32) *campaign {
 	return l.bySlot[number/uint32(l.lanes)]
 }
 
-// coupon finds the claimed coupon that a command names by its code, and if it gives one, its campaign; or by campaign and n.
-// Malformed, unclaimed and forged codes are all not found.
-func (l *Lane) coupon(p *prepared) (c *campaign, n uint32, ok bool) {
-	if p.cmd.Campaign != "" {
-		if p.c == nil {
-			p.c = l.find(p.cmd.Campaign)
-		}
-		if c = p.c; c == nil {
-			return nil, 0, false
-		}
-		if p.cmd.N != 0 {
-			return c, p.cmd.N, p.cmd.N <= c.claimed()
-		}
-		if c.imported != nil {
-			i, found := c.imported.find(p.cmd.Code)
-			return c, i + 1, found && i < c.claimed()
-		}
-	}
-	if !p.coupon.OK {
-		return nil, 0, false
-	}
-	found := l.numbered(p.coupon.Campaign)
-	if found == nil || c != nil && c != found || found.imported != nil || p.coupon.N > found.claimed() {
-		return nil, 0, false
-	}
-	found = l.writable(found)
-	l.last = found
-	return found, p.coupon.N, true
-}
-
 // codeOf is the code of coupon n as people see it.
 func (l *Lane) codeOf(c *campaign, n uint32) string {
 	if c.imported != nil {
@@ -241,4 +214,28 @@ func (p *settingsPool) text(s string) string {
 		*slot = strings.Clone(s)
 	}
 	return *slot
+}
+
+// settingsHash is the argument by which a create with the same id is recognised as the same.
+func (l *Lane) settingsHash(s *wire.Settings) uint64 {
+	return l.hash.text(string(s.Append(nil)))
+}
+
+// byName is the slots of a lane's campaigns (see Lane.bySlot) in the order of their names, in chunks, so that an insertion
+// moves a kilobyte and not a megabyte. Campaigns are never removed. Only queries need the order, so it is made by
+// [Lane.Index] and not by every fold.
+type byName struct {
+	chunks [][]uint32 // none is empty
+	taken  int        // slots below are in
+}
+
+// foldedAhead is how many event lines are parsed before the first of them is applied, so that their reads of memory overlap.
+const foldedAhead = code.Batch
+
+// foldLine is an event line, read.
+type foldLine struct {
+	number int // from 1, empty lines counted
+	event  wire.Event
+	hashes eventHashes
+	err    error
 }

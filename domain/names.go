@@ -2,14 +2,6 @@ package domain
 
 import "sort"
 
-// byName is the slots of a lane's campaigns (see Lane.bySlot) in the order of their names, in chunks, so that an insertion
-// moves a kilobyte and not a megabyte. Campaigns are never removed. Only queries need the order, so it is made by
-// [Lane.Index] and not by every fold.
-type byName struct {
-	chunks [][]uint32 // none is empty
-	taken  int        // slots below are in
-}
-
 // maxNames is how many slots a chunk has before it is split.
 const maxNames = 512
 

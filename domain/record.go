@@ -1,13 +1,51 @@
 package domain
 
 import (
-	"slices"
+	"crypto/hmac"
+	"crypto/sha256"
+	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain/table"
+	"github.com/seed-4a2410e3/scrip/domain/siphash"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 type customerHash = [2]uint64
+
+// hasher makes the keyed hashes that are stored instead of customers, orders and ids. They are keyed so that clients cannot
+// choose ids that collide.
+type hasher struct{ key [16]byte }
+
+func (h hasher) customer(s string) customerHash { return siphash.Sum128(h.key, s) }
+func (h hasher) text(s string) uint64           { return siphash.Sum64(h.key, s) }
+
+// reminder is the argument hash of a remind or unremind command.
+func (h hasher) reminder(customer customerHash, kind string, before time.Duration) uint64 {
+	x := reminded(customer) ^ leadHash(before)
+	if kind == wire.KindExpires {
+		x = ^x
+	}
+	return x
+}
+
+// reminded is the part of a reminder's hash that is the customer's. leadHash can be removed from it again, so the hash of a
+// pending reminder, whose lead time is known, identifies its customer.
+func reminded(customer customerHash) uint64 { return customer[0] ^ customer[1]*0x9e3779b97f4a7c15 }
+
+func leadHash(before time.Duration) uint64 { return uint64(before) * 0xff51afd7ed558ccd }
+
+// eventHashes are what a lane stores of the texts of an event.
+type eventHashes struct {
+	id       uint64
+	customer customerHash
+}
+
+// keyCheckOf distinguishes code keys without revealing them.
+func keyCheckOf(key [32]byte) (check [16]byte) {
+	mac := hmac.New(sha256.New, key[:])
+	mac.Write([]byte("scrip snapshot key check 1"))
+	copy(check[:], mac.Sum(nil))
+	return check
+}
 
 // claimRecord is what is kept of a claimed coupon: 32 bytes.
 type claimRecord struct {
@@ -87,191 +125,8 @@ func (a *actRecord) setRollbacks(n uint32) {
 
 // A reference to a claim or an act is its index, shifted by one; acts have the lowest bit set, so references stay small.
 func claimRef(i uint32) uint32 { return i << 1 }
-func actRef(i uint32) uint32   { return i<<1 | 1 }
+
+func actRef(i uint32) uint32 { return i<<1 | 1 }
 
 // maxActs is how many acts can be referred to.
 const maxActs = 1<<31 - 2
-
-// recordClaim makes the next coupon the customer's, who had the previous one (0 = none) before.
-func (c *campaign) recordClaim(customer customerHash, previous uint32, id uint64, own wire.Instant) {
-	i, rec := c.claims.Add(c.total())
-	rec.customer, rec.id = customer, id
-	if c.indexes == nil {
-		c.indexMany()
-	} else {
-		c.link(i, customer, previous)
-		c.indexes.ids.Add(id, claimRef(i), c.idHash)
-	}
-	if own != 0 {
-		c.setOwnExpiry(i+1, own)
-	}
-	c.count(i+1, +1)
-}
-
-// indexMany makes the indexes once there are more than scanLimit claims and acts.
-func (c *campaign) indexMany() {
-	if c.claims.Len()+c.acts.Len() > uint32(c.scanLimit) {
-		c.index()
-	}
-}
-
-// index makes the indexes. False if two commands have the same id.
-func (c *campaign) index() bool {
-	x := new(indexes)
-	c.indexes = x
-	claimed, twice := c.claimed(), false
-	x.ids.Fill(claimed+c.acts.Len(), func(k uint32) uint32 {
-		if k < claimed {
-			return claimRef(k)
-		}
-		return actRef(k - claimed)
-	}, c.idHash, func(_, _ uint32) bool {
-		twice = true // the hash is all there is of an id
-		return true
-	})
-	if twice {
-		return false
-	}
-	x.customers.Fill(claimed, func(i uint32) uint32 { return i }, c.customerHash, func(i, earlier uint32) bool {
-		if c.claims.At(i).customer != c.claims.At(earlier).customer {
-			return false
-		}
-		*x.links.edit(i) = linkRecord{earlier + 1, c.held(earlier + 1)}
-		return true
-	})
-	if c.settings.MaxRedemptions > manyRedemptions {
-		c.indexOrders()
-		for !c.ordered() { // no command waits for it yet
-		}
-	}
-	return true
-}
-
-// link makes claim i the customer's newest after coupon previous.
-func (c *campaign) link(i uint32, customer customerHash, previous uint32) {
-	x := c.indexes
-	if previous == 0 {
-		x.customers.Add(customer[0], i, c.customerHash)
-		return
-	}
-	x.customers.Replace(customer[0], previous-1, i)
-	*x.links.edit(i) = linkRecord{previous, c.held(previous)}
-}
-
-// drop counts coupon n, which becomes void, no longer among those of its holder.
-func (c *campaign) drop(n uint32) {
-	c.voided++
-	if c.indexes == nil {
-		return
-	}
-	if newest, _ := c.newestOf(c.claims.At(n - 1).customer); newest != n {
-		c.indexes.links.edit(newest-1).others--
-	}
-}
-
-// reindex derives from claims and acts what a snapshot does not hold. False if two of them have the same command id.
-func (c *campaign) reindex() bool {
-	for i := range c.acts.Len() {
-		c.linkAct(i)
-	}
-	c.recount()
-	if c.claims.Len()+c.acts.Len() > uint32(c.scanLimit) {
-		return c.index()
-	}
-	return !c.idTwice()
-}
-
-// idTwice reports whether two of the few claims and acts have the same id.
-func (c *campaign) idTwice() bool {
-	var ids [linearScanLimit]uint64
-	known := ids[:0]
-	for i := range c.claims.Len() {
-		known = append(known, c.claims.At(i).id)
-	}
-	for i := range c.acts.Len() {
-		known = append(known, c.acts.At(i).id)
-	}
-	for i, id := range known {
-		if slices.Contains(known[:i], id) {
-			return true
-		}
-	}
-	return false
-}
-
-// record remembers an accepted command that is not a claim.
-func (c *campaign) record(a actRecord) {
-	i, slot := c.acts.Add(maxActs)
-	*slot = a
-	c.linkAct(i)
-	switch x := c.indexes; {
-	case x == nil:
-		c.indexMany()
-	default:
-		x.ids.Add(a.id, actRef(i), c.idHash)
-		c.ordered()
-	}
-}
-
-// linkAct makes act i its coupon's newest.
-func (c *campaign) linkAct(i uint32) {
-	if a := c.acts.Edit(i); a.n != 0 {
-		rec := c.claims.Edit(a.n - 1)
-		a.previous = rec.act
-		rec.act = i + 1
-		rolled := uint32(0)
-		if a.previous != 0 {
-			rolled = c.acts.At(a.previous - 1).rollbacks()
-		}
-		if a.kind == wire.Rollback {
-			rolled++
-		}
-		a.setRollbacks(rolled)
-	}
-}
-
-// indexOrders starts the index of orders, without acts: to add a million at once would stop the lane for a tenth of a second.
-func (c *campaign) indexOrders() {
-	if c.indexes.orders == nil {
-		c.indexes.orders = new(table.Index)
-	}
-}
-
-// orderedAtOnce is how many acts are added to the index of orders by one command, some 30 µs. It is above one, so that the
-// index catches up.
-const orderedAtOnce = 256
-
-// ordered adds some acts to the index of orders, if there is one, in their order: the newest of equal orders counts. It
-// reports whether all acts are in the index; until then the coupon's acts are scanned.
-func (c *campaign) ordered() bool {
-	x := c.indexes
-	if x == nil || x.orders == nil {
-		return false
-	}
-	end := min(c.acts.Len(), x.ordered+orderedAtOnce)
-	for ; x.ordered < end; x.ordered++ {
-		if c.acts.At(x.ordered).kind == wire.Redeem {
-			c.indexOrder(x.ordered)
-		}
-	}
-	return x.ordered == c.acts.Len()
-}
-
-func (c *campaign) indexOrder(i uint32) {
-	a := c.acts.At(i)
-	key := orderKey(a.n, a.arg)
-	orders := c.indexes.orders
-	old, known := orders.Find(key, func(o uint32) bool {
-		prior := c.acts.At(o)
-		return prior.n == a.n && prior.arg == a.arg
-	})
-	if known {
-		orders.Replace(key, old, i)
-		return
-	}
-	orders.Add(key, i, func(i uint32) uint64 { a := c.acts.At(i); return orderKey(a.n, a.arg) })
-}
-
-// manyRedemptions is the number of uses of a coupon above which redemptions are found by an index and not by scanning the
-// coupon's acts.
-const manyRedemptions = 8

@@ -1,9 +1,7 @@
 package domain
 
 import (
-	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"io"
 	"slices"
@@ -74,11 +72,6 @@ func (r *sparse) freeze() frozenMaps {
 	return frozenMaps{irregular: r.irregular.freeze(), reminders: r.reminders.Freeze(), parked: r.parked.Freeze()}
 }
 
-// hasMaps reports whether there is something that Freeze must copy.
-func (r *sparse) hasMaps() bool {
-	return r.irregular.len() > 0 || r.reminders.Len() > 0 || r.parked.Len() > 0
-}
-
 // Clock is the lane's time when it was frozen.
 func (f *Frozen) Clock() wire.Instant { return f.clock }
 
@@ -105,15 +98,6 @@ func (f *Frozen) WriteTo(to io.Writer) (int64, error) {
 	_, err := counted.Write(sum.Sum(nil))
 	return counted.n, err
 }
-
-// snapshotWriter appends to buf and hands it on from time to time.
-type snapshotWriter struct {
-	w   io.Writer
-	buf []byte
-}
-
-// fullBuffer is when, in bytes.
-const fullBuffer = 64 << 10
 
 func (w *snapshotWriter) campaign(c *campaign, m frozenMaps) error {
 	w.text(c.name)
@@ -188,46 +172,4 @@ func (w *snapshotWriter) campaign(c *campaign, m frozenMaps) error {
 		return err
 	}
 	return w.flushFull()
-}
-
-func (w *snapshotWriter) u32(v uint32)           { w.buf = binary.LittleEndian.AppendUint32(w.buf, v) }
-func (w *snapshotWriter) u64(v uint64)           { w.buf = binary.LittleEndian.AppendUint64(w.buf, v) }
-func (w *snapshotWriter) instant(i wire.Instant) { w.u64(uint64(i)) }
-
-// text writes a string of at most 65,535 bytes.
-func (w *snapshotWriter) text(s string) {
-	w.buf = append(binary.LittleEndian.AppendUint16(w.buf, uint16(len(s))), s...)
-}
-
-// flushFull hands on what has come together, if it is much.
-func (w *snapshotWriter) flushFull() error {
-	if len(w.buf) < fullBuffer {
-		return nil
-	}
-	return w.flush()
-}
-
-func (w *snapshotWriter) flush() error {
-	_, err := w.w.Write(w.buf)
-	w.buf = w.buf[:0]
-	return err
-}
-
-type countingWriter struct {
-	w io.Writer
-	n int64
-}
-
-func (c *countingWriter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.n += int64(n)
-	return n, err
-}
-
-// keyCheckOf distinguishes code keys without revealing them.
-func keyCheckOf(key [32]byte) (check [16]byte) {
-	mac := hmac.New(sha256.New, key[:])
-	mac.Write([]byte("scrip snapshot key check 1"))
-	copy(check[:], mac.Sum(nil))
-	return check
 }

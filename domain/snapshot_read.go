@@ -6,10 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"time"
-	"unicode/utf8"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/reminder"
@@ -76,19 +74,6 @@ func (l *Lane) readSnapshot(r *snapshotReader) error {
 	}
 	return r.close()
 }
-
-// snapshotReader reads and checks; after the first problem everything it returns is zero.
-type snapshotReader struct {
-	from io.Reader
-	sum  hash.Hash // of all before at
-	buf  []byte    // read are at to end
-	at   int
-	end  int
-	err  error
-}
-
-// readBuffer is the size of the buffer in bytes: more than is ever taken at once.
-const readBuffer = 128 << 10
 
 // campaign reads one campaign and derives what is not stored: indexes, links and counts.
 func (r *snapshotReader) campaign(l *Lane) *campaign {
@@ -225,64 +210,4 @@ func (r *snapshotReader) close() error {
 		return errors.New("something follows its end")
 	}
 	return nil
-}
-
-func (r *snapshotReader) fail(format string, args ...any) {
-	if r.err == nil {
-		r.err = fmt.Errorf("it is damaged: "+format, args...)
-	}
-}
-
-// take returns the next n bytes, valid until the next call; zeroes after a problem.
-func (r *snapshotReader) take(n int) []byte {
-	if r.err != nil || r.end-r.at < n && !r.fill(n) {
-		clear(r.buf[:n])
-		return r.buf[:n]
-	}
-	r.at += n
-	return r.buf[r.at-n : r.at]
-}
-
-// fill reads until n bytes are there, and sums up those before them.
-func (r *snapshotReader) fill(n int) bool {
-	r.sum.Write(r.buf[:r.at])
-	r.end = copy(r.buf, r.buf[r.at:r.end])
-	r.at = 0
-	got, err := io.ReadAtLeast(r.from, r.buf[r.end:], n-r.end)
-	r.end += got
-	switch err {
-	case nil:
-		return true
-	case io.EOF, io.ErrUnexpectedEOF:
-		r.fail("it ends too early")
-	default:
-		r.err = err
-	}
-	return false
-}
-
-func (r *snapshotReader) u8() byte              { return r.take(1)[0] }
-func (r *snapshotReader) u32() uint32           { return binary.LittleEndian.Uint32(r.take(4)) }
-func (r *snapshotReader) u64() uint64           { return binary.LittleEndian.Uint64(r.take(8)) }
-func (r *snapshotReader) instant() wire.Instant { return wire.Instant(r.u64()) }
-
-// text reads a string of at most the given size in bytes.
-func (r *snapshotReader) text(most int) string { return string(r.textBytes(most)) }
-
-// pooled reads a string that many campaigns have.
-func (r *snapshotReader) pooled(p *settingsPool, most int) string {
-	return p.text(wire.View(r.textBytes(most)))
-}
-
-func (r *snapshotReader) textBytes(most int) []byte {
-	n := int(binary.LittleEndian.Uint16(r.take(2)))
-	if n > most {
-		r.fail("a text of %d bytes where at most %d are allowed", n, most)
-		return nil
-	}
-	s := r.take(n)
-	if !utf8.Valid(s) {
-		r.fail("a text is not UTF-8")
-	}
-	return s
 }

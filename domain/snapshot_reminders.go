@@ -114,23 +114,3 @@ func (c *campaign) canBeReminded(kind string, n int64) bool {
 	}
 	return n >= 1 && n <= int64(c.acts.Len()) && c.acts.At(uint32(n-1)).kind == wire.Remind
 }
-
-// uvarint reads a number of variable length; zero after a problem.
-func (r *snapshotReader) uvarint() uint64 {
-	// There are always so many bytes: the checksum at the end is longer.
-	if r.err != nil || r.end-r.at < binary.MaxVarintLen64 && !r.fill(binary.MaxVarintLen64) {
-		return 0
-	}
-	v, n := binary.Uvarint(r.buf[r.at:r.end])
-	if n <= 0 {
-		r.fail("a number is too long")
-		return 0
-	}
-	r.at += n
-	return v
-}
-
-func (r *snapshotReader) varint() int64 {
-	v := r.uvarint()
-	return int64(v>>1) ^ -int64(v&1)
-}

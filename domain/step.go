@@ -83,7 +83,7 @@ func (s *Step) Reset() {
 //
 // by is the message's.
 func (s *Step) Fits(payload []byte, by string) bool {
-	size := s.size() + s.cost(payload) + costAny
+	size := s.size() + s.lane.cost(payload, s.parked) + costAny
 	if by != "" {
 		size += (min(bytes.Count(payload, newline)+1, wire.MaxMessageLines) + 1) * costBy(by)
 	}
@@ -150,8 +150,6 @@ func (x *scratch) forget(lines int) {
 	d.prepared, d.c, d.out, d.events = nil, nil, wire.Outcome{}, d.events[:0]
 }
 
-var newline = []byte{'\n'}
-
 // roomFor returns b with room for so many bytes more. It at least doubles what it replaces, so that many small messages
 // cost no more than a large one.
 func roomFor(b []byte, more int) []byte {
@@ -179,15 +177,6 @@ func checkMessage(payload []byte, newlines int) error {
 		return wire.Invalidf("", "the message has %d lines, at most %d are allowed; send several", lines, wire.MaxMessageLines)
 	}
 	return nil
-}
-
-func blank(line []byte) bool {
-	for _, c := range line {
-		if c != ' ' && c != '\t' && c != '\r' {
-			return false
-		}
-	}
-	return true
 }
 
 // decide answers line i of those that were read.

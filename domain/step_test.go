@@ -373,7 +373,7 @@ func TestNoMessageMakesMoreThanAStepHolds(t *testing.T) {
 				t.Fatalf("%s by %q: the message has %d bytes", name, by, len(m.Payload))
 			}
 			s := NewStep(l)
-			bound := s.cost(m.Payload) + (len(lines)+1)*costBy(by)
+			bound := l.cost(m.Payload, 0) + (len(lines)+1)*costBy(by)
 			outs := outcomes(t, s.Add(m, start, nil))
 			s.Close()
 			if len(outs) != len(lines) {
@@ -477,7 +477,7 @@ func TestFitsIsABound(t *testing.T) {
 				}
 				payload = append(append(payload, line...), '\n')
 			}
-			bound, had := s.cost(payload), s.size()
+			bound, had := s.lane.cost(payload, s.parked), s.size()
 			s.Add(Message{Sequence: 5, Scope: worldtest.Pick(w.Choose, wire.ScopeTrusted, wire.ScopeTrusted, wire.ScopeScheduler), Payload: payload}, w.Now, nil)
 			if got := s.size() - had; got > bound {
 				t.Fatalf("seed %d: %s\nmakes %d bytes, foreseen were %d:\n%s", seed, payload, got, bound, s.Events[had:])
