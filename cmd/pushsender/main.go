@@ -22,9 +22,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
@@ -71,7 +71,7 @@ func (m *Main) root() *cobra.Command {
   pushsender retry --webhook URL                     retry dead letters
 
 Start any number of processes with one --name, on any machines: each reminder is delivered to one of them. Another --name is
-another audience, which also gets all of them. A new name begins with reminders that fire after its start, see --since.
+another audience, which also gets all of them. A new name starts with reminders that fire after its start, see --since.
 
 A webhook gets a JSON array of {"key","campaign","kind","due_at","at","customer_id"}. 2xx means that all were delivered; 207
 with {"failed":[0,3]} that those, counted from 0, were not; any other status that none was. Failed reminders are retried after
@@ -79,7 +79,7 @@ with {"failed":[0,3]} that those, counted from 0, were not; any other status tha
 between push and acknowledgement: its "key" is the same each time, and so is the header Idempotency-Key of the same array.
 
 A key of role sender is enough (scrip access create NAME --role sender), in a file, --nats-token-file, or in the URL, as
---nats nats://KEY@HOST:4222. It delivers for the --name that its own name begins with, and may do nothing else.
+--nats nats://KEY@HOST:4222. It delivers for the --name that its own name starts with, and may do nothing else.
 
 The server is found by --nats, else by the file scrip.json that it writes to its --data directory; --nats, --data,
 --webhook and --secret can also be set by variables SCRIP_NATS, SCRIP_DATA, SCRIP_WEBHOOK, SCRIP_SECRET, or SCRIP_NATS_FILE … for
@@ -122,7 +122,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	f.IntVar(&m.opts.Tries, "tries", 5, "how many failed tries make a reminder a dead letter; while the webhook is away none counts")
 	f.DurationVar(&m.opts.Pause, "pause", 2*time.Second, "how long to wait after the first failure; each further pause is three times as long, up to a minute")
 	f.DurationVar(&m.opts.MaxAge, "max-age", 24*time.Hour, "how long after it fired a reminder is still delivered; later it is a dead letter")
-	f.StringVar(&m.since, "since", "now", "where a new name begins: now, start, or an RFC 3339 `TIME`")
+	f.StringVar(&m.since, "since", "now", "where a new name starts: now, start, or an RFC 3339 `TIME`")
 
 	dead := &cobra.Command{Use: "dead", Short: "List dead letters, oldest first", Args: cli.NoArgs, RunE: m.dead}
 	dead.Flags().BoolVar(&m.json, "json", false, "one JSON line each, with the reminders")
@@ -175,7 +175,7 @@ func (m *Main) settle(cmd *cobra.Command) error {
 		}
 		m.secrets = append(m.secrets, secret)
 	}
-	if _, err := push.New(nil, m.opts); err != nil {
+	if err := m.opts.Check(); err != nil {
 		return &cli.UsageError{Err: err}
 	}
 	if err := checkURL("proxy", m.proxy, "http://proxy.example:3128"); err != nil {
@@ -184,40 +184,32 @@ func (m *Main) settle(cmd *cobra.Command) error {
 	return checkURL("webhook", m.webhook, "https://push.example/send")
 }
 
-// connectWait is how long connecting to a server may take.
-const connectWait = 5 * time.Second
-
-// keyed reports whether a connection logged in with a key of scrip access.
-func keyed(nc *nats.Conn) bool { return natsx.IsInbox(nc.Opts.InboxPrefix) }
-
 // connect finds the server and connects to it. Once connected it reconnects without a limit, unless the key is revoked.
-func (m *Main) connect() (*nats.Conn, error) {
+func (m *Main) connect() (*nats.Conn, jetstream.JetStream, error) {
 	server, err := datadir.Locate(m.nats, m.data)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	given, err := m.natsFlags.Options()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if m.nats == "" && m.natsFlags.Credentials() {
 		// Credentials in the URL take precedence in nats.go, and those of scrip.json are the servers'.
 		server.NATSURL = natsx.WithoutUser(server.NATSURL)
 	}
-	if server.TLSCert != "" {
-		given = append(given, nats.Secure(certs.OfFile(server.TLSCert)))
-	}
 	log := m.opts.Logger
-	nc, err := nats.Connect(server.NATSURL, natsx.Keyed(server.NATSURL, append(append(natsx.Options("scrip push sender "+m.name), given...), nats.Timeout(connectWait),
+	nc, err := server.Connect(m.data, "scrip push sender "+m.name, append(given,
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil { // nil when this process closes the connection
 				log.Warn("connection lost; reconnecting", "err", err)
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("connection restored", "url", natsx.WithoutUser(nc.ConnectedUrl())) }),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("NATS connection error", "err", err) }))...)...)
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("NATS connection error", "err", err) }))...)
 	if err != nil {
-		return nil, datadir.NotConnected(err, m.data)
+		return nil, nil, err
 	}
-	return nc, nil
+	js, err := jetstream.New(nc)
+	return nc, js, err
 }

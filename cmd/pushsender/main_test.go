@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -139,18 +140,9 @@ func (l *log) fire(t *testing.T, customers ...string) {
 // settled fails unless senders of a name, which have ended, left nothing.
 func settled(t *testing.T, js jetstream.JetStream, name string) {
 	t.Helper()
-	p, err := push.New(js, push.Options{Name: name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	lags, err := p.Lag(t.Context())
-	for _, l := range lags {
-		if l.Pending > 0 || l.Unacked > 0 {
-			t.Errorf("%s left %+v", name, l)
-		}
-	}
-	if err != nil || len(lags) == 0 {
-		t.Errorf("%s: %v, %v", name, lags, err)
+	at, err := push.Positions(t.Context(), js, name)
+	if err != nil || len(at) == 0 || slices.ContainsFunc(at, func(p push.Position) bool { return p.Waiting > 0 }) {
+		t.Errorf("%s left %+v, %v", name, at, err)
 	}
 }
 

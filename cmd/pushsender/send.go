@@ -15,8 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
@@ -36,12 +34,12 @@ const (
 
 // send is the root command: it sends until its context ends.
 func (m *Main) send(cmd *cobra.Command, _ []string) error {
-	nc, err := m.connect()
+	nc, js, err := m.connect()
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	p, err := m.pusher(nc)
+	p, err := push.New(js, m.opts)
 	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
@@ -50,18 +48,6 @@ func (m *Main) send(cmd *cobra.Command, _ []string) error {
 	fmt.Fprintf(m.Err, "pushed %d; failed tries %d; in dead letters %d; ignored %d; delivered again %d\n",
 		s.Pushed, s.FailedTries, s.Dead, s.Skipped, s.Repeated)
 	return err
-}
-
-// pusher uses the endpoints of the service with a key, and JetStream with the credentials of servers.
-func (m *Main) pusher(nc *nats.Conn) (*push.Pusher, error) {
-	if keyed(nc) {
-		return push.NewKeyed(nc, m.opts)
-	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, err
-	}
-	return push.New(js, m.opts)
 }
 
 // sender returns the function that delivers reminders.

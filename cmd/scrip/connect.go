@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/domain"
@@ -23,9 +22,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
-
-// connectWait is how long connecting to a server may take.
-const connectWait = 5 * time.Second
 
 // session is one command's connection to the server.
 type session struct {
@@ -142,13 +138,10 @@ func (m *Main) connect() (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if server.TLSCert != "" {
-		given = append(given, nats.Secure(certs.OfFile(server.TLSCert)))
-	}
-	nc, err := nats.Connect(server.NATSURL, natsx.Keyed(server.NATSURL, append(append(natsx.Options("scrip command line"), given...), nats.Timeout(connectWait),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)...) // the command's own result reports a failure
+	// The command's own result reports a failure.
+	nc, err := server.Connect(m.global.data, "scrip command line", append(given, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)
 	if err != nil {
-		return nil, datadir.NotConnected(err, m.global.data)
+		return nil, err
 	}
 	return &session{Client: client.New(nc, client.Options{Timeout: m.global.timeout, By: cmp.Or(m.by, userAtHost())}), nc: nc, server: server, unlock: m.unlock}, nil
 }

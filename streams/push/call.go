@@ -37,7 +37,7 @@ type caller struct {
 type result struct {
 	left       []item // not delivered
 	cause      error  // the last one, nil = all were delivered
-	fate       fate
+	gateway    gatewayState
 	refused    bool          // the gateway answered that it does not take some: a failed try, whatever others do
 	retryAfter time.Duration // of the gateway
 	mixed      bool          // a call for several campaigns failed as a whole, so none of them is to blame
@@ -52,7 +52,7 @@ func (c *caller) try(ctx context.Context, all []item, split bool) (r result) {
 				r.left, r.cause = append(r.left, batch...), errEnding
 				continue
 			}
-			if r.fate == away {
+			if r.gateway == away {
 				r.left = append(r.left, batch...)
 				continue
 			}
@@ -85,7 +85,7 @@ func campaigns(all []item, split bool) [][]item {
 func (r *result) add(batch []item, err error, s *suspects) {
 	one := !slices.ContainsFunc(batch, func(it item) bool { return it.Campaign != batch[0].Campaign })
 	if err == nil {
-		r.fate = answered
+		r.gateway = answered
 		for i := range batch {
 			if i == 0 || !one {
 				s.count(batch[i].Campaign, true)
@@ -102,16 +102,16 @@ func (r *result) add(batch []item, err error, s *suspects) {
 	case errors.Is(err, errEnding):
 		return
 	case errors.As(err, &gone):
-		r.fate, r.retryAfter = away, max(r.retryAfter, min(gone.RetryAfter, retryAfterMost))
+		r.gateway, r.retryAfter = away, max(r.retryAfter, min(gone.RetryAfter, retryAfterMost))
 		return
 	case len(left) < len(batch):
-		r.fate, r.refused = answered, true
+		r.gateway, r.refused = answered, true
 		s.count(batch[0].Campaign, true)
 		return
 	case errors.As(err, &refused), errors.As(err, &some):
-		r.fate, r.refused = answered, true
-	case r.fate == untried:
-		r.fate = failed
+		r.gateway, r.refused = answered, true
+	case r.gateway == untried:
+		r.gateway = failed
 	}
 	if one {
 		s.count(batch[0].Campaign, false)
@@ -142,7 +142,7 @@ func (c *caller) call(ctx context.Context, batch []item) error {
 	limited, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	result := make(chan error, 1)
-	var fate atomic.Bool // true: it returned, or it was given up
+	var ended atomic.Bool // true: it returned, or it was given up
 	go func() {
 		err := errGoexit
 		defer func() {
@@ -150,7 +150,7 @@ func (c *caller) call(ctx context.Context, batch []item) error {
 				err = fmt.Errorf("the function panicked: %v\n%s", v, debug.Stack())
 			}
 			result <- err
-			if !fate.CompareAndSwap(false, true) {
+			if !ended.CompareAndSwap(false, true) {
 				c.hung.Add(-1)
 			}
 		}()
@@ -169,7 +169,7 @@ func (c *caller) call(ctx context.Context, batch []item) error {
 	case <-last.C:
 	}
 	c.hung.Add(1)
-	if fate.CompareAndSwap(false, true) {
+	if ended.CompareAndSwap(false, true) {
 		return c.explain(limited, errHangs)
 	}
 	c.hung.Add(-1)
@@ -186,3 +186,39 @@ func (c *caller) explain(limited context.Context, err error) error {
 	}
 	return fmt.Errorf("%w: %w", errEnding, err)
 }
+
+// Partial is the error of a Func that delivered to some customers and not to others: only the others are retried. It is a
+// failed try of those, as Refused is.
+type Partial struct {
+	// Failed are the indexes in the batch of those that were not delivered. None at all, or one outside the batch, counts as
+	// if none was delivered.
+	Failed []int
+	// Err is the reason.
+	Err error
+}
+
+func (e *Partial) Error() string {
+	return fmt.Sprintf("%d not delivered: %v", len(e.Failed), e.Err)
+}
+
+func (e *Partial) Unwrap() error { return e.Err }
+
+// Refused is the error of a Func whose gateway works and does not take this batch. It is a failed try, also while nothing
+// else is delivered.
+type Refused struct{ Err error }
+
+func (e *Refused) Error() string { return e.Err.Error() }
+
+func (e *Refused) Unwrap() error { return e.Err }
+
+// Away is the error of a Func whose gateway cannot be reached, or requests a pause. It is no failed try, and no more calls are
+// made, but one probe at a time, until the gateway works.
+type Away struct {
+	Err error
+	// RetryAfter is the pause that the gateway requested, 0 = none. More than 24 h count as 24 h.
+	RetryAfter time.Duration
+}
+
+func (e *Away) Error() string { return e.Err.Error() }
+
+func (e *Away) Unwrap() error { return e.Err }

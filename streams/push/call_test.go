@@ -28,20 +28,20 @@ func TestCalls(t *testing.T) {
 		err        error
 		panics     bool
 		left       int
-		fate       fate
+		gateway    gatewayState
 		refused    bool
 		retryAfter time.Duration
 	}{
-		"delivered":          {fate: answered},
-		"an error":           {err: errRefused, left: 3, fate: failed},
-		"a panic":            {panics: true, left: 3, fate: failed},
-		"refused":            {err: fmt.Errorf("wrapped: %w", &Refused{errRefused}), left: 3, fate: answered, refused: true},
-		"partial":            {err: &Partial{Failed: []int{2, 0, 2}, Err: errRefused}, left: 2, fate: answered, refused: true},
-		"odd partial":        {err: &Partial{Failed: []int{7}, Err: errRefused}, left: 3, fate: answered, refused: true},
-		"mute partial":       {err: fmt.Errorf("wrapped: %w", &Partial{Err: errRefused}), left: 3, fate: answered, refused: true},
-		"away":               {err: &Away{Err: errRefused}, left: 3, fate: away},
-		"away for two hours": {err: &Away{Err: errRefused, RetryAfter: 2 * time.Hour}, left: 3, fate: away, retryAfter: 2 * time.Hour},
-		"away for two days":  {err: &Away{Err: errRefused, RetryAfter: 48 * time.Hour}, left: 3, fate: away, retryAfter: 24 * time.Hour},
+		"delivered":          {gateway: answered},
+		"an error":           {err: errRefused, left: 3, gateway: failed},
+		"a panic":            {panics: true, left: 3, gateway: failed},
+		"refused":            {err: fmt.Errorf("wrapped: %w", &Refused{errRefused}), left: 3, gateway: answered, refused: true},
+		"partial":            {err: &Partial{Failed: []int{2, 0, 2}, Err: errRefused}, left: 2, gateway: answered, refused: true},
+		"odd partial":        {err: &Partial{Failed: []int{7}, Err: errRefused}, left: 3, gateway: answered, refused: true},
+		"mute partial":       {err: fmt.Errorf("wrapped: %w", &Partial{Err: errRefused}), left: 3, gateway: answered, refused: true},
+		"away":               {err: &Away{Err: errRefused}, left: 3, gateway: away},
+		"away for two hours": {err: &Away{Err: errRefused, RetryAfter: 2 * time.Hour}, left: 3, gateway: away, retryAfter: 2 * time.Hour},
+		"away for two days":  {err: &Away{Err: errRefused, RetryAfter: 48 * time.Hour}, left: 3, gateway: away, retryAfter: 24 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &caller{batch: 500, timeout: time.Second, push: func(context.Context, []item) error {
@@ -51,7 +51,7 @@ func TestCalls(t *testing.T) {
 				return tc.err
 			}}
 			r := c.try(t.Context(), batchOf("a", "a", "a"), false)
-			if len(r.left) != tc.left || r.fate != tc.fate || r.refused != tc.refused || r.retryAfter != tc.retryAfter || (r.cause == nil) != (tc.left == 0) {
+			if len(r.left) != tc.left || r.gateway != tc.gateway || r.refused != tc.refused || r.retryAfter != tc.retryAfter || (r.cause == nil) != (tc.left == 0) {
 				t.Errorf("%+v", r)
 			}
 			if tc.panics && !strings.Contains(r.cause.Error(), "the function panicked: no gateway") {
@@ -119,9 +119,9 @@ func TestAFunctionThatDoesNotReturn(t *testing.T) {
 			"ends":    {func(context.Context, []item) error { runtime.Goexit(); return nil }, 0, errGoexit, "", 0},
 		} {
 			c := &caller{push: tc.push, batch: 500, timeout: timeout}
-			begun := time.Now()
+			started := time.Now()
 			err := c.call(t.Context(), batchOf("a"))
-			if took := time.Since(begun); took != tc.took || !errors.Is(err, tc.want) || tc.text != "" && !strings.Contains(err.Error(), tc.text) || c.hung.Load() != tc.hangs {
+			if took := time.Since(started); took != tc.took || !errors.Is(err, tc.want) || tc.text != "" && !strings.Contains(err.Error(), tc.text) || c.hung.Load() != tc.hangs {
 				t.Errorf("%s: %v after %s, %d hang", name, err, took, c.hung.Load())
 			}
 			if tc.hangs > 0 {
@@ -134,7 +134,7 @@ func TestAFunctionThatDoesNotReturn(t *testing.T) {
 		// At the end of Run a call is cut off: that is no failed try.
 		ctx, cancel := context.WithCancel(t.Context())
 		c := &caller{batch: 500, timeout: timeout, push: func(ctx context.Context, _ []item) error { cancel(); <-ctx.Done(); return ctx.Err() }}
-		if r := c.try(ctx, batchOf("a"), false); !errors.Is(r.cause, errEnding) || r.fate != untried || len(r.left) != 1 {
+		if r := c.try(ctx, batchOf("a"), false); !errors.Is(r.cause, errEnding) || r.gateway != untried || len(r.left) != 1 {
 			t.Errorf("at the end: %+v", r)
 		}
 	})

@@ -1,21 +1,22 @@
 package push
 
 import (
-	"cmp"
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -38,13 +39,11 @@ const (
 	// reasonMost is how many bytes of an error a letter quotes. Stacks of panics are in the process's own log.
 	reasonMost = 512
 
+	// storeTimeout bounds one attempt to store, and the pauses between attempts grow from storePause to storePauseMost.
 	storeTimeout   = 2 * time.Second
 	storePause     = 100 * time.Millisecond
 	storePauseMost = 5 * time.Second
 )
-
-// errChanged: the subject holds another letter, or none, where this one was expected.
-var errChanged = errors.New("the dead letter is not as it was")
 
 // DeadLetter holds the reminders of one message that could not be delivered.
 type DeadLetter struct {
@@ -68,7 +67,7 @@ type DeadLetter struct {
 
 func (p *Pusher) newLetter(w *work, items []item, tries int, cause error) DeadLetter {
 	return DeadLetter{
-		Name: p.opts.Name, Lane: w.lane, Stream: p.source.stream(p.js, w.lane).Name(), Sequence: w.sequence, id: w.id,
+		Name: p.opts.Name, Lane: w.id.Lane, Stream: p.source.stream(nil, w.id.Lane).Name(), Sequence: w.id.Sequence, id: w.id,
 		Tries: tries, Error: oneLine(cause), At: p.opts.Clock.Now().UTC(), Reminders: bare(items),
 	}
 }
@@ -83,42 +82,20 @@ func deadSubject(name string, id messageID) string {
 	return fmt.Sprintf("%s%s.%d.%d.%d", deadSubjects, name, id.Lane, id.Sequence, id.Stored)
 }
 
-// deadStream is DeadStream, opened.
-type deadStream struct {
-	js     jetstream.JetStream
-	stream jetstream.Stream
-}
-
-// openDead finds the stream or makes it, with as many replicas as the reminders have. A subject holds one letter, so a
-// letter cannot be written twice, at any later time.
-func openDead(ctx context.Context, js jetstream.JetStream) (*deadStream, error) {
-	stream, err := topology.FindOrMake(ctx, js, topology.PushDeadConfig)
-	if err != nil {
-		return nil, fmt.Errorf("push: %w", err)
-	}
-	return &deadStream{js: js, stream: stream}, nil
-}
-
-// get returns the letter of a message; ok is false if there is none.
-func (d *deadStream) get(ctx context.Context, name string, message messageID) (l DeadLetter, ok bool, err error) {
+func (d *direct) letter(ctx context.Context, message messageID) (l DeadLetter, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	msg, err := d.stream.GetLastMsgForSubject(ctx, deadSubject(name, message))
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return l, false, nil
+	m, ok, err := natsx.LastMessage(ctx, d.js, DeadStream, deadSubject(d.opts.Name, message))
+	if ok {
+		l, err = readLetter(&m)
 	}
-	if err == nil {
-		l, err = readLetter(msg)
-	}
-	return l, err == nil, err
+	return l, ok && err == nil, err
 }
 
-// add adds reminders to the letter of their message, or writes it. Those that are in it already are not added again: the
-// process that wrote it died before the acknowledgement.
-func (d *deadStream) add(ctx context.Context, l *DeadLetter) error {
+func (d *direct) add(ctx context.Context, l *DeadLetter) error {
 	more := l.Reminders
 	for {
-		before, _, err := d.get(ctx, l.Name, l.id)
+		before, _, err := d.letter(ctx, l.id)
 		if err != nil {
 			return err
 		}
@@ -132,57 +109,84 @@ func (d *deadStream) add(ctx context.Context, l *DeadLetter) error {
 			*l = before
 			return nil
 		}
-		if err := d.store(ctx, l, before.ID); !errors.Is(err, errChanged) {
+		if err := d.store(ctx, l, before.ID); !natsx.IsWrongSequence(err) {
 			return err
 		}
 	}
 }
 
-// remove removes reminders from the letter of a message, and the letter if it has no others.
-func (d *deadStream) remove(ctx context.Context, name string, message messageID, gone []item) error {
+func (d *direct) remove(ctx context.Context, message messageID, keys []string) error {
 	for {
-		l, ok, err := d.get(ctx, name, message)
+		l, ok, err := d.letter(ctx, message)
 		if err != nil || !ok {
 			return err
 		}
-		l.Reminders = slices.DeleteFunc(l.Reminders, func(r Reminder) bool {
-			return slices.ContainsFunc(gone, func(it item) bool { return it.Key == r.Key })
-		})
+		l.Reminders = slices.DeleteFunc(l.Reminders, func(r Reminder) bool { return slices.Contains(keys, r.Key) })
 		if len(l.Reminders) == 0 {
 			return d.delete(ctx, l.ID)
 		}
-		if err := d.store(ctx, &l, l.ID); !errors.Is(err, errChanged) {
+		if err := d.store(ctx, &l, l.ID); !natsx.IsWrongSequence(err) {
 			return err
 		}
 	}
 }
 
-// store writes a letter in the place of the one with the id replaces, 0 for none, and retries until it is stored or ctx
-// ends. If the subject holds something else the error is errChanged; after an attempt without an answer that may be the
-// letter itself.
-func (d *deadStream) store(ctx context.Context, l *DeadLetter, replaces uint64) error {
+func (d *direct) settle(ctx context.Context, l DeadLetter, left []Reminder, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	defer cancel()
+	if len(left) == 0 {
+		return d.delete(ctx, l.ID)
+	}
+	l.Reminders, l.Error = left, oneLine(cause)
+	l.Tries++
+	if err := d.store(ctx, &l, l.ID); !natsx.IsWrongSequence(err) { // else another Retry handled it, too
+		return err
+	}
+	return nil
+}
+
+// store writes a letter in the place of the one with the id replaces, 0 for none. If the subject holds something else that is the
+// error; after an attempt without an answer that may be the letter itself.
+func (d *direct) store(ctx context.Context, l *DeadLetter, replaces uint64) error {
 	msg, err := l.message()
 	if err != nil {
 		return err
 	}
-	for pause := storePause; ; pause = min(2*pause, storePauseMost) {
-		once, done := context.WithTimeout(ctx, storeTimeout)
-		ack, err := d.js.PublishMsg(once, msg, jetstream.WithExpectStream(DeadStream), jetstream.WithExpectLastSequencePerSubject(replaces))
-		done()
-		var api *jetstream.APIError
-		switch {
-		case err == nil:
+	return untilStored(ctx, func(ctx context.Context) error {
+		ack, err := d.js.PublishMsg(ctx, msg, jetstream.WithExpectStream(DeadStream), jetstream.WithExpectLastSequencePerSubject(replaces))
+		if err == nil {
 			l.ID = ack.Sequence
-			return nil
-		case errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence:
-			return errChanged
-		case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrMaxPayload):
-			return err
 		}
-		if natsx.Pause(ctx, pause) != nil {
-			return err
+		return err
+	})
+}
+
+// untilStored repeats a request until it succeeds, a retry does not help, or ctx ends.
+func untilStored(ctx context.Context, request func(context.Context) error) error {
+	pauses := backoff.NewExponentialBackOff()
+	pauses.InitialInterval, pauses.MaxInterval = storePause, storePauseMost
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		once, done := context.WithTimeout(ctx, storeTimeout)
+		defer done()
+		err := request(once)
+		if natsx.IsWrongSequence(err) || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, ErrDenied) {
+			err = backoff.Permanent(err)
 		}
+		return struct{}{}, err
+	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(0))
+	return err
+}
+
+// delete deletes a letter of which nothing is left.
+func (d *direct) delete(ctx context.Context, id uint64) error {
+	stream, err := d.js.Stream(ctx, DeadStream)
+	if err == nil {
+		err = stream.DeleteMsg(ctx, id)
 	}
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil
+	}
+	return err
 }
 
 // message returns the letter as DeadStream holds it.
@@ -206,68 +210,7 @@ func checkFormat(what string, h nats.Header) error {
 	return nil
 }
 
-// delete deletes a letter of which nothing is left.
-func (d *deadStream) delete(ctx context.Context, id uint64) error {
-	err := d.stream.DeleteMsg(ctx, id)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil
-	}
-	return err
-}
-
-// Letters lists dead letters, oldest first, of one name or, if that is empty, of all. Letters written or removed meanwhile
-// may be in it or not. An error ends it.
-func Letters(ctx context.Context, js jetstream.JetStream, name string) iter.Seq2[DeadLetter, error] {
-	return func(yield func(DeadLetter, error) bool) {
-		fail := func(err error) { yield(DeadLetter{}, fmt.Errorf("push: listing dead letters: %w", err)) }
-		filter := deadSubjects + ">"
-		if name != "" {
-			if err := checkName(name); err != nil {
-				yield(DeadLetter{}, err)
-				return
-			}
-			filter = deadSubjects + name + ".>"
-		}
-		stream, err := js.Stream(ctx, DeadStream)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			return // no push sender has run yet
-		}
-		if err != nil {
-			fail(err)
-			return
-		}
-		info, err := stream.Info(ctx, jetstream.WithSubjectFilter(filter))
-		if err != nil {
-			fail(err)
-			return
-		}
-		for _, subject := range slices.SortedFunc(maps.Keys(info.State.Subjects), byPosition) {
-			msg, err := stream.GetLastMsgForSubject(ctx, subject)
-			if errors.Is(err, jetstream.ErrMsgNotFound) {
-				continue
-			}
-			var l DeadLetter
-			if err == nil {
-				l, err = readLetter(msg)
-			}
-			if err != nil {
-				fail(err)
-				return
-			}
-			if !yield(l, nil) {
-				return
-			}
-		}
-	}
-}
-
-// byPosition orders subjects by name, lane and sequence.
-func byPosition(a, b string) int {
-	x, y := strings.Split(a, "."), strings.Split(b, ".")
-	return cmp.Or(slices.CompareFunc(x, y, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }), 0)
-}
-
-func readLetter(msg *jetstream.RawStreamMsg) (DeadLetter, error) {
+func readLetter(msg *natsx.Message) (DeadLetter, error) {
 	if err := checkFormat(fmt.Sprintf("letter %d of stream %s", msg.Sequence, DeadStream), msg.Header); err != nil {
 		return DeadLetter{ID: msg.Sequence}, err
 	}
@@ -295,4 +238,29 @@ func readLetter(msg *jetstream.RawStreamMsg) (DeadLetter, error) {
 	l.Reminders, e = decode(msg.Data)
 	complain("payload", e)
 	return l, err
+}
+
+// encode writes items as a dead letter holds them: one JSON line each.
+func encode(list []Reminder) ([]byte, error) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	for i := range list {
+		if err := enc.Encode(&list[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out.Bytes(), nil
+}
+
+func decode(payload []byte) ([]Reminder, error) {
+	var list []Reminder
+	for n, line := range eventlog.Lines(payload) {
+		var r Reminder
+		if err := json.Unmarshal(line, &r); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n+1, err)
+		}
+		list = append(list, r)
+	}
+	return list, nil
 }

@@ -47,13 +47,19 @@
 //	between dead letter, ack  the dead letter; the next process that gets the message finds it and acknowledges
 //	at any time               up to five seconds of its counts are not in [Positions]
 //
-// [New] takes a connection with the credentials of servers. [NewKeyed] takes one of a sender that has a key: it requests the same
-// from the service ([Proxy]), which makes the consumers and lets it do what is its name's alone.
+// A connection that logged in with a key of role sender requests the same from the service ([Proxy]), which makes the consumers and
+// lets it do what is its name's alone.
+//
+// The parts, with what goes in and what comes out:
+//
+//	source    backend: JetStream, or the service      place     ──> delivery ──> work, with its items   backend, source, pull
+//	try       calls, one batch after the other        items     ──> result                              call
+//	breaker   who may call now                        class     ──> turn                                gate
+//	after     delivered, another try, dead letter     result    ──> acknowledgement, entry, letter      work, waiting, dead
 //
 // Backups hold positions, waiting messages and dead letters. On a restored log a name continues where it was when its
-// position was copied: what was delivered after that is delivered again, under the same keys. In backups of formats before 4
-// each name is new: start it with [From] the time of the backup. If the bucket is of a later time than the log, the name begins
-// with what fired after the last message that it finished.
+// position was copied: what was delivered after that is delivered again, under the same keys. If the bucket was not restored with
+// the log, and names a message that the log does not have, the name continues with what fired after the time of that message.
 //
 // Owner: Run owns its goroutines and has ended them all when it returns, except calls of a function that does not return.
 //

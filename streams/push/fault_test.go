@@ -129,7 +129,7 @@ func (r *rig) returned(t *testing.T, times int) {
 func (r *rig) known(t *testing.T, opts push.Options) {
 	t.Helper()
 	s := r.sender(t, opts, newBook().push)
-	r.until(t, "the consumer is there", func() bool { _, err := s.Lag(t.Context()); return err == nil })
+	r.until(t, "the consumer is there", func() bool { _, ok := r.positions(t, "test"); return ok })
 	if err := s.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -192,13 +192,13 @@ func TestStop(t *testing.T) {
 		t.Run(fmt.Sprintf("finishes=%t", heeds), func(t *testing.T) {
 			r := newRig(t, 2)
 			b := newBook()
-			begun, finish := make(chan struct{}, 9), make(chan struct{})
+			started, finish := make(chan struct{}, 9), make(chan struct{})
 			opts := push.Options{Workers: 1, Grace: 20 * time.Second}
 			if !heeds {
 				opts.Grace = 50 * time.Millisecond
 			}
 			s := r.sender(t, opts, func(ctx context.Context, batch []push.Reminder) error {
-				begun <- struct{}{}
+				started <- struct{}{}
 				select {
 				case <-finish:
 					b.record(batch)
@@ -208,7 +208,7 @@ func TestStop(t *testing.T) {
 				}
 			})
 			r.fire(t, 0, "ann")
-			<-begun
+			<-started
 			r.fire(t, 1, "bob") // which this process may have in flight, too
 			ended := make(chan error, 1)
 			go func() { ended <- s.stop() }()
@@ -259,7 +259,7 @@ func TestStopInAPause(t *testing.T) {
 		t.Errorf("Run returned %v", err)
 	}
 	other := r.sender(t, opts, f)
-	r.until(t, "it waits", func() bool { lags, err := other.Lag(t.Context()); return err == nil && lags[0].Waiting == 1 })
+	r.until(t, "it waits", func() bool { at, ok := r.positions(t, "test"); return ok && at[0].Waiting == 1 })
 	clock.Move(2 * time.Hour)
 	r.settled(t, "test")
 	if b.deliveries("ann") != 2 || b.deliveries("bob") != 1 || other.Stats().Pushed != 1 {
@@ -291,7 +291,7 @@ func TestServerKilled(t *testing.T) {
 // checks who was delivered to; so many rounds.
 func callsAcross(t *testing.T, r *rig, restart func(), rounds int) {
 	b := newBook()
-	begun := make(chan struct{}, 99)
+	started := make(chan struct{}, 99)
 	var finish atomic.Pointer[chan struct{}]
 	var s *sender
 	want := 0
@@ -305,19 +305,19 @@ func callsAcross(t *testing.T, r *rig, restart func(), rounds int) {
 		if s == nil {
 			// NATS may forget a delivery when it is killed, and makes it again after AckWait.
 			s = r.sender(t, push.Options{Workers: 2, AckWait: 2 * time.Second}, func(ctx context.Context, batch []push.Reminder) error {
-				begun <- struct{}{}
+				started <- struct{}{}
 				<-*finish.Load()
 				return b.push(ctx, batch)
 			})
 		}
-		<-begun
-		<-begun
+		<-started
+		<-started
 		restart()
 		close(gate)
 		r.until(t, "the reminder of everybody is delivered", func() bool { return b.size() == want })
 		r.settled(t, "test")
-		for len(begun) > 0 {
-			<-begun
+		for len(started) > 0 {
+			<-started
 		}
 	}
 	b.once(t, want)
@@ -429,9 +429,6 @@ func TestNothingToWorkOn(t *testing.T) {
 		<-s.done
 		if !errors.Is(s.err, push.ErrGone) {
 			t.Errorf("Run returned %v", s.err)
-		}
-		if _, err := s.Lag(t.Context()); !errors.Is(err, push.ErrGone) {
-			t.Errorf("its lag: %v", err)
 		}
 	})
 	t.Run("another's", func(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/golden"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -44,14 +44,14 @@ func TestTheFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	position := record{Format: Format, Log: "log", Events: true, Begun: at, Next: 8, Stored: at, Delivered: 1, Dead: 2, Failed: 3, At: at}
+	position := record{Format: Format, Log: "log", Events: true, Used: at, Next: 8, Stored: at, Delivered: 1, Dead: 2, Failed: 3, At: at}
 	value, err := json.Marshal(position)
 	if err != nil {
 		t.Fatal(err)
 	}
 	golden.Bytes(t, "stored.golden", []byte(text(stored)+"\n"+text(waits)+"\n"+bucketKey("mobile", 3)+"\n"+string(value)+"\n"))
 
-	raw := &jetstream.RawStreamMsg{Subject: stored.Subject, Sequence: letter.ID, Header: stored.Header, Data: stored.Data, Time: at}
+	raw := &natsx.Message{Subject: stored.Subject, Sequence: letter.ID, Header: stored.Header, Data: stored.Data, Time: at}
 	if got, err := readLetter(raw); err != nil || !reflect.DeepEqual(got, letter) {
 		t.Errorf("the letter is read as %+v, %v", got, err)
 	}

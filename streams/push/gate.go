@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/streams/priority"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
@@ -17,14 +18,14 @@ const (
 	tripPauses = 5
 )
 
-// fate is what the end of a call shows about the gateway.
-type fate uint8
+// gatewayState is what the end of a call shows about the gateway.
+type gatewayState uint8
 
 const (
-	untried  fate = iota // there was no call, or it was cut off
-	answered             // the gateway delivered, or refused: it works
-	failed               // an error that may be about the gateway or about the message
-	away                 // the gateway does not work, or answered with Retry-After
+	untried  gatewayState = iota // there was no call, or it was cut off
+	answered                     // the gateway delivered, or refused: it works
+	failed                       // an error that may be about the gateway or about the message
+	away                         // the gateway does not work, or answered with Retry-After
 )
 
 // gate grants calls: at most so many at once, shared by weight among the classes, and none while the gateway is away.
@@ -42,7 +43,7 @@ type gate struct {
 	mu      sync.Mutex // guards the fields below
 	free    int
 	waiting [classes][]*turn
-	credit  [classes]int
+	shares  priority.Shares
 	answers uint64    // calls that were answered
 	run     int       // calls that failed since
 	since   time.Time // the first of them ended
@@ -64,7 +65,7 @@ type turn struct {
 }
 
 func newGate(o *Options) *gate {
-	return &gate{clock: o.Clock, log: o.Logger, first: o.Pause, most: max(pauseMost, o.Pause), done: make(chan struct{}), free: o.Workers}
+	return &gate{clock: o.Clock, log: o.Logger, first: o.Pause, most: max(pauseMost, o.Pause), done: make(chan struct{}), free: o.Workers, shares: priority.Shares{Part: 1}}
 }
 
 // enter waits for a call. nil = ctx ended first.
@@ -82,7 +83,7 @@ func (g *gate) enter(ctx context.Context, c class, fresh bool) *turn {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	i := slices.Index(g.waiting[c], t)
-	if i < 0 { // it was granted meanwhile
+	if i < 0 { // it was granted just now
 		g.back(t)
 		return nil
 	}
@@ -103,7 +104,7 @@ func (g *gate) try(ctx context.Context, c class, fresh bool) (t *turn, ok bool) 
 }
 
 // leave ends a call, with what it shows about the gateway. retryAfter is the gateway's, 0 = none.
-func (g *gate) leave(t *turn, f fate, retryAfter time.Duration) {
+func (g *gate) leave(t *turn, f gatewayState, retryAfter time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.clock.Now()
@@ -122,7 +123,7 @@ func (g *gate) leave(t *turn, f fate, retryAfter time.Duration) {
 	g.back(t)
 }
 
-func (g *gate) failure(t *turn, f fate, retryAfter time.Duration, now time.Time) {
+func (g *gate) failure(t *turn, f gatewayState, retryAfter time.Duration, now time.Time) {
 	if g.run++; g.run == 1 {
 		g.since = now
 	}
@@ -201,31 +202,20 @@ func (g *gate) choose() *turn {
 
 // weigh chooses by weight among the classes in which a turn waits; with fresh only among those turns.
 func (g *gate) weigh(fresh bool) *turn {
-	var first [classes]*turn
-	total, best := 0, -1
-	for c := range g.waiting {
-		i := 0
-		if fresh {
-			i = slices.IndexFunc(g.waiting[c], func(t *turn) bool { return t.fresh })
-		}
-		if i < 0 || i >= len(g.waiting[c]) {
-			if len(g.waiting[c]) == 0 {
-				g.credit[c] = 0 // a class that does not wait gets no credit
+	first := func(c class) *turn {
+		for _, t := range g.waiting[c] {
+			if t.fresh || !fresh {
+				return t
 			}
-			continue
 		}
-		first[c] = g.waiting[c][i]
-		total += weights[c]
-		g.credit[c] += weights[c]
-		if best < 0 || g.credit[c] > g.credit[best] {
-			best = c
-		}
-	}
-	if best < 0 {
 		return nil
 	}
-	g.credit[best] -= total
-	return first[best]
+	c, ok := g.shares.Next(func(c class) bool { return first(c) != nil })
+	if !ok {
+		return nil
+	}
+	g.shares.Pay(c, 1)
+	return first(c)
 }
 
 // wake grants again when the next probe may be made. The caller holds mu.
@@ -269,3 +259,55 @@ func (g *gate) state(workers int) (calling int, open bool, next time.Time) {
 
 // end stops its timers.
 func (g *gate) end() { close(g.done) }
+
+const (
+	// suspectAfter is how many calls for a campaign must fail in a row before its messages wait after those of others.
+	suspectAfter = 8
+	// suspectsMost bounds the campaigns that are remembered.
+	suspectsMost = 10_000
+)
+
+// suspects counts, per campaign, the calls that failed since the last one that delivered. A campaign that the gateway refuses
+// is set aside by it and delays no other one. It belongs to one process, and a crash loses it.
+type suspects struct {
+	mu     sync.Mutex
+	failed map[string]int
+}
+
+// count counts the result of a call for one campaign.
+func (s *suspects) count(campaign string, delivered bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case delivered:
+		delete(s.failed, campaign)
+	case len(s.failed) >= suspectsMost && s.failed[campaign] == 0:
+		clear(s.failed) // all start again
+		fallthrough
+	default:
+		if s.failed == nil {
+			s.failed = map[string]int{}
+		}
+		s.failed[campaign]++
+	}
+}
+
+// sort divides items: those to be tried now, and those of campaigns that only fail. fresh reports whether there is one of a
+// campaign that has not failed at all.
+func (s *suspects) sort(all []item) (now, later []item, fresh bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.failed) == 0 {
+		return all, nil, true
+	}
+	for i := range all {
+		n := s.failed[all[i].Campaign]
+		fresh = fresh || n == 0
+		if n >= suspectAfter {
+			later = append(later, all[i])
+		} else {
+			now = append(now, all[i])
+		}
+	}
+	return now, later, fresh
+}

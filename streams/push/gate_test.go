@@ -7,6 +7,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/streams/priority"
+)
+
+const (
+	high   = priority.High
+	normal = priority.Normal
+	low    = priority.Low
 )
 
 // gated is a gate in a bubble of synctest, with workers that call a gateway.
@@ -28,7 +36,7 @@ func newGated(t *testing.T, workers int) *gated {
 }
 
 // call waits for a call, and makes it.
-func (g *gated) call(c class, fresh bool, f fate, retryAfter time.Duration) {
+func (g *gated) call(c class, fresh bool, f gatewayState, retryAfter time.Duration) {
 	t := g.enter(g.t.Context(), c, fresh)
 	if t == nil {
 		return // the test is over
@@ -54,12 +62,12 @@ func (g *gated) away() bool { _, open, _ := g.state(0); return open }
 // While a gateway is away for an hour it gets a probe now and then, one at a time; the first that is answered lets all others
 // go. It is away by what one call found, or where all calls fail for a while.
 func TestTheGateOpensForProbes(t *testing.T) {
-	for name, f := range map[string]fate{"it cannot be reached": away, "every call fails": failed} {
+	for name, f := range map[string]gatewayState{"it cannot be reached": away, "every call fails": failed} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := newGated(t, 4)
-				begun := time.Now()
-				g.back = begun.Add(time.Hour)
+				started := time.Now()
+				g.back = started.Add(time.Hour)
 				ended := make(chan struct{}, 10)
 				for range cap(ended) {
 					go func() {
@@ -82,7 +90,7 @@ func TestTheGateOpensForProbes(t *testing.T) {
 				for range cap(ended) {
 					<-ended
 				}
-				if f == away && g.calls[4].Sub(begun) < time.Second {
+				if f == away && g.calls[4].Sub(started) < time.Second {
 					t.Error("the first probe was not after a pause")
 				}
 				if took := time.Since(g.back); took > 2*pauseMost || g.away() {
@@ -125,9 +133,9 @@ func TestAFreshCampaignIsProbedSoon(t *testing.T) {
 		for range 8 {
 			g.call(again, false, failed, 0)
 		}
-		begun := time.Now()
+		started := time.Now()
 		g.call(normal, true, answered, 0)
-		if took := time.Since(begun); took > 2*time.Second || g.away() {
+		if took := time.Since(started); took > 2*time.Second || g.away() {
 			t.Errorf("the probe was made after %s, open: %t", took, g.away())
 		}
 	})
@@ -137,13 +145,13 @@ func TestAFreshCampaignIsProbedSoon(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGated(t, 1)
-		begun := time.Now()
+		started := time.Now()
 		g.call(normal, true, away, 2*time.Hour)
-		if _, _, next := g.state(1); !next.Equal(begun.Add(2 * time.Hour)) {
-			t.Errorf("the next probe is after %s", next.Sub(begun))
+		if _, _, next := g.state(1); !next.Equal(started.Add(2 * time.Hour)) {
+			t.Errorf("the next probe is after %s", next.Sub(started))
 		}
 		g.call(normal, true, answered, 0)
-		if took := time.Since(begun); took != 2*time.Hour || g.away() {
+		if took := time.Since(started); took != 2*time.Hour || g.away() {
 			t.Errorf("the next call was made after %s, open: %t", took, g.away())
 		}
 	})
@@ -223,16 +231,16 @@ func TestTrackerForgetsTheOldest(t *testing.T) {
 	d := newTracker()
 	at := func(n int) messageID { return messageID{Sequence: uint64(n)} }
 	for n := range doneKept + 10 {
-		if d.begin(at(n)) != unknown || d.begin(at(n)) != inFlight {
+		if d.start(at(n)) != unknown || d.start(at(n)) != inFlight {
 			t.Fatalf("message %d is not new, then in flight", n)
 		}
 		d.finish(at(n))
 		d.leave(at(n))
 	}
-	if d.begin(at(10)) != finished || d.begin(at(doneKept+9)) != finished || d.begin(at(9)) != unknown || len(d.done) != doneKept || d.inFlight() != 1 {
+	if d.start(at(10)) != finished || d.start(at(doneKept+9)) != finished || d.start(at(9)) != unknown || len(d.done) != doneKept || d.inFlight() != 1 {
 		t.Errorf("it remembers %d of %d, and has %d in flight", len(d.done), doneKept, d.inFlight())
 	}
-	if d.begin(messageID{Sequence: 10, Stored: 1}) != unknown {
+	if d.start(messageID{Sequence: 10, Stored: 1}) != unknown {
 		t.Error("another message at the same position is taken for the first")
 	}
 }

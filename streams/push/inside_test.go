@@ -17,7 +17,7 @@ func TestAnEntryIsTheSameOnlyWithAllLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &waitStream{js: js, name: "shop"}
+	s := &direct{js: js, opts: &Options{Name: "shop"}}
 	for at, test := range []struct {
 		stored, again []int // no lines = all
 		same          bool

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -14,6 +15,69 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
+
+// Letters lists the dead letters that are stored now, oldest first, of one name or, if that is empty, of all. A sender with a key
+// has one name. Letters removed since may be in it or not. An error ends it.
+func Letters(ctx context.Context, js jetstream.JetStream, name string) iter.Seq2[DeadLetter, error] {
+	if name != "" {
+		if err := checkName(name); err != nil {
+			return func(yield func(DeadLetter, error) bool) { yield(DeadLetter{}, err) }
+		}
+	}
+	return newBackend(js, &Options{Name: name}, reminders()).letters(ctx)
+}
+
+func (d *direct) letters(ctx context.Context) iter.Seq2[DeadLetter, error] {
+	return eachLetter(func(after uint64) (storedLetter, error) { return d.nextLetter(ctx, after) })
+}
+
+// storedLetter is a letter, nil if there is no other, and the answer of doNext.
+type storedLetter struct {
+	Letter  *DeadLetter `json:"letter"`
+	Message *messageID  `json:"message"`
+	Last    uint64      `json:"last"` // the highest id so far, where the list starts
+}
+
+// nextLetter reads the first letter after an id.
+func (d *direct) nextLetter(ctx context.Context, after uint64) (s storedLetter, err error) {
+	if after == 0 {
+		state, err := ReadDeadState(ctx, d.js)
+		if s.Last = state.Last; err != nil {
+			return s, err
+		}
+	}
+	letters, _, bad, err := LettersAfter(ctx, d.js, d.opts.Name, after, 1)
+	if err == nil && len(bad) > 0 {
+		err = bad[0]
+	}
+	if err == nil && len(letters) > 0 {
+		s.Letter, s.Message = &letters[0], &letters[0].id
+	}
+	return s, err
+}
+
+// eachLetter lists letters up to the last one that there is at the start: a retry writes a letter again, after it.
+func eachLetter(next func(after uint64) (storedLetter, error)) iter.Seq2[DeadLetter, error] {
+	return func(yield func(DeadLetter, error) bool) {
+		for after, last := uint64(0), uint64(0); ; {
+			s, err := next(after)
+			if err != nil {
+				yield(DeadLetter{}, fmt.Errorf("push: listing dead letters: %w", err))
+				return
+			}
+			if last == 0 {
+				last = s.Last
+			}
+			if s.Letter == nil || s.Message == nil || s.Letter.ID <= after || s.Letter.ID > last {
+				return
+			}
+			after, s.Letter.id = s.Letter.ID, *s.Message
+			if !yield(*s.Letter, nil) {
+				return
+			}
+		}
+	}
+}
 
 // DeadState changes with every dead letter that is written, changed or removed.
 type DeadState struct {
@@ -34,8 +98,8 @@ func ReadDeadState(ctx context.Context, js jetstream.JetStream) (DeadState, erro
 	return DeadState{Created: info.Created, Last: info.State.LastSeq, Count: info.State.Msgs}, nil
 }
 
-// LettersAfter returns the next dead letters behind an id, of one name or, if that is empty, of all, at most so many, and the id
-// that the next call begins behind; it is that of the call where none is left. Letters that cannot be read are in bad and
+// LettersAfter returns the next dead letters after an id, of one name or, if that is empty, of all, at most so many, and the id
+// after which the next call continues; it is that of the call where none is left. Letters that cannot be read are in bad and
 // passed over.
 func LettersAfter(ctx context.Context, js jetstream.JetStream, name string, after uint64, most int) (letters []DeadLetter, last uint64, bad []error, err error) {
 	filter := deadSubjects + ">"
@@ -48,15 +112,14 @@ func LettersAfter(ctx context.Context, js jetstream.JetStream, name string, afte
 			return letters, last, bad, err
 		}
 		m, err := natsx.GetMessage(ctx, js, DeadStream, query)
-		var api *jetstream.APIError
-		if errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeMessageNotFound || api.ErrorCode == jetstream.JSErrCodeStreamNotFound) {
+		if natsx.HasCode(err, jetstream.JSErrCodeMessageNotFound, jetstream.JSErrCodeStreamNotFound) {
 			return letters, last, bad, nil
 		}
 		if err != nil {
 			return letters, last, bad, fmt.Errorf("push: %w", err)
 		}
 		last = m.Sequence
-		l, err := readLetter(&jetstream.RawStreamMsg{Subject: m.Subject, Sequence: m.Sequence, Header: m.Header, Data: m.Data, Time: m.Time})
+		l, err := readLetter(&m)
 		if err != nil {
 			bad = append(bad, err)
 			continue

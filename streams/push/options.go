@@ -104,7 +104,7 @@ type Func func(ctx context.Context, batch []Reminder) error
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
 
-// EventsPrefix begins the names of audiences of NewEvents.
+// EventsPrefix starts the names of audiences of NewEvents.
 const EventsPrefix = "webhook-"
 
 func checkName(name string) error {
@@ -112,6 +112,12 @@ func checkName(name string) error {
 		return fmt.Errorf("push: Name is %q; give the audience a name of 1 to 32 of A-Z a-z 0-9 _ -", name)
 	}
 	return nil
+}
+
+// Check returns an error that names the option whose value is not valid.
+func (o Options) Check() error {
+	_, err := o.withDefaults()
+	return err
 }
 
 func (o Options) withDefaults() (Options, error) {

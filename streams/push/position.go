@@ -30,13 +30,13 @@ type record struct {
 	Log    string `json:"log"`
 	// Events: the lane's events are read, not its reminders.
 	Events bool `json:"events,omitempty"`
-	// Begun is when the name was used first.
-	Begun time.Time `json:"begun"`
+	// Used is when the name was used first.
+	Used time.Time `json:"begun"`
 	// Next is the first sequence of the lane's stream that may be unfinished. All before are delivered, dead letters, or
 	// entries of WaitStream. Stored is the time of the message before it, zero if there is none.
 	Next   uint64    `json:"next"`
 	Stored time.Time `json:"stored,omitzero"`
-	// Counts since Begun, in customers; Failed in tries.
+	// Counts since Used, in customers; Failed in tries.
 	Delivered uint64 `json:"delivered"`
 	Dead      uint64 `json:"dead"`
 	Failed    uint64 `json:"failed"`
@@ -46,27 +46,23 @@ type record struct {
 
 func bucketKey(name string, lane int) string { return name + "." + strconv.Itoa(lane) }
 
-// positions is Bucket, opened.
-type positions struct {
-	js jetstream.JetStream
-	kv jetstream.KeyValue
+// openBucket finds the bucket or makes it, with as many replicas as the log has.
+func (d *direct) openBucket(ctx context.Context) (err error) {
+	if d.kv != nil {
+		return nil
+	}
+	if _, err := topology.FindOrMake(ctx, d.js, topology.PushConfig); err != nil {
+		return err
+	}
+	if d.kv, err = d.js.KeyValue(ctx, Bucket); err != nil {
+		return fmt.Errorf("bucket %s: %w", Bucket, err)
+	}
+	return nil
 }
 
-// openPositions finds the bucket or makes it, with as many replicas as the log has.
-func openPositions(ctx context.Context, js jetstream.JetStream) (*positions, error) {
-	if _, err := topology.FindOrMake(ctx, js, topology.PushConfig); err != nil {
-		return nil, fmt.Errorf("push: %w", err)
-	}
-	kv, err := js.KeyValue(ctx, Bucket)
-	if err != nil {
-		return nil, fmt.Errorf("push: bucket %s: %w", Bucket, err)
-	}
-	return &positions{js, kv}, nil
-}
-
-// read returns a record and its revision, 0 = there is none.
-func (p *positions) read(ctx context.Context, name string, lane int) (r record, revision uint64, err error) {
-	e, err := p.kv.Get(ctx, bucketKey(name, lane))
+// readRecord returns a record and its revision, 0 = there is none.
+func readRecord(ctx context.Context, kv jetstream.KeyValue, name string, lane int) (r record, revision uint64, err error) {
+	e, err := kv.Get(ctx, bucketKey(name, lane))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return r, 0, nil
 	}
@@ -77,179 +73,61 @@ func (p *positions) read(ctx context.Context, name string, lane int) (r record, 
 		err = fmt.Errorf("it has format %d, this program reads up to %d; use a newer scrip", r.Format, Format)
 	}
 	if err != nil {
-		return r, 0, fmt.Errorf("push: key %s of bucket %s: %w", bucketKey(name, lane), Bucket, err)
+		return r, 0, fmt.Errorf("key %s of bucket %s: %w", bucketKey(name, lane), Bucket, err)
 	}
 	return r, revision, nil
 }
 
-// change reads a record, changes it and writes it, again while other processes write too.
-func (p *positions) change(ctx context.Context, name string, lane int, f func(*record)) error {
+// changeRecord reads a record, changes it and writes it, again while other processes write too. Nothing is written where change
+// returns false.
+func changeRecord(ctx context.Context, kv jetstream.KeyValue, name string, lane int, change func(*record) bool) error {
 	for {
-		r, revision, err := p.read(ctx, name, lane)
-		if err != nil {
+		r, revision, err := readRecord(ctx, kv, name, lane)
+		if err != nil || !change(&r) {
 			return err
 		}
-		f(&r)
 		r.Format, r.At = Format, time.Now().UTC()
 		data, err := json.Marshal(r)
 		if err != nil {
 			return err
 		}
 		if revision == 0 {
-			_, err = p.kv.Create(ctx, bucketKey(name, lane), data)
+			_, err = kv.Create(ctx, bucketKey(name, lane), data)
 		} else {
-			_, err = p.kv.Update(ctx, bucketKey(name, lane), data, revision)
+			_, err = kv.Update(ctx, bucketKey(name, lane), data, revision)
 		}
-		var api *jetstream.APIError
-		if errors.Is(err, jetstream.ErrKeyExists) || errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+		if errors.Is(err, jetstream.ErrKeyExists) || natsx.IsWrongSequence(err) {
 			continue // another process wrote it
 		}
 		return err
 	}
 }
 
-// consumer finds the lane's consumer or makes it: for a new name where Since says, for a known one where the name was. It is
-// never changed afterwards.
-func (p *Pusher) consumer(ctx context.Context, lane int) (jetstream.Consumer, error) {
-	stream := p.source.stream(p.js, lane).Name()
-	fail := func(err error) (jetstream.Consumer, error) {
-		return nil, fmt.Errorf("push: consumer %q of stream %s: %w", p.opts.Name, stream, err)
-	}
-	r, revision, err := p.positions.read(ctx, p.opts.Name, lane)
-	if err != nil {
-		return nil, err
-	}
-	restored := false
-	consumer, err := p.js.Consumer(ctx, stream, p.opts.Name)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		want := jetstream.ConsumerConfig{
-			Durable: p.opts.Name, Description: "a scrip push sender",
-			AckPolicy: jetstream.AckExplicitPolicy, AckWait: p.opts.AckWait, MaxAckPending: p.opts.Unacked,
-			// Tries are counted here: a server that stopped delivering would lose messages that are no dead letter yet.
-			MaxDeliver: -1, DeliverPolicy: jetstream.DeliverNewPolicy,
-		}
-		switch since := p.opts.Since; {
-		case revision != 0:
-			if restored, err = p.behind(ctx, lane, r, &want); err != nil {
-				return fail(err)
-			}
-		case since.all:
-			want.DeliverPolicy = jetstream.DeliverAllPolicy
-		case !since.at.IsZero():
-			want.DeliverPolicy, want.OptStartTime = jetstream.DeliverByStartTimePolicy, &since.at
-		}
-		consumer, err = p.js.CreateConsumer(ctx, stream, want)
-		if errors.Is(err, jetstream.ErrConsumerExists) { // another process was first, with other settings
-			consumer, err = p.js.Consumer(ctx, stream, p.opts.Name)
-		}
-	}
-	if err != nil {
-		return fail(err)
-	}
-	info := consumer.CachedInfo()
-	if have := info.Config; have.AckPolicy != jetstream.AckExplicitPolicy || have.MaxDeliver > 0 {
-		return nil, fmt.Errorf("push: stream %s has a consumer %q that is no push sender's (ack policy %s, at most %d deliveries); use another Name, or remove it",
-			stream, p.opts.Name, have.AckPolicy, have.MaxDeliver)
-	}
-	if revision == 0 || restored {
-		// A crash before this leaves a consumer without a record: the next start makes it from the consumer.
-		err = p.positions.change(ctx, p.opts.Name, lane, func(r *record) {
-			if r.Begun.IsZero() {
-				*r = record{Begun: p.opts.Clock.Now().UTC()}
-			}
-			r.Log, r.Events, r.Next, r.Stored = p.log.UUID, p.source.events, info.AckFloor.Stream+1, time.Time{}
-		})
-		if err != nil {
-			return fail(err)
-		}
-		if r, _, err = p.positions.read(ctx, p.opts.Name, lane); err != nil {
-			return nil, err
-		}
-	}
-	p.begun[lane].Store(r.Begun.UnixNano())
-	return consumer, nil
-}
-
-// behind makes a consumer begin where a name was. On a log that was restored from an older backup sequences are used again:
-// then it begins with what fired after the last message that was finished.
-func (p *Pusher) behind(ctx context.Context, lane int, r record, want *jetstream.ConsumerConfig) (restored bool, err error) {
-	p.opts.Logger.WarnContext(ctx, "the push sender's consumer is gone; it is made again where the name was", "name", p.opts.Name, "lane", lane, "next", r.Next)
-	at := r.Stored
-	if r.Next > 1 && !at.IsZero() {
-		before, err := p.source.stream(p.js, lane).Get(ctx, r.Next-1)
-		switch {
-		case err == nil && before.Time.Equal(at):
-		case err == nil, errors.Is(err, eventlog.ErrLostTail), errors.Is(err, eventlog.ErrTrimmed):
-			at = at.Add(time.Nanosecond)
-			want.DeliverPolicy, want.OptStartTime = jetstream.DeliverByStartTimePolicy, &at
-			return true, nil
-		default:
-			return false, err
-		}
-	}
-	want.DeliverPolicy, want.OptStartSeq = jetstream.DeliverByStartSequencePolicy, max(1, r.Next)
-	return false, nil
-}
-
-// save records the positions and counts of all lanes, where they changed.
-func (p *Pusher) save(ctx context.Context) error {
-	var problems []error
-	for lane := range p.counts {
-		problems = append(problems, p.saveLane(ctx, lane))
-	}
-	return errors.Join(problems...)
-}
-
-func (p *Pusher) saveLane(ctx context.Context, lane int) error {
-	c := &p.counts[lane]
-	if p.proxy != nil {
-		return p.proxy.save(ctx, lane, c)
-	}
-	consumer, err := p.js.Consumer(ctx, p.source.stream(p.js, lane).Name(), p.opts.Name)
+// save records nothing where neither position nor counts changed.
+func (d *direct) save(ctx context.Context, n counts) error {
+	consumer, err := d.js.Consumer(ctx, d.stream(n.Lane).Name(), d.opts.Name)
 	if err != nil {
 		return err
 	}
 	next := consumer.CachedInfo().AckFloor.Stream + 1
-	delivered, dead, failed := c.delivered.Swap(0), c.dead.Swap(0), c.failed.Swap(0)
-	if next <= c.saved && delivered+dead+failed == 0 {
-		return nil
-	}
-	var stored time.Time
-	if next > 1 {
-		// Without the time the position counts all the same.
-		if m, err := p.source.stream(p.js, lane).Get(ctx, next-1); err == nil {
-			stored = m.Time
+	return changeRecord(ctx, d.kv, d.opts.Name, n.Lane, func(r *record) bool {
+		if next <= r.Next && n.Delivered+n.Dead+n.Failed == 0 {
+			return false
 		}
-	}
-	err = p.positions.change(ctx, p.opts.Name, lane, func(r *record) {
-		if r.Begun.IsZero() { // the bucket was lost
-			r.Begun = time.Unix(0, p.begun[lane].Load()).UTC()
+		if r.Used.IsZero() { // the bucket was lost
+			r.Used = d.opts.Clock.Now().UTC()
 		}
-		r.Log, r.Events = p.log.UUID, p.source.events
+		r.Log, r.Events = d.log.UUID, d.source.events
 		if next > r.Next {
-			r.Next, r.Stored = next, stored
+			r.Next, r.Stored = next, time.Time{}
+			// Without the time the position counts all the same.
+			if m, err := d.stream(n.Lane).Get(ctx, next-1); err == nil {
+				r.Stored = m.Time
+			}
 		}
-		r.Delivered, r.Dead, r.Failed = r.Delivered+delivered, r.Dead+dead, r.Failed+failed
+		r.Delivered, r.Dead, r.Failed = r.Delivered+n.Delivered, r.Dead+n.Dead, r.Failed+n.Failed
+		return true
 	})
-	if err != nil {
-		c.delivered.Add(delivered)
-		c.dead.Add(dead)
-		c.failed.Add(failed)
-		return err
-	}
-	c.saved = next
-	return nil
-}
-
-// saving records positions until ctx ends.
-func (p *Pusher) saving(ctx context.Context) {
-	for natsx.Pause(ctx, saveEvery) == nil {
-		short, done := context.WithTimeout(ctx, requestTimeout)
-		if err := p.save(short); err != nil && ctx.Err() == nil {
-			p.opts.Logger.Debug("the positions were not recorded; they are later", "err", err)
-		}
-		done()
-	}
 }
 
 // Position is how far a name is on one lane.
@@ -287,7 +165,6 @@ func Positions(ctx context.Context, js jetstream.JetStream, names ...string) ([]
 		return nil, fmt.Errorf("push: bucket %s: %w", Bucket, err)
 	}
 	slices.Sort(keys)
-	p := &positions{js, kv}
 	var all []Position
 	for _, key := range keys {
 		name, number, ok := strings.Cut(key, ".")
@@ -295,9 +172,9 @@ func Positions(ctx context.Context, js jetstream.JetStream, names ...string) ([]
 		if !ok || err != nil || checkName(name) != nil || len(names) > 0 && !slices.Contains(names, name) {
 			continue // of another program, or of no interest
 		}
-		at, err := p.position(ctx, name, lane)
+		at, err := position(ctx, js, kv, name, lane)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("push: %w", err)
 		}
 		all = append(all, at)
 	}
@@ -305,22 +182,22 @@ func Positions(ctx context.Context, js jetstream.JetStream, names ...string) ([]
 }
 
 // position reads what is left of one name on one lane.
-func (p *positions) position(ctx context.Context, name string, lane int) (Position, error) {
-	r, _, err := p.read(ctx, name, lane)
+func position(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, name string, lane int) (Position, error) {
+	r, _, err := readRecord(ctx, kv, name, lane)
 	if err != nil {
 		return Position{}, err
 	}
 	at := Position{Name: name, Lane: lane, Delivered: r.Delivered, Dead: r.Dead, Failed: r.Failed, Saved: r.At}
-	stream := eventlog.Reminders(p.js, lane)
+	stream := eventlog.Reminders(js, lane)
 	if r.Events {
-		stream = eventlog.Events(p.js, lane)
+		stream = eventlog.Events(js, lane)
 	}
 	bounds, err := stream.Bounds(ctx)
 	if err != nil {
 		return at, err
 	}
 	next := r.Next
-	if consumer, err := p.js.Consumer(ctx, stream.Name(), name); err == nil {
+	if consumer, err := js.Consumer(ctx, stream.Name(), name); err == nil {
 		next = max(next, consumer.CachedInfo().AckFloor.Stream+1)
 	}
 	if next <= bounds.Last {
@@ -333,7 +210,7 @@ func (p *positions) position(ctx context.Context, name string, lane int) (Positi
 			return at, err // who replays must see what waits
 		}
 	}
-	oldest, n, err := p.entries(ctx, name, lane)
+	oldest, n, err := entries(ctx, js, name, lane)
 	if err != nil {
 		return at, err
 	}
@@ -345,8 +222,8 @@ func (p *positions) position(ctx context.Context, name string, lane int) (Positi
 }
 
 // entries counts those of WaitStream, and returns when the oldest message fired that one of them refers to.
-func (p *positions) entries(ctx context.Context, name string, lane int) (oldest time.Time, n uint64, err error) {
-	stream, err := p.js.Stream(ctx, WaitStream)
+func entries(ctx context.Context, js jetstream.JetStream, name string, lane int) (oldest time.Time, n uint64, err error) {
+	stream, err := js.Stream(ctx, WaitStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return oldest, 0, nil
 	}
@@ -368,4 +245,42 @@ func (p *positions) entries(ctx context.Context, name string, lane int) (oldest 
 		n++
 	}
 	return oldest, n, nil
+}
+
+// Forget removes all that is kept of a name: its consumers, waiting messages and positions, but not its dead letters. No
+// process may run under it. After a crash in it, it is called again.
+func Forget(ctx context.Context, js jetstream.JetStream, name string, lanes int) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	var problems []error
+	note := func(err error) {
+		for _, none := range []error{jetstream.ErrConsumerNotFound, jetstream.ErrStreamNotFound, jetstream.ErrKeyNotFound, jetstream.ErrBucketNotFound} {
+			if errors.Is(err, none) {
+				return
+			}
+		}
+		problems = append(problems, err)
+	}
+	kv, err := js.KeyValue(ctx, Bucket)
+	note(err)
+	for lane := range lanes {
+		note(js.DeleteConsumer(ctx, topology.EvtStream(lane), name))
+		note(js.DeleteConsumer(ctx, topology.RmdStream(lane), name))
+		if kv != nil {
+			note(kv.Purge(ctx, bucketKey(name, lane)))
+		}
+	}
+	stream, err := js.Stream(ctx, WaitStream)
+	note(err)
+	if err == nil {
+		for c := range classes {
+			note(js.DeleteConsumer(ctx, WaitStream, waitConsumer(name, c)))
+		}
+		note(stream.Purge(ctx, jetstream.WithPurgeSubject(waitSubjects+name+".>")))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return fmt.Errorf("push: forgetting %s: %w", name, err)
+	}
+	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,7 +17,75 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/priority"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// The endpoints of the service for senders with a key, without "scrip.". A sender with credentials of servers uses JetStream
+// itself.
+const (
+	// EndpointOpen makes what a name needs, and describes the log.
+	EndpointOpen = "sender.open"
+	// EndpointNext waits for a message of a lane, or of those that wait in a class.
+	EndpointNext = "sender.next"
+	// EndpointAck acknowledges a message, returns it, or reports progress on it.
+	EndpointAck = "sender.ack"
+	// EndpointStore reads and writes what the name has: entries of WaitStream, dead letters, counts. It also reads messages.
+	EndpointStore = "sender.store"
+)
+
+// Fields are the fields of requests, by endpoint.
+var Fields = map[string]string{
+	EndpointOpen:  "name, since, ack_wait, unacked",
+	EndpointNext:  "name, lane, class, wait",
+	EndpointAck:   "name, token, as, delay",
+	EndpointStore: "name, do, message, class, entry, letter, keys, counts, after",
+}
+
+// Headers of a message as an endpoint passes it on, beside its own.
+const (
+	headerToken    = "Scrip-Push-Token"   // for EndpointAck
+	headerSubject  = "Scrip-Push-Subject" // of the message
+	headerPosition = "Scrip-Push-Place"   // "<sequence> <stored, ns> <deliveries>"
+)
+
+// request is the body of a request, one JSON object. Each endpoint has some of the fields.
+type request struct {
+	// Name of the audience. A key of role sender has one, see access.Principal.
+	Name string `json:"name"`
+
+	// Since is "now", "start" or a time as RFC 3339; it, AckWait and Unacked count for a new name.
+	Since   string        `json:"since,omitempty"`
+	AckWait time.Duration `json:"ack_wait,omitempty"` // ns
+	Unacked int           `json:"unacked,omitempty"`
+
+	Lane  *int          `json:"lane,omitempty"`
+	Class string        `json:"class,omitempty"`
+	Wait  time.Duration `json:"wait,omitempty"` // ns, up to waitMost
+
+	Token string        `json:"token,omitempty"` // headerToken of the message
+	As    string        `json:"as,omitempty"`    // one of asAck, asNak, asProgress
+	Delay time.Duration `json:"delay,omitempty"` // ns, with asNak
+
+	Do      string      `json:"do,omitempty"`
+	Message *messageID  `json:"message,omitempty"`
+	Entry   *entry      `json:"entry,omitempty"`
+	Letter  *DeadLetter `json:"letter,omitempty"`
+	Keys    []string    `json:"keys,omitempty"` // of reminders
+	Counts  *counts     `json:"counts,omitempty"`
+	After   uint64      `json:"after,omitempty"` // an id of a letter
+}
+
+// What EndpointStore does.
+const (
+	doRead   = "read"   // a message of the log
+	doWait   = "wait"   // stores an entry
+	doLetter = "letter" // reads the dead letter of a message
+	doAdd    = "add"    // adds reminders to it
+	doRemove = "remove" // removes reminders from it
+	doNext   = "next"   // reads the next dead letter of the name
+	doSettle = "settle" // stores the result of a retry: the letter without what was delivered
+	doCount  = "count"  // adds to the counts of a lane, and records its position
 )
 
 const (
@@ -89,20 +156,24 @@ func (x *Proxy) Do(ctx context.Context, endpoint string, data []byte, may func(n
 	if err := may(r.Name); err != nil {
 		return Answer{}, err
 	}
+	on, err := x.on(&r)
+	if err != nil {
+		return Answer{}, err
+	}
 	switch endpoint {
 	case EndpointOpen:
-		return x.open(ctx, &r)
+		return value(on.open(ctx))
 	case EndpointNext:
 		return x.next(ctx, &r)
 	case EndpointAck:
-		return x.ack(ctx, &r)
+		return ack(ctx, on, &r)
 	case EndpointStore:
-		return x.store(ctx, &r)
+		return store(ctx, on, &r)
 	}
 	return Answer{}, invalid("there is no endpoint %s", endpoint)
 }
 
-func value(v any, err error) (Answer, error) {
+func value[V any](v V, err error) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
@@ -110,8 +181,8 @@ func value(v any, err error) (Answer, error) {
 	return Answer{Data: data}, err
 }
 
-// sender is a Pusher of the name that does not run: it makes and records what one that runs does.
-func (x *Proxy) sender(r *request) (*Pusher, error) {
+// on is the backend of the name.
+func (x *Proxy) on(r *request) (*direct, error) {
 	opts := Options{Name: r.Name, AckWait: r.AckWait, Unacked: r.Unacked, Logger: x.log}
 	switch r.Since {
 	case "", "now":
@@ -124,31 +195,11 @@ func (x *Proxy) sender(r *request) (*Pusher, error) {
 		}
 		opts.Since = From(t)
 	}
-	p, err := New(x.js, opts)
+	opts, err := opts.withDefaults()
 	if err != nil {
 		return nil, &InvalidRequestError{err}
 	}
-	return p, nil
-}
-
-func (x *Proxy) open(ctx context.Context, r *request) (Answer, error) {
-	p, err := x.sender(r)
-	if err != nil {
-		return Answer{}, err
-	}
-	lanes, waiting, err := p.prepare(ctx)
-	if err != nil {
-		return Answer{}, err
-	}
-	o := opened{Log: p.log.UUID, Format: p.log.Format, AckWait: lanes[0].ackWait(), Lanes: make([]openedLane, len(lanes))}
-	for _, c := range slices.Concat(lanes, waiting) {
-		o.AckWait = min(o.AckWait, c.ackWait())
-	}
-	for lane := range lanes {
-		judge := p.judges[lane].judge
-		o.Lanes[lane] = openedLane{Begun: time.Unix(0, p.begun[lane].Load()).UTC(), Skips: judge.Skips()}
-	}
-	return value(o, nil)
+	return &direct{js: x.js, opts: &opts, source: reminders()}, nil
 }
 
 // none is the answer of EndpointNext where nothing came, missing where the consumer does not exist.
@@ -163,9 +214,9 @@ func (x *Proxy) next(ctx context.Context, r *request) (Answer, error) {
 	case r.Lane != nil && r.Class == "" && validLane(*r.Lane):
 		stream, name = topology.RmdStream(*r.Lane), r.Name
 	case r.Lane == nil && r.Class != "":
-		c, err := parseClass(r.Class)
+		c, err := classOf(r)
 		if err != nil {
-			return Answer{}, invalid("class: %w", err)
+			return Answer{}, err
 		}
 		stream, name = WaitStream, waitConsumer(r.Name, c)
 	default:
@@ -226,23 +277,23 @@ func passOn(subject string, header nats.Header, data []byte, sequence uint64, st
 
 func validLane(lane int) bool { return lane >= 0 && lane < topology.MaxLanes }
 
-// ack answers a message. The token is a subject of JetStream that names its stream and consumer.
-func (x *Proxy) ack(ctx context.Context, r *request) (Answer, error) {
-	if !ownToken(r.Name, r.Token) {
-		return Answer{}, invalid("token: it is not of a message for %s", r.Name)
+func classOf(r *request) (class, error) {
+	c, ok := priority.Parse(r.Class)
+	if !ok {
+		return 0, invalid("class: %q is no class of waiting messages", r.Class)
 	}
-	switch r.As {
-	case asAck:
-		_, err := x.js.Conn().RequestWithContext(ctx, r.Token, []byte("+ACK"))
-		return value(struct{}{}, err)
-	case asProgress:
-		return value(struct{}{}, x.js.Conn().Publish(r.Token, []byte("+WPI")))
-	case asNak:
-		body := []byte("-NAK")
-		if r.Delay > 0 {
-			body = fmt.Appendf(body, ` {"delay": %d}`, r.Delay.Nanoseconds())
-		}
-		return value(struct{}{}, x.js.Conn().Publish(r.Token, body))
+	return c, nil
+}
+
+// ack answers a message. The token is a subject of JetStream that names its stream and consumer.
+func ack(ctx context.Context, on backend, r *request) (Answer, error) {
+	switch {
+	case !ownToken(r.Name, r.Token):
+		return Answer{}, invalid("token: it is not of a message for %s", r.Name)
+	case r.As == asAck:
+		return value(struct{}{}, on.confirm(ctx, r.Token))
+	case r.As == asNak, r.As == asProgress:
+		return value(struct{}{}, on.answer(r.Token, r.As, r.Delay))
 	}
 	return Answer{}, invalid("as is %q, expected %s, %s or %s", r.As, asAck, asNak, asProgress)
 }
@@ -276,12 +327,12 @@ func ownToken(name, token string) bool {
 	return strings.HasPrefix(stream, topology.RmdStreamPrefix) && consumer == name
 }
 
-func (x *Proxy) store(ctx context.Context, r *request) (Answer, error) {
+func store(ctx context.Context, on *direct, r *request) (Answer, error) {
 	switch r.Do {
 	case doCount:
-		return x.count(ctx, r)
+		return count(ctx, on, r)
 	case doNext:
-		return x.nextLetter(ctx, r)
+		return value(on.nextLetter(ctx, r.After))
 	}
 	at := r.Message
 	if at == nil || !validLane(at.Lane) || at.Sequence == 0 || at.Sequence > math.MaxInt64 || at.Stored < 0 || at.Hop < 0 || at.Line < 0 {
@@ -289,112 +340,69 @@ func (x *Proxy) store(ctx context.Context, r *request) (Answer, error) {
 	}
 	switch r.Do {
 	case doRead:
-		return x.read(ctx, at)
+		raw, err := on.read(ctx, at.Lane, at.Sequence)
+		switch {
+		case errors.Is(err, eventlog.ErrLostTail), errors.Is(err, eventlog.ErrTrimmed), errors.Is(err, eventlog.ErrHole):
+			return value(none, nil)
+		case err != nil:
+			return Answer{}, err
+		}
+		return passOn(raw.Subject, raw.Header, raw.Data, raw.Sequence, raw.Time, 1), nil
 	case doWait:
-		c, err := parseClass(r.Class)
+		c, err := classOf(r)
 		if err != nil {
-			return Answer{}, invalid("class: %w", err)
+			return Answer{}, err
 		}
 		if r.Entry == nil || at.Hop == 0 {
 			return Answer{}, invalid("entry: it is missing, or hop of its message is 0")
 		}
-		return value(struct{}{}, (&waitStream{js: x.js, name: r.Name}).put(ctx, c, *at, *r.Entry))
-	case doLetter, doAdd, doRemove, doSettle:
-		dead, err := openDead(ctx, x.js)
-		if err != nil {
-			return Answer{}, err
+		return value(struct{}{}, on.put(ctx, c, *at, *r.Entry))
+	case doLetter:
+		l, ok, err := on.letter(ctx, *at)
+		if err == nil && !ok {
+			return value[any](nil, nil)
 		}
-		return x.letter(ctx, dead, r)
+		return value(&l, err)
+	case doRemove:
+		return value(struct{}{}, on.remove(ctx, *at, r.Keys))
+	case doAdd, doSettle:
+		return letter(ctx, on, r)
 	}
 	return Answer{}, invalid("do is %q, which this server does not know", r.Do)
 }
 
-// read reads a message of the log. none = the log does not have it any more.
-func (x *Proxy) read(ctx context.Context, at *messageID) (Answer, error) {
-	raw, err := eventlog.Reminders(x.js, at.Lane).Get(ctx, at.Sequence)
-	switch {
-	case errors.Is(err, eventlog.ErrLostTail), errors.Is(err, eventlog.ErrTrimmed), errors.Is(err, eventlog.ErrHole):
-		return value(none, nil)
-	case err != nil:
-		return Answer{}, err
-	}
-	return passOn(raw.Subject, raw.Header, raw.Data, raw.Sequence, raw.Time, 1), nil
-}
-
-func (x *Proxy) letter(ctx context.Context, dead *deadStream, r *request) (Answer, error) {
+// letter stores a dead letter, or the result of a retry.
+func letter(ctx context.Context, on *direct, r *request) (Answer, error) {
 	id := *r.Message
-	switch r.Do {
-	case doLetter:
-		l, ok, err := dead.get(ctx, r.Name, id)
-		if err == nil && !ok {
-			return value(nil, nil)
-		}
-		return value(&l, err)
-	case doRemove:
-		gone := make([]item, len(r.Keys))
-		for i, key := range r.Keys {
-			gone[i].Key = key
-		}
-		return value(struct{}{}, dead.remove(ctx, r.Name, id, gone))
-	}
 	if r.Letter == nil || len(r.Letter.Reminders) > lettersMost || len(r.Letter.Reminders) == 0 && r.Do == doAdd {
 		return Answer{}, invalid("letter: it must have 1 to %d reminders", lettersMost)
 	}
-	if r.Do == doSettle {
-		l, ok, err := dead.get(ctx, r.Name, id)
-		if err != nil || !ok || l.ID != r.Letter.ID { // another retry handled it, too
-			return value(struct{}{}, err)
+	reason := errors.New(r.Letter.Error)
+	if r.Do == doAdd {
+		l := DeadLetter{
+			Name: r.Name, Lane: id.Lane, Stream: topology.RmdStream(id.Lane), Sequence: id.Sequence, id: id,
+			Tries: max(0, r.Letter.Tries), Error: oneLine(reason), Reminders: r.Letter.Reminders,
 		}
-		return value(struct{}{}, dead.settle(ctx, l, r.Letter.Reminders, errors.New(r.Letter.Error)))
+		err := on.add(ctx, &l)
+		return value(l.ID, err)
 	}
-	l := DeadLetter{
-		Name: r.Name, Lane: id.Lane, Stream: topology.RmdStream(id.Lane), Sequence: id.Sequence, id: id,
-		Tries: max(0, r.Letter.Tries), Error: oneLine(errors.New(r.Letter.Error)), Reminders: r.Letter.Reminders,
+	l, ok, err := on.letter(ctx, id)
+	if err == nil && ok && l.ID == r.Letter.ID { // else another retry handled it, too
+		err = on.settle(ctx, l, r.Letter.Reminders, reason)
 	}
-	err := dead.add(ctx, &l)
-	return value(l.ID, err)
-}
-
-// nextLetter reads the next letter of the name. null = there is none. Messages that are no letters are passed over.
-func (x *Proxy) nextLetter(ctx context.Context, r *request) (Answer, error) {
-	for after := r.After; ; {
-		letters, last, _, err := LettersAfter(ctx, x.js, r.Name, after, 1)
-		switch {
-		case err != nil:
-			return Answer{}, err
-		case len(letters) > 0:
-			l := letters[0]
-			return value(storedLetter{Letter: l, Message: &l.id}, nil)
-		case last == after:
-			return value(nil, nil)
-		}
-		after = last
-	}
+	return value(struct{}{}, err)
 }
 
 // count records a lane's position, and adds to its counts.
-func (x *Proxy) count(ctx context.Context, r *request) (Answer, error) {
+func count(ctx context.Context, on *direct, r *request) (Answer, error) {
 	if r.Counts == nil || !validLane(r.Counts.Lane) {
 		return Answer{}, invalid("counts: give the lane")
 	}
-	p, err := x.sender(r)
-	if err != nil {
+	if err := errors.Join(on.find(ctx), on.openBucket(ctx)); err != nil {
 		return Answer{}, err
 	}
-	if p.positions, err = openPositions(ctx, x.js); err != nil {
-		return Answer{}, err
+	if lanes := on.log.Lanes; r.Counts.Lane >= lanes {
+		return Answer{}, invalid("counts: the log has lanes 0 to %d", lanes-1)
 	}
-	if p.log, _, err = topology.Inspect(ctx, x.js); err != nil {
-		return Answer{}, err
-	}
-	lane := r.Counts.Lane
-	if lane >= p.log.Lanes {
-		return Answer{}, invalid("counts: the log has lanes 0 to %d", p.log.Lanes-1)
-	}
-	p.counts, p.begun = make([]laneCounts, lane+1), make([]atomic.Int64, lane+1)
-	p.begun[lane].Store(p.opts.Clock.Now().UnixNano()) // counts only if the bucket was lost
-	p.counts[lane].delivered.Store(r.Counts.Delivered)
-	p.counts[lane].dead.Store(r.Counts.Dead)
-	p.counts[lane].failed.Store(r.Counts.Failed)
-	return value(struct{}{}, p.saveLane(ctx, lane))
+	return value(struct{}{}, on.save(ctx, *r.Counts))
 }

@@ -4,17 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -22,41 +20,31 @@ import (
 // ErrHangs ends Run when so many calls of the function hang that the process should be restarted.
 var ErrHangs = errors.New("the push function hangs")
 
-// ErrGone ends Run when a stream that it reads no longer exists. Of Lag: the name was never used.
+// ErrGone ends Run when a stream that it reads no longer exists.
 var ErrGone = errors.New("the stream or consumer of the push sender is gone")
-
-var errNoLog = errors.New("there is no log on this NATS server; `scrip serve` makes one, or connect to another server")
 
 const (
 	// hungPerWorker bounds what a function that ignores its context leaks: Run ends after so many hanging calls per worker.
 	hungPerWorker = 8
-	// startParallel is how many lanes are checked at once at the start.
-	startParallel = 8
 	// flushFor bounds the flush of the last acknowledgements to the server.
 	flushFor = 2 * time.Second
 )
 
 // Pusher passes reminders to a function. Make one with New for each Run.
 type Pusher struct {
-	js      jetstream.JetStream // nil with a key
+	js      jetstream.JetStream
 	opts    Options
 	source  source
+	from    backend
 	process string // names it in entries of WaitStream
 	ran     atomic.Bool
 
-	count     counters
-	call      caller
-	gate      *gate
-	tracker   *tracker
-	log       topology.Log
-	judges    []laneJudge
-	counts    []laneCounts
-	begun     []atomic.Int64 // of each lane, when the name was used first, ns
-	proxy     *proxyClient   // of a sender with a key; nil = this process has credentials of servers, js
-	waiting   *waitStream
-	positions *positions
-	entries   entryStore
-	dead      letterStore
+	count   counters
+	call    caller
+	gate    *gate
+	tracker *tracker
+	log     string // UUID
+	lanes   []laneState
 
 	// Changed is for tests: it is sent when Stats have changed, and when all is prepared.
 	Changed testsignal.Signal[struct{}]
@@ -72,14 +60,17 @@ type Pusher struct {
 	fail      context.CancelCauseFunc // ends ctx because of an error
 }
 
-// laneCounts are not recorded in Bucket yet. saved belongs to the goroutine that records.
-type laneCounts struct {
+// laneState is what a Pusher has of a lane of the log.
+type laneState struct {
+	laneJudge
+	used time.Time // when the name was used first
+	// Not recorded in Bucket yet:
 	delivered, dead, failed atomic.Uint64
-	saved                   uint64
 }
 
-// New makes a Pusher of fired reminders. It starts nothing and sends no request. Errors name the option whose value is not
-// valid.
+// New makes a Pusher of fired reminders. The connection logged in with the credentials of servers, or with a key of role sender:
+// then it was made with [natsx.Keyed], and may do what is the name's alone. New starts nothing and sends no request. Errors name
+// the option whose value is not valid.
 func New(js jetstream.JetStream, opts Options) (*Pusher, error) {
 	return newPusher(js, opts, reminders())
 }
@@ -90,8 +81,8 @@ func newPusher(js jetstream.JetStream, opts Options, from source) (*Pusher, erro
 		return nil, err
 	}
 	return &Pusher{
-		js: js, opts: opts, source: from, process: uuid.NewString(), tracker: newTracker(), gate: newGate(&opts),
-		call: caller{batch: opts.Batch, timeout: opts.Timeout}, ackFor: ackFor,
+		js: js, opts: opts, source: from, from: newBackend(js, &opts, from), process: uuid.NewString(), tracker: newTracker(),
+		gate: newGate(&opts), call: caller{batch: opts.Batch, timeout: opts.Timeout}, ackFor: ackFor,
 	}, nil
 }
 
@@ -117,40 +108,30 @@ func (p *Pusher) run(ctx context.Context, push func(context.Context, []item) err
 	p.ctx, p.fail = context.WithCancelCause(ctx)
 	defer p.fail(nil)
 	defer p.gate.end()
-	lanes, waiting, err := p.prepare(p.ctx)
-	if err != nil {
+	if err := p.prepare(p.ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
-		return err
+		return fmt.Errorf("push: %w", err)
 	}
 	var release context.CancelFunc
-	p.hard, release = context.WithCancel(context.WithoutCancel(ctx))
+	p.hard, release = longer(p.ctx, p.opts.Grace)
 	defer release()
-	context.AfterFunc(p.ctx, func() {
-		grace := time.NewTimer(p.opts.Grace)
-		defer grace.Stop()
-		select {
-		case <-grace.C:
-			release()
-		case <-p.hard.Done():
-		}
-	})
 
 	p.Changed.Send(struct{}{})
 	var feeds, saver sync.WaitGroup
-	pull := func(f feed, from puller) {
+	pull := func(at place, take func(delivery) error) {
 		feeds.Go(func() {
-			if err := p.pull(f, from); err != nil {
-				p.fail(err)
+			if err := p.pull(at, take); err != nil {
+				p.fail(fmt.Errorf("push: %w", err))
 			}
 		})
 	}
-	for lane, consumer := range lanes {
-		pull(p.lane(lane), consumer)
+	for n := range p.lanes {
+		pull(place{lane: n}, func(msg delivery) error { return p.take(n, msg) })
 	}
-	for c, consumer := range waiting {
-		pull(p.waitingOf(class(c)), consumer)
+	for c := range classes {
+		pull(place{waits: true, class: c}, p.takeEntry)
 	}
 	saver.Go(func() { p.saving(p.ctx) })
 	feeds.Wait()
@@ -164,100 +145,60 @@ func (p *Pusher) run(ctx context.Context, push func(context.Context, []item) err
 	return context.Cause(p.ctx)
 }
 
-// entryStore stores which messages wait, letterStore what could not be delivered.
-type entryStore interface {
-	put(ctx context.Context, c class, id messageID, e entry) error
-}
-
-type letterStore interface {
-	get(ctx context.Context, name string, message messageID) (l DeadLetter, ok bool, err error)
-	add(ctx context.Context, l *DeadLetter) error
-	remove(ctx context.Context, name string, message messageID, gone []item) error
-}
-
-// openLog finds the log, and adds the seal key to it.
-func (p *Pusher) openLog(ctx context.Context) error {
-	log, found, err := topology.Inspect(ctx, p.js)
-	switch {
-	case err != nil:
-		return fmt.Errorf("push: %w", err)
-	case !found:
-		return fmt.Errorf("push: %w", errNoLog)
-	case log.Format > topology.Format:
-		return fmt.Errorf("push: %w: log %s has format %d, this program reads up to %d; use a newer scrip", eventlog.ErrNewerFormat, log.UUID, log.Format, topology.Format)
+// prepare finds the log, and has made what the name needs.
+func (p *Pusher) prepare(ctx context.Context) error {
+	o, err := p.from.open(ctx)
+	if err != nil {
+		return err
 	}
+	if o.Format > topology.Format {
+		return fmt.Errorf("%w: log %s has format %d, this program reads up to %d; use a newer scrip", eventlog.ErrNewerFormat, o.Log, o.Format, topology.Format)
+	}
+	log := topology.Log{UUID: o.Log, Lanes: len(o.Lanes), Format: o.Format}
 	if p.opts.SealKey != "" {
 		if log, err = log.WithSealKey(p.opts.SealKey); err != nil {
-			return fmt.Errorf("push: SealKey: %w", err)
+			return fmt.Errorf("SealKey: %w", err)
 		}
 	}
-	p.log = log
+	p.log, p.lanes = log.UUID, make([]laneState, log.Lanes)
+	for n := range p.lanes {
+		p.lanes[n].judge = p.source.stream(nil, n).In(log).JudgeWith(o.Lanes[n].Skips)
+		p.lanes[n].used = o.Lanes[n].Used
+	}
+	// AckWait is the one that the consumers were created with.
+	if o.AckWait != p.opts.AckWait {
+		p.opts.Logger.InfoContext(ctx, "the push sender's AckWait was fixed at its first start and stays as it is",
+			"name", p.opts.Name, "ack_wait", o.AckWait, "requested", p.opts.AckWait)
+	}
+	p.progressEvery = o.AckWait / 3 // two in a row may be lost
 	return nil
 }
 
-// prepare finds the log and makes what is missing: the consumers of lanes and classes, the streams of dead letters and of
-// waiting messages, and the bucket.
-func (p *Pusher) prepare(ctx context.Context) (lanes, waiting []puller, err error) {
-	if p.proxy != nil {
-		return p.proxy.prepare(ctx, p)
+// saving records positions and counts until ctx ends.
+func (p *Pusher) saving(ctx context.Context) {
+	for natsx.Pause(ctx, saveEvery) == nil {
+		short, done := context.WithTimeout(ctx, requestTimeout)
+		if err := p.save(short); err != nil && ctx.Err() == nil {
+			p.opts.Logger.Debug("the positions were not recorded; they are later", "err", err)
+		}
+		done()
 	}
-	if err := p.openLog(ctx); err != nil {
-		return nil, nil, err
-	}
-	log := p.log
-	if p.positions, err = openPositions(ctx, p.js); err != nil {
-		return nil, nil, err
-	}
-	if p.waiting, err = openWaiting(ctx, p.js, p.opts.Name); err != nil {
-		return nil, nil, err
-	}
-	dead, err := openDead(ctx, p.js)
-	if err != nil {
-		return nil, nil, err
-	}
-	p.entries, p.dead = p.waiting, dead
-	lanes, waiting = make([]puller, log.Lanes), make([]puller, classes)
-	p.judges, p.counts, p.begun = make([]laneJudge, log.Lanes), make([]laneCounts, log.Lanes), make([]atomic.Int64, log.Lanes)
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(startParallel)
-	for lane := range lanes {
-		g.Go(func() (err error) {
-			// Checked before anything is taken from the stream: each message taken and returned counts as a delivery.
-			stream := p.source.stream(p.js, lane).In(log)
-			if _, err = stream.Tail(gctx); err == nil {
-				p.judges[lane].judge, err = stream.Judge(gctx)
-			}
-			if err != nil {
-				return fmt.Errorf("push: %w", err)
-			}
-			lanes[lane], err = p.openLane(gctx, lane)
-			return err
-		})
-	}
-	for c := range waiting {
-		g.Go(func() (err error) {
-			waiting[c], err = p.openClass(gctx, class(c))
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return nil, nil, err
-	}
-	p.setProgressEvery(ctx, lanes, waiting)
-	return lanes, waiting, nil
 }
 
-// setProgressEvery decides how often progress is reported. AckWait is the one that the consumers were created with.
-func (p *Pusher) setProgressEvery(ctx context.Context, lanes, waiting []puller) {
-	p.progressEvery = lanes[0].ackWait()
-	for _, c := range slices.Concat(lanes, waiting) {
-		p.progressEvery = min(p.progressEvery, c.ackWait())
+// save records the positions and counts of all lanes, where they changed.
+func (p *Pusher) save(ctx context.Context) error {
+	var problems []error
+	for n := range p.lanes {
+		l := &p.lanes[n]
+		c := counts{Lane: n, Delivered: l.delivered.Swap(0), Dead: l.dead.Swap(0), Failed: l.failed.Swap(0)}
+		if err := p.from.save(ctx, c); err != nil {
+			l.delivered.Add(c.Delivered)
+			l.dead.Add(c.Dead)
+			l.failed.Add(c.Failed)
+			problems = append(problems, err)
+		}
 	}
-	if p.progressEvery != p.opts.AckWait {
-		p.opts.Logger.InfoContext(ctx, "the push sender's AckWait was fixed at its first start and stays as it is",
-			"name", p.opts.Name, "ack_wait", p.progressEvery, "requested", p.opts.AckWait)
-	}
-	p.progressEvery /= 3 // two in a row may be lost
+	return errors.Join(problems...)
 }
 
 // flush sends the last acknowledgements before the process may end, and records the positions.
@@ -265,13 +206,46 @@ func (p *Pusher) flush() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), flushFor)
 	defer cancel()
 	// What is not flushed in time is delivered again after AckWait; what is not recorded is of no harm.
-	_ = p.conn().FlushWithContext(ctx)
+	_ = p.js.Conn().FlushWithContext(ctx)
 	_ = p.save(ctx)
 }
 
-func (p *Pusher) conn() *nats.Conn {
-	if p.proxy != nil {
-		return p.proxy.nc
+// counters of a Pusher since it was made.
+type counters struct {
+	pushed, failed, dead, skipped, repeated atomic.Uint64
+	stopped                                 atomic.Int64
+}
+
+// Stats is what a Pusher has done since it was made and what it does now.
+type Stats struct {
+	// Pushed customers: the function returned and did not report them as failed.
+	Pushed uint64
+	// FailedTries is how many tries of a message, one or more calls, failed for at least one customer.
+	FailedTries uint64
+	// Dead customers: they are in dead letters that this process wrote.
+	Dead uint64
+	// Skipped are foreign messages, lines that are no reminders, and messages in the skip list.
+	Skipped uint64
+	// Stopped lanes wait at a message that this program cannot read: run a newer one, or add it to the skip list.
+	Stopped int
+	// Repeated are messages that NATS delivered again although they were finished.
+	Repeated uint64
+	// InFlight are messages taken and not finished: in a call, or waiting for one here.
+	InFlight int
+	// Calling are calls in progress; Hanging those given up that have not returned.
+	Calling, Hanging int
+	// Away: the gateway does not work, and no call is made but a probe at Probe.
+	Away  bool
+	Probe time.Time
+}
+
+// Stats returns the numbers as they are now. It sends no request.
+func (p *Pusher) Stats() Stats {
+	calling, open, probe := p.gate.state(p.opts.Workers)
+	return Stats{
+		Pushed: p.count.pushed.Load(), FailedTries: p.count.failed.Load(), Dead: p.count.dead.Load(),
+		Skipped: p.count.skipped.Load(), Repeated: p.count.repeated.Load(),
+		InFlight: p.tracker.inFlight(), Calling: calling, Hanging: int(p.call.hung.Load()),
+		Stopped: int(p.count.stopped.Load()), Away: open, Probe: probe,
 	}
-	return p.js.Conn()
 }

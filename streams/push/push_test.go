@@ -22,7 +22,7 @@ var (
 	errAway = errors.New("the gateway is away")
 )
 
-// Three processes share a name, two more begin and end meanwhile: every customer is handed over once.
+// Three processes share a name, two more start and end: every customer is handed over once.
 func TestEachCustomerOnce(t *testing.T) {
 	r := newRig(t, 2)
 	want := 0
@@ -71,20 +71,20 @@ func TestEachCustomerOnce(t *testing.T) {
 	}
 }
 
-// Where a name begins: with what fires from now on, or from a time, or from the start.
+// Where a name starts: with what fires from now on, or from a time, or from the start.
 func TestSince(t *testing.T) {
 	r := newRig(t, 1)
 	r.fire(t, 0, "old")
-	begin := func(name string, since push.Since) *book {
+	start := func(name string, since push.Since) *book {
 		b := newBook()
-		s := r.sender(t, push.Options{Name: name, Since: since}, b.push)
-		r.until(t, "the consumer is there", func() bool { _, err := s.Lag(t.Context()); return err == nil })
+		r.sender(t, push.Options{Name: name, Since: since}, b.push)
+		r.until(t, "the consumer is there", func() bool { _, ok := r.positions(t, name); return ok })
 		return b
 	}
-	fresh := begin("fresh", push.Since{}) // the zero value delivers nothing that is over
-	all := begin("all", push.FromStart())
-	before := begin("before", push.From(time.Now().Add(-time.Hour)))
-	ahead := begin("ahead", push.From(time.Now().Add(time.Hour)))
+	fresh := start("fresh", push.Since{}) // the zero value delivers nothing that is over
+	all := start("all", push.FromStart())
+	before := start("before", push.From(time.Now().Add(-time.Hour)))
+	ahead := start("ahead", push.From(time.Now().Add(time.Hour)))
 	r.fire(t, 0, "new")
 	for _, got := range []*book{all, before} {
 		r.until(t, "both are delivered", func() bool { return got.deliveries("old") == 1 && got.deliveries("new") == 1 })
@@ -92,7 +92,7 @@ func TestSince(t *testing.T) {
 	for _, got := range []*book{fresh, ahead} {
 		r.until(t, "the reminder of new is delivered", func() bool { return got.deliveries("new") == 1 })
 		if got.deliveries("old") != 0 {
-			t.Error("old was delivered although the name begins later")
+			t.Error("old was delivered although the name starts later")
 		}
 	}
 }
@@ -260,7 +260,7 @@ func TestDeadLetter(t *testing.T) {
 	}
 	if want := fmt.Sprintf("%s/1/%d/1/", r.log.UUID, seq); !strings.HasPrefix(l.Reminders[0].Key, want) || l.Reminders[0].Kind != "opens" || l.Reminders[0].Campaign != "summer" ||
 		!l.Reminders[0].DueAt.Equal(time.Unix(2, 0)) || !l.Reminders[0].At.Equal(time.Unix(1, 0)) {
-		t.Errorf("the first of them is %+v, its key should begin with %s", l.Reminders[0], want)
+		t.Errorf("the first of them is %+v, its key should start with %s", l.Reminders[0], want)
 	}
 	if st := s.Stats(); st.Dead != 2 || st.FailedTries != 3 || st.Pushed != 1 {
 		t.Errorf("%+v", st)

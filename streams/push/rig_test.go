@@ -36,7 +36,7 @@ func TestThePackageIsLight(t *testing.T) {
 	if len(deps) < 10 {
 		t.Fatalf("go list -deps names only %d packages", len(deps))
 	}
-	ours := []string{"streams/push", "streams/topology", "streams/eventlog", "streams/seal", "streams/wall", "streams/testsignal", "domain", "domain/code", "domain/siphash",
+	ours := []string{"streams/push", "streams/natsx", "streams/priority", "streams/topology", "streams/eventlog", "streams/seal", "streams/wall", "streams/testsignal", "domain", "domain/code", "domain/siphash",
 		"domain/reminder", "domain/table", "domain/wire"}
 	for _, dep := range deps {
 		if rest, mine := strings.CutPrefix(dep, "github.com/seed-4a2410e3/scrip/"); mine && !slices.Contains(ours, rest) {
@@ -257,22 +257,20 @@ func (r *rig) sender(t *testing.T, opts push.Options, f push.Func) *sender {
 	return s
 }
 
+// positions are those of a name, lane by lane; ok is false before it has all its consumers.
+func (r *rig) positions(t *testing.T, name string) (at []push.Position, ok bool) {
+	t.Helper()
+	at, err := push.Positions(within(t), r.js, name)
+	return at, err == nil && len(at) == r.log.Lanes
+}
+
 // settled waits until nothing of a name is left to be done.
 func (r *rig) settled(t *testing.T, name string) {
 	t.Helper()
-	p, err := push.New(r.js, push.Options{Name: name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var last []push.Lag
 	streamtest.Eventually(t, "nothing is left of "+name, func() bool {
-		lags, err := p.Lag(t.Context())
-		last = lags
-		return err == nil && !slices.ContainsFunc(lags, func(l push.Lag) bool { return l.Pending > 0 || l.Unacked > 0 || l.Waiting > 0 })
+		at, ok := r.positions(t, name)
+		return ok && !slices.ContainsFunc(at, func(p push.Position) bool { return p.Waiting > 0 })
 	})
-	if len(last) != r.log.Lanes {
-		t.Fatalf("the lag of %d lanes, there are %d", len(last), r.log.Lanes)
-	}
 }
 
 // letters are the dead letters of a name.

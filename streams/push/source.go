@@ -2,8 +2,12 @@ package push
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"hash/fnv"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -11,6 +15,31 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
+
+// Reminder is one reminder for one customer.
+type Reminder struct {
+	// Key is the reminder's position and digest, "<log uuid>/<lane>/<sequence>/<line>/<digest>": the same at each delivery.
+	// Pass it to the gateway as its idempotency key. The digest is there because a log restored from an older backup uses
+	// sequences again.
+	Key string `json:"key"`
+	// Campaign is the campaign's name.
+	Campaign string `json:"campaign"`
+	// Kind is what the reminder announces: "opens", the campaign, or "expires", the customer's coupon.
+	Kind string `json:"kind"`
+	// DueAt is when the reminder was due. Compare it with the clock: a reminder that waited while no sender ran may be of no
+	// use any more.
+	DueAt time.Time `json:"due_at"`
+	// At is when the reminder fired.
+	At time.Time `json:"at"`
+	// CustomerID is the customer to deliver to.
+	CustomerID string `json:"customer_id"`
+}
+
+func digest(line []byte) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(line) // never fails
+	return h.Sum64()
+}
 
 // item is one line of the log to deliver.
 type item struct {
@@ -70,6 +99,15 @@ func (s *source) lines(log string, lane int, m *eventlog.Message) (all []item, b
 	return all, bad
 }
 
+// keysOf returns the keys of items.
+func keysOf(all []item) []string {
+	keys := make([]string, len(all))
+	for i := range all {
+		keys[i] = all[i].Key
+	}
+	return keys
+}
+
 // bare returns the reminders of items.
 func bare(all []item) []Reminder {
 	list := make([]Reminder, len(all))
@@ -113,4 +151,62 @@ func (j *laneJudge) passOver(skips eventlog.Skips) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.judge.PassOver(skips)
+}
+
+// Line is one line of the log: an event, or a fired reminder.
+type Line struct {
+	// Key is like Reminder.Key. Keys of events and of reminders may be equal.
+	Key      string
+	Type     string
+	Campaign string
+	At       time.Time
+	Raw      []byte // the line, not to be changed
+}
+
+// Events are lines of the log that pass a filter.
+type Events struct {
+	// Reminders reads the streams of fired reminders instead of the events.
+	Reminders bool
+	// Pass reports whether a line is delivered. It is called by several goroutines at once and must not keep the event.
+	Pass func(*wire.Event) bool
+}
+
+// eventsAhead is how many messages are requested at once where few may pass.
+const eventsAhead = 32
+
+// NewEvents makes a Pusher of lines that pass a filter. Its name starts with EventsPrefix. The same guarantees hold; classes
+// other than normal are of reminders only.
+func NewEvents(js jetstream.JetStream, opts Options, from Events) (*Pusher, error) {
+	if !strings.HasPrefix(opts.Name, EventsPrefix) {
+		return nil, fmt.Errorf("push: Name is %q; names of events start with %s", opts.Name, EventsPrefix)
+	}
+	s := source{
+		stream: eventlog.Events, subject: topology.Evt, events: true, ahead: eventsAhead,
+		pass: func(e *wire.Event) (bool, error) { return from.Pass(e), nil },
+	}
+	if from.Reminders {
+		s = reminders()
+		every := s.pass
+		s.pass = func(e *wire.Event) (bool, error) {
+			ok, err := every(e)
+			return ok && from.Pass(e), err
+		}
+	}
+	return newPusher(js, opts, s)
+}
+
+// RunEvents is Run with lines.
+func (p *Pusher) RunEvents(ctx context.Context, push func(ctx context.Context, batch []Line) error) error {
+	return p.run(ctx, onLines(push))
+}
+
+// onLines makes a caller's function of one that takes lines.
+func onLines(push func(context.Context, []Line) error) func(context.Context, []item) error {
+	return func(ctx context.Context, batch []item) error {
+		lines := make([]Line, len(batch))
+		for i, it := range batch {
+			lines[i] = Line{Key: it.Key, Type: it.typ, Campaign: it.Campaign, At: it.At, Raw: it.raw}
+		}
+		return push(ctx, lines)
+	}
 }

@@ -19,7 +19,7 @@ type messageID struct {
 type verdict uint8
 
 const (
-	unknown  verdict = iota // begin has recorded it as in flight
+	unknown  verdict = iota // start has recorded it as in flight
 	inFlight                // a goroutine of this process works on it
 	finished                // delivered, a dead letter or in WaitStream; only the ack is missing
 )
@@ -38,8 +38,8 @@ func newTracker() *tracker {
 	return &tracker{active: map[messageID]bool{}, done: map[messageID]bool{}}
 }
 
-// begin returns what is known of a message, and records it as in flight if that is nothing.
-func (t *tracker) begin(id messageID) verdict {
+// start returns what is known of a message, and records it as in flight if that is nothing.
+func (t *tracker) start(id messageID) verdict {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {

@@ -3,7 +3,6 @@ package push
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,18 +12,25 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/priority"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// WaitStream stores which messages of the log wait: for a call, behind others of a higher priority, or for their next try.
+// WaitStream stores which messages of the log wait: for a call, after others of a higher priority, or for their next try.
 // Each entry has the subject scrip.push.wait.<name>.<class>.<lane>.<sequence>.<time>.<hop>.<line>, and is removed when it is
 // acknowledged. It refers to the log and holds no customers: some 100 bytes for up to 500 of them.
 const WaitStream = topology.PushWaitStream
 
+const waitSubjects = topology.PushWaitSubjects
+
+// class is a queue of messages that wait for a call: the priorities, and again for messages that failed before, and for those of
+// campaigns that only fail.
+type class = priority.Priority
+
 const (
-	waitSubjects = topology.PushWaitSubjects
-	// againUnacked bounds the entries of a name that wait for their next try at NATS; the others wait behind them.
-	againUnacked = 4096
+	again   = priority.Again
+	classes = priority.All
 )
 
 // entry is the payload of a message of WaitStream.
@@ -41,46 +47,8 @@ type entry struct {
 	Answers uint64 `json:"answers,omitempty"`
 }
 
-// waitStream is WaitStream, opened.
-type waitStream struct {
-	js   jetstream.JetStream
-	name string
-}
-
-// openWaiting finds the stream or makes it.
-func openWaiting(ctx context.Context, js jetstream.JetStream, name string) (*waitStream, error) {
-	if _, err := topology.FindOrMake(ctx, js, topology.PushWaitConfig); err != nil {
-		return nil, fmt.Errorf("push: %w", err)
-	}
-	return &waitStream{js: js, name: name}, nil
-}
-
 // waitConsumer is the name of the consumer of one class of a name.
 func waitConsumer(name string, c class) string { return name + "-" + c.String() }
-
-// consumer finds or makes the consumer of one class. Its messages are never lost with it: the stream keeps what was not
-// acknowledged.
-func (s *waitStream) consumer(ctx context.Context, c class, o *Options) (jetstream.Consumer, error) {
-	name := waitConsumer(o.Name, c)
-	consumer, err := s.js.Consumer(ctx, WaitStream, name)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		unacked := o.Unacked
-		if c == again {
-			unacked = againUnacked
-		}
-		consumer, err = s.js.CreateConsumer(ctx, WaitStream, jetstream.ConsumerConfig{
-			Durable: name, Description: "a scrip push sender", FilterSubject: waitSubjects + o.Name + "." + c.String() + ".>",
-			AckPolicy: jetstream.AckExplicitPolicy, AckWait: o.AckWait, MaxAckPending: unacked, MaxDeliver: -1,
-		})
-		if errors.Is(err, jetstream.ErrConsumerExists) {
-			consumer, err = s.js.Consumer(ctx, WaitStream, name)
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("push: consumer %q of stream %s: %w", name, WaitStream, err)
-	}
-	return consumer, nil
-}
 
 // waitSubject names an entry: of one hop of one message there may be several, of different lines.
 func waitSubject(name string, c class, id messageID) string {
@@ -92,8 +60,9 @@ func parseWaitSubject(subject string) (name string, c class, id messageID, err e
 	if len(parts) != 7 {
 		return "", 0, id, fmt.Errorf("subject %q is no waiting message's", subject)
 	}
-	if c, err = parseClass(parts[1]); err != nil {
-		return "", 0, id, err
+	c, ok := priority.Parse(parts[1])
+	if !ok {
+		return "", 0, id, fmt.Errorf("subject %q is no waiting message's", subject)
 	}
 	var n [5]int64
 	for i, text := range parts[2:] {
@@ -114,45 +83,38 @@ func (e *entry) message(subject string) (msg *nats.Msg, err error) {
 
 // put stores an entry. One that is there already and has all of its lines is the same: the process before died between it and
 // the acknowledgement. One with other lines is of an earlier delivery, whose message was returned: its own try comes first.
-func (s *waitStream) put(ctx context.Context, c class, id messageID, e entry) error {
-	msg, err := e.message(waitSubject(s.name, c, id))
+func (d *direct) put(ctx context.Context, c class, id messageID, e entry) error {
+	msg, err := e.message(waitSubject(d.opts.Name, c, id))
 	if err != nil {
 		return err
 	}
 	ctx, done := context.WithTimeout(ctx, storeTimeout)
 	defer done()
-	_, err = s.js.PublishMsg(ctx, msg, jetstream.WithExpectStream(WaitStream), jetstream.WithExpectLastSequencePerSubject(0))
-	var api *jetstream.APIError
-	if errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
-		return s.holds(ctx, msg.Subject, e)
-	}
-	return err
-}
-
-// holds checks that the entry that is stored under a subject has all lines of e.
-func (s *waitStream) holds(ctx context.Context, subject string, e entry) error {
-	stream, err := s.js.Stream(ctx, WaitStream)
-	if err != nil {
+	_, err = d.js.PublishMsg(ctx, msg, jetstream.WithExpectStream(WaitStream), jetstream.WithExpectLastSequencePerSubject(0))
+	if !natsx.IsWrongSequence(err) {
 		return err
 	}
-	msg, err := stream.GetLastMsgForSubject(ctx, subject)
-	if err != nil {
-		return err // it was acknowledged in between: the next try stores e
-	}
+	m, found, err := natsx.LastMessage(ctx, d.js, WaitStream, msg.Subject)
 	var stored entry
-	if err := json.Unmarshal(msg.Data, &stored); err != nil {
-		return fmt.Errorf("%s: %w", subject, err)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return fmt.Errorf("%s: it was acknowledged in between", msg.Subject) // the next try stores e
 	}
-	if len(stored.Lines) == 0 {
-		return nil
+	if err := json.Unmarshal(m.Data, &stored); err != nil {
+		return fmt.Errorf("%s: %w", msg.Subject, err)
 	}
-	for _, line := range e.Lines {
-		if !slices.Contains(stored.Lines, line) {
-			return fmt.Errorf("%s: an earlier entry with other lines waits there", subject)
-		}
-	}
-	if len(e.Lines) == 0 {
-		return fmt.Errorf("%s: an earlier entry with some of the lines waits there", subject)
+	if !stored.covers(&e) {
+		return fmt.Errorf("%s: an earlier entry without some of the lines waits there", msg.Subject)
 	}
 	return nil
+}
+
+// covers reports whether an entry has all lines of another.
+func (e *entry) covers(other *entry) bool {
+	if len(e.Lines) == 0 || len(other.Lines) == 0 {
+		return len(e.Lines) == 0
+	}
+	return !slices.ContainsFunc(other.Lines, func(line int) bool { return !slices.Contains(e.Lines, line) })
 }

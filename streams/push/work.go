@@ -10,13 +10,12 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 const (
-	// ackFor is how long an acknowledgement is retried; a server that restarts is back by then.
+	// ackFor is how long an acknowledgement, or what has to be stored before it, is retried.
 	ackFor = 30 * time.Second
 	// ackOnce bounds one attempt.
 	ackOnce  = 2 * time.Second
@@ -36,26 +35,23 @@ var (
 
 // work is one message in flight, or an entry of WaitStream. It is owned by its goroutine.
 type work struct {
-	msg        delivery
-	id         messageID
-	lane       int
-	sequence   uint64
-	deliveries int // of msg, this one included
-	class      class
-	tries      int    // that failed
-	answers    uint64 // calls that had been answered when the last one failed
-	split      bool
-	total      int    // items of the message
-	left       []item // to be delivered
-	stop       func() // ends the progress reports
-	log        *slog.Logger
+	msg     delivery
+	id      messageID
+	class   class
+	tries   int    // that failed
+	answers uint64 // calls that had been answered when the last one failed
+	split   bool
+	total   int    // items of the message
+	left    []item // to be delivered
+	stop    func() // ends the progress reports
+	log     *slog.Logger
 }
 
 // work is one try of a message and what follows: delivered, waiting for another try, a dead letter, or returned to NATS.
 func (p *Pusher) work(w *work, t *turn) {
 	var r result
 	left := func() {
-		p.gate.leave(t, r.fate, r.retryAfter)
+		p.gate.leave(t, r.gateway, r.retryAfter)
 		p.Changed.Send(struct{}{})
 	}
 	guarded, ok := p.prepareTry(w)
@@ -68,10 +64,10 @@ func (p *Pusher) work(w *work, t *turn) {
 	w.left = r.left
 	delivered := uint64(len(all) - len(r.left))
 	p.count.pushed.Add(delivered)
-	p.counts[w.lane].delivered.Add(delivered)
+	p.lanes[w.id.Lane].delivered.Add(delivered)
 	left()
 	if guarded {
-		if err := p.dead.remove(p.hard, p.opts.Name, w.id, all); err != nil {
+		if err := p.from.remove(p.hard, w.id, keysOf(all)); err != nil {
 			w.log.Error("a dead letter of reminders that were tried could not be removed; remove it from "+DeadStream, "err", err)
 		}
 	}
@@ -79,9 +75,9 @@ func (p *Pusher) work(w *work, t *turn) {
 	case r.cause == nil:
 		// After a crash before the acknowledgement all of them are pushed again, under the same keys.
 		p.finish(w)
-	case r.fate == untried && delivered == 0:
+	case r.gateway == untried && delivered == 0:
 		p.giveBack(w, 0)
-	case r.fate == untried:
+	case r.gateway == untried:
 		p.later(w, w.class, entry{Tries: w.tries, Split: w.split}, 0) // cut off at the end of Run
 	default:
 		p.failedTry(w, &r)
@@ -96,12 +92,12 @@ func (p *Pusher) prepareTry(w *work) (guarded, ok bool) {
 		p.giveBack(w, p.opts.pause(1))
 		return false, false
 	}
-	if w.deliveries > 1 || w.id.Hop > 0 {
+	if w.msg.deliveries > 1 || w.id.Hop > 0 {
 		// A process may have died between the dead letter and the acknowledgement.
 		var letter DeadLetter
 		var there bool
-		err := p.persist(func(ctx context.Context) (err error) {
-			letter, there, err = p.dead.get(ctx, p.opts.Name, w.id)
+		err := p.persist(ackFor, func(ctx context.Context) (err error) {
+			letter, there, err = p.from.letter(ctx, w.id)
 			return err
 		})
 		if err != nil {
@@ -119,15 +115,15 @@ func (p *Pusher) prepareTry(w *work) (guarded, ok bool) {
 		}
 	}
 	if p.opts.MaxAge > 0 {
-		since := max(w.id.Stored, p.begun[w.lane].Load())
+		since := max(w.id.Stored, p.lanes[w.id.Lane].used.UnixNano())
 		if age := p.opts.Clock.Now().Sub(time.Unix(0, since)); age > p.opts.MaxAge {
 			p.storeDeadLetter(w, w.tries, fmt.Errorf("%w: %s, and MaxAge is %s", errTooOld, age.Round(time.Second), p.opts.MaxAge))
 			return false, false
 		}
 	}
-	if w.deliveries > crashes*p.opts.Tries {
-		letter := p.newLetter(w, w.left, w.deliveries-1, errNoEnd)
-		if err := p.dead.add(p.hard, &letter); err != nil {
+	if w.msg.deliveries > crashes*p.opts.Tries {
+		letter := p.newLetter(w, w.left, w.msg.deliveries-1, errNoEnd)
+		if err := p.from.add(p.hard, &letter); err != nil {
 			return retry("a dead letter could not be written", err)
 		}
 		return true, true
@@ -138,7 +134,7 @@ func (p *Pusher) prepareTry(w *work) (guarded, ok bool) {
 // failedTry decides about what a try left.
 func (p *Pusher) failedTry(w *work, r *result) {
 	p.count.failed.Add(1)
-	p.counts[w.lane].failed.Add(1)
+	p.lanes[w.id.Lane].failed.Add(1)
 	p.Changed.Send(struct{}{})
 	if p.call.hung.Load() >= int64(hungPerWorker*p.opts.Workers) {
 		p.fail(fmt.Errorf("push: %w: %d calls have not returned although their context ended; fix the function, or restart the process", ErrHangs, p.call.hung.Load()))
@@ -146,7 +142,7 @@ func (p *Pusher) failedTry(w *work, r *result) {
 	answers := p.gate.answered()
 	tries, class, pause := w.tries, again, p.opts.pause(max(w.tries, 1))
 	switch {
-	case r.fate == away:
+	case r.gateway == away:
 		class, pause = w.class, 0 // the gate decides when
 	case r.refused, w.tries == 0, answers > w.answers:
 		tries++
@@ -163,13 +159,13 @@ func (p *Pusher) failedTry(w *work, r *result) {
 // storeDeadLetter stores what is left as a dead letter, after so many failed tries, and ends the work.
 func (p *Pusher) storeDeadLetter(w *work, tries int, cause error) {
 	letter := p.newLetter(w, w.left, tries, cause)
-	if err := p.dead.add(p.hard, &letter); err != nil {
+	if err := p.from.add(p.hard, &letter); err != nil {
 		w.log.Error("a dead letter could not be written; its reminders are retried later", "err", err)
 		p.giveBack(w, pauseMost)
 		return
 	}
 	p.count.dead.Add(uint64(len(w.left)))
-	p.counts[w.lane].dead.Add(uint64(len(w.left)))
+	p.lanes[w.id.Lane].dead.Add(uint64(len(w.left)))
 	w.log.Error("reminders given up and stored as a dead letter", "customers", len(w.left), "letter", letter.ID, "tries", tries, "err", cause)
 	if p.opts.OnDead != nil {
 		p.opts.OnDead(letter)
@@ -201,17 +197,17 @@ func (p *Pusher) put(w *work, c class, items []item, e entry) bool {
 	id := w.id
 	id.Hop++
 	id.Line = items[0].number
-	err := p.persist(func(ctx context.Context) error { return p.entries.put(ctx, c, id, e) })
+	err := p.persist(ackFor, func(ctx context.Context) error { return p.from.put(ctx, c, id, e) })
 	if err != nil {
 		w.log.Warn("a message could not be set aside; NATS delivers it again", "err", err)
 	}
 	return err == nil
 }
 
-// persist repeats a request to the server until it succeeds, for at most ackFor: one that restarts is back by then, and may
+// persist repeats a request to the server until it succeeds, for so long at most: one that restarts is back by then, and may
 // ignore a message that is returned to it under the number of a delivery that it has forgotten.
-func (p *Pusher) persist(request func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), ackFor)
+func (p *Pusher) persist(most time.Duration, request func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), most)
 	defer cancel()
 	for {
 		err := request(ctx)
@@ -238,22 +234,16 @@ func (p *Pusher) giveBack(w *work, delay time.Duration) {
 	p.Changed.Send(struct{}{})
 }
 
-// ack acknowledges until the server confirms it, for at most ackFor.
+// ack acknowledges until the server confirms it.
 func (p *Pusher) ack(w *work) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), p.ackFor)
-	defer cancel()
-	for {
+	err := p.persist(p.ackFor, func(ctx context.Context) error {
 		once, done := context.WithTimeout(ctx, ackOnce)
-		err := w.msg.DoubleAck(once)
-		done()
-		if err == nil {
-			return
-		}
-		if natsx.Pause(ctx, ackPause) != nil || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
-			// This process recognises the message when it is delivered again; another one does not.
-			w.log.Warn("the acknowledgement failed after the delivery; NATS delivers the message again after AckWait", "err", err)
-			return
-		}
+		defer done()
+		return p.from.confirm(once, w.msg.token)
+	})
+	if err != nil {
+		// This process recognises the message when it is delivered again; another one does not.
+		w.log.Warn("the acknowledgement failed after the delivery; NATS delivers the message again after AckWait", "err", err)
 	}
 }
 
@@ -261,13 +251,7 @@ func (p *Pusher) ack(w *work) {
 func (p *Pusher) nak(w *work, delay time.Duration) { p.nakExactly(w, spreadOut(delay)) }
 
 func (p *Pusher) nakExactly(w *work, delay time.Duration) {
-	var err error
-	if delay > 0 {
-		err = w.msg.NakWithDelay(delay)
-	} else {
-		err = w.msg.Nak()
-	}
-	if err != nil {
+	if err := p.from.answer(w.msg.token, asNak, delay); err != nil {
 		w.log.Warn("a message could not be returned; NATS delivers it again after AckWait", "err", err)
 	}
 }
@@ -284,7 +268,7 @@ func (p *Pusher) keepAlive(w *work) (stop func()) {
 			case <-done:
 				return
 			case <-tick.C:
-				_ = w.msg.InProgress() // a lost one is followed by another
+				_ = p.from.answer(w.msg.token, asProgress, 0) // a lost one is followed by another
 			}
 		}
 	})

@@ -9,10 +9,13 @@ import (
 	"os/user"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // Descriptor is the content of scrip.json: the addresses of a running server.
@@ -89,8 +92,19 @@ func Locate(nats, dir string) (Descriptor, error) {
 	return server, nil
 }
 
-// NotConnected adds the next step to the error of a failed connection to a server. dir is the command's data directory.
-func NotConnected(err error, dir string) error {
+// connectWait is how long connecting to a server may take.
+const connectWait = 5 * time.Second
+
+// Connect connects a program of that name to the server. dir is its data directory, with which the error names the next step.
+func (d *Descriptor) Connect(dir, name string, given ...nats.Option) (*nats.Conn, error) {
+	opts := append(append(natsx.Options(name), nats.Timeout(connectWait)), given...)
+	if d.TLSCert != "" {
+		opts = append(opts, nats.Secure(certs.OfFile(d.TLSCert)))
+	}
+	nc, err := nats.Connect(d.NATSURL, natsx.Keyed(d.NATSURL, opts...)...)
+	if err == nil {
+		return nc, nil
+	}
 	hint := "is `scrip serve` running there?"
 	if errors.Is(err, nats.ErrAuthorization) {
 		hint = "the credentials are in the file credentials in its data directory, readable by the server's user"
@@ -99,5 +113,5 @@ func NotConnected(err error, dir string) error {
 		}
 		hint += "; as that user omit --nats, or give them in the URL: nats://USER:PASSWORD@HOST:PORT"
 	}
-	return fmt.Errorf("connecting to the server: %w; %s", err, hint)
+	return nil, fmt.Errorf("connecting to the server: %w; %s", err, hint)
 }

@@ -91,7 +91,11 @@ func deliverOn(t *testing.T, r *rig, registries []*access.Registry, nodes []stri
 			t.Fatal(err)
 		}
 		t.Cleanup(nc.Close)
-		p, err := push.NewKeyed(nc, push.Options{Name: "mobile", Since: push.FromStart(), AckWait: 3 * time.Second, Logger: streamtest.Logger(t)})
+		js, err := jetstream.New(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := push.New(js, push.Options{Name: "mobile", Since: push.FromStart(), AckWait: 3 * time.Second, Logger: streamtest.Logger(t)})
 		if err != nil {
 			t.Fatal(err)
 		}

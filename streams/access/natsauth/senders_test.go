@@ -89,7 +89,10 @@ func TestASenderWithAKey(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	key := r.senderKey(t, "mobile, Berlin")
-	nc := r.guest(t, key, nats.ReconnectWait(10*time.Millisecond), nats.MaxReconnects(-1))
+	js, err := jetstream.New(r.guest(t, key, nats.ReconnectWait(10*time.Millisecond), nats.MaxReconnects(-1)).Conn)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for lane := range lanes {
 		r.fire(t, lane, fmt.Sprint("a", lane), fmt.Sprint("b", lane))
 	}
@@ -99,7 +102,7 @@ func TestASenderWithAKey(t *testing.T) {
 	opts := push.Options{Name: "mobile", Since: push.FromStart(), Tries: 2, Pause: 10 * time.Millisecond, AckWait: 2500 * time.Millisecond, Logger: streamtest.Logger(t)}
 	ended := make(chan error, 1)
 	run := func(ctx context.Context) *push.Pusher {
-		p, err := push.NewKeyed(nc.Conn, opts)
+		p, err := push.New(js, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,16 +152,16 @@ func TestASenderWithAKey(t *testing.T) {
 		}
 	}
 
-	for l, err := range push.LettersKeyed(t.Context(), nc.Conn, "mobile") {
+	for l, err := range push.Letters(t.Context(), js, "mobile") {
 		if err != nil || l.Message() != letters()[0].Message() || l.ID != letters()[0].ID || len(l.Reminders) != 1 {
 			t.Errorf("with the key: %+v, %v", l, err)
 		}
 	}
-	if did, err := push.RetryKeyed(t.Context(), nc.Conn, opts, g.push); err != nil || did != (push.Retried{Left: 1}) || len(letters()) != 1 || letters()[0].Tries != 3 {
+	if did, err := push.Retry(t.Context(), js, opts, g.push); err != nil || did != (push.Retried{Left: 1}) || len(letters()) != 1 || letters()[0].Tries != 3 {
 		t.Errorf("retried in vain: %+v, %v, %+v", did, err, letters())
 	}
 	accept := func(context.Context, []push.Reminder) error { return nil }
-	if did, err := push.RetryKeyed(t.Context(), nc.Conn, opts, accept); err != nil || did != (push.Retried{Pushed: 1}) || len(letters()) != 0 {
+	if did, err := push.Retry(t.Context(), js, opts, accept); err != nil || did != (push.Retried{Pushed: 1}) || len(letters()) != 0 {
 		t.Errorf("retried: %+v, %v, %+v", did, err, letters())
 	}
 
