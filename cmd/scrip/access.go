@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/streams/access"
-	"github.com/seed-4a2410e3/scrip/streams/service"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
 // accessCommand manages keys through the service, so that a key of an operator is enough and its name is recorded.
@@ -76,7 +76,7 @@ func (m *Main) accessCreate() *cobra.Command {
 			return err
 		}
 		n.Name = given[0]
-		var made service.MadeKey
+		var made ops.MadeKey
 		if err := m.manage(ctx, s, "access.create", n, &made); err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func (m *Main) accessCreate() *cobra.Command {
 
 // printMade prints a key, which cannot be printed again. The key alone is on standard output, so that it can be piped into a
 // file or a store of secrets.
-func (m *Main) printMade(made service.MadeKey) error {
+func (m *Main) printMade(made ops.MadeKey) error {
 	if m.global.output == outputJSON {
 		return cli.JSON(m.Out, made)
 	}
@@ -136,7 +136,7 @@ an hour.`,
 		keys := []access.Key{}
 		now := m.Clock.Now()
 		for after := ""; ; {
-			var page service.KeyPage
+			var page ops.KeyPage
 			if err := m.ask(ctx, s, "access.list", map[string]string{"after": after}, &page); err != nil {
 				return err
 			}
@@ -200,7 +200,7 @@ until then both work, so that programs can be given the new one without an outag
 	}
 	cmd.Flags().Var(cli.Duration(&overlap, 0, 0, access.MaxOverlap), "overlap", "how long the old key goes on working, up to 720h (default not at all)")
 	return m.queryRunE(cmd, func(ctx context.Context, s *session, given []string) error {
-		var made service.MadeKey
+		var made ops.MadeKey
 		if err := m.manage(ctx, s, "access.rotate", map[string]string{"key": given[0], "overlap": overlap.String()}, &made); err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
-	"github.com/seed-4a2410e3/scrip/streams/service"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
 // auditCommand lists the audit stream.
@@ -47,7 +47,7 @@ settings, exports, and look-ups in clear. What changed campaigns and coupons is 
 		if until != 0 {
 			request["until"] = until.Time()
 		}
-		var page service.AuditPage
+		var page ops.AuditPage
 		if err := m.ask(ctx, s, "audit.list", request, &page); err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
-	"github.com/seed-4a2410e3/scrip/streams/service"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
 
@@ -107,7 +107,7 @@ a campaign is listed if it was set and not restored to its default.`,
 
 // readSettings reads the settings in force, all or the given one: from the log, or with a key from a server. known is false
 // where the servers' own defaults are not known.
-func (m *Main) readSettings(ctx context.Context, s *session, given []string) (page service.SettingsPage, known bool, err error) {
+func (m *Main) readSettings(ctx context.Context, s *session, given []string) (page ops.SettingsPage, known bool, err error) {
 	if s.guest(ctx) != "" {
 		request := map[string]string{}
 		if len(given) == 1 {
@@ -125,7 +125,7 @@ func (m *Main) readSettings(ctx context.Context, s *session, given []string) (pa
 	if err != nil {
 		return page, known, err
 	}
-	page = service.SettingsPage{Settings: state.Values(), Revision: state.Revision, Ignored: state.Ignored}
+	page = ops.SettingsPage{Settings: state.Values(), Revision: state.Revision, Ignored: state.Ignored}
 	if len(given) == 1 {
 		v, err := state.Value(given[0])
 		if err != nil {
@@ -195,10 +195,13 @@ written by hand or by a newer version, is shown with the reason why servers igno
 }
 
 // readChanges reads the newest changes, of one setting if it is given, limit 0 = all: from the log, or with a key from a
-// server, which sends service.MostChanges at most.
-func (m *Main) readChanges(ctx context.Context, s *session, given []string, limit int) (page service.ChangesPage, err error) {
+// server, which sends 1,000 at most.
+func (m *Main) readChanges(ctx context.Context, s *session, given []string, limit int) (page ops.ChangesPage, err error) {
 	if s.guest(ctx) != "" {
-		request := map[string]any{"limit": min(limit, service.MostChanges)}
+		request := map[string]any{}
+		if limit > 0 {
+			request["limit"] = min(limit, 1000)
+		}
 		if len(given) == 1 {
 			request["setting"] = given[0]
 		}
@@ -217,7 +220,16 @@ func (m *Main) readChanges(ctx context.Context, s *session, given []string, limi
 	if len(given) == 1 {
 		setting = given[0]
 	}
-	return service.Newest(all, setting, cmp.Or(limit, len(all))), nil
+	for _, c := range all {
+		if setting == "" || c.Setting == setting {
+			page.Changes = append(page.Changes, c)
+		}
+	}
+	if limit > 0 {
+		page.LeftOut = max(0, len(page.Changes)-limit)
+	}
+	page.Changes = append([]settings.Change{}, page.Changes[page.LeftOut:]...)
+	return page, nil
 }
 
 // optionalArg takes at most one KEY.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
-	"github.com/seed-4a2410e3/scrip/streams/service"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
 func (m *Main) deadletterCommand() *cobra.Command {
@@ -173,7 +174,7 @@ func (m *Main) deadletterList() *cobra.Command {
 	return m.onLetters(cmd, func(ctx context.Context, s *session) error {
 		chosen()
 		var page readmodel.LetterPage
-		request := service.LetterQuery{Stream: f.Stream, Lane: f.Lane, Since: f.Since, State: string(f.State), Limit: f.Limit, Before: f.Before}
+		request := ops.ListLetters{SelectLetters: ops.SelectLetters{Stream: f.Stream, Lane: f.Lane, Since: f.Since}, State: cmp.Or(string(f.State), every), Limit: f.Limit, After: f.Before}
 		err := m.ask(ctx, s, "deadletter.list", request, &page)
 		var refused *client.RefusedError
 		switch {

@@ -108,6 +108,9 @@ var quotes = regexp.MustCompile(`"(?:[^"\\]|\\.)*"?`)
 // MaskReason replaces what a reason quotes.
 func MaskReason(reason string) string { return quotes.ReplaceAllString(reason, `"…"`) }
 
+// mask leaves out what LetterFilter.Masked names.
+func (l *Letter) mask() { l.Payload, l.Reason = "", MaskReason(l.Reason) }
+
 // Check returns an error if a field of the filter has no meaning. It names the field.
 func (f *LetterFilter) Check() error {
 	number := strings.TrimPrefix(strings.TrimPrefix(f.Stream, topology.CmdStreamPrefix), topology.EvtStreamPrefix)
@@ -178,7 +181,7 @@ func (s *Letters) List(ctx context.Context, f LetterFilter) (list []Letter, olde
 	}
 	for i := range list {
 		if f.Masked {
-			list[i].Payload, list[i].Reason = "", MaskReason(list[i].Reason)
+			list[i].mask()
 		}
 	}
 	if len(list) > limit {

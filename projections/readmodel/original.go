@@ -117,6 +117,31 @@ func (l *Letter) Original(ctx context.Context, read Source) Original {
 	return Original{Text: []byte(quote), Missing: fmt.Errorf("reading message %d of stream %s: %w", l.Sequence, l.Stream, err), Cut: cut}
 }
 
+// ShownLetter is a dead letter with the line that it quotes.
+type ShownLetter struct {
+	Letter
+	// Original is the whole line, or the rest that is still known.
+	Original string `json:"original"`
+	Subject  string `json:"subject,omitempty"`
+	// Missing is why Original is only the quote of the dead letter.
+	Missing string `json:"original_missing,omitempty"`
+	Cut     bool   `json:"original_cut,omitempty"`
+}
+
+// Shown returns a dead letter with its line; masked without it, as LetterFilter.Masked has it.
+func (l *Letter) Shown(ctx context.Context, read Source, masked bool) ShownLetter {
+	if masked {
+		l.mask()
+		return ShownLetter{Letter: *l}
+	}
+	original := l.Original(ctx, read)
+	shown := ShownLetter{Letter: *l, Original: string(original.Text), Subject: original.Subject, Cut: original.Cut}
+	if original.Missing != nil {
+		shown.Missing = original.Missing.Error()
+	}
+	return shown
+}
+
 // mostParked is how many bytes of an event line the tables keep.
 const mostParked = 4 << 10
 

@@ -94,13 +94,16 @@ var operations = [numOperations]operation{
 	OpReadStatus:       {name: "status.read", roles: operators, endpoints: []string{"status.show"}, whole: true},
 	OpReadSettings:     {name: "settings.read", roles: operators, endpoints: []string{"config.get", "config.history"}, whole: true},
 	OpChangeSettings:   {name: "settings.change", roles: operators, endpoints: []string{"config.set"}, whole: true},
-	OpReadDeadLetters:  {name: "deadletters.read", roles: operators, endpoints: []string{"deadletter.list"}, whole: true},
-	OpRetryDeadLetters: {name: "deadletters.retry", roles: operators, whole: true},
+	OpReadDeadLetters:  {name: "deadletters.read", roles: operators, endpoints: []string{"deadletter.list", "deadletter.show"}, whole: true},
+	OpRetryDeadLetters: {name: "deadletters.retry", roles: operators, endpoints: []string{"deadletter.retry", "deadletter.discard"}, whole: true},
 	OpManageKeys:       {name: "keys.manage", roles: operators, endpoints: []string{"access.create", "access.list", "access.revoke", "access.rotate"}, whole: true},
 	OpReadAudit:        {name: "audit.read", roles: operators, endpoints: []string{"audit.list"}, whole: true},
-	OpManageWebhooks:   {name: "webhooks.manage", roles: operators, whole: true},
-	OpRunJobs:          {name: "jobs.run", roles: operators, whole: true},
-	OpDiagnose:         {name: "diagnose", roles: operators, whole: true},
+	OpManageWebhooks: {name: "webhooks.manage", roles: operators, whole: true, endpoints: []string{
+		"webhook.create", "webhook.list", "webhook.show", "webhook.update", "webhook.rotate", "webhook.pause", "webhook.resume",
+		"webhook.delete", "webhook.replay", "webhook.test", "webhook.deadletters", "webhook.retry",
+	}},
+	OpRunJobs:  {name: "jobs.run", roles: operators, whole: true},
+	OpDiagnose: {name: "diagnose", roles: operators, whole: true},
 }
 
 // ofCommand is the inverse of operation.command.

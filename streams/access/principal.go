@@ -50,6 +50,40 @@ func (p Principal) May(o Operation, campaign string) bool {
 	return p.Campaigns == nil || !o.Whole() && campaign != "" && slices.Contains(p.Campaigns, campaign)
 }
 
+// Check returns nil if p may do o to a campaign as [Principal.May] has it, else why not: an error of kind ErrForbidden.
+func (p Principal) Check(o Operation, campaign string) error {
+	if err := p.CheckRole(o); err != nil || p.May(o, campaign) {
+		return err
+	}
+	switch {
+	case o.Whole():
+		return denied(fmt.Sprintf("this key is limited to campaigns, and %s is about the whole log", o))
+	case campaign == "":
+		return denied(fmt.Sprintf("this key is limited to campaigns; %s needs the name of one", o))
+	}
+	return denied("this key is limited to other campaigns than " + campaign)
+}
+
+// CheckRole is Check without the campaign: its caller checks that once it is known.
+func (p Principal) CheckRole(o Operation) error {
+	all := p
+	all.Campaigns = nil
+	switch {
+	case all.May(o, ""):
+		return nil
+	case p.Public:
+		return denied(fmt.Sprintf("a public key may not do %s", o))
+	}
+	return denied(fmt.Sprintf("a key of role %s may not do %s", p.Role, o))
+}
+
+// denied is why a principal may not do something.
+type denied string
+
+func (d denied) Error() string { return string(d) }
+
+func (d denied) Is(err error) bool { return err == ErrForbidden }
+
 // Client identifies the program or person that uses the key: it stays the same when the key is replaced by a rotation. What a
 // client may repeat after a rotation depends on it.
 func (p Principal) Client() string { return cmp.Or(p.First, p.ID) }

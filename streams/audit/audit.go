@@ -29,6 +29,8 @@ const (
 	LookUp   Kind = "lookup"   // codes or customers were shown in clear
 	Jobs     Kind = "jobs"     // a rebuild, a verification or a backup was started, or ended
 	Webhooks Kind = "webhooks" // an endpoint of webhooks was made, changed, removed or disabled
+
+	DeadLetters Kind = "deadletters" // a dead letter was sent again, discarded or opened again
 )
 
 // The actions of kind Export.
@@ -39,7 +41,9 @@ const (
 )
 
 // Kinds returns the kinds.
-func Kinds() []Kind { return []Kind{Login, Keys, Settings, Export, LookUp, Webhooks, Jobs} }
+func Kinds() []Kind {
+	return []Kind{Login, Keys, Settings, Export, LookUp, Webhooks, DeadLetters, Jobs}
+}
 
 // ParseKind parses a kind.
 func ParseKind(s string) (Kind, error) {

@@ -21,7 +21,7 @@ func TestAllEndpointsShareOneBudget(t *testing.T) {
 	bytes, messages := 0, 0
 	for i := range endpoints {
 		m, b := endpoints[i].pendingLimits()
-		if b < 3<<19 || m < 3<<9 {
+		if b < 9<<17 || m < 9<<7 {
 			t.Errorf("%s has room for %d messages and %d bytes only", endpoints[i].name, m, b)
 		}
 		bytes, messages = bytes+2*b, messages+2*m

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -76,7 +77,7 @@ func TestLookUps(t *testing.T) {
 		t.Errorf("by n: %s", reply)
 	}
 	r.request(t, "scrip.coupon.show", byN, info("OPS", seeing.ID)...)
-	var log AuditPage
+	var log ops.AuditPage
 	r.data(t, &log, "scrip.audit.list", `{"kind":"lookup"}`)
 	got := map[string]int{}
 	for _, e := range log.Entries {

@@ -15,9 +15,8 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
-	"github.com/seed-4a2410e3/scrip/streams/access/accesstest"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
-	"github.com/seed-4a2410e3/scrip/streams/settings"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -31,11 +30,7 @@ func managed(t *testing.T, r *rig, change ...func(*Options)) (js jetstream.JetSt
 	keys = store.Registry()
 	streamtest.Background(t, keys.Run)
 	<-keys.Ready()
-	config, err := settings.Open(t.Context(), js, settings.Options{Logger: streamtest.Logger(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	opts := Options{Keys: keys, KeyStore: store, Settings: config, Audit: log}
+	opts := Options{Keys: keys, Audit: log, Ops: &ops.Ops{Keys: store, Audit: log}}
 	for _, c := range change {
 		c(&opts)
 	}
@@ -69,126 +64,12 @@ func (r *rig) denied(t *testing.T, subject, body string, header ...string) {
 	}
 }
 
-func (r *rig) key(t *testing.T, keys *access.Registry, body string) MadeKey {
+func (r *rig) key(t *testing.T, keys *access.Registry, body string) ops.MadeKey {
 	t.Helper()
-	var made MadeKey
+	var made ops.MadeKey
 	r.data(t, &made, "scrip.access.create", body, topology.HeaderBy, "ann@ops1")
 	streamtest.Eventually(t, "the key is in force", func() bool { _, err := keys.Authenticate(made.Secret); return err == nil })
 	return made
-}
-
-// TestKeysSettingsAndAudit: each request does what it should, is recorded with who made it, and refuses what is wrong.
-func TestKeysSettingsAndAudit(t *testing.T) {
-	r := newRig(t)
-	_, keys := managed(t, r)
-	operator := r.key(t, keys, `{"name":"olga","role":"operator"}`)
-	if operator.CreatedBy != "local:ann@ops1" || operator.Role != access.Operator {
-		t.Errorf("%+v", operator)
-	}
-	as := info("OPS", operator.ID)
-	support := r.key(t, keys, `{"name":"sue","role":"support"}`)
-	var change settings.Change
-	r.data(t, &change, "scrip.config.set", `{"setting":"reminder.rate","value":"200"}`, append(as, topology.HeaderBy, "forged")...)
-	if change.By != "olga" || change.Value != "200" {
-		t.Errorf("%+v", change)
-	}
-	var next MadeKey
-	r.data(t, &next, "scrip.access.rotate", `{"key":"sue","overlap":"1h"}`, as...)
-	var ended access.Key
-	r.data(t, &ended, "scrip.access.revoke", `{"key":"`+support.ID+`"}`, as...)
-	if next.Replaces != support.ID || next.CreatedBy != "olga" || ended.EndedBy != "olga" || next.Secret == support.Secret {
-		t.Errorf("%+v %+v", next, ended)
-	}
-	var page KeyPage
-	r.data(t, &page, "scrip.access.list", `{"limit":2}`, as...)
-	if len(page.Keys) != 2 || page.Next != support.ID || strings.Contains(fmt.Sprintf("%+v", page), operator.Secret) {
-		t.Errorf("%+v", page)
-	}
-	var rest KeyPage
-	r.data(t, &rest, "scrip.access.list", `{"after":"`+page.Next+`"}`, as...)
-	if len(rest.Keys) != 1 || rest.Next != "" || rest.Keys[0].ID != next.ID {
-		t.Errorf("%+v", rest)
-	}
-
-	for _, bad := range []struct{ subject, body, want string }{
-		{"scrip.access.create", `{"name":"x","role":"admin"}`, "role"},
-		{"scrip.access.create", `{"name":"olga","role":"support"}`, "name is taken"},
-		{"scrip.access.create", `{"name":"x","role":"producer","campaign":"summer"}`, "campaign"},
-		{"scrip.access.create", `{"name":"x"`, "not understood"},
-		{"scrip.access.create", `{"name":"x","role":"producer","by":"eve"}`, "by"},
-		{"scrip.access.revoke", `{"key":"nobody"}`, "scrip access list"},
-		{"scrip.access.revoke", ``, "scrip access list"},
-		{"scrip.access.rotate", `{"key":"olga","overlap":"soon"}`, "overlap"},
-		{"scrip.access.rotate", `{"key":"olga","overlap":"9000h"}`, "overlap"},
-		{"scrip.access.list", `{"limit":1001}`, "limit"},
-		{"scrip.access.list", `{"after":"nobody"}`, "after"},
-		{"scrip.config.set", `{"setting":"reminder.rate","value":"-1"}`, "reminder.rate"},
-		{"scrip.config.set", `{"setting":"reminder.colour","value":"1"}`, "reminder.colour"},
-		{"scrip.config.set", `{"setting":"reminder.rate","value":"1","by":"eve"}`, "by"},
-		{"scrip.audit.list", `{"kind":"theft"}`, "kind"},
-		{"scrip.audit.list", `{"limit":-1}`, "limit"},
-		{"scrip.audit.list", `{"since":"yesterday"}`, "not understood"},
-	} {
-		if out := r.outcome(t, bad.subject, bad.body, as...); !out.Refused() || !strings.Contains(out.Message, bad.want) {
-			t.Errorf("%s %s: %+v", bad.subject, bad.body, out)
-		}
-	}
-	var log AuditPage
-	r.data(t, &log, "scrip.audit.list", `{}`, as...)
-	var text []string
-	for _, e := range log.Entries {
-		text = append(text, fmt.Sprintf("%s %s %s", e.Actor, e.Kind, e.Action))
-	}
-	if got := strings.Join(text, ", "); got != "local:ann@ops1 keys create, local:ann@ops1 keys create, olga settings set, olga keys rotate, olga keys revoke" {
-		t.Errorf("the audit stream has: %s", got)
-	}
-	r.data(t, &log, "scrip.audit.list", `{"actor":"olga","kind":"keys","limit":1}`, as...)
-	if len(log.Entries) != 1 || log.Entries[0].Action != "revoke" || !log.More || log.Entries[0].Key != operator.ID {
-		t.Errorf("%+v", log)
-	}
-}
-
-// TestNobodyGivesMoreThanTheyHave: the table of package accesstest, over NATS. What is refused is answered 403, and makes no
-// key.
-func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
-	r := newRig(t)
-	_, keys := managed(t, r)
-	text := func(n access.New) string {
-		raw, err := json.Marshal(n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(raw)
-	}
-	ids, made := map[string]string{}, 0
-	for i, c := range accesstest.Rights() {
-		if ids[c.By.Name] == "" {
-			ids[c.By.Name] = r.key(t, keys, text(access.New{Name: c.By.Name, Role: c.By.Role, Campaigns: c.By.Campaigns, Codes: c.By.Codes})).ID
-			made++
-		}
-		as := info("OPS", ids[c.By.Name])
-		c.Key.Name = fmt.Sprint("key ", i)
-		subject, body := "scrip.access.create", text(c.Key)
-		if c.Action == "rotate" {
-			r.key(t, keys, body) // with the credentials of the servers, which may make every key
-			made++
-			subject, body = "scrip.access.rotate", `{"key":"`+c.Key.Name+`"}`
-		}
-		if !c.May {
-			r.denied(t, subject, body, as...)
-			continue
-		}
-		var k MadeKey
-		r.data(t, &k, subject, body, as...)
-		made++
-		if k.Secret == "" || k.Codes != c.Key.Codes || k.CreatedBy != c.By.Name {
-			t.Errorf("%s: %+v", c, k.Key)
-		}
-	}
-	var page KeyPage
-	if r.data(t, &page, "scrip.access.list", `{}`); len(page.Keys) != made {
-		t.Errorf("%d keys were made, there are %d", made, len(page.Keys))
-	}
 }
 
 // TestNamedByNumber: campaign and n name a coupon for support, operators and the credentials of the servers. A producer's request
@@ -327,7 +208,7 @@ func TestRate(t *testing.T) {
 		t.Errorf("commands were sent: %v", on)
 	}
 	for _, bad := range []string{"-1", "1000001"} {
-		if out := r.outcome(t, "scrip.access.create", `{"name":"x","role":"producer","rate":`+bad+`}`, topology.HeaderBy, "ann@ops1"); !out.Refused() || !strings.Contains(out.Message, "rate is "+bad) {
+		if out := r.outcome(t, "scrip.access.create", `{"name":"x","role":"producer","rate":`+bad+`}`, topology.HeaderBy, "ann@ops1"); !out.Refused() || !strings.Contains(out.Message, "rate: must be") {
 			t.Errorf("a rate of %s: %+v", bad, out)
 		}
 	}

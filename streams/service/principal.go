@@ -60,14 +60,8 @@ func (r *request) allowed(campaign string, n uint32) bool {
 		r.deny("n: " + wire.CodeOnly)
 	case r.who.Public:
 		r.deny("a public key claims and redeems over HTTP only")
-	case r.who.Campaigns != nil && r.endpoint.operation.Whole():
-		r.deny(fmt.Sprintf("this key is limited to campaigns, and %s is about the whole log", r.endpoint.operation))
-	case r.who.Campaigns == nil || !r.who.May(r.endpoint.operation, r.who.Campaigns[0]):
-		r.deny(fmt.Sprintf("a key of role %s may not do %s", r.who.Role, r.endpoint.operation))
-	case campaign == "":
-		r.deny("this key is limited to campaigns; name the campaign")
 	default:
-		r.deny("this key is limited to other campaigns than " + campaign)
+		r.deny(r.who.Check(r.endpoint.operation, campaign).Error())
 	}
 	return false
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 )
 
@@ -29,7 +30,7 @@ type endpoint struct {
 	command wire.CommandType // type of its requests; NoCommand = none
 	named   bool             // the subject's last token is the campaign
 	query   *queryKind
-	manage  *manageKind
+	action  *ops.Action
 	push    string // the endpoint of package push; "" = none
 	busy    bool   // many requests arrive at once, or large ones; see pendingLimits
 }
@@ -48,8 +49,8 @@ var endpoints = func() (all []endpoint) {
 		queryOn("campaign.show", showCampaign),
 		queryOn("campaign.list", listCampaigns),
 	)
-	for i := range managing {
-		all = append(all, manageOn(&managing[i]))
+	for i := range ops.Actions {
+		all = append(all, actionOn(&ops.Actions[i]))
 	}
 	for _, name := range []string{push.EndpointOpen, push.EndpointNext, push.EndpointAck, push.EndpointStore} {
 		all = append(all, pushOn(name))
@@ -60,8 +61,8 @@ var endpoints = func() (all []endpoint) {
 	return all
 }()
 
-func manageOn(k *manageKind) endpoint {
-	return endpoint{name: strings.ReplaceAll(k.name, ".", "-"), subject: "scrip." + k.name, takes: k.takes, manage: k}
+func actionOn(a *ops.Action) endpoint {
+	return endpoint{name: strings.ReplaceAll(a.Name, ".", "-"), subject: "scrip." + a.Name, takes: a.Takes(), action: a}
 }
 
 func endpointOf(t wire.CommandType) endpoint {
@@ -116,8 +117,8 @@ func (s *Service) handle(number int, m *nats.Msg) {
 	case e.query != nil:
 		s.startQuery(req, m.Data)
 		return
-	case e.manage != nil:
-		s.startManaging(req, m.Data)
+	case e.action != nil:
+		s.startAction(req, m.Data)
 		return
 	case e.push != "":
 		s.startPush(req, m.Data)

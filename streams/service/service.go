@@ -15,7 +15,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/command"
-	"github.com/seed-4a2410e3/scrip/streams/settings"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -51,18 +51,14 @@ type Options struct {
 	Timeout time.Duration
 	// History adds the read tables' history to answers about coupons and customers. Nil = reported as unavailable.
 	History History
-	// Keys checks the users of requests from other accounts, and KeyStore changes keys. Settings changes run-time settings, and
-	// Audit records what people do that makes no event. Nil = such requests are answered 503, and nothing is recorded.
-	Keys     *access.Registry
-	KeyStore *access.Store
-	Settings *settings.Store
-	Audit    *audit.Log
+	// Keys checks the users of requests from other accounts. Nil = such requests are answered 503.
+	Keys *access.Registry
+	// Ops carries out actions of people. Nil = such requests are answered 503.
+	Ops *ops.Ops
+	// Audit records look-ups of codes in clear. Nil = they are not recorded.
+	Audit *audit.Log
 	// Rate counts a request of a key. It returns 0, or how long the key must wait if it has used its rate. Nil = there is no bound.
 	Rate func(access.Principal) (wait time.Duration)
-	// Status reads the status of the log and its servers, and DeadLetters a page of dead letters, which are encoded as JSON: both
-	// are of packages above this one. An error made by Invalid is a refusal. Nil = such requests are answered 503.
-	Status      func(context.Context) (any, error)
-	DeadLetters func(context.Context, LetterQuery) (any, error)
 	// Batch configures how commands share messages.
 	Batch command.Options
 	// Logger defaults to slog.Default.

@@ -19,16 +19,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/command"
-	"github.com/seed-4a2410e3/scrip/streams/settings"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
-	"github.com/seed-4a2410e3/scrip/streams/webhook"
 )
 
 // Options of an API. All fields but those that say so are required.
@@ -43,21 +41,16 @@ type Options struct {
 	// Lanes sends commands, which runs elsewhere; Queries sends queries to the lanes.
 	Lanes   *command.Lanes
 	Queries *client.Client
-	// DB is the pool of the read tables. Nil = this server has none: lists of coupons, exports and dead letters are 503.
+	// DB is the pool of the read tables. Nil = this server has none: lists of coupons and exports are 503.
 	DB *pgxpool.Pool
-	// Status reads the status of the log and its servers.
-	Status func(context.Context) (*status.Status, error)
+	// Ops carries out actions of operators.
+	Ops *ops.Ops
 	// MaskKey is the secret under which codes and customers are masked for keys that must not see codes: equal on all servers.
 	MaskKey [32]byte
-	// Settings is the history of the run-time settings.
-	Settings *settings.Store
 	// Sessions end the streams of a revoked key.
 	Sessions *web.Sessions
-	// Keys is the history of the keys, and Wrong the budget for wrong codes.
-	Keys  *access.Store
+	// Wrong is the budget for wrong codes.
 	Wrong *access.WrongCodes
-	// Webhooks is the history of the webhooks.
-	Webhooks *webhook.Store
 	// Audit is the audit stream. Nil = nothing is recorded.
 	Audit *audit.Log
 	// Logger defaults to slog.Default.
@@ -145,7 +138,7 @@ func New(mux *http.ServeMux, o Options) *API {
 	a.reminderRoutes()
 	a.codeRoutes()
 	a.eventRoutes()
-	a.operatorRoutes()
+	a.operate()
 	a.documentRoute()
 	return a
 }

@@ -48,9 +48,12 @@ GET    /v1/campaigns/{campaign}/coupons.csv          OL
 GET    /v1/events?campaign=$summer                   AOL
 GET    /v1/status                                    O
 GET    /v1/settings                                  O
+GET    /v1/settings/history                          O
 PATCH  /v1/settings                                  O     {"reminder.batch":"$small"}
 GET    /v1/dead-letters                              O
+GET    /v1/dead-letters/one?id=$letter               O
 POST   /v1/dead-letters/retry                        O     {"id":"$letter","lines":["$line"]}
+POST   /v1/dead-letters/discard                      O     {"ids":["$letter"]}
 GET    /v1/keys                                      O
 POST   /v1/keys                                      O     {"name":"$new","role":"support"}
 POST   /v1/keys/{key}/rotate                         O     {}
@@ -153,17 +156,17 @@ func (r *cellRig) fill(t *testing.T, text string) string {
 		case "order":
 			return r.order
 		case "key":
-			return ask("POST", "/v1/keys", map[string]any{"name": id, "role": "support"}).Object(t)["key"].(map[string]any)["id"].(string)
+			return ask("POST", "/v1/keys", map[string]any{"name": id, "role": "support"}).Object(t)["id"].(string)
 		case "url":
 			return r.hook.URL
 		case "webhook":
-			return ask("POST", "/v1/webhooks", map[string]any{"url": r.hook.URL, "types": []string{"coupon.claimed"}}).Object(t)["webhook"].(map[string]any)["id"].(string)
+			return ask("POST", "/v1/webhooks", map[string]any{"url": r.hook.URL, "types": []string{"coupon.claimed"}}).Object(t)["id"].(string)
 		case "letter":
 			if err := r.Shop.Conn().Publish("scrip.cmd."+r.summer, []byte(`{"id":"bad","type":"claim","customer":"ann"}`)); err != nil {
 				t.Fatal(err)
 			}
 			letters := func() []any { return ask("GET", "/v1/dead-letters?state=open", nil).Object(t)["dead_letters"].([]any) }
-			apitest.Until(t, "the dead letter is listed", func() bool { return len(letters()) == 1 })
+			apitest.Until(t, "the dead letter is listed", func() bool { return len(letters()) > 0 })
 			return letters()[0].(map[string]any)["id"].(string)
 		case "line":
 			return `{\"id\":\"bad\",\"type\":\"claim\",\"campaign\":\"` + r.summer + `\",\"customer_id\":\"ann\"}`

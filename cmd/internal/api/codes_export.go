@@ -15,6 +15,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/replay"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
 // exportColumns are those of `scrip codes export`.
@@ -91,7 +92,7 @@ func (a *API) exportCoupons(w http.ResponseWriter, req *http.Request) {
 // exists returns the problem of a campaign that the read tables do not have.
 func (a *API) exists(ctx context.Context, campaign string) error {
 	if a.DB == nil {
-		return web.New(web.Unavailable, ErrNoTables.Error())
+		return web.New(web.Unavailable, ops.ErrNoTables.Error())
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryWait)
 	defer cancel()

@@ -3,13 +3,13 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
 // couponColumns are those of the read table.
@@ -33,9 +33,6 @@ const (
 	ofCampaign   = couponColumns + `c.campaign = $1` + after
 	oneCouponSQL = couponColumns + `c.campaign = $1 AND c.n = $2`
 )
-
-// ErrNoTables: this server was started without them.
-var ErrNoTables = errors.New("this server has no read tables; start it with --postgres URL, or ask another one")
 
 // readCoupons reads a page from the read tables, as of their checkpoints. limited are the campaigns of the key.
 func (a *API) readCoupons(ctx context.Context, w Wanted, limited []string) ([]Coupon, string, error) {
@@ -70,7 +67,7 @@ func (a *API) readCoupons(ctx context.Context, w Wanted, limited []string) ([]Co
 
 func (a *API) query(ctx context.Context, sql string, args ...any) ([]Coupon, error) {
 	if a.DB == nil {
-		return nil, web.New(web.Unavailable, ErrNoTables.Error())
+		return nil, web.New(web.Unavailable, ops.ErrNoTables.Error())
 	}
 	rows, err := a.DB.Query(ctx, sql, args...)
 	if err != nil {

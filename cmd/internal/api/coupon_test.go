@@ -176,11 +176,11 @@ func TestARotatedKeyRepeatsItsCommands(t *testing.T) {
 	first := claim().Want(t, 201)
 	for range 2 {
 		var next struct {
-			Key    struct{ ID string }
+			ID     string
 			Secret string
 		}
 		r.Ask(t, "", "POST", "/v1/keys/"+id+"/rotate", map[string]any{}).Want(t, 201).Into(t, &next)
-		id, r.Keys["producer"] = next.Key.ID, next.Secret
+		id, r.Keys["producer"] = next.ID, next.Secret
 		apitest.Until(t, "the new key is in force", func() bool { return r.Ask(t, "producer", "GET", "/v1/settings", nil).Status != 401 })
 		again := claim().Want(t, 200)
 		if again.Object(t)["code"] != first.Object(t)["code"] || again.Header.Get("Idempotency-Replayed") != "true" {

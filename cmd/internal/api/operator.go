@@ -2,156 +2,280 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"maps"
+	"fmt"
 	"net/http"
-	"slices"
-	"time"
+	"reflect"
+	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
-	"github.com/seed-4a2410e3/scrip/streams/audit"
-	"github.com/seed-4a2410e3/scrip/streams/settings"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
-func (a *API) operatorRoutes() {
-	Register(a, Route{Method: http.MethodGet, Path: "/v1/status", ID: "getStatus", Tag: "operation", Summary: "Show the status of servers and lanes",
-		About:     "As `scrip status` shows it. ready is false while a lane has no owner or a server is not ready.",
-		Operation: access.OpReadStatus}, a.getStatus)
-	Register(a, Route{Method: http.MethodGet, Path: "/v1/settings", ID: "getSettings", Tag: "operation", Summary: "Show the settings in force",
-		Operation: access.OpReadSettings}, a.getSettings)
-	Register(a, Route{Method: http.MethodPatch, Path: "/v1/settings", ID: "changeSettings", Tag: "operation", Summary: "Change settings while servers run",
+// operate adds the routes of operators: each carries out an action of package ops. A field of the request is in the path, in the
+// query of a GET, or in the body; the field version is If-Match.
+func (a *API) operate() {
+	for i := range actionRoutes {
+		r := &actionRoutes[i]
+		action := ops.Named(r.action)
+		route := Route{Method: r.method, Path: r.path, ID: r.id, Tag: "operation", Summary: r.summary, About: r.about,
+			Operation: action.Operation, Status: r.status, Body: int64(action.Most)}
+		a.stream(route, a.describeAction(r, action), func(w http.ResponseWriter, req *http.Request) {
+			fields, where, problem := r.fields(w, req, action)
+			if problem != nil {
+				problem.Write(w)
+				return
+			}
+			ctx, cancel := context.WithTimeout(req.Context(), queryWait)
+			defer cancel()
+			answer, err := action.Do(ctx, a.Ops, author(ctx), fields)
+			a.answered(w, r, answer, err, where)
+		})
+	}
+	a.changeSettings()
+}
+
+// changeSettings adds the route that changes several settings at once: each member of its body is one.
+func (a *API) changeSettings() {
+	r := &actionRoute{method: http.MethodPatch}
+	op := huma.Operation{
+		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+			jsonType[0]: {Schema: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: text("")}}}},
+		Responses: answer("200", "The changes.", map[string]*huma.MediaType{jsonType[0]: {Schema: a.answerSchema(reflect.TypeFor[ops.SettingChanges]())}}),
+	}
+	a.stream(Route{Method: r.method, Path: "/v1/settings", ID: "changeSettings", Tag: "operation", Summary: "Change settings while servers run",
 		About: "Each member is a setting and its value, as in `scrip config set`; the value default restores the default. All are checked before the first one is stored. " +
 			"They are in force at all servers within a second.",
-		Operation: access.OpChangeSettings}, a.changeSettings)
-	a.letterRoutes()
-	a.keyRoutes()
-	a.webhookRoutes()
-	Register(a, Route{Method: http.MethodGet, Path: "/v1/audit", ID: "readAudit", Tag: "operation", Summary: "Read the audit stream",
-		About:     "Log-ins, changes of keys, settings and webhooks, exports, and look-ups of codes in clear: the newest entries that are selected, oldest first.",
-		Operation: access.OpReadAudit}, a.readAudit)
-}
-
-// StatusBody is the status of a log.
-type StatusBody struct{ status.Status }
-
-// TransformSchema lets later versions add fields.
-func (StatusBody) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema { return open(s) }
-
-func (a *API) getStatus(ctx context.Context, _ *struct{}) (*struct{ Body StatusBody }, error) {
-	st, err := a.Status(ctx)
-	if err != nil {
-		return nil, unavailable("the status cannot be read", err)
-	}
-	return &struct{ Body StatusBody }{StatusBody{*st}}, nil
-}
-
-// Settings are the run-time settings in force.
-type Settings struct {
-	Body struct {
-		Settings []settings.Value `json:"settings" nullable:"false"`
-		Revision uint64           `json:"revision" doc:"Of the last change."`
-		Ignored  int              `json:"ignored" doc:"Changes that are not valid, or of a newer version."`
-	}
-}
-
-func (a *API) getSettings(ctx context.Context, _ *struct{}) (*Settings, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryWait)
-	defer cancel()
-	state, err := a.Options.Settings.Read(ctx)
-	if err != nil {
-		return nil, unavailable("the settings cannot be read", err)
-	}
-	out := &Settings{}
-	out.Body.Settings, out.Body.Revision, out.Body.Ignored = state.Values(), state.Revision, state.Ignored
-	return out, nil
-}
-
-// SettingChanges are changes that were stored.
-type SettingChanges struct {
-	Body struct {
-		Changes []settings.Change `json:"changes" nullable:"false"`
-	}
-}
-
-func (a *API) changeSettings(ctx context.Context, in *struct{ Body map[string]string }) (*SettingChanges, error) {
-	ctx, cancel := context.WithTimeout(ctx, commandWait)
-	defer cancel()
-	names := slices.Sorted(maps.Keys(in.Body))
-	if len(names) == 0 {
-		return nil, web.New(web.Code(wire.Invalid), "nothing to change; give at least one setting").At("body", "give at least one setting")
-	}
-	for _, name := range names {
-		if _, err := settings.Check(name, in.Body[name]); err != nil {
-			return nil, web.New(web.Code(wire.Invalid), err.Error()).At("body."+name, err.Error())
+		Operation: access.OpChangeSettings}, op, func(w http.ResponseWriter, req *http.Request) {
+		fields, where, problem := r.body(w, req, wire.MaxLine)
+		if problem != nil {
+			problem.Write(w)
+			return
 		}
-		if err := a.mayPause(ctx, name, in.Body[name]); err != nil {
-			return nil, err
+		ctx, cancel := context.WithTimeout(req.Context(), commandWait)
+		defer cancel()
+		answer, err := a.Ops.SetSettings(ctx, author(ctx), fields)
+		a.answered(w, r, answer, err, where)
+	})
+}
+
+// places are the parts of a request that have its fields, such as query, by the name of the field; "" = that of all others.
+type places map[string]string
+
+// fields returns the fields of a request, and where they are.
+func (r *actionRoute) fields(w http.ResponseWriter, req *http.Request, action *ops.Action) (ops.Fields, places, *web.Problem) {
+	fields, where := ops.Fields{}, places{}
+	if r.method != http.MethodGet && r.inBody(action) {
+		var problem *web.Problem
+		if fields, where, problem = r.body(w, req, action.Most); problem != nil {
+			return nil, nil, problem
 		}
 	}
-	out := &SettingChanges{}
-	for _, name := range names {
-		change, err := a.Options.Settings.Set(ctx, name, in.Body[name], principal(ctx).Name)
+	for i := range action.Fields {
+		f := &action.Fields[i]
 		switch {
-		case err != nil && len(out.Body.Changes) == 0 && !errors.Is(err, settings.ErrUnknown):
-			return nil, unavailable(name+" was not changed", err)
-		case err != nil:
-			return nil, partlyChanged(out.Body.Changes, name+": "+err.Error())
+		case r.inPath(f.Name):
+			fields[f.Name], where[f.Name] = quoted(f, req.PathValue(f.Name)), "path"
+		case r.match != noMatch && f.Name == versionField:
+			version, problem := r.version(req)
+			if problem != nil {
+				return nil, nil, problem
+			}
+			if delete(fields, versionField); version != 0 {
+				fields[versionField] = strconv.AppendUint(nil, version, 10)
+			}
+			where[versionField] = "header.If-Match"
 		}
-		out.Body.Changes = append(out.Body.Changes, change)
-		if err := a.record(ctx, audit.Settings, "set "+name, change.Was+" → "+change.Value); err != nil {
-			return nil, partlyChanged(out.Body.Changes, err.Error())
+	}
+	for name, values := range req.URL.Query() {
+		problem := web.New(web.Malformed, name+": must be given once, in UTF-8").At("query."+name, "must be given once, in UTF-8")
+		if len(values) != 1 || !utf8.ValidString(values[0]) || !utf8.ValidString(name) || where[name] != "" {
+			return nil, nil, problem
+		}
+		where[name] = "query"
+		if r.method != http.MethodGet {
+			return nil, nil, web.New(web.Malformed, wire.Shorten(name, 64)+": this route has no parameters").At("query."+name, "unknown")
+		}
+		fields[name] = quoted(field(action, name), values[0])
+	}
+	return fields, where, nil
+}
+
+// inPath reports whether a field is in the path.
+func (r *actionRoute) inPath(name string) bool { return strings.Contains(r.path, "{"+name+"}") }
+
+// inBody reports whether any field is in the body.
+func (r *actionRoute) inBody(action *ops.Action) bool {
+	for i := range action.Fields {
+		if name := action.Fields[i].Name; !r.inPath(name) && (r.match == noMatch || name != versionField) {
+			return true
 		}
 	}
-	return out, nil
+	return false
 }
 
-// partlyChanged is the problem of a change of settings of which some part may be in force.
-func partlyChanged(done []settings.Change, why string) error {
-	for i := len(done) - 1; i >= 0; i-- {
-		why = done[i].Setting + " is changed; " + why
+// body reads the body as an object.
+func (r *actionRoute) body(w http.ResponseWriter, req *http.Request, most int) (ops.Fields, places, *web.Problem) {
+	if kind, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";"); kind != "" && !strings.EqualFold(strings.TrimSpace(kind), jsonType[0]) {
+		return nil, nil, web.New(web.WrongMediaType, "Content-Type must be application/json")
 	}
-	return web.New(web.UnknownOutcome, why+"; see GET /v1/settings")
-}
-
-// mayPause refuses to pause a campaign that does not exist, so that a mistyped name is an error.
-func (a *API) mayPause(ctx context.Context, setting, value string) error {
-	campaign, pauses := settings.Pauses(setting)
-	if !pauses || value != "true" {
-		return nil
+	body, problem := web.Body(w, req, nil, most)
+	if problem != nil {
+		return nil, nil, problem
 	}
-	if _, err := a.Queries.Campaign(ctx, campaign); err != nil {
-		return unanswered("campaign "+campaign, err)
-	}
-	return nil
-}
-
-// AuditList is a part of the audit stream.
-type AuditList struct {
-	Body struct {
-		Entries []audit.Entry `json:"entries" nullable:"false" doc:"Oldest first."`
-		More    bool          `json:"more,omitempty" doc:"There are older ones: ask with an earlier until."`
-	}
-}
-
-func (a *API) readAudit(ctx context.Context, in *struct {
-	Actor string    `query:"actor" maxLength:"128" doc:"Name or id of a key."`
-	Kind  string    `query:"kind" enum:"login,keys,settings,export,lookup,webhooks,jobs"`
-	Since time.Time `query:"since"`
-	Until time.Time `query:"until" doc:"Not included."`
-	Limit int       `query:"limit" minimum:"1" maximum:"100" default:"100"`
-}) (*AuditList, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryWait)
-	defer cancel()
-	all, more, err := a.Audit.Read(ctx, audit.Filter{Actor: in.Actor, Kind: audit.Kind(in.Kind), Since: in.Since, Until: in.Until}, in.Limit)
+	fields, err := ops.ParseFields(body)
 	if err != nil {
-		return nil, unavailable("the audit stream cannot be read", err)
+		return nil, nil, web.New(web.Malformed, err.Error()).At("body", err.Error())
 	}
-	out := &AuditList{}
-	out.Body.Entries, out.Body.More = append([]audit.Entry{}, all...), more
-	return out, nil
+	return fields, places{}, nil
+}
+
+// field returns the field of a name, a text if there is none.
+func field(action *ops.Action, name string) *ops.Field {
+	for i := range action.Fields {
+		if action.Fields[i].Name == name {
+			return &action.Fields[i]
+		}
+	}
+	return &ops.Field{Text: true}
+}
+
+// quoted is a text of the path or the query as JSON of the field's type. What is not valid is refused as a text there.
+func quoted(f *ops.Field, value string) json.RawMessage {
+	if !f.Text && json.Valid([]byte(value)) {
+		return json.RawMessage(value)
+	}
+	text, _ := json.Marshal(value) // never fails
+	return text
+}
+
+// versionField is the field that If-Match is.
+const versionField = "version"
+
+// version returns the version that a change is for, 0 = any.
+func (r *actionRoute) version(req *http.Request) (uint64, *web.Problem) {
+	given := req.Header.Get("If-Match")
+	switch {
+	case given == "" && r.match == mustMatch:
+		return 0, web.New(web.ConditionRequired, "If-Match is missing: send the ETag of GET "+req.URL.Path+", or *").At("header.If-Match", "missing")
+	case given == "" || given == "*":
+		return 0, nil
+	}
+	tag, ok := strings.CutPrefix(given, `"`)
+	tag, closed := strings.CutSuffix(tag, `"`)
+	n, err := strconv.ParseUint(tag, 10, 64)
+	if !ok || !closed || err != nil || n == 0 {
+		return 0, web.New(web.Malformed, `If-Match must be one ETag of the webhook, such as "17" with its quotes, or *`).At("header.If-Match", "must be one ETag or *")
+	}
+	return n, nil
+}
+
+// answered writes the answer of an action, or its refusal.
+func (a *API) answered(w http.ResponseWriter, r *actionRoute, answer any, err error, where places) {
+	if err != nil {
+		a.refused(err, where).Write(w)
+		return
+	}
+	body, err := json.Marshal(answer)
+	if err != nil {
+		a.Logger.Error("an answer has no JSON", "err", err)
+		web.New(web.Internal, "the server has a defect; its log has the details").Write(w)
+		return
+	}
+	w.Header()["Content-Type"] = jsonType
+	if r.tagged {
+		version := reflect.ValueOf(answer).FieldByName("Version").Uint()
+		w.Header().Set("ETag", fmt.Sprintf(`"%d"`, version))
+		if r.status == http.StatusCreated {
+			w.Header().Set("Location", r.path+"/"+reflect.ValueOf(answer).FieldByName("ID").String())
+		}
+	}
+	status := http.StatusOK
+	if r.status != 0 {
+		status = r.status
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n')) // the client may have closed the connection
+}
+
+// refused is the problem of an action's refusal.
+func (a *API) refused(err error, where places) *web.Problem {
+	var no *ops.Refusal
+	if !errors.As(err, &no) {
+		a.Logger.Error("a request failed", "err", err)
+		return web.New(web.Internal, "the server has a defect; its log has the details")
+	}
+	problem := web.New(web.Code(no.Code), no.Message)
+	if no.Field == "" {
+		return problem
+	}
+	switch place := where[no.Field]; place {
+	case "":
+		return problem.At("body."+no.Field, no.Message)
+	case "header.If-Match":
+		return problem.At(place, no.Message)
+	default:
+		return problem.At(place+"."+no.Field, no.Message)
+	}
+}
+
+// describeAction is what the document has of an action.
+func (a *API) describeAction(r *actionRoute, action *ops.Action) huma.Operation {
+	op := huma.Operation{}
+	schema := huma.SchemaFromType(a.huma.OpenAPI().Components.Schemas, action.Request)
+	body := &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{}, AdditionalProperties: false}
+	for i := range action.Fields {
+		f := &action.Fields[i]
+		of := schema.Properties[f.Name]
+		switch {
+		case r.inPath(f.Name):
+			op.Parameters = append(op.Parameters, &huma.Param{Name: f.Name, In: "path", Required: true, Description: f.Doc(), Schema: of})
+		case r.match != noMatch && f.Name == versionField:
+			op.Parameters = append(op.Parameters, &huma.Param{Name: "If-Match", In: "header", Required: r.match == mustMatch, Schema: text(""),
+				Description: "The ETag of the webhook as it was read, or * for any. Once settings, state or secret are others, the change is refused with 412: read it again."})
+		case r.method == http.MethodGet:
+			op.Parameters = append(op.Parameters, &huma.Param{Name: f.Name, In: "query", Required: f.Required, Description: f.Doc(), Schema: of})
+		default:
+			if body.Properties[f.Name] = of; f.Required {
+				body.Required = append(body.Required, f.Name)
+			}
+		}
+	}
+	if len(body.Properties) > 0 {
+		op.RequestBody = &huma.RequestBody{Required: len(body.Required) > 0, Content: map[string]*huma.MediaType{jsonType[0]: {Schema: body}}}
+	}
+	kind := action.Answer
+	if r.answer != nil {
+		kind = reflect.TypeOf(r.answer)
+	}
+	status := strconv.Itoa(max(r.status, http.StatusOK))
+	op.Responses = answer(status, http.StatusText(max(r.status, http.StatusOK)), map[string]*huma.MediaType{jsonType[0]: {Schema: a.answerSchema(kind)}})
+	if r.tagged {
+		op.Responses[status].Headers = map[string]*huma.Param{"ETag": {Description: "For If-Match.", Schema: text("")}}
+	}
+	return op
+}
+
+// answerSchema is the schema of an answer. It and the schemas that it adds accept further fields: within /v1 answers only gain
+// fields.
+func (a *API) answerSchema(t reflect.Type) *huma.Schema {
+	registry := a.huma.OpenAPI().Components.Schemas
+	before := map[string]bool{}
+	for name := range registry.Map() {
+		before[name] = true
+	}
+	schema := registry.Schema(t, true, "")
+	for name, s := range registry.Map() {
+		if !before[name] && s.Type == huma.TypeObject && s.Properties != nil {
+			open(s)
+		}
+	}
+	return schema
 }

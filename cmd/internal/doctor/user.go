@@ -16,7 +16,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
-	"github.com/seed-4a2410e3/scrip/streams/service"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -130,7 +130,7 @@ func (u *user) look(ctx context.Context, own *nats.Conn) []Finding {
 	c := client.New(own, client.Options{Timeout: answerWait})
 	defer c.Close()
 	for after := ""; !u.looked; {
-		var page service.KeyPage
+		var page ops.KeyPage
 		if err := c.Manage(ctx, "access.list", map[string]string{"after": after}, &page); err != nil {
 			return bad(Warn, fix, "key %s, role %s; looking it up: %v", u.id, u.role, err)
 		}

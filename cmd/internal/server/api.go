@@ -7,14 +7,17 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/api"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/projections/readmodel"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/service"
+	"github.com/seed-4a2410e3/scrip/streams/webhook"
 )
 
 // startAPI starts the service that answers requests. On an external NATS it also starts a forwarder, which does the work
@@ -42,11 +45,11 @@ func (s *server) startAPI(ctx context.Context) error {
 		now, _ := s.config.Current()
 		return web.Rate{PerSecond: now.HTTPRate, Burst: now.HTTPBurst}
 	}, s.metrics.registry)
+	lanes := command.New(nc, command.Options{Count: s.stream.Lanes, Codec: code.New(s.key)})
+	people := s.newOps(js, lanes)
 	opts := service.Options{
 		Version: semver(s.opts.Version), Sync: s.opts.Sync, Logger: s.log,
-		Keys: s.keys.registry, KeyStore: s.keys.store, Settings: s.settings, Audit: s.keys.audit, Rate: rates.Take,
-		Status:      func(ctx context.Context) (any, error) { return s.readStatus(ctx, js) },
-		DeadLetters: s.listLetters,
+		Keys: s.keys.registry, Ops: people, Audit: s.keys.audit, Rate: rates.Take,
 	}
 	if s.tables != nil {
 		opts.History = readmodel.NewHistory(s.tables.pool, func(ctx context.Context, lane int, sequence uint64) (eventlog.Raw, error) {
@@ -58,7 +61,7 @@ func (s *server) startAPI(ctx context.Context) error {
 		return err
 	}
 	s.group.start("api", svc.Run)
-	if err := s.startV1(js, rates); err != nil {
+	if err := s.startV1(js, rates, people, lanes); err != nil {
 		return err
 	}
 	s.health.add("api", true, func() (bool, any) {
@@ -72,13 +75,27 @@ func (s *server) startAPI(ctx context.Context) error {
 	return nil
 }
 
-// readStatus reads the status of the log and its servers, for NATS and HTTP.
-func (s *server) readStatus(ctx context.Context, js jetstream.JetStream) (*status.Status, error) {
+// newOps returns what actions of people work with.
+func (s *server) newOps(js jetstream.JetStream, lanes *command.Lanes) *ops.Ops {
+	hooks := webhook.Open(js, webhook.NewKey(s.key, s.stream.UUID))
+	hooks.Audit, hooks.Logger = s.keys.audit, s.log
+	all := &ops.Ops{
+		Keys: s.keys.store, Settings: s.settings, Webhooks: hooks, Audit: s.keys.audit, Queries: client.New(js.Conn(), client.Options{}),
+		Status: func(ctx context.Context) (any, error) { return s.readStatus(ctx, js) },
+	}
+	if s.tables != nil {
+		all.Letters = newLetters(s.tables.pool, js, lanes)
+	}
+	return all
+}
+
+// readStatus reads the status of the log and its servers.
+func (s *server) readStatus(ctx context.Context, js jetstream.JetStream) (any, error) {
 	from := status.Source{NC: js.Conn(), JS: js, Log: s.stream}
 	if s.tables != nil {
 		from.Letters = readmodel.NewLetters(s.tables.pool)
 	} else {
-		from.NoLetters = api.ErrNoTables.Error()
+		from.NoLetters = ops.ErrNoTables.Error()
 	}
 	st, err := status.Read(ctx, from)
 	if err != nil {
@@ -86,19 +103,6 @@ func (s *server) readStatus(ctx context.Context, js jetstream.JetStream) (*statu
 	}
 	st.Sync, st.NATS = s.opts.Sync, natsx.WithoutUser(js.Conn().ConnectedUrl())
 	return st, nil
-}
-
-// listLetters lists dead letters, for NATS.
-func (s *server) listLetters(ctx context.Context, q service.LetterQuery) (any, error) {
-	if s.tables == nil {
-		return nil, api.ErrNoTables
-	}
-	f := readmodel.LetterFilter{Stream: q.Stream, Lane: q.Lane, Since: q.Since, State: readmodel.LetterState(q.State), Limit: q.Limit, Before: q.Before, Masked: q.Masked}
-	if err := f.Check(); err != nil {
-		return nil, service.Invalid(err)
-	}
-	list, older, err := readmodel.NewLetters(s.tables.pool).List(ctx, f)
-	return readmodel.LetterPage{Letters: append([]readmodel.Letter{}, list...), Next: older}, err
 }
 
 var semantic = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)

@@ -11,32 +11,23 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api"
-	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
-	"github.com/seed-4a2410e3/scrip/domain/code"
-	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/command"
-	"github.com/seed-4a2410e3/scrip/streams/webhook"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
 // startV1 adds HTTP /v1 to the server, which has been listening since the start.
-func (s *server) startV1(js jetstream.JetStream, rates *web.Rates) error {
-	nc := js.Conn()
+func (s *server) startV1(js jetstream.JetStream, rates *web.Rates, people *ops.Ops, lanes *command.Lanes) error {
 	mask, err := hkdf.Key(sha256.New, s.key[:], []byte(s.stream.UUID), "scrip mask v1", sha256.Size)
 	if err != nil {
 		return fmt.Errorf("deriving the key of masks: %w", err)
 	}
-	lanes := command.New(nc, command.Options{Count: s.stream.Lanes, Codec: code.New(s.key)})
-	queries := client.New(nc, client.Options{})
 	sessions := &web.Sessions{}
 	s.keys.registry.Watch(sessions.Revoke)
 	gate := &web.Gate{Keys: audited{s.keys.registry, s, "http"}, Owner: s.owns, Rates: rates}
-	hooks := webhook.Open(js, webhook.NewKey(s.key, s.stream.UUID))
-	hooks.Audit, hooks.Logger = s.keys.audit, s.log
 	opts := api.Options{
-		Version: s.opts.Version, Gate: gate, Log: s.stream, JS: js, Lanes: lanes, Queries: queries,
-		Status:  func(ctx context.Context) (*status.Status, error) { return s.readStatus(ctx, js) },
-		MaskKey: [sha256.Size]byte(mask), Settings: s.settings, Sessions: sessions, Keys: s.keys.store, Wrong: s.keys.registry.Wrong, Webhooks: hooks, Audit: s.keys.audit,
+		Version: s.opts.Version, Gate: gate, Log: s.stream, JS: js, Lanes: lanes, Queries: people.Queries, Ops: people,
+		MaskKey: [sha256.Size]byte(mask), Sessions: sessions, Wrong: s.keys.registry.Wrong, Audit: s.keys.audit,
 		Logger: s.log,
 	}
 	if s.tables != nil {
@@ -50,7 +41,7 @@ func (s *server) startV1(js jetstream.JetStream, rates *web.Rates) error {
 	}
 	served := drain(mux)
 	s.group.start("v1", func(ctx context.Context) error {
-		defer queries.Close()
+		defer people.Queries.Close()
 		return served.run(ctx, api.Stop, lanes.Run)
 	})
 	s.v1.Store(served)

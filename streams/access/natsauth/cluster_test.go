@@ -20,6 +20,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access/callout"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -165,7 +166,7 @@ func TestACluster(t *testing.T) {
 		logins := callout.New(connect(i), fileLanes, issuer, registry, streamtest.Logger(t))
 		run(t, registry.Run, registry.Ready())
 		run(t, logins.Run, logins.Ready())
-		svc := service.New(connect(i), owner.Log, code.New([32]byte{1}), service.Options{Keys: registry, KeyStore: store})
+		svc := service.New(connect(i), owner.Log, code.New([32]byte{1}), service.Options{Keys: registry, Ops: &ops.Ops{Keys: store}})
 		run(t, svc.Run, svc.Ready())
 		registries = append(registries, registry)
 	}

@@ -15,10 +15,12 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/webhook"
 )
 
 // newRealRig is newRig with real lanes, and all that the service serves but what needs tables.
@@ -46,11 +48,10 @@ func newRealRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	here := func(context.Context) (any, error) { return "here", nil }
-	r.serve(t, log, service.Options{
-		Settings: store, Audit: audit.Open(r.js, nil), Status: here, Logger: streamtest.Logger(t),
-		DeadLetters: func(ctx context.Context, _ service.LetterQuery) (any, error) { return here(ctx) },
-	})
+	r.serve(t, log, service.Options{Logger: streamtest.Logger(t), Ops: &ops.Ops{
+		Settings: store, Audit: audit.Open(r.js, nil), Webhooks: webhook.Open(r.js, webhook.NewKey(key, log.UUID)), Letters: noLetters{},
+		Status: func(context.Context) (any, error) { return "here", nil },
+	}})
 	nc := r.Conn(t)
 	if _, err := nc.Subscribe(natsauth.Rollcall, func(m *nats.Msg) { _ = m.Respond([]byte(`{"server":"one"}`)) }); err != nil {
 		t.Fatal(err)
@@ -59,6 +60,16 @@ func newRealRig(t *testing.T) *rig {
 		r.do(t, nc, "scrip.campaign.create", `{"campaign":"`+campaign+`","codes":10000,"per_customer":5,"expires_at":"2998-01-01T00:00:00Z"}`)
 	}
 	return r
+}
+
+// noLetters are dead letters of which each exists, and has no line.
+type noLetters struct{}
+
+func (noLetters) List(context.Context, ops.ListLetters, bool) (any, error)        { return "here", nil }
+func (noLetters) Show(context.Context, ops.ShowLetter, bool) (any, error)         { return "here", nil }
+func (noLetters) Retry(context.Context, ops.Caller, ops.RetryLetter) (any, error) { return "here", nil }
+func (noLetters) Discard(context.Context, ops.DiscardLetters) (d ops.LettersDone, err error) {
+	return d, nil
 }
 
 // do makes a request that must have its effect, and returns the answer.
@@ -129,6 +140,12 @@ func (r *rig) fixture(t *testing.T, g guest, body string) string {
 				t.Fatal(err)
 			}
 			return k.ID
+		case "$hook":
+			e, _, err := r.ops.Webhooks.Create(t.Context(), access.Author{Principal: access.Local("test")}, webhook.Settings{URL: "https://shop.example/", Types: []string{"coupon.*"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e.ID
 		case "$token": // of a message that this user has got
 			r.do(t, g.Conn, "scrip.sender.open", `{"name":"push","since":"start"}`)
 			r.fire(t, 0, id)

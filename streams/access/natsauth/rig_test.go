@@ -18,6 +18,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access/callout"
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
@@ -63,6 +64,7 @@ type rig struct {
 	owner    *streamtest.Owner
 	js       jetstream.JetStream // of the servers' account
 	issuer   callout.Issuer
+	ops      *ops.Ops
 
 	answer func(keys callout.Keys) (stop func()) // answers log-ins
 	away   func()                                // ends the answers
@@ -101,7 +103,10 @@ func (r *rig) serve(t testing.TB, log topology.Log, opts service.Options) {
 		return run(t, logins.Run, logins.Ready())
 	}
 	r.away = r.answer(r.registry)
-	opts.Keys, opts.KeyStore = r.registry, store
+	if opts.Ops == nil {
+		opts.Ops = &ops.Ops{}
+	}
+	opts.Keys, opts.Ops.Keys, r.ops = r.registry, store, opts.Ops
 	svc := service.New(r.Conn(t), log, code.New([32]byte{1}), opts)
 	run(t, svc.Run, svc.Ready())
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
-	"github.com/seed-4a2410e3/scrip/streams/service"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -86,7 +86,7 @@ func changeKey(ctx context.Context, t *testing.T, nc *nats.Conn, book *e2e.KeyBo
 		}
 		return code == "503"
 	}
-	var answer struct{ Data service.MadeKey }
+	var answer struct{ Data ops.MadeKey }
 	if err := json.Unmarshal(reply.Data, &answer); err != nil || answer.Data.ID == "" {
 		t.Errorf("%s was answered %s, %v", c.Action, reply.Data, err)
 		return false

@@ -14,7 +14,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
-	"github.com/seed-4a2410e3/scrip/streams/service"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -184,7 +184,7 @@ func (w *world) changeKey(rng *rand.Rand) *command {
 		args = []string{"access", "create", change.Name, "--role", "support"}
 	}
 	c := w.run(append(args, "-o", "json", "--data", w.path("scrip"), "--timeout", "60s")...)
-	var made service.MadeKey
+	var made ops.MadeKey
 	if c.code != 0 {
 		return c
 	}

@@ -225,11 +225,11 @@ func (r *Rig) Key(t testing.TB, named string) string {
 		body["campaigns"] = strings.Split(rest, ",")
 	}
 	var made struct {
-		Key    struct{ ID string }
+		ID     string
 		Secret string
 	}
 	r.Ask(t, "", "POST", "/v1/keys", body).Want(t, 201).Into(t, &made)
-	r.Keys[named], r.IDs[named] = made.Secret, made.Key.ID
+	r.Keys[named], r.IDs[named] = made.Secret, made.ID
 	// In force within a second.
 	Until(t, "the key is in force", func() bool { return r.Ask(t, named, "GET", "/v1/settings", nil).Status != http.StatusUnauthorized })
 	return made.Secret

@@ -1,0 +1,92 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
+	"github.com/seed-4a2410e3/scrip/projections/readmodel"
+)
+
+// match is whether the route of a change takes If-Match.
+type match uint8
+
+const (
+	noMatch match = iota
+	mayMatch
+	mustMatch // so that two people do not overwrite each other
+)
+
+// actionRoute is the route of an action of package ops.
+type actionRoute struct {
+	method, path string
+	action       string // by name
+	id           string // in the document
+	summary      string
+	about        string
+	status       int // of a success; 0 = 200
+	match        match
+	tagged       bool // the answer has a version, which is its ETag
+	answer       any  // of the type of an answer that is of a package above ops
+}
+
+const (
+	get    = http.MethodGet
+	post   = http.MethodPost
+	remove = http.MethodDelete
+)
+
+var actionRoutes = []actionRoute{
+	{method: get, path: "/v1/status", action: "status.show", id: "getStatus", summary: "Show the status of servers and lanes",
+		about: "As `scrip status` shows it. ready is false while a lane has no owner or a server is not ready.", answer: status.Status{}},
+	{method: get, path: "/v1/settings", action: "config.get", id: "getSettings", summary: "Show the settings in force"},
+	{method: get, path: "/v1/settings/history", action: "config.history", id: "listSettingChanges", summary: "List changes of settings"},
+	{method: get, path: "/v1/audit", action: "audit.list", id: "readAudit", summary: "Read the audit stream",
+		about: "Log-ins, changes of keys, settings and webhooks, exports, and look-ups of codes in clear: the newest entries that are selected, oldest first."},
+
+	{method: get, path: "/v1/dead-letters", action: "deadletter.list", id: "listDeadLetters", summary: "List dead letters", answer: readmodel.LetterPage{},
+		about: "Lines that could not be parsed or applied. They may hold codes: a key without the right to see codes gets the reasons, without what they quote, and no lines."},
+	{method: get, path: "/v1/dead-letters/one", action: "deadletter.show", id: "getDeadLetter", summary: "Show a dead letter and its whole line", answer: readmodel.ShownLetter{},
+		about: "Without the right to see codes, without the line."},
+	{method: post, path: "/v1/dead-letters/retry", action: "deadletter.retry", id: "retryDeadLetter", summary: "Send a refused command line again", answer: Retried{},
+		about: "Unchanged, which helps after an upgrade, or corrected. Lines keep their ids, so that a second retry has no second effect. " +
+			"When all lines are accepted the dead letter is closed. Events cannot be retried."},
+	{method: post, path: "/v1/dead-letters/discard", action: "deadletter.discard", id: "discardDeadLetters", summary: "Discard dead letters, or open them again",
+		about: "Nothing is removed from the log or from the tables."},
+
+	{method: get, path: "/v1/keys", action: "access.list", id: "listKeys", summary: "List keys"},
+	{method: post, path: "/v1/keys", action: "access.create", id: "createKey", summary: "Make a key", status: http.StatusCreated,
+		about: "The secret is in this answer only. If the answer is lost, revoke the key and make another."},
+	{method: post, path: "/v1/keys/{key}/rotate", action: "access.rotate", id: "rotateKey", summary: "Replace a key", status: http.StatusCreated,
+		about: "The new one has the same name and rights. The old one ends when the overlap is over."},
+	{method: remove, path: "/v1/keys/{key}", action: "access.revoke", id: "revokeKey", summary: "Revoke a key",
+		about: "In force at every server within a second; streams in progress end. By a name, all its keys, also one within its overlap. A key that was revoked stays so."},
+
+	{method: get, path: "/v1/webhooks", action: "webhook.list", id: "listWebhooks", summary: "List webhooks"},
+	{method: post, path: "/v1/webhooks", action: "webhook.create", id: "createWebhook", summary: "Create a webhook", status: http.StatusCreated, tagged: true,
+		about: "Delivery starts with events from now on. The secret is in this answer only. If the answer is lost, delete the webhook and create another."},
+	{method: get, path: "/v1/webhooks/{webhook}", action: "webhook.show", id: "getWebhook", summary: "Show a webhook, and how far it is", tagged: true},
+	{method: http.MethodPatch, path: "/v1/webhooks/{webhook}", action: "webhook.update", id: "updateWebhook", summary: "Change settings of a webhook",
+		match: mustMatch, tagged: true,
+		about: "If-Match is required, so that two people do not overwrite each other: give the ETag, or * to overwrite. In force within a second."},
+	{method: remove, path: "/v1/webhooks/{webhook}", action: "webhook.delete", id: "deleteWebhook", summary: "Delete a webhook", match: mayMatch,
+		about: "Its position is removed; its dead letters stay."},
+	{method: post, path: "/v1/webhooks/{webhook}/rotate", action: "webhook.rotate", id: "rotateWebhook", summary: "Replace the secret of a webhook", tagged: true,
+		about: "For 24 hours requests are signed with both. The secret is in this answer only."},
+	{method: post, path: "/v1/webhooks/{webhook}/pause", action: "webhook.pause", id: "pauseWebhook", summary: "Deliver nothing for now", match: mayMatch, tagged: true,
+		about: "The position stays. Events that are older than max_age_hours after the pause become dead letters."},
+	{method: post, path: "/v1/webhooks/{webhook}/resume", action: "webhook.resume", id: "resumeWebhook", summary: "Deliver again", match: mayMatch, tagged: true,
+		about: "Also to a webhook that a server disabled."},
+	{method: post, path: "/v1/webhooks/{webhook}/replay", action: "webhook.replay", id: "replayWebhook", summary: "Deliver again what happened from a time on",
+		match: mayMatch, tagged: true, about: "Under the same event ids, whatever the age of the events."},
+	{method: post, path: "/v1/webhooks/{webhook}/test", action: "webhook.test", id: "testWebhook", summary: "Send a test request",
+		about: "Of type webhook.test, once, also to a webhook that is paused. The answer comes with the result, or before five seconds are over."},
+	{method: get, path: "/v1/webhooks/{webhook}/dead-letters", action: "webhook.deadletters", id: "listWebhookDeadLetters", summary: "List events that were given up"},
+	{method: post, path: "/v1/webhooks/{webhook}/dead-letters/retry", action: "webhook.retry", id: "retryWebhookDeadLetters", summary: "Deliver dead letters again, each once",
+		about: "Under the same event ids, whatever the age of the events. What fails again stays. The answer comes with the result, or before five seconds are over."},
+}
+
+// Retried is the result of a retry: of each line its outcome.
+type Retried struct {
+	State    string    `json:"state" doc:"Of the dead letter afterwards: retried if all lines were accepted."`
+	Outcomes []Outcome `json:"outcomes" nullable:"false"`
+}

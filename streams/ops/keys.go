@@ -1,0 +1,77 @@
+package ops
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/streams/access"
+)
+
+// CreateKey is a key to be made.
+type CreateKey struct {
+	Name      string      `json:"name" doc:"What events show as by, for support and operators."`
+	Role      access.Role `json:"role" enum:"producer,sender,analyst,support,operator"`
+	Campaigns []string    `json:"campaigns,omitempty" nullable:"false" doc:"That it is limited to; absent = all."`
+	Public    bool        `json:"public,omitempty" doc:"A producer whose key may be in a browser: it may claim and validate only."`
+	Codes     bool        `json:"codes,omitempty" doc:"It sees codes in clear."`
+	Rate      int         `json:"rate,omitempty" minimum:"1" maximum:"1000000" doc:"Requests a second at each server, over HTTP and NATS together; each line of /v1/commands counts as one, too. Absent = any number over NATS, and that of setting http.rate over HTTP."`
+}
+
+// MadeKey is a key with its secret.
+type MadeKey struct {
+	access.Key
+	Secret string `json:"secret" doc:"What its user presents. It cannot be read again."`
+}
+
+// CreateKey makes a key.
+func (o *Ops) CreateKey(ctx context.Context, who Caller, q CreateKey) (MadeKey, error) {
+	k, secret, err := o.Keys.Create(ctx, access.New(q), who)
+	return MadeKey{k, secret}, err
+}
+
+// ListKeys is a page of keys.
+type ListKeys struct {
+	After string `json:"after,omitempty" doc:"The next of the page before."`
+	Limit int    `json:"limit,omitempty" minimum:"1" maximum:"1000" default:"100" doc:"The most entries of a page."`
+}
+
+// KeyPage is a page of keys.
+type KeyPage struct {
+	Keys []access.Key `json:"keys" nullable:"false" doc:"Also those that have ended, oldest first."`
+	Next string       `json:"next,omitempty" doc:"The value of after for the next page; absent on the last one."`
+}
+
+// ListKeys lists keys, without their secrets.
+func (o *Ops) ListKeys(ctx context.Context, _ Caller, q ListKeys) (KeyPage, error) {
+	keys, next, err := o.Keys.Page(ctx, q.After, q.Limit)
+	return KeyPage{Keys: append([]access.Key{}, keys...), Next: next}, err
+}
+
+// RevokeKey names a key.
+type RevokeKey struct {
+	Key string `json:"key" doc:"Its id; or a name: all its keys."`
+}
+
+// RevokeKey ends keys at once.
+func (o *Ops) RevokeKey(ctx context.Context, who Caller, q RevokeKey) (access.Key, error) {
+	return o.Keys.Revoke(ctx, q.Key, who)
+}
+
+// RotateKey names a key that is replaced.
+type RotateKey struct {
+	Key     string `json:"key" doc:"Its id or its name."`
+	Overlap string `json:"overlap,omitempty" doc:"How long the old one goes on working, a Go duration up to 720h; absent = it ends at once."`
+}
+
+// RotateKey replaces a key by one with the same name and rights.
+func (o *Ops) RotateKey(ctx context.Context, who Caller, q RotateKey) (MadeKey, error) {
+	var overlap time.Duration
+	if q.Overlap != "" {
+		var err error
+		if overlap, err = time.ParseDuration(q.Overlap); err != nil {
+			return MadeKey{}, invalid("overlap", "must be a duration such as 24h")
+		}
+	}
+	k, secret, err := o.Keys.Rotate(ctx, q.Key, overlap, who)
+	return MadeKey{k, secret}, err
+}

@@ -1,0 +1,135 @@
+package ops
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
+)
+
+// Letters are the dead letters of the read tables. The answers are of a package above this one. Errors that no retry changes are
+// refusals.
+type Letters interface {
+	List(ctx context.Context, q ListLetters, masked bool) (any, error)
+	Show(ctx context.Context, q ShowLetter, masked bool) (any, error)
+	// Retry sends the lines of a dead letter again, and Discard settles dead letters, or opens them again.
+	Retry(ctx context.Context, who Caller, q RetryLetter) (any, error)
+	Discard(ctx context.Context, q DiscardLetters) (LettersDone, error)
+}
+
+// SelectLetters selects dead letters.
+type SelectLetters struct {
+	Stream string    `json:"stream,omitempty" doc:"commands, events, or the name of a stream."`
+	Lane   *int      `json:"lane,omitempty" doc:"The number of a lane."`
+	Since  time.Time `json:"since,omitzero" doc:"Those of this time or later."`
+}
+
+// ListLetters is a page of dead letters.
+type ListLetters struct {
+	SelectLetters
+	State string `json:"state,omitempty" enum:"open,retried,discarded,all" default:"open"`
+	Limit int    `json:"limit,omitempty" minimum:"1" maximum:"1000" default:"100" doc:"The most entries of a page."`
+	After string `json:"after,omitempty" doc:"The next of the page before."`
+}
+
+// ErrNoTables: this server was started without read tables.
+var ErrNoTables error = &Refusal{Code: Unavailable, Message: "this server has no read tables; start it with --postgres URL, or use another one"}
+
+// ListLetters lists dead letters, newest first. A caller who does not see codes gets the reasons, without what they quote, and no
+// lines.
+func (o *Ops) ListLetters(ctx context.Context, who Caller, q ListLetters) (any, error) {
+	if o.Letters == nil {
+		return nil, ErrNoTables
+	}
+	return o.seen(ctx, who, "")(o.Letters.List(ctx, q, !who.Codes))
+}
+
+// ShowLetter names a dead letter.
+type ShowLetter struct {
+	ID string `json:"id" doc:"Of the dead letter, such as SCRIP_CMD_0/12/3."`
+}
+
+// ShowLetter shows a dead letter with its whole line, masked as ListLetters masks it.
+func (o *Ops) ShowLetter(ctx context.Context, who Caller, q ShowLetter) (any, error) {
+	if o.Letters == nil {
+		return nil, ErrNoTables
+	}
+	return o.seen(ctx, who, q.ID)(o.Letters.Show(ctx, q, !who.Codes))
+}
+
+// seen records that lines were shown in clear, before the answer is given.
+func (o *Ops) seen(ctx context.Context, who Caller, about string) func(any, error) (any, error) {
+	return func(answer any, err error) (any, error) {
+		if err == nil && who.Codes {
+			err = o.record(ctx, who, audit.LookUp, "deadletters", about)
+		}
+		return answer, err
+	}
+}
+
+// RetryLetter is a dead letter that is sent again.
+type RetryLetter struct {
+	ID        string   `json:"id" doc:"Of the dead letter, such as SCRIP_CMD_0/12/3."`
+	Lines     []string `json:"lines,omitempty" nullable:"false" doc:"Corrected lines to send instead, at most 1,000. They take effect with your rights."`
+	CommandID string   `json:"command_id,omitempty" doc:"For a line without an id; else one is derived from the dead letter."`
+}
+
+// linesMost is the most lines of a retry.
+const linesMost = 1000
+
+// RetryLetter sends a refused line again. The entry in the audit stream is first, so that no effect is without one.
+func (o *Ops) RetryLetter(ctx context.Context, who Caller, q RetryLetter) (any, error) {
+	switch {
+	case o.Letters == nil:
+		return nil, ErrNoTables
+	case len(q.Lines) > linesMost:
+		return nil, invalid("lines", "are more than 1,000")
+	}
+	if err := o.record(ctx, who, audit.DeadLetters, "retry", q.ID); err != nil {
+		return nil, err
+	}
+	return o.Letters.Retry(ctx, who, q)
+}
+
+// DiscardLetters are dead letters that nothing is to be done about.
+type DiscardLetters struct {
+	IDs  []string `json:"ids,omitempty" nullable:"false" doc:"Of dead letters, at most 1,000."`
+	All  bool     `json:"all,omitempty" doc:"Instead of ids: all open ones that stream, lane and since select."`
+	Undo bool     `json:"undo,omitempty" doc:"Open those of ids again."`
+	Note string   `json:"note,omitempty" doc:"Stored with them."`
+	SelectLetters
+}
+
+// LettersDone is how many dead letters were discarded or opened again.
+type LettersDone struct {
+	Discarded int64 `json:"discarded"`
+	Reopened  int64 `json:"reopened"`
+}
+
+// DiscardLetters settles dead letters, or opens them again. Nothing is removed from the log or the tables.
+func (o *Ops) DiscardLetters(ctx context.Context, who Caller, q DiscardLetters) (LettersDone, error) {
+	filtered := q.Stream != "" || q.Lane != nil || !q.Since.IsZero()
+	switch {
+	case o.Letters == nil:
+		return LettersDone{}, ErrNoTables
+	case q.All && (len(q.IDs) > 0 || q.Undo):
+		return LettersDone{}, invalid("all", "takes no ids and no undo")
+	case !q.All && filtered:
+		return LettersDone{}, &Refusal{Code: wire.Invalid, Field: "all", Message: "stream, lane and since belong to all"}
+	case !q.All && (len(q.IDs) == 0 || len(q.IDs) > linesMost):
+		return LettersDone{}, invalid("ids", "give 1 to 1,000 ids of dead letters, or all")
+	}
+	action, about := "discard", strings.Join(q.IDs, " ")
+	if q.Undo {
+		action = "reopen"
+	}
+	if q.All {
+		about = "all " + q.Stream
+	}
+	if err := o.record(ctx, who, audit.DeadLetters, action, about); err != nil {
+		return LettersDone{}, err
+	}
+	return o.Letters.Discard(ctx, q)
+}

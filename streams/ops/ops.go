@@ -1,0 +1,43 @@
+package ops
+
+import (
+	"context"
+
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
+	"github.com/seed-4a2410e3/scrip/streams/webhook"
+)
+
+// Caller is who requests an action, and how.
+type Caller = access.Author
+
+// Ops are the parts that actions work with.
+type Ops struct {
+	Keys     *access.Store
+	Settings *settings.Store
+	Webhooks *webhook.Store
+	Audit    *audit.Log
+	// Queries looks campaigns up.
+	Queries *client.Client
+	// Status reads the status of the log and its servers, whose type is of a package above this one.
+	Status func(context.Context) (any, error)
+	// Letters are the dead letters in the read tables. Nil = this server has no read tables.
+	Letters Letters
+}
+
+// record adds an entry to the audit stream. An action without its entry is not answered as done.
+func (o *Ops) record(ctx context.Context, who Caller, kind audit.Kind, action, about string) error {
+	e := audit.By(who.Principal, kind, action, about)
+	e.Via, e.From = who.Via, who.From
+	return o.Audit.Append(ctx, e)
+}
+
+// None is a request without fields.
+type None struct{}
+
+// ShowStatus reads the status of the log and its servers.
+func (o *Ops) ShowStatus(ctx context.Context, _ Caller, _ None) (any, error) {
+	return o.Status(ctx)
+}

@@ -1,0 +1,77 @@
+package ops
+
+import (
+	"errors"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/changelog"
+	"github.com/seed-4a2410e3/scrip/streams/command"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
+	"github.com/seed-4a2410e3/scrip/streams/webhook"
+)
+
+// The codes of refusals, beside those of lanes. HTTP has a status for each.
+const (
+	Malformed      wire.Refusal = "malformed"       // the request cannot be read, or has an unknown field
+	Forbidden      wire.Refusal = "forbidden"       // the caller may not do this
+	NotFound       wire.Refusal = "not_found"       // there is no such thing
+	NameTaken      wire.Refusal = "name_taken"      // of a key
+	KeyEnded       wire.Refusal = "key_ended"       // it was revoked or replaced before
+	Changed        wire.Refusal = "changed"         // the change is for another version
+	NotRetriable   wire.Refusal = "not_retriable"   // a dead letter that cannot be sent again
+	AlreadyRetried wire.Refusal = "already_retried" // a dead letter whose retry cannot be undone
+	Unavailable    wire.Refusal = "unavailable"     // a part that is needed is away; nothing was done
+	UnknownOutcome wire.Refusal = "unknown_outcome" // it may have been done or not
+)
+
+// Refusal is the error of each action: the code, the field of the request that is wrong, "" = none in particular, and a text
+// that names what to do.
+type Refusal struct {
+	Code    wire.Refusal
+	Field   string
+	Message string
+}
+
+func (r *Refusal) Error() string { return r.Message }
+
+// invalid is the refusal of a field's value.
+func invalid(field, message string) *Refusal {
+	return &Refusal{Code: wire.Invalid, Field: field, Message: field + ": " + message}
+}
+
+// kinds are the codes of errors of the packages below.
+var kinds = []struct {
+	err  error
+	code wire.Refusal
+}{
+	{access.ErrForbidden, Forbidden}, {webhook.ErrForbidden, Forbidden},
+	{access.ErrNoSuchKey, NotFound}, {webhook.ErrNotFound, NotFound},
+	{access.ErrNameTaken, NameTaken}, {access.ErrEnded, KeyEnded}, {webhook.ErrChanged, Changed},
+	{access.ErrInvalid, wire.Invalid},
+	{changelog.ErrUnknown, UnknownOutcome}, {access.ErrUnrecorded, UnknownOutcome}, {webhook.ErrUnrecorded, UnknownOutcome},
+}
+
+// refusal is the refusal of an error. One without a kind is of a part that is away: nothing was done.
+func refusal(err error) *Refusal {
+	var r *Refusal
+	if errors.As(err, &r) {
+		return r
+	}
+	code := Unavailable
+	for _, k := range kinds {
+		if errors.Is(err, k.err) {
+			return &Refusal{Code: k.code, Message: err.Error()}
+		}
+	}
+	var setting *settings.InvalidError
+	var hook *webhook.InvalidError
+	var unknown *command.UnknownError
+	switch {
+	case errors.As(err, &setting), errors.As(err, &hook):
+		code = wire.Invalid
+	case errors.As(err, &unknown):
+		code = UnknownOutcome
+	}
+	return &Refusal{Code: code, Message: err.Error()}
+}

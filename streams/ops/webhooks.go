@@ -1,0 +1,244 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/webhook"
+)
+
+// CreateWebhook are the settings of a webhook, which package webhook checks.
+type CreateWebhook struct {
+	URL         string   `json:"url" doc:"An https URL of at most 2048 bytes, without user and fragment."`
+	Types       []string `json:"types" nullable:"false" doc:"Event types such as coupon.claimed, or coupon.* and campaign.*."`
+	Campaigns   []string `json:"campaigns,omitempty" nullable:"false" doc:"That it is limited to, at most 100; absent = all."`
+	Batch       int      `json:"batch,omitempty" doc:"The most events in one request, 1 to 500; 1 unless given."`
+	Rate        int      `json:"rate,omitempty" doc:"The most requests a second, 1 to 1,000; 50 unless given."`
+	Concurrency int      `json:"concurrency,omitempty" doc:"The most requests at once, 1 to 64; 4 unless given."`
+	MaxAgeHours int      `json:"max_age_hours,omitempty" doc:"After how many hours an event is a dead letter instead, 1 to 720; 168 unless given."`
+	Codes       bool     `json:"codes,omitempty" doc:"Include codes and attributes."`
+}
+
+// MadeWebhook is a webhook with its secret.
+type MadeWebhook struct {
+	webhook.Endpoint
+	Secret string `json:"secret" doc:"With which its receiver verifies signatures. It cannot be read again."`
+}
+
+// CreateWebhook makes a webhook. Delivery starts with events from now on.
+func (o *Ops) CreateWebhook(ctx context.Context, who Caller, q CreateWebhook) (MadeWebhook, error) {
+	e, secret, err := o.Webhooks.Create(ctx, who, webhook.Settings(q))
+	return MadeWebhook{e, secret.Text()}, err
+}
+
+// WebhookList are all webhooks.
+type WebhookList struct {
+	Webhooks []webhook.Endpoint `json:"webhooks" nullable:"false" doc:"Oldest first; at most 100 can be."`
+}
+
+// ListWebhooks lists webhooks, without their secrets.
+func (o *Ops) ListWebhooks(ctx context.Context, _ Caller, _ None) (WebhookList, error) {
+	all, err := o.Webhooks.List(ctx)
+	return WebhookList{append([]webhook.Endpoint{}, all...)}, err
+}
+
+// NamedWebhook names a webhook.
+type NamedWebhook struct {
+	Webhook string `json:"webhook" doc:"Its id."`
+}
+
+// VersionedWebhook names a webhook, and the version that a change is for.
+type VersionedWebhook struct {
+	NamedWebhook
+	Version uint64 `json:"version,omitempty" doc:"That the change is for; absent = any."`
+}
+
+// WebhookDetails is a webhook with how far it is.
+type WebhookDetails struct {
+	webhook.Endpoint
+	Positions []push.Position `json:"positions" nullable:"false" doc:"How far it is, for each lane; none before its first run."`
+}
+
+// ShowWebhook shows a webhook, and how far it is.
+func (o *Ops) ShowWebhook(ctx context.Context, _ Caller, q NamedWebhook) (WebhookDetails, error) {
+	e, err := o.Webhooks.Show(ctx, q.Webhook)
+	if err != nil {
+		return WebhookDetails{}, err
+	}
+	at, err := o.Webhooks.Positions(ctx, &e)
+	return WebhookDetails{e, append([]push.Position{}, at...)}, err
+}
+
+// WebhookPatch is a change of settings: what is left out stays.
+type WebhookPatch struct {
+	URL         *string   `json:"url,omitempty"`
+	Types       *[]string `json:"types,omitempty" doc:"One that is added starts now: see replay."`
+	Campaigns   *[]string `json:"campaigns,omitempty" doc:"Empty = all."`
+	Batch       *int      `json:"batch,omitempty"`
+	Rate        *int      `json:"rate,omitempty"`
+	Concurrency *int      `json:"concurrency,omitempty"`
+	MaxAgeHours *int      `json:"max_age_hours,omitempty"`
+	Codes       *bool     `json:"codes,omitempty"`
+}
+
+// onto returns settings with those of the patch.
+func (p *WebhookPatch) onto(s webhook.Settings) webhook.Settings {
+	patch(&s.URL, p.URL)
+	patch(&s.Types, p.Types)
+	patch(&s.Campaigns, p.Campaigns)
+	patch(&s.Batch, p.Batch)
+	patch(&s.Rate, p.Rate)
+	patch(&s.Concurrency, p.Concurrency)
+	patch(&s.MaxAgeHours, p.MaxAgeHours)
+	patch(&s.Codes, p.Codes)
+	return s
+}
+
+func patch[T any](to, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+// UpdateWebhook changes settings of a webhook.
+type UpdateWebhook struct {
+	VersionedWebhook
+	WebhookPatch
+}
+
+// UpdateWebhook changes settings of a webhook.
+func (o *Ops) UpdateWebhook(ctx context.Context, who Caller, q UpdateWebhook) (webhook.Endpoint, error) {
+	if q.WebhookPatch == (WebhookPatch{}) {
+		return webhook.Endpoint{}, &Refusal{Code: wire.Invalid, Message: "nothing to change; give at least one setting"}
+	}
+	return o.Webhooks.Set(ctx, who, q.Webhook, q.Version, q.onto)
+}
+
+// RotateWebhook gives a webhook another secret.
+func (o *Ops) RotateWebhook(ctx context.Context, who Caller, q NamedWebhook) (MadeWebhook, error) {
+	e, secret, err := o.Webhooks.Rotate(ctx, who, q.Webhook)
+	return MadeWebhook{e, secret.Text()}, err
+}
+
+// PauseWebhook ends deliveries for now.
+func (o *Ops) PauseWebhook(ctx context.Context, who Caller, q VersionedWebhook) (webhook.Endpoint, error) {
+	return o.Webhooks.Make(ctx, who, webhook.Change{Webhook: q.Webhook, What: webhook.Pause}, q.Version)
+}
+
+// ResumeWebhook delivers again.
+func (o *Ops) ResumeWebhook(ctx context.Context, who Caller, q VersionedWebhook) (webhook.Endpoint, error) {
+	return o.Webhooks.Make(ctx, who, webhook.Change{Webhook: q.Webhook, What: webhook.Resume}, q.Version)
+}
+
+// DeletedWebhook is a webhook that is gone.
+type DeletedWebhook struct {
+	ID    string `json:"id"`
+	State string `json:"state" doc:"deleted"`
+}
+
+// DeleteWebhook removes a webhook and its position; its dead letters stay.
+func (o *Ops) DeleteWebhook(ctx context.Context, who Caller, q VersionedWebhook) (DeletedWebhook, error) {
+	_, err := o.Webhooks.Make(ctx, who, webhook.Change{Webhook: q.Webhook, What: webhook.Delete}, q.Version)
+	return DeletedWebhook{q.Webhook, "deleted"}, err
+}
+
+// ReplayWebhook is a time from which a webhook gets all events again.
+type ReplayWebhook struct {
+	VersionedWebhook
+	From time.Time `json:"from" doc:"Events that were stored from then on are delivered again."`
+}
+
+// ReplayWebhook delivers again what happened from a time on.
+func (o *Ops) ReplayWebhook(ctx context.Context, who Caller, q ReplayWebhook) (webhook.Endpoint, error) {
+	return o.Webhooks.Make(ctx, who, webhook.Change{Webhook: q.Webhook, What: webhook.Replay, From: q.From}, q.Version)
+}
+
+// WebhookResult is the result of what the server that has the webhook was requested to do.
+type WebhookResult struct {
+	Result  string `json:"result,omitempty" doc:"delivered, or why not; of a retry how many events were delivered and how many not."`
+	Pending bool   `json:"pending,omitempty" doc:"There is no result yet: it will be in last_test or last_retry of the webhook."`
+}
+
+// TestWebhook sends a test request.
+func (o *Ops) TestWebhook(ctx context.Context, who Caller, q NamedWebhook) (WebhookResult, error) {
+	return o.result(ctx, who, webhook.Change{Webhook: q.Webhook, What: webhook.Test}, func(e *webhook.Endpoint) (string, bool) { return e.LastTest, !e.Testing() })
+}
+
+// RetryWebhook delivers the dead letters of a webhook again, each once.
+func (o *Ops) RetryWebhook(ctx context.Context, who Caller, q NamedWebhook) (WebhookResult, error) {
+	return o.result(ctx, who, webhook.Change{Webhook: q.Webhook, What: webhook.Retry}, func(e *webhook.Endpoint) (string, bool) { return e.LastRetry, !e.Retrying() })
+}
+
+const (
+	// resultPoll is the pause between looks for a result.
+	resultPoll = 200 * time.Millisecond
+	// resultRoom is left of the caller's time for the answer that there is no result yet.
+	resultRoom = 500 * time.Millisecond
+)
+
+// result makes a change that requests something of the server that has the webhook, and waits for its result.
+func (o *Ops) result(ctx context.Context, who Caller, c webhook.Change, of func(*webhook.Endpoint) (string, bool)) (WebhookResult, error) {
+	if _, err := o.Webhooks.Make(ctx, who, c, 0); err != nil {
+		return WebhookResult{}, err
+	}
+	if until, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, until.Add(-resultRoom))
+		defer cancel()
+	}
+	for {
+		if natsx.Pause(ctx, resultPoll) != nil {
+			return WebhookResult{Pending: true}, nil
+		}
+		e, err := o.Webhooks.Show(ctx, c.Webhook)
+		if errors.Is(err, webhook.ErrNotFound) {
+			return WebhookResult{}, err // deleted in between
+		}
+		if err != nil {
+			continue // the change is stored: the result will be, too
+		}
+		if text, done := of(&e); done {
+			return WebhookResult{Result: text}, nil
+		}
+	}
+}
+
+// ListWebhookLetters is a page of dead letters of a webhook.
+type ListWebhookLetters struct {
+	NamedWebhook
+	After uint64 `json:"after,omitempty" doc:"The next of the page before."`
+	Limit int    `json:"limit,omitempty" minimum:"1" maximum:"1000" default:"100" doc:"The most entries of a page."`
+}
+
+// WebhookLetter is a message of the log whose events, or some of them, were given up.
+type WebhookLetter struct {
+	ID       uint64    `json:"id"`
+	Lane     int       `json:"lane"`
+	Stream   string    `json:"stream"`
+	Sequence uint64    `json:"sequence"`
+	Events   int       `json:"events" doc:"How many were given up."`
+	Tries    int       `json:"tries"`
+	Error    string    `json:"error" doc:"Of the last try."`
+	At       time.Time `json:"at" doc:"When they were given up."`
+}
+
+// WebhookLetterPage is a page of dead letters of a webhook.
+type WebhookLetterPage struct {
+	DeadLetters []WebhookLetter `json:"dead_letters" nullable:"false" doc:"Oldest first."`
+	Next        uint64          `json:"next,omitempty" doc:"The value of after for the next page; absent on the last one."`
+}
+
+// WebhookLetters lists events that were given up.
+func (o *Ops) WebhookLetters(ctx context.Context, _ Caller, q ListWebhookLetters) (WebhookLetterPage, error) {
+	all, next, err := o.Webhooks.Letters(ctx, q.Webhook, q.After, q.Limit)
+	page := WebhookLetterPage{DeadLetters: []WebhookLetter{}, Next: next}
+	for _, l := range all {
+		page.DeadLetters = append(page.DeadLetters, WebhookLetter{ID: l.ID, Lane: l.Lane, Stream: l.Stream, Sequence: l.Sequence, Events: len(l.Reminders),
+			Tries: l.Tries, Error: l.Error, At: l.At})
+	}
+	return page, err
+}
