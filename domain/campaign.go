@@ -29,7 +29,7 @@ var stateNames = [...]string{"active", "paused", "ended"}
 func (s campaignState) String() string { return stateNames[s] }
 
 // campaign is the state of one campaign, limited to what Decide needs. Customers, orders and ids are stored as keyed hashes;
-// generated codes are not stored. A lane may hold a million campaigns, so what most do not need is behind a pointer.
+// generated codes are not stored. A lane may hold a million campaigns, so what most do not need is reached by a pointer.
 //
 // A campaign of which a snapshot is being written is not changed any more: the lane continues with a copy (see
 // [Lane.writable]).

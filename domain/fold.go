@@ -9,7 +9,7 @@ import (
 
 // Fold parses the event lines of a message and applies them in order, like ParseEvent and Apply of each, but without copying
 // texts, which halves the cost. Empty lines are skipped. n is how many were applied; an error belongs to the one after them
-// and begins with "line" and its number in payload, from 1. The lines after it are not applied.
+// and starts with "line" and its number in payload, from 1. The lines after it are not applied.
 //
 // It keeps no reference to payload.
 func (l *Lane) Fold(payload []byte) (n int, err error) {

@@ -45,11 +45,11 @@ func (l *Lane) take(slot uint32) {
 	n.chunks[k] = chunk[:cut:cut]
 }
 
-// seek returns the position of the first campaign whose name follows after. At the end of a chunk it is the beginning of the
+// seek returns the position of the first campaign whose name follows after. At the end of a chunk it is the start of the
 // next one.
 func (l *Lane) seek(after string) (chunk, i int) {
 	chunks := l.names.chunks
-	// The chunk before the first one that begins after it.
+	// The chunk before the first one whose first name comes after it.
 	k := sort.Search(len(chunks), func(k int) bool { return l.bySlot[chunks[k][0]].name > after })
 	if k == 0 {
 		return 0, 0

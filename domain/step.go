@@ -110,7 +110,7 @@ func (s *Step) Add(m Message, at wire.Instant, replies []byte) []byte {
 	now := s.lane.Advance(at)
 	newlines := bytes.Count(m.Payload, newline)
 	s.quote, s.full, s.by = min(quoteOf(newlines), s.lane.quoted), false, m.By
-	defer func() { s.by = "" }() // what is written when the step is closed is of no person
+	defer func() { s.by = "" }() // what Close writes names no person
 	if problem := checkMessage(m.Payload, newlines); problem != nil {
 		return s.rejectMessage(m, problem, now, replies)
 	}

@@ -31,7 +31,7 @@ func (s *Subscriptions) Due(a Anchors, now wire.Instant) iter.Seq[DueReminders] 
 		offsets := a.offsets()
 		for i, offset := range offsets {
 			if offset != wire.Never {
-				cursors[i] = p.series[i].begin()
+				cursors[i] = p.series[i].first()
 			}
 		}
 		due := func(i series) wire.Instant {
@@ -250,7 +250,7 @@ func (s *Subscriptions) from(a Anchors, at wire.Instant) wire.Instant {
 		if offset == wire.Never {
 			continue
 		}
-		c := s.p.series[i].begin()
+		c := s.p.series[i].first()
 		if at != math.MinInt64 {
 			c = s.p.series[i].seek(s.p, keyAt(at, offset), 0)
 		}

@@ -9,9 +9,9 @@ import (
 // Fire removes a set and appends its numbers, rising, to dst. If it is called with the set of a reminders.due event
 // ([Event.DueSet]) every fold removes the same.
 func (s *Subscriptions) Fire(set wire.DueSet, a Anchors, dst []uint64) []uint64 {
-	begin := len(dst)
+	had := len(dst)
 	s.FireNoted(set, a, nil, &dst)
-	slices.Sort(dst[begin:])
+	slices.Sort(dst[had:])
 	return dst
 }
 

@@ -100,8 +100,8 @@ func (o *groupOrder) seek(p *pending, key wire.Instant, lead uint32) orderCursor
 	return at
 }
 
-// begin returns a cursor at the first group.
-func (o *groupOrder) begin() orderCursor { return orderCursor{o.chunks, 0} }
+// first returns a cursor at the first group.
+func (o *groupOrder) first() orderCursor { return orderCursor{o.chunks, 0} }
 
 // group is the number of the group at the cursor, 0 at the end.
 func (c *orderCursor) group() uint32 {

@@ -209,7 +209,7 @@ func (g *subscriptionsRig) structure(t failer) {
 	seen, sum := 0, 0
 	for i := range p.series {
 		last, lastLead := wire.Instant(math.MinInt64), uint32(0)
-		for c := p.series[i].begin(); c.group() != 0; c.next() {
+		for c := p.series[i].first(); c.group() != 0; c.next() {
 			x := p.group(c.group())
 			if seen > 0 && !less(last, lastLead, x.key(), x.lead) && last != math.MinInt64 {
 				t.Fatalf("series %d: group %d is out of order", i, c.group())

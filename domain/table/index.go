@@ -312,14 +312,14 @@ func (x *Index) Fill(n uint32, record func(k uint32) uint32, hash HashOf, same f
 		most = max(most, r)
 	}
 	var left []uint32 // found no room
-	begin := uint32(0)
+	from := uint32(0)
 	for i, b := range x.dir {
 		b.widen(most)
 		end := ends[i]
-		done := b.fill(records[begin:end], hashes[begin:end], same)
+		done := b.fill(records[from:end], hashes[from:end], same)
 		x.n += b.used
-		left = append(left, records[begin+done:end]...)
-		begin = end
+		left = append(left, records[from+done:end]...)
+		from = end
 	}
 	for _, r := range left { // their buckets are split
 		x.put(r, hash(r), hash, same)

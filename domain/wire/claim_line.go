@@ -20,7 +20,7 @@ func ClaimParts(line []byte) (campaign []byte, n uint32, expires []byte, ok bool
 		return nil, 0, nil, false
 	}
 	line = line[:len(line)-len(claimEnd)]
-	last := bytes.LastIndexByte(line, '"') + 1 // where the instant begins
+	last := bytes.LastIndexByte(line, '"') + 1 // where the instant is
 	if !bytes.HasSuffix(line[:last], claimExpires) || bytes.IndexByte(line, '\\') >= 0 {
 		return nil, 0, nil, false
 	}

@@ -242,7 +242,7 @@ type Event struct {
 	Line     uint32   // within it, from 1; 0 = the whole message
 	Payload  string   // what was rejected, capped
 
-	// Of a command.rejected for Count bad lines, 0 = for one. They begin with line Line of message Sequence.
+	// Of a command.rejected for Count bad lines, 0 = for one. The first is line Line of message Sequence.
 	LastSequence uint64 // message of the last of them
 	Bytes        uint64 // how long they are together
 }
@@ -362,7 +362,7 @@ func (e *Event) at(f Field) any {
 	return e.Settings.at(f)
 }
 
-// byKey begins the last field of every event that a person caused. It is no field of commands: who sends one is not taken
+// byKey starts the last field of every event that a person caused. It is no field of commands: who sends one is not taken
 // from its line.
 const byKey = `,"by":`
 

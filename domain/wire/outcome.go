@@ -41,7 +41,7 @@ func (o *Outcome) AppendJSON(dst []byte) []byte { return o.AppendWith(dst, nil) 
 // test holds it to the table.
 func (o *Outcome) AppendWith(dst []byte, cache *LineCache) []byte {
 	dst = append(dst, '{')
-	begin := len(dst)
+	start := len(dst)
 	if o.ID != "" {
 		dst = AppendText(append(dst, `"id":`...), o.ID)
 	}
@@ -67,8 +67,8 @@ func (o *Outcome) AppendWith(dst []byte, cache *LineCache) []byte {
 	}
 	dst = appendStringField(dst, `,"coupon_status":`, o.CouponStatus)
 	dst = append(dst, '}')
-	if dst[begin] == ',' { // a line that had no id: the first field's comma is one too many
-		dst = append(dst[:begin], dst[begin+1:]...)
+	if dst[start] == ',' { // a line that had no id: the first field's comma is one too many
+		dst = append(dst[:start], dst[start+1:]...)
 	}
 	return dst
 }

@@ -261,7 +261,7 @@ func appendInstantField(dst []byte, key string, v Instant) []byte {
 }
 
 // LineCache holds the texts of the two instants written last: nearly all lines of a step have the same two, its own time and
-// the end of their campaign. It also records where the code of a line begins. A nil cache is empty.
+// the end of their campaign. It also records where the code of a line is. A nil cache is empty.
 type LineCache struct {
 	known [2]struct {
 		at   Instant

@@ -21,7 +21,7 @@ const (
 	Day    = 24 * Hour
 )
 
-// Start is 2026-11-27T00:00:00Z, when the worlds begin.
+// Start is 2026-11-27T00:00:00Z, the time at which worlds start.
 const Start = wire.Instant(1795737600 * 1e6)
 
 // Chooser draws 0 to n-1.
@@ -53,7 +53,7 @@ type World struct {
 	claimed, redeemed, reminded []wire.Event   // likewise
 }
 
-// New begins at Start.
+// New starts at Start.
 func New(c Chooser) *World { return &World{Choose: c, Now: Start} }
 
 // Pass lets some time go by; now and then the clock of the machine jumps back.
