@@ -33,8 +33,7 @@ For a lane that has stopped, the output has the reason and the next step. Every 
 machines.
 
 OLDEST-DUE is how long the oldest due expiry or reminder has waited: the number to watch. WAITING counts customers with due
-reminders that are not fired yet. DUE-IN counts what becomes due soon: reminders + seconds in which coupons of a campaign
-expire.
+reminders that are not fired yet.
 
 With the key of an operator the status is that which a server with the api role reads. With the credentials of the servers the
 command reads it by itself, also while no server runs.
@@ -218,7 +217,7 @@ func orText(s, otherwise string) string {
 	return s
 }
 
-// backlogs are the rows of lanes and priorities with work that is due now or soon.
+// backlogs are the rows of lanes and priorities with work that is due.
 func backlogs(st *status.Status) (rows [][]string) {
 	for _, l := range st.PerLane {
 		if l.Backlog == nil {
@@ -229,12 +228,7 @@ func backlogs(st *status.Status) (rows [][]string) {
 			of   scheduler.PriorityBacklog
 		}{{"high", l.Backlog.High}, {"normal", l.Backlog.Normal}, {"low", l.Backlog.Low}} {
 			row := []string{fmt.Sprint(l.Lane), p.name, p.of.OldestDue.Round(time.Millisecond).String(), fmt.Sprint(p.of.Waiting)}
-			some := p.of.OldestDue > 0 || p.of.Waiting > 0
-			for i := range p.of.RemindersNext {
-				row = append(row, fmt.Sprintf("%d+%d", p.of.RemindersNext[i], p.of.ExpiriesNext[i]))
-				some = some || p.of.RemindersNext[i]+p.of.ExpiriesNext[i] > 0
-			}
-			if some {
+			if p.of.OldestDue > 0 || p.of.Waiting > 0 {
 				rows = append(rows, row)
 			}
 		}
@@ -242,5 +236,5 @@ func backlogs(st *status.Status) (rows [][]string) {
 	return rows
 }
 
-// backlogHead is their heading. Due next: reminders, and seconds in which coupons of a campaign expire.
-const backlogHead = "LANE PRIORITY OLDEST-DUE WAITING DUE-IN-1s 10s 1m 10m 1h"
+// backlogHead is their heading.
+const backlogHead = "LANE PRIORITY OLDEST-DUE WAITING"

@@ -1,10 +1,11 @@
 package scheduler
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
+	"github.com/seed-4a2410e3/scrip/streams/priority"
 )
 
 // burstFrom is how many customers in flight are a burst, a tenth of a second's work for the whole machine; fewer are one
@@ -15,7 +16,7 @@ const burstFrom = 50_000
 const reportEvery = time.Second
 
 // Backlog is what a lane's scheduler has before it, as of At. Numbers of customers that wait are estimates: what was
-// cancelled meanwhile is found when it would be requested.
+// cancelled since is found when it would be requested.
 type Backlog struct {
 	At time.Time `json:"at"`
 	// High, Normal and Low are the campaigns of each priority.
@@ -32,8 +33,6 @@ type Backlog struct {
 	// Pending is how many reminders are set and have not fired, Instants at how many instants coupons are to expire.
 	Pending  int `json:"pending"`
 	Instants int `json:"instants"`
-	// PeakPerSecond is the most reminders that become due in one second of the next hour.
-	PeakPerSecond int `json:"peak_per_second"`
 	// Share is the share of time in which the fan-out may work, 1/16 to 1.
 	Share float64 `json:"share"`
 }
@@ -44,10 +43,11 @@ type PriorityBacklog struct {
 	OldestDue time.Duration `json:"oldest_due_ns"`
 	// Waiting customers are due and not requested.
 	Waiting int `json:"waiting"`
-	// RemindersNext and ExpiriesNext are what becomes due within 1 s, 10 s, 1 min, 10 min and 1 h: customers, and seconds in
-	// which coupons of a campaign expire.
-	RemindersNext [5]int `json:"reminders_next"`
-	ExpiriesNext  [5]int `json:"expiries_next"`
+}
+
+// parts are High, Normal and Low.
+func (b *Backlog) parts() map[priority.Priority]*PriorityBacklog {
+	return map[priority.Priority]*PriorityBacklog{priority.High: &b.High, priority.Normal: &b.Normal, priority.Low: &b.Low}
 }
 
 // Backlog is what there is to do, at most some seconds old; ok is false while the scheduler does not run or still reads the
@@ -67,39 +67,24 @@ func (r *run) report(now wire.Instant) {
 	r.foldedSequence.Set(float64(r.reader.Sequence())) // also where a snapshot had folded it
 	r.pending.Set(float64(r.timers.Reminders()))
 	r.instants.Set(float64(r.timers.Instants()))
-	fresh := r.forecast.step(r.timers, r.planner.settings, now)
-	if passed := now - r.reported; !fresh && passed >= 0 && passed < wire.Instant(reportEvery/time.Microsecond) {
+	if passed := now - r.reported; passed >= 0 && passed < wire.Instant(reportEvery/time.Microsecond) {
 		return
 	}
 	r.reported = now
-	p, f := r.planner, &r.forecast.last
+	p := r.planner
 	b := Backlog{
-		At: now.Time(), Outstanding: p.inFlight[reminder] + r.fan.Unpublished(), OutstandingExpiries: p.inFlight[expiry],
-		Pending: r.timers.Reminders(), Instants: r.timers.Instants(), PeakPerSecond: f.peak, Share: r.pace.Share(),
+		At: now.Time(), Outstanding: inFlight, OutstandingExpiries: p.inFlight[expiry],
+		Pending: r.timers.Reminders(), Instants: r.timers.Instants(), Share: r.pace.Share(),
 	}
 	b.PausedExpiry, b.PausedReminders = p.paused(now)
 	oldest, waiting := p.backlog()
-	for of, part := range map[timers.Priority]*PriorityBacklog{timers.High: &b.High, timers.Normal: &b.Normal, timers.Low: &b.Low} {
+	for of, part := range b.parts() {
 		if oldest[of] < now {
 			part.OldestDue = time.Duration(now-oldest[of]) * time.Microsecond
 		}
 		part.Waiting = waiting[of]
-		part.RemindersNext, part.ExpiriesNext = f.within[reminder][of], f.within[expiry][of]
-
-		r.oldest[of].Set(part.OldestDue.Seconds())
-		r.waiting[of].Set(float64(part.Waiting))
-		for i := range horizons {
-			r.next[reminder][of][i].Set(float64(part.RemindersNext[i]))
-			r.next[expiry][of][i].Set(float64(part.ExpiriesNext[i]))
-		}
 	}
-	r.outstanding[reminder].Set(float64(b.Outstanding))
-	r.outstanding[expiry].Set(float64(b.OutstandingExpiries))
-	r.paused[reminder].Set(float64(b.PausedReminders))
-	r.paused[expiry].Set(float64(b.PausedExpiry))
-	r.peak.Set(float64(b.PeakPerSecond))
-	r.share.Set(b.Share)
-	r.caughtUp.Set(1)
+	r.opts.Metrics.show(strconv.Itoa(r.lane), &b)
 	r.backlog.Store(&b)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/priority"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -88,7 +89,7 @@ func (r *rig) expandAll(ctx context.Context, f *fanout.Fan, upTo int) error {
 					return err
 				}
 				if ev.Fired > 0 {
-					f.Add(&batch[i], n+1, &ev, timers.Normal, gone[:min(len(gone), upTo)])
+					f.Add(&batch[i], n+1, &ev, priority.Normal, gone[:min(len(gone), upTo)])
 				}
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/priority"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
@@ -27,10 +28,10 @@ func (r *run) fold(ctx context.Context, m *eventlog.Message) error {
 		if r.live {
 			r.observe(&ev)
 		}
-		priority := timers.Normal
+		of := priority.Normal
 		if ev.Type == wire.RemindersDue {
 			if e := r.timers.Campaign(ev.Campaign); e != nil {
-				priority = e.Priority
+				of = e.Priority
 			}
 		}
 		gone, err := r.timers.Fold(&ev)
@@ -51,7 +52,7 @@ func (r *run) fold(ctx context.Context, m *eventlog.Message) error {
 			}
 		}
 		if ev.Fired > 0 {
-			r.fan.Add(m, n+1, &ev, priority, gone)
+			r.fan.Add(m, n+1, &ev, of, gone)
 		}
 	}
 	r.folded, r.torn = *m, false

@@ -96,9 +96,6 @@ func (r *run) wait(ctx context.Context, now wire.Instant, again time.Time) error
 	if r.planner.idle {
 		wait = min(wait, laneEvery)
 	}
-	if r.forecast.walking {
-		wait = min(wait, forecastBreak)
-	}
 	if !again.IsZero() {
 		wait = min(wait, again.Sub(r.opts.Clock.Now()))
 	}

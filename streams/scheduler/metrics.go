@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
+	"github.com/seed-4a2410e3/scrip/streams/priority"
 )
 
 // Metrics are the counts of all schedulers of a process, by lane. Counters count what this process folded live; a
@@ -20,8 +20,7 @@ type Metrics struct {
 	lateness                  *prometheus.HistogramVec
 
 	oldest, waiting, outstanding, paused *prometheus.GaugeVec
-	next, peak, share                    *prometheus.GaugeVec
-	pending, instants                    *prometheus.GaugeVec
+	share, pending, instants             *prometheus.GaugeVec
 	folded, snapshot, caughtUp           *prometheus.GaugeVec
 }
 
@@ -51,8 +50,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		waiting:     gauge("customers_waiting", "Customers whose reminder is due and not requested yet, about, by the campaign's priority.", "priority"),
 		outstanding: gauge("outstanding", "What was requested and is not done, by kind: expiry in campaigns, reminder in customers, until they are on the reminder stream.", "kind"),
 		paused:      gauge("paused_due_campaigns", "Campaigns with something due that a pause holds back, by kind (expiry or reminder).", "kind"),
-		next:        gauge("due_next", "What becomes due within the next 1s, 10s, 1m, 10m and 1h, each including the ones before: reminders in customers, expiry in seconds in which coupons of a campaign expire.", "priority", "kind", "within"),
-		peak:        gauge("due_peak_per_second", "Most reminders that become due in one second of the next hour."),
 		share:       gauge("dispatch_share", "Share of time in which the fan-out may work: 1 while no commands are being answered, 1/16 at least."),
 		pending:     gauge("reminders_pending", "Reminders that are set and have not fired."),
 		instants:    gauge("due_instants", "Instants at which coupons are still to expire, over all campaigns."),
@@ -70,7 +67,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 }
 
 func (m *Metrics) gauges() []*prometheus.GaugeVec {
-	return []*prometheus.GaugeVec{m.oldest, m.waiting, m.outstanding, m.paused, m.next, m.peak, m.share, m.pending, m.instants, m.folded, m.snapshot, m.caughtUp}
+	return []*prometheus.GaugeVec{m.oldest, m.waiting, m.outstanding, m.paused, m.share, m.pending, m.instants, m.folded, m.snapshot, m.caughtUp}
 }
 
 // forget drops the gauges: they describe the owner of the lane. When the lane is lost they go, so that those of its next owner
@@ -81,20 +78,13 @@ func (m *Metrics) forget(lane int) {
 	}
 }
 
-// meters are the metrics of one lane, looked up once.
+// meters are the metrics of one lane that are set often, looked up once.
 type meters struct {
 	requested                                map[wire.CommandType]prometheus.Counter
 	expired, repeats, requestsFailed, differ prometheus.Counter
-	fired, dropped, cancelled                [timers.Priorities]prometheus.Counter
-	late                                     [classes][timers.Priorities]prometheus.Observer
-
-	oldest, waiting     [timers.Priorities]prometheus.Gauge
-	outstanding, paused [classes]prometheus.Gauge
-	next                [classes][timers.Priorities][len(horizons)]prometheus.Gauge
-	peak, share         prometheus.Gauge
-	pending, instants   prometheus.Gauge
-	foldedSequence      prometheus.Gauge
-	caughtUp            prometheus.Gauge
+	fired, dropped, cancelled                [priority.Campaigns]prometheus.Counter
+	late                                     [classes][priority.Campaigns]prometheus.Observer
+	pending, instants, foldedSequence        prometheus.Gauge
 }
 
 // meter finds this lane's metrics.
@@ -106,23 +96,29 @@ func (r *run) meter() {
 	}
 	r.expired, r.repeats = m.expired.WithLabelValues(lane), m.repeats.WithLabelValues(lane)
 	r.requestsFailed, r.differ = m.requestsFailed.WithLabelValues(lane), m.disagreements.WithLabelValues(lane)
-	for p := range timers.Priorities {
+	for p := range priority.Campaigns {
 		name := p.String()
 		r.fired[p], r.dropped[p], r.cancelled[p] = m.fired.WithLabelValues(lane, name), m.dropped.WithLabelValues(lane, name), m.cancelled.WithLabelValues(lane, name)
-		r.oldest[p], r.waiting[p] = m.oldest.WithLabelValues(lane, name), m.waiting.WithLabelValues(lane, name)
 		for c := range classes {
 			r.late[c][p] = m.lateness.WithLabelValues(lane, c.String(), name)
-			for i, h := range horizons {
-				r.next[c][p][i] = m.next.WithLabelValues(lane, name, c.String(), h.name)
-			}
 		}
 	}
-	for c := range classes {
-		r.outstanding[c], r.paused[c] = m.outstanding.WithLabelValues(lane, c.String()), m.paused.WithLabelValues(lane, c.String())
-	}
-	r.peak, r.share = m.peak.WithLabelValues(lane), m.share.WithLabelValues(lane)
 	r.pending, r.instants, r.foldedSequence = m.pending.WithLabelValues(lane), m.instants.WithLabelValues(lane), m.folded.WithLabelValues(lane)
-	r.caughtUp = m.caughtUp.WithLabelValues(lane)
+	m.caughtUp.WithLabelValues(lane).Set(0)
+}
+
+// show sets the gauges from a backlog.
+func (m *Metrics) show(lane string, b *Backlog) {
+	for p, part := range b.parts() {
+		m.oldest.WithLabelValues(lane, p.String()).Set(part.OldestDue.Seconds())
+		m.waiting.WithLabelValues(lane, p.String()).Set(float64(part.Waiting))
+	}
+	m.outstanding.WithLabelValues(lane, reminder.String()).Set(float64(b.Outstanding))
+	m.outstanding.WithLabelValues(lane, expiry.String()).Set(float64(b.OutstandingExpiries))
+	m.paused.WithLabelValues(lane, reminder.String()).Set(float64(b.PausedReminders))
+	m.paused.WithLabelValues(lane, expiry.String()).Set(float64(b.PausedExpiry))
+	m.share.WithLabelValues(lane).Set(b.Share)
+	m.caughtUp.WithLabelValues(lane).Set(1)
 }
 
 // observe counts an event, before it is folded.

@@ -5,6 +5,7 @@ import (
 
 	reminders "github.com/seed-4a2410e3/scrip/domain/reminder"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/priority"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
@@ -277,7 +278,7 @@ func (p *planner) hopeless(pl *plan, k timers.Key, now wire.Instant) bool {
 
 // backlog is, by priority, the earliest instant that is due and not answered, Never if there is none, and how many customers
 // are due and not requested, about. What a pause holds back does not count.
-func (p *planner) backlog() (oldest [timers.Priorities]wire.Instant, waiting [timers.Priorities]int) {
+func (p *planner) backlog() (oldest [priority.Campaigns]wire.Instant, waiting [priority.Campaigns]int) {
 	for i := range oldest {
 		oldest[i] = wire.Never
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
+	"github.com/seed-4a2410e3/scrip/streams/priority"
 )
 
 // The lane never answers for one campaign: its requests are repeated for ever, but after a while they do not hold up the
@@ -88,7 +88,7 @@ func TestExpiriesAndRemindersDoNotWaitForEachOther(t *testing.T) {
 	if len(requests) != maxExpiries || d.p.inFlight[expiry] != maxExpiries {
 		t.Fatalf("%d requests, %d in flight", len(requests), d.p.inFlight[expiry])
 	}
-	var shares [timers.Priorities]int
+	var shares [priority.Campaigns]int
 	for _, cmd := range requests {
 		if cmd.Type != wire.Expire {
 			t.Fatalf("requested %s", cmd.AppendJSON(nil))
@@ -96,8 +96,8 @@ func TestExpiriesAndRemindersDoNotWaitForEachOther(t *testing.T) {
 		shares[d.p.timers.Campaign(cmd.Campaign).Priority]++
 	}
 	for p, n := range shares {
-		if want := maxExpiries * weights[p] / sumOf(weights); n < want-200 || n > want+200 {
-			t.Errorf("%d of %s, expected %d", n, timers.Priority(p), want)
+		if want := maxExpiries * []int{8, 3, 1}[p] / 12; n < want-200 || n > want+200 {
+			t.Errorf("%d of %s, expected %d", n, priority.Priority(p), want)
 		}
 	}
 	if d.p.unpublished = 0; !d.p.ready() {
@@ -148,7 +148,7 @@ func TestCatchingUpIsLinear(t *testing.T) {
 				fired++
 			}
 		}
-		if d.p.requests(start); fired != total || d.p.repeated != 0 || d.p.inFlight != [classes]int{} || d.p.behind() != [timers.Priorities]int{} || len(d.p.plans) != 0 {
+		if d.p.requests(start); fired != total || d.p.repeated != 0 || d.p.inFlight != [classes]int{} || d.p.behind() != [priority.Campaigns]int{} || len(d.p.plans) != 0 {
 			t.Errorf("%d fired, %d repeats, %v in flight, %v wait", fired, d.p.repeated, d.p.inFlight, d.p.behind())
 		}
 		if d.p.examined > 2*total {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/priority"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
@@ -39,7 +40,7 @@ func (d *plannerRig) fold(ev wire.Event) int {
 }
 
 // behind is the part of a planner's backlog that waits.
-func (p *planner) behind() [timers.Priorities]int {
+func (p *planner) behind() [priority.Campaigns]int {
 	_, waiting := p.backlog()
 	return waiting
 }

@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"slices"
 	"sync"
@@ -25,13 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Longer lives than rapid's thirty steps, so that requests meet repeats, answers and restarts. Flags given still win.
-	for name, value := range map[string]string{"rapid.checks": "300", "rapid.steps": "90"} {
-		if err := flag.Set(name, value); err != nil {
-			panic(err)
-		}
-	}
-	// nats.go leaves this goroutine behind when a connection closes right after an object was put.
+	// nats.go leaves this goroutine when a connection closes right after an object was put.
 	streamtest.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
 }
 

@@ -45,7 +45,6 @@ type run struct {
 
 	saver    saver
 	reported wire.Instant // when the backlog was published last
-	forecast forecast
 
 	meters
 }

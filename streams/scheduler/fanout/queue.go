@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/priority"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
@@ -35,13 +36,13 @@ type firing struct {
 	source    eventlog.Source // LastR is not set
 	digest    string          // of the event message
 	line      dueLine
-	priority  timers.Priority // of the campaign
-	customers []timers.Fired  // not yet in a message
+	priority  priority.Priority // of the campaign
+	customers []timers.Fired    // not yet in a message
 }
 
 // Add takes in the customers of a reminders.due event: line (from 1) of the event message m. What the stream holds already is
-// passed over. The customers are the queue's from now on. priority is the campaign's at the time of the event.
-func (q *Queue) Add(m *eventlog.Message, line int, ev *wire.Event, priority timers.Priority, customers []timers.Fired) {
+// passed over. The customers are the queue's from now on. of is the campaign's priority at the time of the event.
+func (q *Queue) Add(m *eventlog.Message, line int, ev *wire.Event, of priority.Priority, customers []timers.Fired) {
 	here := eventlog.Source{Sequence: m.Sequence, Line: line}
 	switch c := compareLines(here, q.Reached); {
 	case c < 0:
@@ -60,7 +61,7 @@ func (q *Queue) Add(m *eventlog.Message, line int, ev *wire.Event, priority time
 	} else {
 		digest = m.Digest()
 	}
-	q.firings = append(q.firings, firing{source: here, digest: digest, line: newDueLine(ev), priority: priority, customers: customers})
+	q.firings = append(q.firings, firing{source: here, digest: digest, line: newDueLine(ev), priority: of, customers: customers})
 	q.waiting += len(customers)
 }
 
@@ -82,7 +83,7 @@ func (q *Queue) Next(most int) (attempt eventlog.Attempt, customers int) {
 	}
 	var to eventlog.Source
 	var digest string
-	priority := timers.Low // the highest of those in it: low ones may travel with a high one, never the other way round
+	highest := priority.Low // the highest of those in it: low ones may travel with a high one, never the other way round
 	for room := most; room > 0 && len(q.firings) > 0; {
 		next := &q.firings[0]
 		some := next.customers[:min(len(next.customers), room)]
@@ -90,7 +91,7 @@ func (q *Queue) Next(most int) (attempt eventlog.Attempt, customers int) {
 			payload = next.line.append(payload, some[i].Customer)
 		}
 		to, digest = next.source, next.digest
-		priority = higher(priority, next.priority)
+		highest = min(highest, next.priority)
 		to.LastR = some[len(some)-1].R
 		room -= len(some)
 		customers += len(some)
@@ -105,8 +106,8 @@ func (q *Queue) Next(most int) (attempt eventlog.Attempt, customers int) {
 	q.waiting -= customers
 	q.widest = max(q.widest, len(payload))
 	header := eventlog.Header{Owner: q.Owner, Source: to, SourceDigest: digest}
-	if priority != timers.Normal {
-		header.Priority = priority.String()
+	if highest != priority.Normal {
+		header.Priority = highest.String()
 	}
 	attempt = eventlog.Attempt{Expected: q.Last, Header: q.Sealer.Encode(header, q.Last+1, payload), Payload: payload}
 	q.Last++
@@ -116,17 +117,6 @@ func (q *Queue) Next(most int) (attempt eventlog.Attempt, customers int) {
 	}
 	q.Reached = to
 	return attempt, customers
-}
-
-// higher returns the priority that goes first.
-func higher(a, b timers.Priority) timers.Priority {
-	switch {
-	case a == timers.High || b == timers.High:
-		return timers.High
-	case a == timers.Normal || b == timers.Normal:
-		return timers.Normal
-	}
-	return timers.Low
 }
 
 // dueLine writes the reminder.due lines of one firing. They differ in the customer only, so what precedes it is made once.

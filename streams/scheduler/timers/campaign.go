@@ -6,14 +6,15 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/reminder"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/priority"
 )
 
 // Campaign is what the timers know of one campaign. Only Fold writes the exported fields.
 type Campaign struct {
 	Name      string
 	Anchors   reminder.Anchors
-	Priority  Priority      // which campaign goes first when more is due than can be requested
-	LateAfter time.Duration // reminders later than this are dropped; 0 = no such limit
+	Priority  priority.Priority // which campaign goes first when more is due than can be requested
+	LateAfter time.Duration     // reminders later than this are dropped; 0 = no such limit
 
 	expiredThrough wire.Instant           // coupons that expire up to it have been announced
 	own            ownExpiries            // which coupons have an expiry of their own
@@ -124,40 +125,4 @@ func (e *Campaign) Chunk(k Key, after uint64, most int) (c reminder.DueReminders
 // Count is the number of reminders that are due after from, up to until. It takes a step for each instant between them.
 func (e *Campaign) Count(from, until wire.Instant) int {
 	return int(e.pending.Count(e.Anchors, from+1, until+1))
-}
-
-// BySecond calls f with the number of reminders that are due in each second after from, up to until, with the first instant
-// of each.
-func (e *Campaign) BySecond(from, until wire.Instant, f func(at wire.Instant, n int)) {
-	const second = wire.Instant(time.Second / time.Microsecond)
-	for at := e.DueAfter(from); at <= until; {
-		end := min(from+((at-from-1)/second+1)*second, until) + 1
-		f(at, e.Count(at-1, end-1))
-		at = e.DueAfter(end - 1)
-	}
-}
-
-// Priority is a campaign's. The zero one is normal: what has never been set. Snapshots hold its number.
-type Priority uint8
-
-const (
-	Normal Priority = iota
-	High
-	Low
-	Priorities
-)
-
-func (p Priority) String() string {
-	return [Priorities]string{wire.PriorityNormal, wire.PriorityHigh, wire.PriorityLow}[p]
-}
-
-// PriorityOf reads a campaign's setting. What is neither high nor low is normal.
-func PriorityOf(setting string) Priority {
-	switch setting {
-	case wire.PriorityHigh:
-		return High
-	case wire.PriorityLow:
-		return Low
-	}
-	return Normal
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/reminder"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/priority"
 )
 
 // maxText bounds a length that is read, so that a damaged one allocates no memory.
@@ -87,7 +88,7 @@ func (d *decoder) entry(b *Timers) {
 		return
 	}
 	c := b.add(name) // its wake instant is 0: the planner has to look at it
-	c.Priority = Priority(d.num(uint64(Priorities - 1)))
+	c.Priority = priority.Priority(d.num(uint64(priority.Campaigns - 1)))
 	c.LateAfter = time.Duration(d.num(math.MaxInt64))
 	c.Anchors = reminder.Anchors{Opens: d.instant(), Expires: d.instant()}
 	c.expiredThrough = d.instant()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/reminder"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/priority"
 )
 
 // Frozen are timers as they were at one moment, to be written while their owner goes on. What is large is shared with the
@@ -19,7 +20,7 @@ type Frozen struct {
 
 type frozenCampaign struct {
 	name           string
-	priority       Priority
+	priority       priority.Priority
 	lateAfter      time.Duration
 	anchors        reminder.Anchors
 	expiredThrough wire.Instant

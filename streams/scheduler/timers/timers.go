@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/reminder"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/priority"
 )
 
 // Timers are the due instants of a lane: for each campaign when its coupons expire and which reminders are pending. They are
@@ -69,11 +70,6 @@ func (b *Timers) Size() int { return b.reminders + b.instants + len(b.campaigns)
 func (b *Timers) First() *Campaign {
 	c, _ := b.order.Min()
 	return c
-}
-
-// Ascend calls f with the campaigns by wake instant and name, from the given ones on, until it returns false.
-func (b *Timers) Ascend(wake wire.Instant, name string, f func(*Campaign) bool) {
-	b.order.Ascend(&Campaign{wake: wake, Name: name}, f)
 }
 
 func (b *Timers) add(name string) *Campaign {
@@ -234,7 +230,7 @@ func (b *Timers) touch(e *Campaign) {
 func (b *Timers) anchor(e *Campaign, s *wire.Settings) {
 	b.instants -= e.dueInstants()
 	e.Anchors = reminder.Anchors{Opens: s.OpensAt, Expires: s.ExpiresAt}
-	e.Priority, e.LateAfter = PriorityOf(s.Priority), s.LateAfter
+	e.Priority, e.LateAfter = priority.Of(s.Priority), s.LateAfter
 	b.instants += e.dueInstants()
 	b.SetWake(e, 0)
 }
