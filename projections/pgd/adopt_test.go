@@ -67,20 +67,20 @@ func TestAdoptedOnlyIfCurrent(t *testing.T) {
 	for path, text := range files {
 		write(t, path, text)
 	}
-	h := &home{place: p}
-	if !h.current([]Binaries{bin}, settings) {
+	h := &home{place: p, settings: settings}
+	if !h.current([]Binaries{bin}) {
 		t.Fatal("it is not current at first")
 	}
 	for path, text := range files {
 		write(t, path, "")
-		if h.current([]Binaries{bin}, settings) {
+		if h.current([]Binaries{bin}) {
 			t.Errorf("current with an empty %s", path)
 		}
 		write(t, path, text)
 	}
 	newer := bin
 	newer.Version = "postgres (PostgreSQL) 15.2"
-	if h.current([]Binaries{newer}, settings) || h.current([]Binaries{bin}, nil) || h.current([]Binaries{{Major: 16}}, settings) {
+	if h.current([]Binaries{newer}) || (&home{place: p}).current([]Binaries{bin}) || h.current([]Binaries{{Major: 16}}) {
 		t.Error("current with another minor version, other settings, or no version that reads it")
 	}
 }

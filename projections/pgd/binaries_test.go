@@ -1,7 +1,6 @@
 package pgd
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -104,11 +103,11 @@ func TestBinariesForTheClusterThatIsThere(t *testing.T) {
 	mkdir(t, p.data())
 	write(t, filepath.Join(p.data(), "PG_VERSION"), "15\n")
 	all := []Binaries{{Dir: "/a", Major: 17}, {Dir: "/b", Major: 15}, {Dir: "/c", Major: 15}}
-	if got, err := binariesFor(p, all); err != nil || got.Dir != "/b" {
+	if got, _, err := binariesFor(p, all); err != nil || got.Dir != "/b" {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if _, err := binariesFor(p, all[:1]); !errors.Is(err, errOtherVersion) {
-		t.Errorf("the error is %v, want %v", err, errOtherVersion)
+	if got, major, err := binariesFor(p, all[:1]); err != nil || got != (Binaries{}) || major != 15 {
+		t.Errorf("got %+v for a cluster of %d, %v", got, major, err)
 	}
 }
 

@@ -62,7 +62,7 @@ type Cluster struct {
 // signals are what tests wait for.
 type signals struct {
 	gone      testsignal.Signal[int]      // Run saw that the postmaster, this process, has ended
-	launching testsignal.Signal[struct{}] // pg_ctl has begun
+	launching testsignal.Signal[struct{}] // pg_ctl has started
 	failed    testsignal.Signal[error]    // one attempt to bring a postmaster up has failed
 	up        testsignal.Signal[int]      // Run has brought another postmaster up, this process
 }
@@ -95,18 +95,18 @@ func (c *Cluster) Start(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	h, pm := c.home, c.pm
 	c.mu.Unlock()
-	started := h != nil
-	if started && serves(pm.pid, h.place) {
+	there := h != nil
+	if there && serves(pm.pid, h.place) {
 		return databaseURL(h.password, pm.port, roleName), nil
 	}
-	if !started {
+	if !there {
 		if h, err = c.prepare(ctx); err != nil {
 			return "", err
 		}
 	}
-	begun := time.Now()
+	started := time.Now()
 	pm, err = c.bringUp(ctx, h)
-	if err != nil && started {
+	if err != nil && there {
 		return "", err // it died before; Run retries
 	}
 	if err != nil {
@@ -114,7 +114,7 @@ func (c *Cluster) Start(ctx context.Context) (string, error) {
 	}
 	c.set(h, pm, true)
 	c.log.InfoContext(ctx, "PostgreSQL is up", "dir", h.place.data(), "version", h.bin.Version, "user", h.user.name,
-		"port", pm.port, "pid", pm.pid, "took", time.Since(begun).Round(time.Millisecond))
+		"port", pm.port, "pid", pm.pid, "took", time.Since(started).Round(time.Millisecond))
 	return databaseURL(h.password, pm.port, roleName), nil
 }
 

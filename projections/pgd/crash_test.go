@@ -159,13 +159,13 @@ func TestStartExplains(t *testing.T) {
 func TestClusterOfAnotherMajorVersion(t *testing.T) {
 	t.Parallel()
 	p := place(t.TempDir())
-	c := &Cluster{log: slog.New(slog.DiscardHandler)}
+	h := &home{place: p, log: slog.New(slog.DiscardHandler)}
 	installed := []Binaries{{Major: 15}}
 	for n, aside := range []string{"data.postgresql-11", "data.postgresql-11.2", "data.postgresql-11.3"} {
 		mkdir(t, p.data())
 		write(t, p.path("data/PG_VERSION"), "11\n")
 		write(t, p.path("data/mark"), fmt.Sprint(n))
-		if err := c.setAsideOther(t.Context(), p, installed); err != nil {
+		if err := h.pick(t.Context(), installed); err != nil {
 			t.Fatal(err)
 		}
 		if raw, err := os.ReadFile(p.path(aside + "/mark")); err != nil || string(raw) != fmt.Sprint(n) {
@@ -174,13 +174,10 @@ func TestClusterOfAnotherMajorVersion(t *testing.T) {
 		if _, err := os.Lstat(p.data()); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("the cluster is left: %v", err)
 		}
-		if err := c.setAsideOther(t.Context(), p, installed); err != nil { // there is none
-			t.Error(err)
-		}
 	}
 	mkdir(t, p.data())
 	write(t, p.path("data/PG_VERSION"), "15\n")
-	if err := c.setAsideOther(t.Context(), p, installed); err != nil || !p.made() {
+	if err := h.pick(t.Context(), installed); err != nil || !p.made() || h.bin.Major != 15 {
 		t.Errorf("one that can be read is gone, %v", err)
 	}
 }

@@ -13,9 +13,9 @@
 // times a second whether its process is there, and starts another one if not.
 //
 // The place is <data>/postgres. PostgreSQL refuses to run as root; started as root, scrip runs it as system user scrip-postgres,
-// whom it makes, so that no other program can read its files or signal it. A cluster of user postgres or nobody, as
-// whom other programs run, is given to that user. If the user cannot reach the data directory, as below /root, the place
-// is /var/lib/scrip/<hash>; the file <data>/postgres.place then names it. Everything in the place except data and run belongs to
+// whom it makes, so that no other program can read its files or signal it. A cluster that is there is run as its owner. If the
+// user cannot reach the data directory, as below /root, the place is /var/lib/scrip/<hash>; the file <data>/postgres.place then
+// names it. Everything in the place except data and run belongs to
 // the user who runs scrip, so that the unprivileged user cannot make root write elsewhere through a planted link. If root
 // runs scrip, links in the data directory that root did not make are refused. An owner who exchanges directories while scrip
 // starts can evade that check, so root should not serve the directory of an untrusted user.
@@ -24,11 +24,9 @@
 // for it, cannot run programs or read files as the user that PostgreSQL runs as. Role postgres can, and is admitted by the
 // socket only; an administrator finds its password in the place.
 //
-// The tables in the cluster are a fold of the log and can be rebuilt from it. So a cluster that belongs to another data
-// directory or is not readable may be set aside, and is never repaired by hand.
-//
-// A cluster of a major version that is not installed any more is renamed to <place>/data.postgresql-<version>, and a new
-// one is made. It is never deleted: it may hold data of others.
+// The tables in the cluster are a fold of the log and can be rebuilt from it. So a cluster of a major version that is not
+// installed any more is renamed to <place>/data.postgresql-<version>, one of an earlier data directory to data.former, and a
+// new one is made. None is deleted: it may hold data of others.
 //
 // What a crash does:
 //

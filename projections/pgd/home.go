@@ -31,6 +31,7 @@ type home struct {
 	place    place
 	user     account
 	bin      Binaries
+	settings map[string]string
 	password string
 	lock     *os.File
 	untie    func()
@@ -49,7 +50,11 @@ func (c *Cluster) prepare(ctx context.Context) (_ *home, err error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &home{place: got.place, user: got.user, bin: all[0], untie: func() {}, log: c.log, signals: &c.signals}
+	h := &home{place: got.place, user: got.user, bin: all[0], settings: c.opts.Settings, untie: func() {}, log: c.log, signals: &c.signals}
+	if h.user.uid == 0 {
+		return nil, fmt.Errorf("the PostgreSQL cluster %s belongs to root, as whom PostgreSQL does not run: chown -R %s %[1]s, or move it away (its tables are rebuilt from the log)",
+			h.place.data(), c.unprivileged(ctx).name)
+	}
 	if h.lock, err = lockPlace(h.place); err != nil {
 		return nil, err
 	}
@@ -59,8 +64,8 @@ func (c *Cluster) prepare(ctx context.Context) (_ *home, err error) {
 		}
 	}()
 	pm := h.running()
-	if pm != nil && (got.inherited || got.moves || !h.current(all, c.opts.Settings)) {
-		c.log.WarnContext(ctx, "stopping the PostgreSQL that an earlier scrip left running: it is of another version, configuration or user", "pid", pm.pid, "dir", h.place.data())
+	if pm != nil && (got.inherited || !h.current(all)) {
+		c.log.WarnContext(ctx, "stopping the PostgreSQL that an earlier scrip left running: it is of another version, configuration or data directory", "pid", pm.pid, "dir", h.place.data())
 		if _, err := h.halt(ctx, leftLimit); err != nil {
 			return nil, err
 		}
@@ -71,48 +76,50 @@ func (c *Cluster) prepare(ctx context.Context) (_ *home, err error) {
 			return nil, err
 		}
 	}
-	if got.moves {
-		c.log.InfoContext(ctx, "giving the PostgreSQL cluster to the user that it runs as", "dir", h.place.data(), "user", h.user.name)
-		if err := giveTree(h.place.data(), h.user); err != nil {
-			return nil, fmt.Errorf("giving %s to user %s: %w", h.place.data(), h.user.name, err)
-		}
-	}
-	if got.inherited {
-		// Its tables are a fold of another log, which is not in this data directory any more.
-		c.log.WarnContext(ctx, "setting aside the PostgreSQL cluster of an earlier data directory of this name",
-			"dir", h.place.data(), "to", h.place.former())
-		if err := errors.Join(os.RemoveAll(h.place.former()), atomicfile.Rename(h.place.data(), h.place.former())); err != nil {
-			return nil, fmt.Errorf("setting aside %s: %w", h.place.data(), err)
+	if got.inherited { // its tables are a fold of another log, which is not in this data directory any more
+		if err := h.setAside(ctx, "data.former", "the PostgreSQL cluster is of an earlier data directory of this name"); err != nil {
+			return nil, err
 		}
 	}
 	if err := remember(dataDir, h.place); err != nil {
 		return nil, fmt.Errorf("recording where the PostgreSQL cluster is: %w", err)
 	}
-	if err := c.setAsideOther(ctx, h.place, all); err != nil {
-		return nil, err
-	}
-	c.discardHalfMade(ctx, h.place)
-	if !h.place.made() {
-		if err := c.create(ctx, h.place, h.user, h.bin); err != nil {
+	h.discardHalfMade(ctx)
+	if h.place.made() {
+		if err := h.pick(ctx, all); err != nil {
 			return nil, err
 		}
 	}
-	if h.bin, err = binariesFor(h.place, all); err != nil {
-		return nil, err
+	if !h.place.made() {
+		return h, h.create(ctx)
 	}
-	return h, c.passwords(ctx, h)
+	return h, h.passwords(ctx)
+}
+
+// pick takes the installation that made the cluster; a cluster that none can read is set aside.
+func (h *home) pick(ctx context.Context, all []Binaries) error {
+	bin, major, err := binariesFor(h.place, all)
+	if err != nil {
+		return err
+	}
+	if bin.Major != 0 {
+		h.bin = bin
+		return nil
+	}
+	return h.setAside(ctx, fmt.Sprintf("data.postgresql-%d", major), fmt.Sprintf("PostgreSQL %[1]d made the cluster, and is not installed (schemas of others, roles and "+
+		"scrip_meta.dead_letter are not made again: to get them back, start PostgreSQL %[1]d on the old cluster and use its pg_dump)", major))
 }
 
 // current reports whether a cluster has everything that a start would give it: a version that is installed, both passwords, and
 // the configuration, which names the exact version.
-func (h *home) current(all []Binaries, settings map[string]string) bool {
-	bin, err := binariesFor(h.place, all)
-	if err != nil || sizeOf(h.place.password()) == 0 || sizeOf(h.place.admin()) == 0 {
+func (h *home) current(all []Binaries) bool {
+	bin, _, err := binariesFor(h.place, all)
+	if err != nil || bin.Major == 0 || sizeOf(h.place.password()) == 0 || sizeOf(h.place.admin()) == 0 {
 		return false
 	}
 	conf, err := os.ReadFile(h.place.conf())
 	hba, herr := os.ReadFile(h.place.hba())
-	return err == nil && herr == nil && string(hba) == hbaText && string(conf) == configText(h.place, bin, settings)
+	return err == nil && herr == nil && string(hba) == hbaText && string(conf) == configText(h.place, bin, h.settings)
 }
 
 // materials returns the data directory without symbolic links, and the installations to choose from.
@@ -140,6 +147,7 @@ func (c *Cluster) materials() (string, []Binaries, error) {
 // leave releases the lock of the place.
 func (h *home) leave() error {
 	h.untie()
+	_ = syscall.Flock(int(h.lock.Fd()), syscall.LOCK_UN) // Close would leave it to a child that is just being started, until its exec
 	return h.lock.Close()
 }
 
@@ -149,7 +157,7 @@ func (c *Cluster) bringUp(ctx context.Context, h *home) (*postmaster, error) {
 	c.mu.Lock()
 	port := c.port
 	c.mu.Unlock()
-	for begun := time.Now(); ; {
+	for started := time.Now(); ; {
 		pm, err := c.tryUp(ctx, h, port)
 		if err == nil {
 			err = c.tie(h)
@@ -166,7 +174,7 @@ func (c *Cluster) bringUp(ctx context.Context, h *home) (*postmaster, error) {
 		} else if !errors.Is(err, errStillUsed) {
 			return nil, errors.Join(context.Cause(ctx), err)
 		}
-		if time.Since(begun) > tryLimit || natsx.Pause(ctx, tryPause) != nil {
+		if time.Since(started) > tryLimit || natsx.Pause(ctx, tryPause) != nil {
 			return nil, errors.Join(context.Cause(ctx), err)
 		}
 	}
@@ -184,7 +192,7 @@ func (c *Cluster) tryUp(ctx context.Context, h *home, port int) (pm *postmaster,
 			return nil, err
 		}
 	}
-	if err := h.writeConfig(c.opts.Settings); err != nil {
+	if err := h.writeConfig(); err != nil {
 		return nil, fmt.Errorf("preparing the start of PostgreSQL in %s: %w", string(h.place), err)
 	}
 	if pm, err = h.launch(ctx, port, c.opts.Nice); err != nil {
@@ -221,7 +229,7 @@ func (c *Cluster) tie(h *home) error {
 
 // writeConfig writes the configuration and makes an empty directory for the socket: like a stale postmaster.pid, a lock file
 // left beside an old socket would refuse the start if its process id belongs to another program now.
-func (h *home) writeConfig(settings map[string]string) error {
+func (h *home) writeConfig() error {
 	if os.Geteuid() == 0 { // checked again: much time may have passed since the place was chosen
 		if err := notPlanted(filepath.Dir(string(h.place)), h.place); err != nil {
 			return err
@@ -230,7 +238,7 @@ func (h *home) writeConfig(settings map[string]string) error {
 	return errors.Join(
 		atomicfile.Sweep(h.place.hba()), atomicfile.Sweep(h.place.conf()), atomicfile.Sweep(h.place.password()), atomicfile.Sweep(h.place.admin()), atomicfile.Sweep(h.place.log()+".1"),
 		atomicfile.Write(h.place.hba(), []byte(hbaText), 0o644),
-		atomicfile.Write(h.place.conf(), []byte(configText(h.place, h.bin, settings)), 0o644),
+		atomicfile.Write(h.place.conf(), []byte(configText(h.place, h.bin, h.settings)), 0o644),
 		os.RemoveAll(h.place.run()),
 		os.Mkdir(h.place.run(), 0o700),
 		h.user.give(h.place.run()),

@@ -27,24 +27,14 @@ type place string
 
 func (p place) path(name string) string { return filepath.Join(string(p), name) }
 func (p place) data() string            { return p.path("data") }
-func (p place) former() string          { return p.path("data.former") }
-
-// other returns the directory for the n-th cluster of a major version that is not installed any more.
-func (p place) other(major, n int) string {
-	name := fmt.Sprintf("data.postgresql-%d", major)
-	if n > 1 {
-		name += fmt.Sprintf(".%d", n)
-	}
-	return p.path(name)
-}
-func (p place) run() string      { return p.path("run") }
-func (p place) password() string { return p.path("password") }
-func (p place) admin() string    { return p.path("admin.password") }
-func (p place) lock() string     { return p.path("lock") }
-func (p place) log() string      { return p.path("postgres.log") }
-func (p place) conf() string     { return p.path("postgresql.conf") }
-func (p place) hba() string      { return p.path("pg_hba.conf") }
-func (p place) pidfile() string  { return p.path("data/postmaster.pid") }
+func (p place) run() string             { return p.path("run") }
+func (p place) password() string        { return p.path("password") }
+func (p place) admin() string           { return p.path("admin.password") }
+func (p place) lock() string            { return p.path("lock") }
+func (p place) log() string             { return p.path("postgres.log") }
+func (p place) conf() string            { return p.path("postgresql.conf") }
+func (p place) hba() string             { return p.path("pg_hba.conf") }
+func (p place) pidfile() string         { return p.path("data/postmaster.pid") }
 
 // made reports whether the place has a cluster. data is only ever created by a rename of a complete cluster.
 func (p place) made() bool {
@@ -59,13 +49,11 @@ type choice struct {
 	// inherited is true if the place is outside the data directory and nothing in the data directory points to it: its cluster
 	// was made for an earlier data directory of the same name.
 	inherited bool
-	// moves is true if the cluster's files belong to another user, and are given to this one once no postmaster runs on them.
-	moves bool
 }
 
-// choose finds the place for dataDir (absolute) and creates its directory. An existing cluster is kept where it is as
-// long as it can be used.
-func (c *Cluster) choose(ctx context.Context, dataDir string, bin Binaries) (choice, error) {
+// choose finds the place for dataDir (absolute) and creates its directory. It is <dataDir>/postgres. If root runs scrip and
+// PostgreSQL's user cannot reach that, it is below FallbackBase, and stays there: the pointer file names it.
+func (c *Cluster) choose(ctx context.Context, dataDir string, bin Binaries) (got choice, err error) {
 	own := place(filepath.Join(dataDir, "postgres"))
 	if os.Geteuid() != 0 {
 		return chooseAsUser(own)
@@ -73,39 +61,26 @@ func (c *Cluster) choose(ctx context.Context, dataDir string, bin Binaries) (cho
 	if err := notPlanted(dataDir, own); err != nil {
 		return choice{}, err
 	}
-
-	pointed, err := c.pointed(dataDir)
-	if err != nil {
+	if got.place, err = c.pointed(dataDir); err != nil {
 		return choice{}, err
 	}
-	why := error(nil)
-	if own.made() || pointed == "" || !pointed.made() {
-		got, err := c.chooseAsRoot(ctx, own, bin)
-		if err == nil {
+	var why error
+	if got.place == "" {
+		got.place = own
+		if got.user, why = c.occupy(ctx, own, bin); why == nil {
 			return got, nil
 		}
-		why = err
-	}
-	elsewhere := pointed
-	if elsewhere == "" {
-		elsewhere = place(filepath.Join(c.opts.FallbackBase, hashOf(dataDir)))
+		sum := sha256.Sum256([]byte(dataDir))
+		got.place = place(filepath.Join(c.opts.FallbackBase, hex.EncodeToString(sum[:8])))
+		got.inherited = got.place.made()
+		c.log.InfoContext(ctx, "PostgreSQL cluster kept outside the data directory", "place", string(got.place), "data", dataDir, "reason", why)
 	}
 	if err := atomicfile.MkdirAll(c.opts.FallbackBase, 0o755); err != nil {
 		return choice{}, fmt.Errorf("making the directory for PostgreSQL clusters: %w", err)
 	}
-	got, err := c.chooseAsRoot(ctx, elsewhere, bin)
-	if err != nil {
+	if got.user, err = c.occupy(ctx, got.place, bin); err != nil {
 		return choice{}, fmt.Errorf("no place for the PostgreSQL cluster: %w; let that user pass (chmod o+x on the parent directories), "+
 			"run scrip as an ordinary user, or give an existing server with --postgres URL", errors.Join(why, err))
-	}
-	got.inherited = pointed == "" && elsewhere.made()
-	if why != nil {
-		c.log.InfoContext(ctx, "PostgreSQL cluster kept outside the data directory",
-			"place", string(elsewhere), "data", dataDir, "reason", why.Error())
-		if own.made() {
-			c.log.WarnContext(ctx, "a PostgreSQL cluster that cannot be reached any more is left unused; it can be removed",
-				"dir", string(own))
-		}
 	}
 	return got, nil
 }
@@ -117,7 +92,7 @@ func notPlanted(parent string, p place) error {
 	if err != nil {
 		return err
 	}
-	for _, path := range []string{string(p), p.data(), p.run(), p.former()} {
+	for _, path := range []string{string(p), p.data(), p.run()} {
 		info, err := os.Lstat(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -131,7 +106,7 @@ func notPlanted(parent string, p place) error {
 		}
 		switch {
 		case info.Mode()&fs.ModeSymlink != 0 && uid != 0:
-			return fmt.Errorf("%s is a link made by %s, and scrip runs as root, who follows none but root's: remove it, or run scrip as %s", path, named(uid, 0, false).name, named(uid, 0, false).name)
+			return fmt.Errorf("%s is a link made by %s, and scrip runs as root, who follows none but root's: remove it, or run scrip as %[2]s", path, named(uid, 0, false).name)
 		case path == string(p) && info.Mode()&fs.ModeSymlink == 0 && (!info.IsDir() || uid != 0 && uid != owner):
 			return fmt.Errorf("%s belongs to %s, who is neither root nor the owner of the data directory: move it away", path, named(uid, 0, false).name)
 		}
@@ -157,43 +132,33 @@ func chooseAsUser(own place) (choice, error) {
 	return choice{place: own, user: me}, nil
 }
 
-// chooseAsRoot prepares p and checks that the user who will run the cluster can reach it.
-func (c *Cluster) chooseAsRoot(ctx context.Context, p place, bin Binaries) (choice, error) {
-	got := choice{place: p}
-	created := false
-	if p.made() {
+// occupy makes a place for root, and returns the user who runs the cluster: its owner, if it is there. It checks that this user
+// can reach it.
+func (c *Cluster) occupy(ctx context.Context, p place, bin Binaries) (user account, err error) {
+	there := p.made()
+	if there {
 		uid, gid, err := ownerOf(p.data())
 		if err != nil {
-			return choice{}, err
+			return account{}, err
 		}
-		if got.user = named(uid, gid, true); isShared(uid) { // root's, who has copied it and cannot run it, among others
-			got.user = c.unprivileged(ctx)
-			got.moves = got.user.uid != uid
-		}
+		user = named(uid, gid, true)
 	} else {
-		got.user = c.unprivileged(ctx)
-		switch err := os.Mkdir(string(p), 0o711); {
-		case err == nil:
-			created = true
-		case !errors.Is(err, fs.ErrExist):
-			return choice{}, err
+		user = c.unprivileged(ctx)
+		if err := os.Mkdir(string(p), 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
+			return account{}, err
 		}
 		// Its user may enter but not write: that user cannot turn what root writes here into a link.
 		if err := take(p); err != nil {
-			return choice{}, err
+			return account{}, err
 		}
 	}
-	err := got.user.canReach(ctx, string(p), bin)
-	if err == nil {
-		err = tryGive(p, got.user)
+	if err = user.canReach(ctx, string(p), bin); err == nil {
+		err = tryGive(p, user)
 	}
-	if err != nil {
-		if created {
-			err = errors.Join(err, os.Remove(string(p)))
-		}
-		return choice{}, err
+	if err != nil && !there {
+		_ = os.Remove(string(p)) // fails if there is something in it
 	}
-	return got, nil
+	return user, err
 }
 
 // take makes root the owner of a place's directory. It is opened first and checked then, so that it cannot be exchanged for a
@@ -219,32 +184,7 @@ func tryGive(p place, user account) error {
 	return errors.Join(user.give(probe), os.Remove(probe))
 }
 
-// giveTree gives a directory and all in it to a user, and leaves it by no link that an earlier owner exchanges meanwhile. The
-// directory itself is the last: its owner shows, after a crash too, that everything was given.
-func giveTree(dir string, user account) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	err = fs.WalkDir(root.FS(), ".", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || path == "." {
-			return err
-		}
-		return root.Lchown(path, user.uid, user.gid)
-	})
-	if err == nil {
-		err = root.Chown(".", user.uid, user.gid)
-	}
-	return errors.Join(err, root.Close())
-}
-
 var hashName = regexp.MustCompile(`^[0-9a-f]{16}$`)
-
-// hashOf returns the name of the place of a data directory outside of it.
-func hashOf(dataDir string) string {
-	sum := sha256.Sum256([]byte(dataDir))
-	return hex.EncodeToString(sum[:8])
-}
 
 // pointed returns the place named by the pointer file, "" when there is none. Only a place that pgd could have chosen
 // itself is accepted: the owner of the data directory may be untrusted and must not lead root anywhere else.

@@ -1,6 +1,8 @@
 package pgd
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,6 +32,12 @@ func unreachable(t *testing.T) Options {
 	return opts
 }
 
+// elsewhere is the place outside the data directory.
+func elsewhere(opts Options) place {
+	sum := sha256.Sum256([]byte(opts.DataDir))
+	return place(filepath.Join(opts.FallbackBase, hex.EncodeToString(sum[:8])))
+}
+
 // Run as root, PostgreSQL runs as another user, who cannot reach such a directory. Run by an ordinary user it can.
 func TestDataDirectoryThatOnlyTheUserCanReach(t *testing.T) {
 	t.Parallel()
@@ -40,7 +48,7 @@ func TestDataDirectoryThatOnlyTheUserCanReach(t *testing.T) {
 	url := start(t, c)
 	want, notices := filepath.Join(opts.DataDir, "postgres"), 0
 	if asRoot() {
-		want, notices = filepath.Join(opts.FallbackBase, hashOf(opts.DataDir)), 1
+		want, notices = string(elsewhere(opts)), 1
 	}
 	if c.Dir() != want {
 		t.Errorf("cluster in %s, want %s", c.Dir(), want)
@@ -72,24 +80,20 @@ func TestDataDirectoryThatOnlyTheUserCanReach(t *testing.T) {
 }
 
 // The data directory was removed and made again: a cluster kept outside of it belongs to the log that is gone, and its
-// postmaster, which was left running, is stopped. One that was set aside before is removed. An ordinary user's cluster goes
-// with its data directory.
-func TestNewDataDirectoryOfTheSameNameBeginsAnew(t *testing.T) {
+// postmaster, which was left running, is stopped. An ordinary user's cluster goes with its data directory.
+func TestNewDataDirectoryOfTheSameName(t *testing.T) {
 	t.Parallel()
 	opts := unreachable(t)
 	opts.Tied = false
 	left, keep, clusters := ownPlace(opts.DataDir), "7", 1
 	if asRoot() {
-		left, keep, clusters = place(filepath.Join(opts.FallbackBase, hashOf(opts.DataDir))), "", 2
+		left, keep, clusters = elsewhere(opts), "", 2
 		mkdir(t, opts.DataDir)
 		if err := remember(opts.DataDir, left); err != nil {
 			t.Fatal(err)
 		}
 	}
 	copyPlace(t, left)
-	if asRoot() {
-		mkdir(t, left.former())
-	}
 	o := startOwner(t, opts)
 	o.kill(t)
 	if !serves(o.postmaster, left) {
@@ -130,7 +134,7 @@ func TestPointerLeadsNowhereElse(t *testing.T) {
 	if got, err := Open(opts).pointed(opts.DataDir); got != "" || err != nil {
 		t.Errorf("without a pointer: %q, %v", got, err)
 	}
-	want := place(filepath.Join(opts.FallbackBase, hashOf(opts.DataDir)))
+	want := elsewhere(opts)
 	if err := remember(opts.DataDir, want); err != nil {
 		t.Fatal(err)
 	}

@@ -31,8 +31,8 @@ const (
 type postmaster struct {
 	pid, port int
 	status    string // "starting", "ready", "stopping", …
-	// begun is when it was started or adopted.
-	begun time.Time
+	// since is when it was started or adopted.
+	since time.Time
 	// logged is the length of the log in bytes before its start.
 	logged int64
 }
@@ -51,7 +51,7 @@ func (h *home) running() *postmaster {
 	if !serves(pid, h.place) {
 		return nil
 	}
-	return &postmaster{pid: pid, port: port, status: strings.TrimSpace(lines[7]), begun: time.Now()}
+	return &postmaster{pid: pid, port: port, status: strings.TrimSpace(lines[7]), since: time.Now()}
 }
 
 // pidIn returns the process id in the first line of a postmaster.pid, 0 when there is none. It is negative there in single-user

@@ -33,7 +33,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 		c.log.ErrorContext(ctx, "PostgreSQL stopped unexpectedly; restarting it", "err", h.exitError(dead.logged, nil))
 		c.signals.gone.Send(dead.pid)
 		since, logged := time.Now(), false
-		if since.Sub(dead.begun) > steady {
+		if since.Sub(dead.since) > steady {
 			pauses.Reset()
 		}
 		for attempt := 1; c.missing(dead) && natsx.Pause(ctx, pauses.NextBackOff()) == nil; attempt++ {
@@ -106,7 +106,7 @@ func (c *Cluster) restart(ctx context.Context, dead *postmaster) (*postmaster, e
 	if err != nil {
 		return nil, err
 	}
-	// Stop may have been called meanwhile; it waits for this restart to end and then stops the postmaster.
+	// Stop may have been called in between; it waits for this restart to end and then stops the postmaster.
 	c.pm, c.port = pm, pm.port
 	return pm, nil
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -54,13 +53,8 @@ func (c *Cluster) unprivileged(ctx context.Context) account {
 			break
 		}
 	}
-	c.log.WarnContext(ctx, "PostgreSQL runs as a user of other programs, too, which can read its files: make system user "+ownUser+", then restart scrip", "user", a.name, "err", err, "useradd", lastLines(out))
+	c.log.WarnContext(ctx, "PostgreSQL runs as a user of other programs, too, which can read its files: make system user "+ownUser+", and give it the cluster (chown -R) or remove that, before scrip starts again", "user", a.name, "err", err, "useradd", lastLines(out))
 	return a
-}
-
-// isShared reports whether other programs run as a user.
-func isShared(uid int) bool {
-	return uid == 0 || uid == nobodyID || slices.Contains(sharedUsers, named(uid, 0, true).name)
 }
 
 // userNamed looks up a user who is not root.
