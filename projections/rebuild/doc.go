@@ -8,9 +8,9 @@
 //	      one transaction: lock out the projector's writes, catch up for the last time,
 //	                       scrip ──> scrip_previous, scrip_next ──> scrip           --undo exchanges them back
 //
-//	live tables ── snapshot at checkpoint P ──┐
-//	                                          ├── digest per table and campaign ──> those that differ: rows, columns
-//	log up to P ──────────────> scrip_scratch ┘                                     Verify; a repair copies campaigns
+//	live tables at checkpoint P ──────────┐
+//	                                      ├── one snapshot: digest per table and campaign ──> those that differ: rows, columns
+//	log up to P ──────────> scrip_scratch ┘                                     Verify; a repair copies campaigns
 //
 // Read rebuild.go first: it has the phases of a rebuild in their order. loader.go fills the tables, indexes.go creates
 // indexes late, carry.go and dependents.go keep what others built on the tables, session.go has the locks.
@@ -23,8 +23,8 @@
 // is applied twice or missed.
 //
 // A verification makes the expected rows with the code that fills the live tables; so it detects damage to rows and
-// checkpoints, not an error in the fold (tests compare that with naive models). The live tables are read in one
-// REPEATABLE READ snapshot and are only written by a repair, which is one transaction.
+// checkpoints, not an error in the fold (tests compare that with naive models). Both are read in one
+// REPEATABLE READ snapshot, and the live tables are only written by a repair, which is one transaction.
 //
 // Owner: a Session owns the rebuilds of one database, by an advisory lock on its own connection; a shadow owns its
 // schema. Each is used by the goroutine that created it.

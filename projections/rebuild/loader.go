@@ -34,6 +34,7 @@ type shadow struct {
 	lanes []*loader
 
 	loaded, indexed time.Duration // by build
+	urgent          bool          // the projector waits
 
 	mu      sync.Mutex // guards what follows, and held while indexes are created
 	pending []index    // not created yet
@@ -106,10 +107,7 @@ func (sh *shadow) events() uint64 { return sh.s.report.get().Events }
 // fill applies each lane's messages up to a sequence; a lane that is already there is left unchanged. Options.Parallel
 // lanes are filled at the same time.
 func (sh *shadow) fill(ctx context.Context, phase Phase, to []uint64) error {
-	var total uint64
-	for n, l := range sh.lanes {
-		total += to[n] - min(to[n], l.At.Sequence)
-	}
+	total := sh.lags(to)
 	sh.s.report.enter(phase, total)
 	if err := sh.s.opts.Hook(phase); err != nil {
 		return err
@@ -125,6 +123,21 @@ func (sh *shadow) fill(ctx context.Context, phase Phase, to []uint64) error {
 		}
 	}
 	return g.Wait()
+}
+
+// fillLocked is fill while the projector is locked out.
+func (sh *shadow) fillLocked(ctx context.Context, phase Phase, to []uint64) error {
+	sh.urgent = true
+	defer func() { sh.urgent = false }()
+	return sh.fill(ctx, phase, to)
+}
+
+// lags returns how many messages are missing up to a sequence per lane.
+func (sh *shadow) lags(to []uint64) (total uint64) {
+	for n, l := range sh.lanes {
+		total += to[n] - min(to[n], l.At.Sequence)
+	}
+	return total
 }
 
 // loader fills a shadow from one lane. It reads and parses the next batch while one is written.
@@ -269,7 +282,7 @@ func (l *loader) write(ctx context.Context, phase Phase, b *batch) error {
 	case err != nil:
 		return fmt.Errorf("filling lane %d after message %d: %w", l.Lane, l.At.Sequence, err)
 	}
-	if phase != Exchanging { // the projector waits then
+	if !l.sh.urgent {
 		l.sh.s.throttle.Pause(ctx, time.Since(began))
 	}
 	return ctx.Err()

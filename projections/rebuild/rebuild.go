@@ -151,11 +151,7 @@ func (sh *shadow) catchUp(ctx context.Context, beyond bool) error {
 		if !beyond && !ahead {
 			to = covered(at, to)
 		}
-		behind := uint64(0)
-		for n, l := range sh.lanes {
-			behind += to[n] - min(to[n], l.At.Sequence)
-		}
-		if behind <= near {
+		if sh.lags(to) <= near {
 			return nil
 		}
 		if err := sh.fill(ctx, CatchingUp, to); err != nil {
@@ -277,7 +273,7 @@ func (sh *shadow) catchUpLocked(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return err
 	}
-	return sh.fill(ctx, Exchanging, covered(at, ends))
+	return sh.fillLocked(ctx, Exchanging, covered(at, ends))
 }
 
 // Running projectors start again when the generation changes.

@@ -98,7 +98,8 @@ type check struct {
 
 	lane       int // of VerifyOptions.Campaign
 	sh         *shadow
-	unreadable error // the reason why a repair would not help
+	lost       []Difference // checkpoints that are not in the log
+	unreadable error        // the reason why a repair would not help
 }
 
 // Verify compares the live tables with the log, which it folds into a scratch schema up to their checkpoints.
@@ -138,26 +139,29 @@ func (s *Session) Verify(ctx context.Context, opts VerifyOptions) (*Report, erro
 	return c.report, err
 }
 
-// compare compares a snapshot of the live tables with the log up to their checkpoints.
+// compare compares the live tables with the log up to their checkpoints.
 func (c *check) compare(ctx context.Context) error {
-	tx, err := c.s.pool.BeginTx(ctx, snapshot)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	there, err := tablesOf(ctx, tx, schema.Name)
-	if err != nil {
-		return err
-	}
-	to, err := c.positions(ctx, tx, there)
+	to, err := c.positions(ctx, c.s.pool)
 	if err != nil {
 		return err
 	}
 	if c.sh, err = c.s.build(ctx, ScratchSchema, selection{Campaign: c.opts.Campaign}, to, false); err != nil {
 		return err
 	}
+	tx, err := c.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	c.report.Events = c.sh.events()
+	for _, d := range c.lost {
+		c.found(d)
+	}
 	if err := c.s.phase(Comparing); err != nil {
+		return err
+	}
+	there, err := tablesOf(ctx, tx, schema.Name)
+	if err != nil {
 		return err
 	}
 	if err := c.tables(ctx, tx, there); err != nil {
@@ -172,17 +176,59 @@ func (c *check) compare(ctx context.Context) error {
 	return nil
 }
 
+// snapshot fills the scratch tables to exactly where the live ones are, and returns a transaction that sees both so. The
+// projector is locked out for the last messages, and until the transaction has its snapshot.
+func (c *check) snapshot(ctx context.Context) (tx pgx.Tx, err error) {
+	for range rounds {
+		to, err := c.positions(ctx, c.s.pool)
+		if err != nil {
+			return nil, err
+		}
+		if c.sh.lags(to) <= near {
+			break
+		}
+		if err := c.sh.fill(ctx, CatchingUp, to); err != nil {
+			return nil, err
+		}
+	}
+	err = c.s.locked(ctx, func(ctx context.Context, lock pgx.Tx, _ bool) error {
+		to, err := c.positions(context.WithoutCancel(ctx), lock)
+		if err != nil {
+			return err
+		}
+		for n, l := range c.sh.lanes {
+			if to[n] < l.At.Sequence && (c.opts.Campaign == "" || n == c.lane) {
+				return fmt.Errorf("the tables in use were replaced by ones that lag (lane %d was at message %d and is at %d); run it again", n, l.At.Sequence, to[n])
+			}
+		}
+		if err := c.sh.fillLocked(ctx, CatchingUp, to); err != nil {
+			return err
+		}
+		if tx, err = c.s.pool.BeginTx(context.WithoutCancel(ctx), snapshot); err != nil {
+			return err
+		}
+		_, err = tx.Exec(context.WithoutCancel(ctx), "SELECT 1") // takes it
+		return err
+	})
+	if err != nil && tx != nil {
+		_ = tx.Rollback(context.WithoutCancel(ctx))
+	}
+	return tx, err
+}
+
 // positions verifies that the checkpoints are positions in this log, and returns the sequences up to which to fold it.
 // A lane without a valid checkpoint is folded to its end, or to the checkpoint's sequence.
-func (c *check) positions(ctx context.Context, tx pgx.Tx, there []string) ([]uint64, error) {
+func (c *check) positions(ctx context.Context, db rower) ([]uint64, error) {
 	ends, err := c.s.ends(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if !slices.Contains(there, checkpointTable) {
-		return ends, nil // tables reports it as missing
+	c.lost = nil
+	there, err := tablesOf(ctx, db, schema.Name)
+	if err != nil || !slices.Contains(there, checkpointTable) { // tables reports it as missing
+		return ends, err
 	}
-	at, err := c.s.positions(ctx, tx, schema.Name)
+	at, err := c.s.positions(ctx, db, schema.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +247,7 @@ func (c *check) positions(ctx context.Context, tx pgx.Tx, there []string) ([]uin
 			if errors.Is(err, eventlog.ErrDiverged) && p.Log == c.s.log.UUID {
 				expected, found = "the message that was applied", "another one with the same sequence: the log lost its tail and was extended"
 			}
-			c.found(Difference{Table: checkpointTable, Key: fmt.Sprint(n), Column: "sequence", Problem: NotInLog, Expected: &expected, Found: &found})
+			c.lost = append(c.lost, Difference{Table: checkpointTable, Key: fmt.Sprint(n), Column: "sequence", Problem: NotInLog, Expected: &expected, Found: &found})
 		default:
 			return nil, fmt.Errorf("looking for the checkpoint of lane %d in the log: %w", n, err)
 		}

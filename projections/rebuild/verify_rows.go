@@ -2,7 +2,6 @@ package rebuild
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,12 +16,12 @@ type shape struct {
 	table   string
 	columns []string // without generated ones, which follow from the others
 	key     []string
-	group   string // expression: the campaign, or the lane
-	bucket  string // expression that divides a large group into pieces, "" = none
+	group   string // expression, a text: the campaign, or the lane
+	bucket  string // expression, a text, that divides a large group into pieces, "" = none
 	lane    bool   // has a column lane
 }
 
-// bucketRows is how many numbers a piece of a large group has: if one row differs, that many are sorted and sent.
+// bucketRows is how many numbers a piece of a large group has: if one row differs, that many are compared.
 const bucketRows = 4096
 
 // $1 = schema
@@ -48,7 +47,7 @@ func shapes(ctx context.Context, db rower, name string) ([]shape, error) {
 		}
 		for _, number := range []string{"n", "r"} {
 			if slices.Contains(s.key, number) {
-				s.bucket = fmt.Sprintf("x.%s / %d", number, bucketRows)
+				s.bucket = fmt.Sprintf("(x.%s / %d)::text", number, bucketRows)
 			}
 		}
 		return s, err
@@ -56,12 +55,12 @@ func shapes(ctx context.Context, db rower, name string) ([]shape, error) {
 }
 
 // tables compares all tables.
-func (c *check) tables(ctx context.Context, live pgx.Tx, there []string) error {
-	list, err := shapes(ctx, c.s.pool, ScratchSchema)
+func (c *check) tables(ctx context.Context, tx pgx.Tx, there []string) error {
+	list, err := shapes(ctx, tx, ScratchSchema)
 	if err != nil {
 		return err
 	}
-	found, err := shapes(ctx, live, schema.Name)
+	found, err := shapes(ctx, tx, schema.Name)
 	if err != nil {
 		return err
 	}
@@ -87,7 +86,7 @@ func (c *check) tables(ctx context.Context, live pgx.Tx, there []string) error {
 		if !whole {
 			continue
 		}
-		if err := c.table(ctx, live, s); err != nil {
+		if err := c.table(ctx, tx, s); err != nil {
 			return fmt.Errorf("comparing table %s: %w", s.table, err)
 		}
 	}
@@ -105,204 +104,112 @@ func (c *check) where(s shape) (string, []any) {
 	return "x.campaign = $1", []any{c.opts.Campaign}
 }
 
-// table compares one table: digests per group, and rows of groups that differ.
-func (c *check) table(ctx context.Context, live pgx.Tx, s shape) error {
+// table compares one table: digests per group, and rows of groups that differ; of a large one only pieces that differ.
+func (c *check) table(ctx context.Context, tx pgx.Tx, s shape) error {
 	where, args := c.where(s)
 	t := VerifiedTable{Table: s.table}
-	differ, err := c.groups(ctx, live, s, s.group, where, args, func(found, expected int64) {
-		t.Rows += found
-		t.Expected += expected
-	})
+	all, err := c.groups(ctx, tx, s, s.group, where, args)
 	if err != nil {
 		return err
 	}
-	for _, g := range differ {
-		t.Groups = append(t.Groups, g.name)
-		if err := c.group(ctx, live, s, &t, g); err != nil {
+	for _, g := range all {
+		t.Rows += g.Found
+		t.Expected += g.Expected
+		if !g.Differs {
+			continue
+		}
+		t.Groups = append(t.Groups, g.Name)
+		within, args := fmt.Sprintf("%s AND %s = $%d", where, s.group, len(args)+1), append(slices.Clone(args), g.Name)
+		if s.bucket == "" || max(g.Found, g.Expected) <= bucketRows {
+			if err := c.rows(ctx, tx, s, &t, within, args); err != nil {
+				return err
+			}
+			continue
+		}
+		pieces, err := c.groups(ctx, tx, s, s.bucket, within, args)
+		if err != nil {
 			return err
+		}
+		for _, p := range pieces {
+			if !p.Differs {
+				continue
+			}
+			if err := c.rows(ctx, tx, s, &t, fmt.Sprintf("%s AND %s = $%d", within, s.bucket, len(args)+1), append(slices.Clone(args), p.Name)); err != nil {
+				return err
+			}
 		}
 	}
 	c.report.Tables = append(c.report.Tables, t)
 	return nil
 }
 
-// group compares the rows of one group; of a large one only pieces that differ.
-func (c *check) group(ctx context.Context, live pgx.Tx, s shape, t *VerifiedTable, g group) error {
-	where, args := c.where(s)
-	where, args = fmt.Sprintf("%s AND %s = $%d", where, s.group, len(args)+1), append(slices.Clone(args), g.name)
-	if s.bucket == "" || g.rows <= bucketRows {
-		return c.rows(ctx, live, s, t, where, args)
+// group is the digest of some rows of a table on both sides.
+type group struct {
+	Name            string
+	Found, Expected int64 // rows
+	Differs         bool
+}
+
+// groups digests both sides by an expression.
+func (c *check) groups(ctx context.Context, tx pgx.Tx, s shape, by, where string, args []any) ([]group, error) {
+	side := func(name string) string {
+		return fmt.Sprintf(`(SELECT %s COLLATE "C" AS name, count(*) AS n, sum(hash_record_extended(ROW(x.%s), 0)) AS digest FROM %s.%s x WHERE %s GROUP BY 1)`,
+			by, strings.Join(s.columns, ", x."), name, s.table, where)
 	}
-	pieces, err := c.groups(ctx, live, s, "("+s.bucket+")::text", where, args, func(int64, int64) {})
+	rows, err := tx.Query(ctx, `SELECT name, coalesce(f.n, 0), coalesce(e.n, 0), (f.n, f.digest) IS DISTINCT FROM (e.n, e.digest)
+		FROM `+side(schema.Name)+` f FULL JOIN `+side(ScratchSchema)+` e USING (name) ORDER BY 1`, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[group])
+}
+
+// rows compares rows column by column, as text. A row that is there twice differs once.
+func (c *check) rows(ctx context.Context, tx pgx.Tx, s shape, t *VerifiedTable, where string, args []any) error {
+	side := func(name string) string {
+		return fmt.Sprintf(`(SELECT ARRAY[x.%s::text] COLLATE "C" AS key, ARRAY[x.%s::text] COLLATE "C" AS row FROM %s.%s x WHERE %s)`,
+			strings.Join(s.key, "::text, x."), strings.Join(s.columns, "::text, x."), name, s.table, where)
+	}
+	live, scratch := side(schema.Name), side(ScratchSchema)
+	found, err := tx.Query(ctx, `SELECT array_to_string(key, '/'), f.row, e.row FROM (`+live+` EXCEPT ALL `+scratch+`) f
+		FULL JOIN (`+scratch+` EXCEPT ALL `+live+`) e USING (key) ORDER BY key`, args...)
 	if err != nil {
 		return err
 	}
-	for _, p := range pieces {
-		if err := c.rows(ctx, live, s, t, fmt.Sprintf("%s AND (%s)::text = $%d", where, s.bucket, len(args)+1), append(slices.Clone(args), p.name)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// group is a group that differs.
-type group struct {
-	name string
-	rows int64 // the larger count of both sides
-}
-
-// groups digests both sides by an expression and returns the groups that differ. It calls count with each pair of row
-// counts.
-func (c *check) groups(ctx context.Context, live pgx.Tx, s shape, by, where string, args []any, count func(found, expected int64)) ([]group, error) {
-	sql := func(name string) string {
-		return fmt.Sprintf(`SELECT (%s) COLLATE "C" AS name, count(*), sum(hash_record_extended(ROW(x.%s), 0))::text FROM %s.%s x WHERE %s GROUP BY 1 ORDER BY 1`,
-			by, strings.Join(s.columns, ", x."), name, s.table, where)
-	}
-	var differ []group
-	err := c.merge(ctx, live, sql, args, 1, func(found, expected []*string) error {
-		var counts [2]int64
-		name := ""
-		for i, side := range [][]*string{found, expected} {
-			if side != nil {
-				name = text(side[0])
-				if _, err := fmt.Sscan(text(side[1]), &counts[i]); err != nil {
-					return err
-				}
-			}
-		}
-		count(counts[0], counts[1])
-		if found == nil || expected == nil || text(found[1]) != text(expected[1]) || text(found[2]) != text(expected[2]) {
-			differ = append(differ, group{name, max(counts[0], counts[1])})
-		}
-		return nil
-	})
-	return differ, err
-}
-
-// rows compares rows column by column.
-func (c *check) rows(ctx context.Context, live pgx.Tx, s shape, t *VerifiedTable, where string, args []any) error {
-	sql := func(name string) string {
-		var list, order []string
-		for _, k := range s.key {
-			list = append(list, "x."+k+"::text")
-			order = append(order, "x."+k+`::text COLLATE "C"`)
-		}
-		for _, column := range s.columns {
-			list = append(list, "x."+column+"::text")
-		}
-		return fmt.Sprintf("SELECT %s FROM %s.%s x WHERE %s ORDER BY %s", strings.Join(list, ", "), name, s.table, where, strings.Join(order, ", "))
-	}
-	k := len(s.key)
-	return c.merge(ctx, live, sql, args, k, func(found, expected []*string) error {
-		row := found
-		if row == nil {
-			row = expected
-		}
-		d := Difference{Table: s.table, Key: joined(row[:k])}
+	d := Difference{Table: s.table}
+	var is, want []*string
+	_, err = pgx.ForEachRow(found, []any{&d.Key, &is, &want}, func() error {
+		d.Column, d.Expected, d.Found = "", nil, nil
 		switch {
-		case found == nil:
+		case is == nil:
 			t.Missing++
 			d.Problem = Missing
 			c.found(d)
 			return nil
-		case expected == nil:
+		case want == nil:
 			t.TooMany++
 			d.Problem = TooMany
 			c.found(d)
 			return nil
 		}
+		t.Changed++
+		d.Problem = Changed
 		var changed []Difference
 		for i, column := range s.columns {
-			if f, e := found[k+i], expected[k+i]; !same(f, e) {
-				d.Column, d.Problem, d.Expected, d.Found = column, Changed, e, f
+			if d.Found, d.Expected = is[i], want[i]; !same(d.Found, d.Expected) {
+				d.Column = column
 				changed = append(changed, d)
 			}
 		}
-		if changed != nil {
-			t.Changed++
-			c.found(changed...)
-		}
+		c.found(changed...)
 		return nil
 	})
+	return err
 }
 
-// merge joins two ordered results by their first columns and calls f with each pair of rows; a side without a row is
-// nil.
-func (c *check) merge(ctx context.Context, live pgx.Tx, sql func(schema string) string, args []any, key int, f func(found, expected []*string) error) error {
-	// Values of all types as text, which is compared and shown.
-	args = append([]any{pgx.QueryResultFormats{pgx.TextFormatCode}}, args...)
-	left, err := live.Query(ctx, sql(schema.Name), args...)
-	if err != nil {
-		return err
+func same(a, b *string) bool {
+	if a == nil || b == nil {
+		return a == b
 	}
-	defer left.Close()
-	right, err := c.s.pool.Query(ctx, sql(ScratchSchema), args...)
-	if err != nil {
-		return err
-	}
-	defer right.Close()
-	for found, expected := next(left), next(right); ; {
-		if err := errors.Join(left.Err(), right.Err()); err != nil || found == nil && expected == nil {
-			return err
-		}
-		order := 0
-		switch {
-		case found == nil:
-			order = 1
-		case expected == nil:
-			order = -1
-		default:
-			order = slices.CompareFunc(found[:key], expected[:key], func(a, b *string) int { return strings.Compare(text(a), text(b)) })
-		}
-		switch {
-		case order < 0:
-			err = f(found, nil)
-		case order > 0:
-			err = f(nil, expected)
-		default:
-			err = f(found, expected)
-		}
-		if err != nil {
-			return err
-		}
-		if order <= 0 {
-			found = next(left)
-		}
-		if order >= 0 {
-			expected = next(right)
-		}
-	}
-}
-
-// next returns the next row of a result, nil at its end or after an error.
-func next(rows pgx.Rows) (row []*string) {
-	if !rows.Next() {
-		return nil
-	}
-	for _, raw := range rows.RawValues() {
-		if raw == nil {
-			row = append(row, nil)
-			continue
-		}
-		v := string(raw)
-		row = append(row, &v)
-	}
-	return row
-}
-
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
-
-func same(a, b *string) bool { return (a == nil) == (b == nil) && text(a) == text(b) }
-
-func joined(key []*string) string {
-	parts := make([]string, len(key))
-	for i, k := range key {
-		parts[i] = text(k)
-	}
-	return strings.Join(parts, "/")
+	return *a == *b
 }
