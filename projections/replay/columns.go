@@ -11,7 +11,14 @@ import (
 )
 
 // Column is one typed column of an event.
-type Column struct{ Name, SQL string }
+type Column struct {
+	Name, SQL string
+	// value is an int32, uint64, string, wire.Instant or, of the column raw, a line; nil where the event lacks the field.
+	value func(*Event) any
+}
+
+// line is an event's line.
+type line []byte
 
 // Columns of an event in CSV, Parquet and PostgreSQL, in this order; empty (NULL) where an event lacks the field.
 //
@@ -20,75 +27,50 @@ type Column struct{ Name, SQL string }
 //	command_sequence, …_line    of the command that a command.rejected refers to
 //	raw                         the whole line
 var Columns = []Column{
-	{"lane", "integer NOT NULL"}, {"sequence", "bigint NOT NULL"}, {"line", "integer NOT NULL"},
-	{"type", "text NOT NULL"}, {"campaign", "text"}, {"at", "timestamptz NOT NULL"}, {"id", "text"},
-	{"n", "bigint"}, {"code", "text"}, {"customer_id", "text"}, {"order_id", "text"}, {"expires_at", "timestamptz"},
-	{"redeemed_count", "bigint"}, {"status", "text"}, {"reason", "text"},
-	{"kind", "text"}, {"due_at", "timestamptz"}, {"r", "bigint"}, {"fired", "bigint"}, {"dropped", "bigint"},
-	{"through", "timestamptz"}, {"count", "bigint"}, {"command_sequence", "bigint"}, {"command_line", "bigint"},
-	{"raw", "jsonb NOT NULL"},
+	{"lane", "integer NOT NULL", func(e *Event) any { return int32(e.Lane) }},
+	{"sequence", "bigint NOT NULL", func(e *Event) any { return e.Position.Sequence }},
+	{"line", "integer NOT NULL", func(e *Event) any { return int32(e.Position.Line) }},
+	{"type", "text NOT NULL", func(e *Event) any { return e.Type.String() }},
+	{"campaign", "text", func(e *Event) any { return given(e.Campaign) }},
+	{"at", "timestamptz NOT NULL", func(e *Event) any { return e.At }},
+	{"id", "text", func(e *Event) any { return given(e.ID) }},
+	{"n", "bigint", func(e *Event) any { return given(uint64(e.N)) }},
+	{"code", "text", func(e *Event) any { return given(e.Code) }},
+	{"customer_id", "text", func(e *Event) any { return given(e.CustomerID) }},
+	{"order_id", "text", func(e *Event) any { return given(e.OrderID) }},
+	{"expires_at", "timestamptz", func(e *Event) any { return given(max(e.ExpiresAt, e.Settings.ExpiresAt)) }}, // it has one of them
+	{"redeemed_count", "bigint", func(e *Event) any {
+		return counted(uint64(e.RedeemedCount), e.Type == wire.CouponRedeemed || e.Type == wire.CouponRolledBack)
+	}},
+	{"status", "text", func(e *Event) any { return given(e.Status) }},
+	{"reason", "text", func(e *Event) any { return given(e.Reason) }},
+	{"kind", "text", func(e *Event) any { return given(e.Kind) }},
+	{"due_at", "timestamptz", func(e *Event) any { return given(e.DueAt) }},
+	{"r", "bigint", func(e *Event) any { return given(e.R) }},
+	{"fired", "bigint", func(e *Event) any { return counted(e.Fired, e.Type == wire.RemindersDue) }},
+	{"dropped", "bigint", func(e *Event) any { return counted(e.Dropped, e.Type == wire.RemindersDue) }},
+	{"through", "timestamptz", func(e *Event) any { return given(e.Through) }},
+	{"count", "bigint", func(e *Event) any { return counted(e.Count, e.Type == wire.CouponsExpired || e.Count != 0) }},
+	{"command_sequence", "bigint", func(e *Event) any { return given(e.Event.Sequence) }},
+	{"command_line", "bigint", func(e *Event) any { return given(uint64(e.Event.Line)) }},
+	{"raw", "jsonb NOT NULL", func(e *Event) any { return line(e.Raw) }},
 }
 
-// columnWriter receives the values of one event, column by column.
-type columnWriter interface {
-	// small and number are integers; for an absent value null is called.
-	small(int32)
-	number(uint64)
-	text(string)
-	instant(wire.Instant)
-	null()
-	raw([]byte)
+// given is a value, nil if it is zero.
+func given[T comparable](v T) any {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return v
 }
 
-// columnsOf writes the columns of an event to w.
-func columnsOf(e *Event, w columnWriter) {
-	number := func(v uint64, there bool) {
-		if there {
-			w.number(v)
-		} else {
-			w.null()
-		}
+// counted is a count that some events have even if it is zero.
+func counted(n uint64, there bool) any {
+	if !there {
+		return nil
 	}
-	text := func(s string) {
-		if s == "" {
-			w.null()
-		} else {
-			w.text(s)
-		}
-	}
-	instant := func(at wire.Instant) {
-		if at == 0 {
-			w.null()
-		} else {
-			w.instant(at)
-		}
-	}
-	redeemed, count, reminders := counts(e.Type)
-	w.small(int32(e.Lane))
-	w.number(e.Position.Sequence)
-	w.small(int32(e.Position.Line))
-	w.text(e.Type.String())
-	text(e.Campaign)
-	w.instant(e.At)
-	text(e.ID)
-	number(uint64(e.N), e.N != 0)
-	text(e.Code)
-	text(e.CustomerID)
-	text(e.OrderID)
-	instant(e.expires())
-	number(uint64(e.RedeemedCount), redeemed)
-	text(e.Status)
-	text(e.Reason)
-	text(e.Kind)
-	instant(e.DueAt)
-	number(e.R, e.R != 0)
-	number(e.Fired, reminders)
-	number(e.Dropped, reminders)
-	instant(e.Through)
-	number(e.Count, count || e.Count != 0)
-	number(e.Event.Sequence, e.Event.Sequence != 0)
-	number(uint64(e.Event.Line), e.Event.Line != 0)
-	w.raw(e.Raw)
+	return n
 }
 
 // EventsTable is the table that Rows fills, and the temporary table that SQL projections read.
@@ -116,6 +98,13 @@ func columnsSQL() string {
 	return strings.Join(list, ", ")
 }
 
+func columnNames() (list []string) {
+	for _, c := range Columns {
+		list = append(list, c.Name)
+	}
+	return list
+}
+
 // CopyEvents appends events to a table that has Columns. Text that PostgreSQL cannot store is changed: U+0000 and
 // invalid UTF-8 become U+FFFD; in raw also halves of surrogate pairs.
 func CopyEvents(ctx context.Context, tx pgx.Tx, table pgx.Identifier, events []Event) error {
@@ -124,35 +113,30 @@ func CopyEvents(ctx context.Context, tx pgx.Tx, table pgx.Identifier, events []E
 
 // copyEvents can omit raw: converting it to jsonb costs PostgreSQL four times as much as all other columns.
 func copyEvents(ctx context.Context, tx pgx.Tx, table pgx.Identifier, events []Event, withRaw bool) error {
-	var list []string
-	for _, c := range Columns {
-		list = append(list, c.Name)
-	}
-	rows := copyRows{withRaw: withRaw}
+	var rows pgcopy.Rows
 	rows.Grow(512 * len(events))
 	for i := range events {
 		rows.Row(len(Columns))
-		columnsOf(&events[i], &rows)
+		for c := range Columns {
+			switch v := Columns[c].value(&events[i]).(type) {
+			case nil:
+				rows.Null()
+			case int32:
+				rows.Int32(v)
+			case uint64:
+				rows.Int64(int64(v))
+			case string:
+				rows.Text(pgcopy.Clean(v))
+			case wire.Instant:
+				rows.Instant(v)
+			case line:
+				if withRaw {
+					rows.JSONB(storable(v))
+				} else {
+					rows.Null()
+				}
+			}
+		}
 	}
-	return rows.Send(ctx, tx, table.Sanitize(), strings.Join(list, ", "))
-}
-
-// copyRows is a columnWriter for COPY.
-type copyRows struct {
-	pgcopy.Rows
-	withRaw bool
-}
-
-func (r *copyRows) null()                   { r.Null() }
-func (r *copyRows) small(v int32)           { r.Int32(v) }
-func (r *copyRows) number(v uint64)         { r.Int64(int64(v)) }
-func (r *copyRows) instant(at wire.Instant) { r.Instant(at) }
-func (r *copyRows) text(s string)           { r.Text(pgcopy.Clean(s)) }
-
-func (r *copyRows) raw(line []byte) {
-	if !r.withRaw {
-		r.Null()
-		return
-	}
-	r.JSONB(storable(line))
+	return rows.Send(ctx, tx, table.Sanitize(), strings.Join(columnNames(), ", "))
 }

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"encoding/csv"
 	"io"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -42,15 +44,11 @@ func newEncoder(f Format, w io.Writer, resumed bool) (encoder, error) {
 	case NDJSON:
 		return &ndjson{w: bufio.NewWriterSize(w, 64<<10)}, nil
 	case CSV, ExcelCSV:
-		e := &csvEncoder{w: csv.NewWriter(bufio.NewWriterSize(w, 64<<10)), row: csvRow{harmless: f == ExcelCSV}} // it keeps a larger buffer
+		e := &csvEncoder{w: csv.NewWriter(bufio.NewWriterSize(w, 64<<10)), harmless: f == ExcelCSV} // it keeps a larger buffer
 		if resumed {
 			return e, nil
 		}
-		var heading []string
-		for _, c := range Columns {
-			heading = append(heading, c.Name)
-		}
-		return e, e.w.Write(heading)
+		return e, e.w.Write(columnNames())
 	case Parquet:
 		return newParquet(w), nil
 	}
@@ -77,19 +75,45 @@ func (n *ndjson) flush() error { return n.w.Flush() }
 func (n *ndjson) close() error { return n.w.Flush() }
 
 type csvEncoder struct {
-	w   *csv.Writer
-	row csvRow
+	w        *csv.Writer
+	fields   []string
+	harmless bool // texts are escaped by Harmless
 }
 
 func (c *csvEncoder) encode(events []Event) error {
 	for i := range events {
-		c.row.fields = c.row.fields[:0]
-		columnsOf(&events[i], &c.row)
-		if err := c.w.Write(c.row.fields); err != nil {
+		c.fields = c.fields[:0]
+		for n := range Columns {
+			c.fields = append(c.fields, c.field(Columns[n].value(&events[i])))
+		}
+		if err := c.w.Write(c.fields); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (c *csvEncoder) field(v any) string {
+	switch v := v.(type) {
+	case int32:
+		return strconv.Itoa(int(v))
+	case uint64:
+		return strconv.FormatUint(v, 10)
+	case wire.Instant:
+		return v.String()
+	case string:
+		return c.text(v)
+	case line:
+		return c.text(string(v))
+	}
+	return ""
+}
+
+func (c *csvEncoder) text(s string) string {
+	if c.harmless {
+		return Harmless(s)
+	}
+	return s
 }
 
 func (c *csvEncoder) flush() error {
@@ -99,7 +123,7 @@ func (c *csvEncoder) flush() error {
 
 func (c *csvEncoder) close() error { return c.flush() }
 
-// Harmless returns s as a CSV field that a spreadsheet does not evaluate: if s begins as a formula may, a single quote
+// Harmless returns s as a CSV field that a spreadsheet does not evaluate: if s starts as a formula may, a single quote
 // is put in front. Producers choose customer and order ids, and a formula runs with the rights of the user who opens
 // the file.
 func Harmless(field string) string {
@@ -109,34 +133,13 @@ func Harmless(field string) string {
 	return field
 }
 
-// csvRow writes an event as CSV fields.
-type csvRow struct {
-	fields   []string
-	harmless bool // texts are escaped by Harmless
-}
-
-func (r *csvRow) add(s string)            { r.fields = append(r.fields, s) }
-func (r *csvRow) small(v int32)           { r.add(strconv.Itoa(int(v))) }
-func (r *csvRow) number(v uint64)         { r.add(strconv.FormatUint(v, 10)) }
-func (r *csvRow) text(s string)           { r.add(r.field(s)) }
-func (r *csvRow) instant(at wire.Instant) { r.add(at.String()) }
-func (r *csvRow) null()                   { r.add("") }
-func (r *csvRow) raw(line []byte)         { r.add(r.field(string(line))) }
-
-func (r *csvRow) field(s string) string {
-	if r.harmless {
-		return Harmless(s)
-	}
-	return s
-}
-
 const (
 	// groupRows and groupBytes (of lines) bound a row group: it is held in memory until it is written.
 	groupRows  = 128 << 10
 	groupBytes = 32 << 20
 )
 
-// parquetRow is Columns in Parquet. Numbers for which zero is a value are pointers; for others zero is null.
+// parquetRow is Columns in Parquet, field by field. Numbers for which zero is a value are pointers; for others zero is null.
 type parquetRow struct {
 	Lane            int32  `parquet:"lane"`
 	Sequence        int64  `parquet:"sequence"`
@@ -178,9 +181,9 @@ func newParquet(w io.Writer) *parquetEncoder {
 }
 
 func (p *parquetEncoder) encode(events []Event) error {
-	p.rows = p.rows[:0]
+	p.rows = slices.Grow(p.rows[:0], len(events))[:len(events)]
 	for i := range events {
-		p.rows = append(p.rows, rowOf(&events[i]))
+		p.rows[i].set(&events[i])
 		p.group.bytes += len(events[i].Raw)
 	}
 	if _, err := p.w.Write(p.rows); err != nil {
@@ -196,23 +199,26 @@ func (p *parquetEncoder) encode(events []Event) error {
 func (p *parquetEncoder) flush() error { return nil } // a row group per flush would be too small
 func (p *parquetEncoder) close() error { return p.w.Close() }
 
-func rowOf(e *Event) parquetRow {
-	there := func(v uint64, is bool) *int64 {
-		if !is {
-			return nil
+func (r *parquetRow) set(e *Event) {
+	*r = parquetRow{}
+	row := reflect.ValueOf(r).Elem()
+	for c := range Columns {
+		field := row.Field(c)
+		switch v := Columns[c].value(e).(type) {
+		case int32:
+			field.SetInt(int64(v))
+		case wire.Instant:
+			field.SetInt(int64(v))
+		case uint64:
+			if n := int64(v); field.Kind() == reflect.Pointer {
+				field.Set(reflect.ValueOf(&n))
+			} else {
+				field.SetInt(n)
+			}
+		case string:
+			field.SetString(v)
+		case line:
+			field.SetString(string(v))
 		}
-		n := int64(v)
-		return &n
-	}
-	redeemed, count, reminders := counts(e.Type)
-	return parquetRow{
-		Lane: int32(e.Lane), Sequence: int64(e.Position.Sequence), Line: int32(e.Position.Line),
-		Type: e.Type.String(), Campaign: e.Campaign, At: int64(e.At), ID: e.ID,
-		N: int64(e.N), Code: e.Code, CustomerID: e.CustomerID, OrderID: e.OrderID, ExpiresAt: int64(e.expires()),
-		RedeemedCount: there(uint64(e.RedeemedCount), redeemed), Status: e.Status, Reason: e.Reason,
-		Kind: e.Kind, DueAt: int64(e.DueAt), R: int64(e.R),
-		Fired: there(e.Fired, reminders), Dropped: there(e.Dropped, reminders),
-		Through: int64(e.Through), Count: there(e.Count, count),
-		CommandSequence: int64(e.Event.Sequence), CommandLine: int64(e.Event.Line), Raw: string(e.Raw),
 	}
 }

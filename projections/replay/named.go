@@ -38,7 +38,7 @@ var namePattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,59}$`)
 // checkName validates the name of a replay.
 func checkName(name string) error {
 	if !namePattern.MatchString(name) {
-		return invalid("name", "%q must begin with a-z, followed by up to 59 of a-z 0-9 _", name)
+		return invalid("name", "%q must start with a-z, followed by up to 59 of a-z 0-9 _", name)
 	}
 	return nil
 }
@@ -119,8 +119,8 @@ func (s *namedFile) resume(f *Filter) error {
 		return invalid("out", "%s is not a regular file, so a replay cannot continue in it; leave out --name", s.name)
 	}
 	// The kernel releases the lock when its owner dies.
-	if err := syscall.Flock(int(s.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return fmt.Errorf("another process writes %s: %w; stop it, or give another --out", s.name, err)
+	if !lockFile(s.file) {
+		return fmt.Errorf("another process writes %s; stop it, or give another --out", s.name)
 	}
 	s.locked = true
 	if err := s.tidy(); err != nil {
@@ -260,7 +260,7 @@ func (s *namedFile) save(length int64) error {
 	for _, lane := range slices.Sorted(maps.Keys(s.positions)) {
 		s.state.Places = append(s.state.Places, s.positions[lane])
 	}
-	raw, err := s.state.encode()
+	raw, err := json.Marshal(&s.state)
 	if err != nil {
 		return err
 	}
@@ -268,12 +268,7 @@ func (s *namedFile) save(length int64) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(StatePath(s.name, s.state.Name), raw, info.Mode().Perm())
-}
-
-func (s *fileState) encode() ([]byte, error) {
-	raw, err := json.Marshal(s)
-	return append(raw, '\n'), err
+	return atomicfile.Write(StatePath(s.name, s.state.Name), append(raw, '\n'), info.Mode().Perm())
 }
 
 // End saves what was written, whatever the cause, unless writing the file failed.

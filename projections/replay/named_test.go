@@ -3,6 +3,7 @@ package replay
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -32,10 +33,11 @@ func TestStateGolden(t *testing.T) {
 		Places: []eventlog.Position{{Log: "0193a7b2-7000-7000-8000-000000000001", Lane: 0, Sequence: 12, Digest: strings.Repeat("a1", 16)},
 			{Log: "0193a7b2-7000-7000-8000-000000000001", Lane: 3, Sequence: 9, Digest: strings.Repeat("b2", 16)}},
 	}
-	raw, err := state.encode()
+	raw, err := json.Marshal(&state)
 	if err != nil {
 		t.Fatal(err)
 	}
+	raw = append(raw, '\n')
 	if *update {
 		if err := os.WriteFile(path, raw, 0o644); err != nil {
 			t.Fatal(err)

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"regexp"
 	"syscall"
 
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
@@ -39,7 +37,7 @@ func (o *output) Begin(context.Context, topology.Log, *Filter) (map[int]eventlog
 	return nil, o.open(o.w, false)
 }
 
-// open begins the output; resumed: it has events already.
+// open starts the output; resumed: it has events already.
 func (o *output) open(w io.Writer, resumed bool) (err error) {
 	if o.limit != nil {
 		w = o.limit(w)
@@ -74,8 +72,8 @@ func (o *output) failed(err error) error {
 }
 
 // File is a sink that writes a file completely or not at all: it writes a partial file in the same directory and
-// renames it to path when it is complete. A partial file that a killed process left is removed by the next File with
-// the same path. A pipe or a device is written to directly.
+// renames it to path when it is complete. Two at once are refused. A partial file that a killed process left is removed by the
+// next File with the same path. A pipe or a device is written to directly.
 func File(path string, format Format) Sink {
 	return &fileSink{output: output{format: format, name: path}}
 }
@@ -115,9 +113,9 @@ func (s *fileSink) create() (err error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	removeLeftovers(s.target)
 	s.remedy = "; the partial export was removed: make room, or give another --out, and run it again"
-	s.partial, s.file, err = createPartial(s.target, mode)
+	s.partial = filepath.Join(filepath.Dir(s.target), "."+filepath.Base(s.target)+".partial")
+	s.file, err = createPartial(s.partial, mode)
 	if errors.Is(err, fs.ErrNotExist) {
 		return invalid("out", "there is no directory %s; create it first", filepath.Dir(s.target))
 	}
@@ -152,62 +150,32 @@ func (s *fileSink) discard() error {
 	return nil // it is renamed: only the fsync of the directory failed
 }
 
-// A partial file is in the directory of its target, named .NAME.<8 hex digits>.partial and locked by its writer. The
-// kernel releases the lock when the writer dies, so a partial file without a lock is a leftover. If the file system has
-// no locks, nothing is removed.
-
-// partialTries bounds the attempts: one fails only if another replay removes leftovers between creation and locking of
-// the file.
-const partialTries = 100
-
-// createPartial creates and locks a partial file.
-func createPartial(target string, mode fs.FileMode) (path string, file *os.File, err error) {
-	for range partialTries {
-		path = filepath.Join(filepath.Dir(target), fmt.Sprintf(".%s.%08x.partial", filepath.Base(target), rand.Uint32()))
-		file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-		if errors.Is(err, fs.ErrExist) {
-			continue
+// createPartial creates and locks a partial file. The kernel releases the lock when its writer dies: what a killed replay left has
+// none, and is removed.
+func createPartial(path string, mode fs.FileMode) (*os.File, error) {
+	taken := fmt.Errorf("another replay writes %s; wait for it, or give another --out", path)
+	if left, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0); err == nil {
+		defer left.Close()
+		if !lockFile(left) {
+			return nil, taken
 		}
-		if err != nil {
-			return "", nil, err
+		if leadsTo(path, left) { // its writer may have renamed it before it released the lock
+			_ = os.Remove(path)
 		}
-		locked := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if !errors.Is(locked, syscall.EWOULDBLOCK) && leadsTo(path, file) {
-			return path, file, nil
-		}
-		_ = file.Close() // another replay removes it as a leftover
 	}
-	return "", nil, fmt.Errorf("another replay removes the partial files of %s; wait for it, or give another --out", target)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if errors.Is(err, fs.ErrExist) {
+		return nil, taken
+	}
+	if err == nil && !(lockFile(file) && leadsTo(path, file)) { // another replay has removed it as a leftover
+		return nil, errors.Join(taken, file.Close())
+	}
+	return file, err
 }
 
-// removeLeftovers removes partial files of dead writers. Errors are ignored: a leftover only takes room, and the next
-// export tries again.
-func removeLeftovers(target string) {
-	dir := filepath.Dir(target)
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return
-	}
-	left := regexp.MustCompile(`^\.` + regexp.QuoteMeta(filepath.Base(target)) + `\.[0-9a-f]{8}\.partial$`)
-	for _, e := range entries {
-		if e.Type().IsRegular() && left.MatchString(e.Name()) {
-			removeUnheld(filepath.Join(dir, e.Name()))
-		}
-	}
-}
-
-// removeUnheld removes a file that no process has locked. It holds the lock meanwhile, so that a writer that has just
-// created the file notices.
-func removeUnheld(path string) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return
-	}
-	defer func() { _ = f.Close() }()
-	// A writer renames its file before it releases the lock; so the name is checked under the lock.
-	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil && leadsTo(path, f) {
-		_ = os.Remove(path)
-	}
+// lockFile reports whether no other process has locked a file. It does so, too, where the file system has no locks.
+func lockFile(f *os.File) bool {
+	return !errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK)
 }
 
 // leadsTo reports whether a path refers to an open file.

@@ -300,11 +300,13 @@ func typesSink(into *[lanes][]string) Sink {
 }
 
 // csvSink remembers rows as CSV has them.
-func csvSink(into *[]csvRow) Sink {
+func csvSink(into *[][]string) Sink {
 	return Func(func(_ context.Context, b *Batch) error {
 		for i := range b.Events {
-			var row csvRow
-			columnsOf(&b.Events[i], &row)
+			var row []string
+			for _, c := range Columns {
+				row = append(row, (&csvEncoder{}).field(c.value(&b.Events[i])))
+			}
 			*into = append(*into, row)
 		}
 		return nil

@@ -245,16 +245,3 @@ type Batch struct {
 	// Clock is the lane time at To.
 	Clock wire.Instant
 }
-
-// counts returns which counters an event has, even if zero: redeemed_count; count; fired and dropped.
-func counts(t wire.EventType) (redeemed, count, reminders bool) {
-	return t == wire.CouponRedeemed || t == wire.CouponRolledBack, t == wire.CouponsExpired, t == wire.RemindersDue
-}
-
-// expires returns when the event's coupon or campaign expires, 0 if it has no such field.
-func (e *Event) expires() wire.Instant {
-	if e.ExpiresAt != 0 {
-		return e.ExpiresAt
-	}
-	return e.Settings.ExpiresAt
-}

@@ -63,7 +63,7 @@ func TestSQLSyntaxErrors(t *testing.T) {
 		{"-- scrip: fold\nSELECT 1;\n /* so */ rollback;\n", 3, "ROLLBACK is not allowed"},
 		{"-- scrip: fold\nCOPY t FROM STDIN;", 2, "COPY is not allowed"},
 		{"-- scrip: name a\n-- scrip: name b\n-- scrip: fold\nSELECT 1", 2, "is repeated from line 1"},
-		{"\n-- scrip: name Daily Claims\n-- scrip: fold\nSELECT 1", 2, "must begin with a-z"},
+		{"\n-- scrip: name Daily Claims\n-- scrip: fold\nSELECT 1", 2, "must start with a-z"},
 		{"-- scrip: types coupon.gilded\n-- scrip: fold\nSELECT 1", 1, `unknown event type "coupon.gilded"`},
 		{"-- scrip: foldd\nSELECT 1", 1, "give name, types, create or fold"},
 	} {
