@@ -14,10 +14,10 @@ import (
 type CampaignView struct {
 	Campaign       string          `json:"campaign"`
 	Number         uint32          `json:"number"`
-	Status         string          `json:"status"`
-	Version        string          `json:"version,omitempty"` // of settings and status, for if_version; servers before it omit it
+	Status         string          `json:"status" doc:"active, paused or ended."`
+	Version        string          `json:"version,omitempty" doc:"Of settings and status: the ETag. Claims and redemptions do not change it."`
 	Codes          uint32          `json:"codes"`
-	Imported       bool            `json:"imported,omitempty"`
+	Imported       bool            `json:"imported,omitempty" doc:"Its codes are imported, not generated."`
 	Claimed        uint32          `json:"claimed"`
 	Redeemed       uint32          `json:"redeemed"`
 	Voided         uint32          `json:"voided"`
@@ -28,7 +28,7 @@ type CampaignView struct {
 	ExpiresAt      *time.Time      `json:"expires_at,omitempty"`
 	ValidFor       string          `json:"valid_for,omitempty"`
 	LateAfter      string          `json:"late_after,omitempty"`
-	ExpiredThrough *time.Time      `json:"expired_through,omitempty"`
+	ExpiredThrough *time.Time      `json:"expired_through,omitempty" doc:"Coupons that expire up to it are announced as expired."`
 	Prefix         string          `json:"prefix,omitempty"`
 	Category       string          `json:"category,omitempty"`
 	Priority       string          `json:"priority"`

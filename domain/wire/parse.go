@@ -17,6 +17,7 @@ type Defaults struct {
 	Type     CommandType // what the line must be; NoCommand = any
 	Campaign string      // the campaign the line must be for; "" = any
 	NoID     bool        // the line may come without an id (the service makes one)
+	Body     bool        // the line is the body of an HTTP request, which has id, type, if_version and Campaign elsewhere
 }
 
 // ParseCommand reads one command line into c, which is overwritten and keeps nothing of line. The error is an
@@ -52,10 +53,24 @@ func (c *Command) ParseView(line []byte, def Defaults) error {
 	if problem != nil {
 		return problem
 	}
+	if extra := raw.given & def.elsewhere(); extra != 0 {
+		return malformedf(fieldSpecs[extra.first()].name, "unknown field; remove it")
+	}
 	if err := c.identify(&raw, def); err != nil {
 		return err
 	}
 	return c.interpret(&raw)
+}
+
+// elsewhere are the fields that are not a body's.
+func (d *Defaults) elsewhere() fieldSet {
+	switch {
+	case !d.Body:
+		return 0
+	case d.Campaign == "":
+		return fields(fID, fType, fIfVersion)
+	}
+	return fields(fID, fType, fIfVersion, fCampaign)
 }
 
 // detach copies what are views of the line.
@@ -155,7 +170,7 @@ func (c *Command) identify(raw *fieldTexts, def Defaults) error {
 		if err := fieldSpecs[fID].checkText(id, raw.simple); err != nil {
 			return err
 		}
-	case !def.NoID:
+	case !def.NoID && !def.Body:
 		return malformedf("id", "missing; give each command an id of its own (at most %d bytes), and the same one for a retry", MaxCommandID)
 	}
 	if given.has(fCampaign) {

@@ -85,7 +85,6 @@ type API struct {
 	huma   huma.API
 	routes []Route
 	slots  slots
-	quick  map[string]func(huma http.HandlerFunc) http.HandlerFunc // see quickly
 
 	cursors cipher.AEAD // of sealCursor
 
@@ -111,9 +110,8 @@ func New(mux *http.ServeMux, o Options) *API {
 		o.Logger = slog.Default()
 	}
 	registry := huma.NewMapRegistry("#/components/schemas/", schemaName)
-	a := &API{Options: o, mux: mux, slots: newSlots(), cursors: newCursors(o.MaskKey), stopped: make(chan struct{}),
-		quick: map[string]func(http.HandlerFunc) http.HandlerFunc{}}
-	a.huma = humago.New(&quickMux{mux, a.quick}, huma.Config{
+	a := &API{Options: o, mux: mux, slots: newSlots(), cursors: newCursors(o.MaskKey), stopped: make(chan struct{})}
+	a.huma = humago.New(mux, huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
 			Info: &huma.Info{Title: "scrip", Version: o.Version, Description: description,
@@ -132,10 +130,12 @@ func New(mux *http.ServeMux, o Options) *API {
 		DefaultFormat:                "application/json",
 		RejectUnknownQueryParameters: true,
 	})
-	a.shopRoutes()
+	for _, c := range commandRoutes() {
+		a.addCommand(c)
+	}
+	a.bulkRoute()
 	a.campaignRoutes()
 	a.couponRoutes()
-	a.reminderRoutes()
 	a.codeRoutes()
 	a.eventRoutes()
 	a.operate()
@@ -216,19 +216,12 @@ func Register[I, O any](a *API, r Route, handler func(context.Context, *I) (*O, 
 		return out, nil
 	})
 	rateHeaders(a.operation(r))
-	if item := a.huma.OpenAPI().Paths[r.Path]; r.Status == http.StatusCreated && item.Post != nil {
-		item.Post.Responses["200"] = item.Post.Responses["201"] // a repeat
-	}
 }
 
 // admit authenticates a request of a route.
 func (a *API) admit(r Route) func(huma.Context, func(huma.Context)) {
 	return func(c huma.Context, next func(huma.Context)) {
 		req, w := humago.Unwrap(c)
-		if req.Context().Value(enteredKey{}) != nil {
-			next(c)
-			return
-		}
 		ctx, problem := a.enter(r, w, req)
 		if problem != nil {
 			problem.Write(w)

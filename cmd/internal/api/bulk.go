@@ -32,29 +32,29 @@ func (a *API) bulkRoute() {
 			"Public keys may not use it.",
 		Operation: access.OpClaim, Later: true, Private: true, Body: wire.MaxMessage},
 		huma.Operation{
-			RequestBody: &huma.RequestBody{Required: true, Content: lines(a.schema(CommandLine{}, "CommandLine"))},
-			Responses:   answer("200", "Outcome lines.", lines(a.schema(OutcomeLine{}, "OutcomeLine"))),
+			RequestBody: &huma.RequestBody{Required: true, Content: lines(a.named("CommandLine", commandLine()))},
+			Responses:   answer("200", "Outcome lines.", lines(a.named("OutcomeLine", outcomeLine()))),
 		}, a.sendCommands)
 }
 
-// CommandLine is one line of the request.
-type CommandLine struct {
-	ID       string `json:"id" doc:"Of its own; the same one for a retry."`
-	Type     string `json:"type" enum:"claim,redeem,rollback,remind,unremind"`
-	Campaign string `json:"campaign,omitempty" doc:"Required but for generated codes."`
+// commandLine is the schema of a line. It has further fields by its type.
+func commandLine() *huma.Schema {
+	kinds := text(wire.About("type"))
+	for t := range wire.Commands() {
+		if wire.ScopeProducer.Allows(t) {
+			kinds.Enum = append(kinds.Enum, t.String())
+		}
+	}
+	return open(&huma.Schema{Type: huma.TypeObject, Required: []string{"id", "type"},
+		Properties: map[string]*huma.Schema{"id": text(""), "type": kinds, "campaign": text("")}})
 }
 
-// TransformSchema: a line has further fields by its type.
-func (CommandLine) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema { return open(s) }
-
-// OutcomeLine is one line of the answer. Unlike an outcome it has no status while its result is unknown.
-type OutcomeLine struct {
-	OutcomeFields
-	Status string `json:"status,omitempty" doc:"Absent: the result is unknown."`
+// outcomeLine is the schema of a line of the answer. Unlike an outcome it has no status while its result is unknown.
+func outcomeLine() *huma.Schema {
+	line := open(objectOf(wire.DescribeOutcome()))
+	line.Required = nil
+	return line
 }
-
-// TransformSchema lets later versions add fields.
-func (OutcomeLine) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema { return open(s) }
 
 // sendCommands sends lines and waits for all their outcomes. Nothing is sent if there are too many of them.
 func (a *API) sendCommands(w http.ResponseWriter, req *http.Request) {
@@ -68,7 +68,7 @@ func (a *API) sendCommands(w http.ResponseWriter, req *http.Request) {
 	}
 	if principal(req.Context()).Person() {
 		if err := a.unmasked(req.Context(), "commands", ""); err != nil {
-			writeProblem(w, err)
+			a.refuse(w, err)
 			return
 		}
 	}
@@ -156,7 +156,7 @@ func (b *bulk) lookUp(ctx context.Context, lines [][]byte) {
 			f := &found{}
 			b.found[of] = f
 			g.Go(func() error {
-				f.campaign, f.err = b.api.campaignOf(ctx, of.Operation, of.code, "")
+				f.campaign, f.err = b.api.campaignOf(ctx, b.principal, of.Operation, of.code, "")
 				return nil
 			})
 		}

@@ -144,7 +144,7 @@ func TestBadRequests(t *testing.T) {
 		"an unknown field":       {"POST", "/v1/campaigns", `{"campaign":"x","codes":1,"colour":1}`, nil, 400, "malformed", "body.colour"},
 		"another case":           {"POST", "/v1/campaigns", `{"campaign":"x","codes":1,"Prefix":"A"}`, nil, 400, "malformed", "body.Prefix"},
 		"an id in the body":      {"POST", "/v1/campaigns", `{"campaign":"x","codes":1,"id":"a"}`, nil, 400, "malformed", "body.id"},
-		"a missing field":        {"POST", "/v1/campaigns", `{"codes":1}`, nil, 400, "malformed", "body"},
+		"a missing field":        {"POST", "/v1/campaigns", `{"codes":1}`, nil, 400, "malformed", "body.campaign"},
 		"a wrong type":           {"POST", "/v1/campaigns", `{"campaign":"x","codes":"1"}`, nil, 422, "invalid", "body.codes"},
 		"a number below":         {"POST", "/v1/campaigns", `{"campaign":"x","codes":-1}`, nil, 422, "invalid", "body.codes"},
 		"a bad name":             {"POST", "/v1/campaigns", `{"campaign":"a b","codes":1}`, nil, 422, "invalid", "body.campaign"},

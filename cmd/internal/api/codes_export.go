@@ -42,7 +42,7 @@ func (a *API) exportRoute() {
 func (a *API) exportCoupons(w http.ResponseWriter, req *http.Request) {
 	p, campaign := principal(req.Context()), req.PathValue(web.CampaignValue)
 	if err := checkCampaign(campaign); err != nil {
-		writeProblem(w, err)
+		a.refuse(w, err)
 		return
 	}
 	if problem := onlyQuery(req, "csv"); problem != nil {
@@ -64,11 +64,11 @@ func (a *API) exportCoupons(w http.ResponseWriter, req *http.Request) {
 	}
 	defer end()
 	if err := a.exists(ctx, campaign); err != nil {
-		writeProblem(w, err)
+		a.refuse(w, err)
 		return
 	}
 	if err := a.record(ctx, audit.Export, audit.Coupons, campaign); err != nil {
-		writeProblem(w, err)
+		a.refuse(w, err)
 		return
 	}
 	e := &exporting{api: a, stream: web.NewStream(w), campaign: campaign, excel: excel}
@@ -171,6 +171,9 @@ func (e *exporting) text(c *Coupon) []string {
 
 // onlyQuery returns the problem of a parameter that the route does not have.
 func onlyQuery(req *http.Request, names ...string) *web.Problem {
+	if req.URL.RawQuery == "" {
+		return nil
+	}
 next:
 	for given := range req.URL.Query() {
 		for _, name := range names {

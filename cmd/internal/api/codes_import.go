@@ -83,7 +83,7 @@ func (a *API) importCodes(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if err := checkCampaign(campaign); err != nil {
-		writeProblem(w, err)
+		a.refuse(w, err)
 		return
 	}
 	if problem := web.CheckMediaType(req, "text/csv"); problem != nil {
@@ -102,7 +102,7 @@ func (a *API) importCodes(w http.ResponseWriter, req *http.Request) {
 	cancel()
 	switch {
 	case err != nil:
-		writeProblem(w, unanswered("campaign "+campaign, err))
+		a.refuse(w, unanswered("campaign "+campaign, err))
 		return
 	case !found.Imported && found.Codes > 0:
 		problem := web.New(web.Code(wire.Invalid), "the codes of campaign "+campaign+" are generated; create one with codes 0 to import them")
@@ -223,12 +223,3 @@ func (i *importing) all(ctx context.Context, body io.Reader, weak bool, by strin
 
 // importWait is how long a line of an import may take.
 const importWait = 30 * time.Second
-
-// writeProblem writes an error of the functions above.
-func writeProblem(w http.ResponseWriter, err error) {
-	var p *web.Problem
-	if !errors.As(err, &p) {
-		p = web.New(web.Internal, "the server has a defect; its log has the details")
-	}
-	p.Write(w)
-}

@@ -1,128 +1,305 @@
 package api
 
 import (
+	"bytes"
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base32"
+	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
-	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/command"
 )
 
 // commandWait is how long a command may take before its outcome is unknown.
 const commandWait = 5 * time.Second
 
-// maxIdempotencyKey is the maxLength of Change's header.
-const maxIdempotencyKey = 255
+// commandRoute is a route whose request is one command. It has no handler of its own: what the request may have, and its schema,
+// follow from the command's fields in domain/wire, whose parser reads the body as it reads a line of the log.
+//
+//	path, query, body ──> wire.Command ──> may the key? ──> lane ──> outcome line ──> the body, or the campaign as it is then
+//
+// Claims and redemptions are most of the load: decoding and encoding by reflection would cost more than the rest of one.
+type commandRoute struct {
+	Route
+	command wire.CommandType
+	// outside are the command's fields in the path and the query, besides the campaign in the path. The others are in the body.
+	outside []outside
+	// campaign: the answer is the campaign as it is afterwards, and not the outcome.
+	campaign bool
 
-// Change is what all requests that change something have in common.
-type Change struct {
-	IdempotencyKey string `header:"Idempotency-Key" minLength:"1" maxLength:"255" pattern:"^[ -~]+$" patternDescription:"printable ASCII" doc:"Of your choice, one for each change. A retry with the same one has no second effect and gets the first answer, or 409 where what it did is over. It is remembered per campaign, for the campaign's life. Without one the server makes an id, in Scrip-Command-Id of the answer and id of its body, which a retry sends as this header."`
+	// These follow from the others.
+	body      []wire.Description // the fields in the body; there is no body if it has none
+	query     []string           // the parameters in the query
+	versioned bool               // If-Match has a version of the campaign
 }
 
-// Changed is what all their answers have in common.
-type Changed struct {
-	CommandID string `header:"Scrip-Command-Id" doc:"The id of the command in the log. If the request had no Idempotency-Key, send it as that to repeat the request."`
-	Replayed  string `header:"Idempotency-Replayed" doc:"true: nothing was written; the command was decided before, or what it requests is so already."`
+// outside is a field of a command that is a parameter.
+type outside struct{ in, name, field string }
+
+// addCommand adds a route of a command.
+func (a *API) addCommand(c commandRoute) {
+	c.Operation = access.OperationOf(c.command)
+	c.Later = !strings.Contains(c.Path, "{"+web.CampaignValue+"}")
+	for _, f := range c.command.Describe() {
+		isField := func(o outside) bool { return o.field == f.Name }
+		switch {
+		case f.Name == "if_version":
+			c.versioned = true
+		case slices.ContainsFunc(c.outside, isField), f.Name == "campaign" && !c.Later:
+		default:
+			c.body = append(c.body, f)
+		}
+	}
+	for _, o := range c.outside {
+		if o.in == "query" {
+			c.query = append(c.query, o.name)
+		}
+	}
+	a.describe(c.Route, a.commandOperation(&c))
+	a.mux.HandleFunc(c.Method+" "+c.Path, func(w http.ResponseWriter, req *http.Request) { a.serveCommand(w, req, &c) })
 }
 
-// changed is the answer of a command that was carried out.
-func changed(o *wire.Outcome) Changed {
-	c := Changed{CommandID: o.ID}
-	if o.Repeat {
-		c.Replayed = "true"
-	}
-	return c
+// exchange is one request with a command, and the command.Receiver of its outcome: it is answered exactly once.
+type exchange struct {
+	body []byte
+	cmd  wire.Command // its texts are views of body
+	line []byte       // the outcome
+	err  error
+	done chan struct{} // has room for the only answer
 }
 
-var idEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+var exchanges = sync.Pool{New: func() any { return &exchange{body: make([]byte, 0, 512), done: make(chan struct{}, 1)} }}
 
-// Lengths of the parts of an id that the server makes, in symbols of 5 bits.
-const (
-	madePrefix = "m"
-	madeRandom = 24 // of one of 10^9 ids of a campaign, the chance to be equal to another is 10^-18
-	madeCheck  = 12
-)
+// Answer implements command.Receiver.
+func (x *exchange) Answer(line []byte, err error) {
+	x.line, x.err = line, err
+	x.done <- struct{}{}
+}
 
-// checkIdempotencyKey returns the problem of a header that has no meaning. Routes of operators have no use for it: what they
-// change are no commands, and a retry that seems safe would make a second key or webhook.
-func (r Route) checkIdempotencyKey(given []string) *web.Problem {
-	wrong := func(c web.Code, message string) *web.Problem {
-		return web.New(c, "Idempotency-Key "+message).At("header.Idempotency-Key", message)
+func (a *API) serveCommand(w http.ResponseWriter, req *http.Request, c *commandRoute) {
+	p, problem := a.who(c.Route, w, req)
+	if problem != nil {
+		problem.Write(w)
+		return
 	}
-	switch {
-	case len(given) == 0:
-		return nil
-	case len(given) > 1 || given[0] == "":
-		return wrong(web.Malformed, "must be given once, with a value, or not at all")
-	case r.Tag == "operation" && r.Method != http.MethodGet:
-		return wrong(web.Malformed, "is not for this route, which does not remember it; send the request without, and after a lost answer read what is there")
-	case len(given[0]) > maxIdempotencyKey || strings.ContainsFunc(given[0], func(c rune) bool { return c < ' ' || c > '~' }):
-		return wrong(web.Code(wire.Invalid), "must be 1 to 255 printable ASCII characters")
+	x := exchanges.Get().(*exchange)
+	err := c.read(w, req, x)
+	if err == nil {
+		key := ""
+		if c.takesKey() {
+			key = req.Header.Get("Idempotency-Key")
+		}
+		x.cmd.ID = commandID(p, key)
+		err = a.carryOut(w, req, p, c, x)
 	}
+	if err != nil {
+		a.refuse(w, err)
+	}
+	x.cmd, x.line, x.err = wire.Command{}, nil, nil // nothing of this request is kept
+	exchanges.Put(x)
+}
+
+// read reads the command of a request.
+func (c *commandRoute) read(w http.ResponseWriter, req *http.Request, x *exchange) error {
+	if problem := onlyQuery(req, c.query...); problem != nil {
+		return problem
+	}
+	campaign := req.PathValue(web.CampaignValue)
+	if !c.Later {
+		if err := checkCampaign(campaign); err != nil {
+			return err
+		}
+	}
+	version, err := c.version(req)
+	if err != nil {
+		return err
+	}
+	if len(c.body) == 0 {
+		x.body = c.appendOutside(x.body[:0], req)
+	} else {
+		if problem := web.CheckMediaType(req, "application/json"); problem != nil {
+			return problem
+		}
+		var problem *web.Problem
+		if x.body, problem = web.Body(w, req, x.body[:0], wire.MaxLine); problem != nil {
+			return problem
+		}
+	}
+	if err := x.cmd.ParseView(x.body, wire.Defaults{Type: c.command, Campaign: campaign, Body: true}); err != nil {
+		return c.invalid(err, campaign, x.body)
+	}
+	x.cmd.IfVersion = version
 	return nil
 }
 
-// commandID is the id of the command of a request: of its Idempotency-Key, and of the client that sent it, so that two clients
-// that choose the same one never meet, and one whose key was rotated repeats its commands; without one it is new.
-//
-// An id that the server made for this client may be sent as Idempotency-Key, and is the id then: a client whose first request
-// had none retries it like that. Such an id ends with a checksum of the rest and of the client, so another one's is none.
-func commandID(p access.Principal, idempotencyKey string) string {
-	switch {
-	case idempotencyKey == "":
-		var random [16]byte
-		_, _ = rand.Read(random[:]) // never fails
-		text := madePrefix + symbols(random[:], madeRandom)
-		return text + madeFor(p, text)
-	case madeID(p, idempotencyKey):
-		return idempotencyKey
+// appendOutside appends the fields outside of the body, as a line has them. The parser notices one that is missing.
+func (c *commandRoute) appendOutside(line []byte, req *http.Request) []byte {
+	line = append(line, '{')
+	for _, o := range c.outside {
+		value := req.PathValue(o.name)
+		if o.in == "query" {
+			value = req.URL.Query().Get(o.name)
+		}
+		if value == "" {
+			continue
+		}
+		if len(line) > 1 {
+			line = append(line, ',')
+		}
+		line = wire.AppendText(append(wire.AppendText(line, o.field), ':'), value)
 	}
-	sum := sha256.Sum256([]byte(p.Client() + "\x00" + idempotencyKey))
-	return "h" + symbols(sum[:], 25)
+	return append(line, '}')
 }
 
-// madeID reports whether the server made this id for a client.
-func madeID(p access.Principal, id string) bool {
-	text := len(madePrefix) + madeRandom
-	return len(id) == text+madeCheck && strings.HasPrefix(id, madePrefix) && id[text:] == madeFor(p, id[:text])
-}
-
-// madeFor is the checksum of an id that the server makes for a client.
-func madeFor(p access.Principal, text string) string {
-	sum := sha256.Sum256([]byte("made\x00" + p.Client() + "\x00" + text))
-	return symbols(sum[:], madeCheck)
-}
-
-// symbols are the first n symbols of bytes as text.
-func symbols(b []byte, n int) string { return idEncoding.EncodeToString(b)[:n] }
-
-// parse reads the fields of a command from JSON that was validated. where is the part of the request that has them.
-func parse(data []byte, t wire.CommandType, campaign, where string) (wire.Command, error) {
-	var cmd wire.Command
-	if err := wire.ParseCommand(data, wire.Defaults{Type: t, Campaign: campaign, NoID: true}, &cmd); err != nil {
-		return cmd, web.Invalid(err, where, "", campaign)
+// invalid is the problem of a command that the parser refused.
+func (c *commandRoute) invalid(err error, campaign string, body []byte) *web.Problem {
+	if text := bytes.TrimSpace(body); len(text) > 0 && text[0] != '{' && json.Valid(text) {
+		return web.New(web.Code(wire.Invalid), "the body must be a JSON object").At("body", "must be a JSON object")
 	}
-	return cmd, nil
+	problem := web.Invalid(err, "body", "", campaign)
+	for _, o := range c.outside {
+		if at := &problem.Errors[0].Location; *at == "body."+o.field {
+			*at = o.in + "." + o.name
+		}
+	}
+	return problem
 }
 
-// do sends the command of a request and waits for its outcome. A refusal is an error.
-func (a *API) do(ctx context.Context, cmd wire.Command, change Change) (wire.Outcome, error) {
-	cmd.ID = commandID(principal(ctx), change.IdempotencyKey)
-	out, err := a.sendAs(ctx, cmd)
-	if err == nil && out.Refused() {
-		err = web.Refused(&out)
+// version is the version of the campaign that a change is for: "" = any. A change of settings must name it, so that two people do
+// not overwrite each other.
+func (c *commandRoute) version(req *http.Request) (string, error) {
+	given := req.Header.Get("If-Match")
+	if given == "" && c.Method == http.MethodPatch {
+		missing := web.New(web.ConditionRequired, "If-Match is missing: send the ETag of GET "+req.URL.Path+", or *")
+		return "", missing.At("header.If-Match", "missing")
 	}
-	return out, err
+	if !c.versioned || given == "" || given == "*" {
+		return "", nil
+	}
+	tag, ok := strings.CutPrefix(given, `"`)
+	tag, closed := strings.CutSuffix(tag, `"`)
+	if !ok || !closed || tag == "" || len(tag) > wire.MaxVersion || strings.ContainsAny(tag, `", `) {
+		wrong := web.New(web.Malformed, `If-Match must be one ETag of the campaign, such as "0123456789abcdef" with its quotes, or *`)
+		return "", wrong.At("header.If-Match", "must be one ETag or *")
+	}
+	return tag, nil
+}
+
+// takesKey reports whether a route has a use for an Idempotency-Key. The same PUT or DELETE again is a repeat by itself.
+func (c *commandRoute) takesKey() bool {
+	return c.Method != http.MethodPut && c.Method != http.MethodDelete
+}
+
+// carryOut sends the command of a request, and answers with what came of it.
+func (a *API) carryOut(w http.ResponseWriter, req *http.Request, p access.Principal, c *commandRoute, x *exchange) error {
+	repeat, err := a.permitted(req, p, c, x)
+	if err != nil {
+		return err
+	}
+	if p.Person() || p.Public && repeat {
+		if err := a.hide(a.with(req, p), c.Operation, x); err != nil {
+			return err
+		}
+	}
+	header, status := w.Header(), c.complete().Status
+	if c.campaign {
+		err = a.campaignAfter(req.Context(), header, x)
+	} else {
+		x.body = append(append(x.body[:0], x.line...), '\n')
+	}
+	if err != nil {
+		return err
+	}
+	if repeat {
+		header["Idempotency-Replayed"] = replayed
+		status = http.StatusOK
+	}
+	header["Cache-Control"] = noStore
+	header["Content-Type"] = jsonType
+	header["Scrip-Command-Id"] = []string{x.cmd.ID}
+	w.WriteHeader(status)
+	_, _ = w.Write(x.body) // the client may have closed the connection
+	return nil
+}
+
+// Values of headers that are the same in every answer; they are only read.
+var (
+	jsonType = []string{"application/json"}
+	noStore  = []string{"no-store"}
+	replayed = []string{"true"}
+)
+
+// permitted sends the command of a request if its key may do that: one about a code within the budget for wrong codes.
+func (a *API) permitted(req *http.Request, p access.Principal, c *commandRoute, x *exchange) (repeat bool, err error) {
+	ctx := req.Context()
+	if !c.command.HasCode() {
+		if problem := web.Check(p, c.Operation, x.cmd.Campaign); problem != nil {
+			return false, problem
+		}
+		return a.send(ctx, p, x)
+	}
+	if x.cmd.N != 0 && !p.Person() {
+		return false, guessable("body.n")
+	}
+	err = a.tried(p, req.RemoteAddr, func() (err error) {
+		if x.cmd.Campaign, err = a.campaignOf(ctx, p, c.Operation, x.cmd.Code, x.cmd.Campaign); err == nil {
+			repeat, err = a.send(ctx, p, x)
+		}
+		return err
+	})
+	return repeat, err
+}
+
+// send sends the command of a request and waits for the line of its outcome; a refusal is an error. There is an answer by the
+// command's deadline, so the wait has no timer of its own. A client that goes during the wait is not noticed: the command has its
+// effect in any case.
+func (a *API) send(ctx context.Context, p access.Principal, x *exchange) (repeat bool, err error) {
+	if _, err := a.Lanes.Send(ctx, &x.cmd, command.Call{By: p.By(), Deadline: time.Now().Add(commandWait), To: x}); err != nil {
+		return false, web.Failed(err, x.cmd.ID)
+	}
+	<-x.done
+	if x.err != nil {
+		return false, web.Failed(x.err, x.cmd.ID)
+	}
+	if verdict, err := wire.VerdictOf(x.line); err == nil && !verdict.Refused {
+		return verdict.Repeat, nil
+	}
+	out, err := wire.ParseOutcome(x.line)
+	if err != nil {
+		return false, web.Failed(&command.UnknownError{ID: x.cmd.ID, Cause: err}, x.cmd.ID)
+	}
+	return false, web.Refused(&out)
+}
+
+// campaignAfter makes the campaign of a command, as it is now, the answer.
+func (a *API) campaignAfter(ctx context.Context, header http.Header, x *exchange) error {
+	ctx, cancel := context.WithTimeout(ctx, queryWait)
+	defer cancel()
+	name := strings.Clone(x.cmd.Campaign)
+	v, err := a.Queries.Campaign(ctx, name)
+	body := bytes.NewBuffer(x.body[:0])
+	if err == nil {
+		e := json.NewEncoder(body)
+		e.SetEscapeHTML(false)
+		err = e.Encode(v)
+	}
+	if err != nil {
+		problem := web.New(web.UnknownOutcome, "it was done, but the campaign cannot be read at the moment: "+err.Error())
+		problem.ID, problem.Campaign = x.cmd.ID, name
+		return problem
+	}
+	x.body = body.Bytes()
+	header.Set("ETag", etag(&v))
+	if x.cmd.Type == wire.CreateCampaign {
+		header.Set("Location", "/v1/campaigns/"+name)
+	}
+	return nil
 }
 
 // sendAs sends a command that has an id, for the principal, and waits for its outcome. The wait has no timer of its own: there is
@@ -136,44 +313,3 @@ func (a *API) sendAs(ctx context.Context, cmd wire.Command) (wire.Outcome, error
 	}
 	return out, a.shown(ctx, access.OperationOf(cmd.Type), &out, out.Repeat, cmd.N != 0)
 }
-
-// shown masks the code in an outcome that its reader may not see. The event of a change names the person who sent it; what a person
-// sees without one is recorded.
-func (a *API) shown(ctx context.Context, o access.Operation, out *wire.Outcome, record, byN bool) error {
-	p := principal(ctx)
-	if p.Hide(out); out.Code == "" || !record || !p.Person() {
-		return nil
-	}
-	return a.unmasked(ctx, o.String(), audit.Coupon(out.Campaign, out.N, byN))
-}
-
-// Outcome is the outcome of a command, as lanes write it.
-type Outcome struct{ wire.Outcome }
-
-// OutcomeFields is its schema.
-type OutcomeFields struct {
-	ID            string     `json:"id,omitempty" doc:"Of the command; a validation has none."`
-	Status        string     `json:"status" doc:"What was done, such as claimed, redeemed, voided, reminder_set. New ones may be added."`
-	Refusal       string     `json:"refusal,omitempty" doc:"Why nothing was done. Only in answers to /v1/commands: elsewhere a refusal is a problem."`
-	Message       string     `json:"message,omitempty" doc:"The same for people."`
-	Campaign      string     `json:"campaign,omitempty"`
-	N             uint32     `json:"n,omitempty" doc:"The number of the coupon in its campaign."`
-	Code          string     `json:"code,omitempty"`
-	CustomerID    string     `json:"customer_id,omitempty"`
-	ExpiresAt     *time.Time `json:"expires_at,omitempty"`
-	OrderID       string     `json:"order_id,omitempty"`
-	RedeemedCount uint32     `json:"redeemed_count,omitempty"`
-	Benefit       any        `json:"benefit,omitempty" doc:"The campaign's, as it was given."`
-	Kind          string     `json:"kind,omitempty"`
-	Before        string     `json:"before,omitempty" doc:"A Go duration, such as 24h0m0s."`
-	DueAt         *time.Time `json:"due_at,omitempty"`
-	Count         uint64     `json:"count,omitempty" doc:"Codes imported."`
-	Repeat        bool       `json:"repeat,omitempty" doc:"Nothing was written: see Idempotency-Replayed."`
-	CouponStatus  string     `json:"coupon_status,omitempty" doc:"Of a repeat: voided, redeemed or expired, if the coupon is that by now and status does not have it."`
-}
-
-// TransformSchema lets later versions add fields.
-func (OutcomeFields) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema { return open(s) }
-
-// Schema is described at Outcome.
-func (Outcome) Schema(r huma.Registry) *huma.Schema { return schemaOf[OutcomeFields](r, "Outcome") }

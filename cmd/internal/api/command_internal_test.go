@@ -66,7 +66,7 @@ func TestACommandThatCannotBeSentHasNoEffect(t *testing.T) {
 		var p *web.Problem
 		hasty, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		if _, err := a.do(hasty, wire.Command{Type: wire.Claim, Campaign: "summer", CustomerID: "ann"}, Change{}); !errors.As(err, &p) || p.Status != 503 {
+		if _, err := a.sendAs(hasty, wire.Command{ID: "a", Type: wire.Claim, Campaign: "summer", CustomerID: "ann"}); !errors.As(err, &p) || p.Status != 503 {
 			t.Fatalf("%v", err)
 		}
 		if p.Effect == web.NoEffect {

@@ -13,7 +13,7 @@ var contractRoute = regexp.MustCompile("(?m)^\\| `([A-Z]+) (/v1[^`]*)` \\| `([a-
 
 // TestTheContractHasEveryRoute: with the operation that it needs.
 func TestTheContractHasEveryRoute(t *testing.T) {
-	raw, err := os.ReadFile("../../../../domain/CONTRACT.md")
+	raw, err := os.ReadFile("../../../domain/CONTRACT.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,7 @@ type CouponName struct {
 func (c *CouponName) check(p access.Principal, where string) error {
 	switch {
 	case c.N != 0 && !p.Person():
-		return web.New(web.Forbidden, "n: "+wire.CodeOnly).At(where+".n", wire.CodeOnly)
+		return guessable(where + ".n")
 	case c.N != 0 && c.Code != "":
 		return web.New(web.Code(wire.Invalid), "code: "+wire.OneName).At(where+".code", wire.OneName)
 	case c.N != 0 && c.Campaign == "":
@@ -112,80 +112,61 @@ func (a *API) couponRoutes() {
 		func(ctx context.Context, in *struct{ Body Wanted }) (*CouponList, error) {
 			return a.findCoupons(ctx, in.Body, "body")
 		})
-	Register(a, Route{Method: http.MethodPost, Path: "/v1/coupons/void", ID: "voidCoupon", Tag: "coupons", Summary: "Make a coupon unusable",
-		Operation: access.OpVoid, Later: true},
-		func(ctx context.Context, in *struct {
-			Change
-			Body struct {
-				CouponName
-				Reason string `json:"reason,omitempty"`
-			}
-			RawBody []byte
-		}) (*CommandDone, error) {
-			return a.onCode(ctx, in.RawBody, wire.Void, in.Change, http.StatusOK)
-		})
-	Register(a, Route{Method: http.MethodPost, Path: "/v1/coupons/extend", ID: "extendCoupon", Tag: "coupons", Summary: "Give a coupon its own expiry",
-		About:     "An expired coupon becomes valid again.",
-		Operation: access.OpExtend, Later: true},
-		func(ctx context.Context, in *struct {
-			Change
-			Body struct {
-				CouponName
-				ExpiresAt time.Time `json:"expires_at" doc:"In the future."`
-			}
-			RawBody []byte
-		}) (*CommandDone, error) {
-			return a.onCode(ctx, in.RawBody, wire.Extend, in.Change, http.StatusOK)
-		})
+	Register(a, Route{Method: http.MethodPost, Path: "/v1/validations", ID: "validate", Tag: "shop", Summary: "Ask what a redemption would answer now",
+		About:     "Changes nothing. To a public key every code that cannot be redeemed is 404 code_not_valid. Wrong codes are counted: too many are 429.",
+		Operation: access.OpValidate, Later: true}, a.validate)
 	Register(a, Route{Method: http.MethodGet, Path: "/v1/customers/{customer}", ID: "getCustomer", Tag: "coupons", Summary: "Show a customer's coupons and history",
 		About:     "A page continues both the coupons and the history, each until it ends.",
 		Operation: access.OpShowCustomer, Later: true}, a.getCustomer)
 }
 
-// CommandDone is the answer of a command about one coupon or reminder.
-type CommandDone struct {
-	Status int
-	Changed
-	Body Outcome
+// Validation is the body of a validation.
+type Validation struct {
+	CouponName
+	OrderID    string `json:"order_id,omitempty" maxLength:"128"`
+	CustomerID string `json:"customer_id,omitempty" maxLength:"128"`
 }
 
-// onCode sends a command about a code. A key that is limited to campaigns needs the campaign of the code, and a command that
-// names it: the lane refuses a code of another one.
-func (a *API) onCode(ctx context.Context, body []byte, t wire.CommandType, change Change, status int) (*CommandDone, error) {
-	cmd, err := parse(body, t, "", "body")
-	if err != nil {
-		return nil, err
-	}
-	if err := (&CouponName{cmd.Code, cmd.Campaign, cmd.N}).check(principal(ctx), "body"); err != nil {
-		return nil, err
-	}
-	return tried(ctx, a, func() (*CommandDone, error) {
-		var err error
-		if cmd.Campaign, err = a.campaignOf(ctx, access.OperationOf(t), cmd.Code, cmd.Campaign); err != nil {
-			return nil, err
-		}
-		return a.commandDone(ctx, cmd, change, status)
+// Validated is what a redemption would answer.
+type Validated struct{ Body Outcome }
+
+func (a *API) validate(ctx context.Context, in *struct{ Body Validation }) (out *Validated, err error) {
+	return out, a.triedIn(ctx, func() (err error) {
+		out, err = a.validated(ctx, in.Body)
+		return err
 	})
 }
 
-// commandDone sends a command. status is that of the first answer; a repeat is 200.
-func (a *API) commandDone(ctx context.Context, cmd wire.Command, change Change, status int) (*CommandDone, error) {
-	out, err := a.do(ctx, cmd, change)
+func (a *API) validated(ctx context.Context, body Validation) (*Validated, error) {
+	if err := body.check(principal(ctx), "body"); err != nil {
+		return nil, err
+	}
+	campaign, err := a.campaignOf(ctx, principal(ctx), access.OpValidate, body.Code, body.Campaign)
 	if err != nil {
 		return nil, err
 	}
-	if out.Repeat {
-		status = http.StatusOK
+	opts := []client.Option{client.Campaign(campaign), client.N(body.N)}
+	if body.CustomerID != "" {
+		opts = append(opts, client.Holder(body.CustomerID))
 	}
-	return &CommandDone{Status: status, Changed: changed(&out), Body: Outcome{out}}, nil
+	ctx, cancel := context.WithTimeout(ctx, queryWait)
+	defer cancel()
+	out, err := a.Queries.Validate(ctx, body.Code, body.OrderID, opts...)
+	switch {
+	case err != nil:
+		return nil, unanswered("the coupon", err)
+	case out.Refused():
+		return nil, web.Refused(&out)
+	}
+	err = a.shown(ctx, access.OpValidate, &out, true, body.N != 0)
+	return &Validated{Outcome{out}}, err
 }
 
 // campaignOf returns the campaign that a command or query about a code must name, "" = none, after checking that the key
 // includes it.
 //
 // The code's lane is queried alone: the redemptions of such a key go on at their pace while the read tables are away.
-func (a *API) campaignOf(ctx context.Context, o access.Operation, code, campaign string) (string, error) {
-	p := principal(ctx)
+func (a *API) campaignOf(ctx context.Context, p access.Principal, o access.Operation, code, campaign string) (string, error) {
 	if campaign == "" && p.Campaigns != nil {
 		ctx, cancel := context.WithTimeout(ctx, queryWait)
 		defer cancel()
@@ -242,7 +223,12 @@ func (a *API) findCoupons(ctx context.Context, w Wanted, where string) (*CouponL
 		if err := w.check(principal(ctx), where); err != nil {
 			return nil, err
 		}
-		return tried(ctx, a, func() (*CouponList, error) { return a.oneCoupon(ctx, w) })
+		var out *CouponList
+		err := a.triedIn(ctx, func() (err error) {
+			out, err = a.oneCoupon(ctx, w)
+			return err
+		})
+		return out, err
 	}
 	p := principal(ctx)
 	if w.Campaign != "" {
@@ -279,7 +265,7 @@ func (w *Wanted) by() string {
 // oneCoupon shows the coupon of a code: as its lane has it, with what the read tables add.
 func (a *API) oneCoupon(ctx context.Context, w Wanted) (*CouponList, error) {
 	p := principal(ctx)
-	campaign, err := a.campaignOf(ctx, access.OpShowCoupon, w.Code, w.Campaign)
+	campaign, err := a.campaignOf(ctx, p, access.OpShowCoupon, w.Code, w.Campaign)
 	if err != nil {
 		return nil, err
 	}

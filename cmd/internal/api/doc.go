@@ -1,12 +1,13 @@
 // Package api is HTTP /v1: claims and redemptions, campaigns, coupons, customers, reminders, codes, events, status, settings,
 // dead letters, keys and webhooks; and its OpenAPI document.
 //
-//	                     ┌─ quick ───── claims, redemptions, rollbacks of the usual form ──> Lanes
-//	                     ├─ Register ── huma: reads, validates, encodes ──┐        ┌─ Lanes ──── lanes
-//	request ─> web.Gate ─┤                                                ├─> ... ─┼─ client ─── queries of the micro service
-//	                     └─ stream ──── plain handlers that stream ───────┘        ├─ pgxpool ── read tables
-//	                              │                                                └─ replay ─── event streams
-//	                              └─> one OpenAPI 3.1 document, from the Go types: /v1/openapi.json
+//	                     ┌─ addCommand ─ each request is a wire.Command ──────> Lanes ──> lanes
+//	request ─> web.Gate ─┼─ Register ─── huma: reads, validates, encodes ──┐            ┌─ client ── queries of the micro service
+//	                     └─ stream ───── plain handlers that stream ───────┴─> ... ─────┼─ pgxpool ─ read tables
+//	                              │                                                     └─ replay ── event streams
+//	                              └─> one OpenAPI 3.1 document: /v1/openapi.json
+//
+// The document follows from the tables of commands and fields in domain/wire, and from the Go types of all other bodies.
 //
 // Every route is a [Route] and names its access.Operation: permissions, the document and the tests go through the same list.
 // Other packages add theirs with [Register].

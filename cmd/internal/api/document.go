@@ -4,8 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"math"
 	"net/http"
-	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,16 +13,17 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // documentRoute serves the document. It needs no key: it is the same for every log.
 func (a *API) documentRoute() {
+	known := &huma.Param{Name: "If-None-Match", In: "header", Description: "ETags that the client has.", Schema: text("")}
 	answers := answer("200", "The document, with an ETag.",
 		map[string]*huma.MediaType{"application/openapi+json": {Schema: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}}})
 	answers["304"] = &huma.Response{Description: "It is the one of If-None-Match."}
 	a.stream(Route{Method: http.MethodGet, Path: "/v1/openapi.json", ID: "readDocument", Tag: "operation", Summary: "Read this document"},
-		huma.Operation{Parameters: []*huma.Param{{Name: "If-None-Match", In: "header", Description: "ETags that the client has.", Schema: text("")}}, Responses: answers},
-		a.serveDocument())
+		huma.Operation{Parameters: []*huma.Param{known}, Responses: answers}, a.serveDocument())
 }
 
 // serveDocument answers with the document, which is complete when the server starts to serve. It is rendered at the first
@@ -64,15 +65,126 @@ func (a *API) operation(r Route) *huma.Operation {
 	}[r.Method]
 }
 
-// open makes a schema of an answer accept further fields: within /v1 answers only gain fields.
-func open(s *huma.Schema) *huma.Schema {
-	s.AdditionalProperties = true
+// commandOperation is what the document has of a route of a command.
+func (a *API) commandOperation(c *commandRoute) huma.Operation {
+	var op huma.Operation
+	if !c.Later {
+		op.Parameters = append(op.Parameters, inPath("campaign", wire.About("campaign")))
+	}
+	for _, f := range c.command.Describe() {
+		for _, o := range c.outside {
+			if o.field == f.Name {
+				p := &huma.Param{Name: o.name, In: o.in, Required: true, Description: f.About, Schema: schemaOf(f)}
+				op.Parameters = append(op.Parameters, p)
+			}
+		}
+	}
+	if c.takesKey() {
+		op.Parameters = append(op.Parameters, idempotencyKey())
+	}
+	if c.versioned {
+		op.Parameters = append(op.Parameters, &huma.Param{Name: "If-Match", In: "header", Schema: text(""),
+			Description: "The ETag of the campaign as it was read, or * for any. Once settings or status are others, the change is " +
+				"refused with 412: read it again."})
+	}
+	if len(c.body) > 0 {
+		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+			"application/json": {Schema: a.named(bodyName(c.command), objectOf(c.body))}}}
+	}
+	done := &huma.Response{Description: "Done, or a repeat.", Headers: map[string]*huma.Header{
+		"Scrip-Command-Id":     {Schema: text(""), Description: aboutCommandID},
+		"Idempotency-Replayed": {Schema: text(""), Description: aboutReplayed},
+	}}
+	schema := a.schema(Outcome{}, "Outcome")
+	if c.campaign {
+		schema = a.schema(Campaign{}, "Campaign")
+		done.Headers["ETag"] = &huma.Header{Schema: text(""), Description: "For If-Match."}
+		done.Headers["Location"] = &huma.Header{Schema: text(""), Description: "Of a campaign that was created."}
+	}
+	done.Content = map[string]*huma.MediaType{"application/json": {Schema: schema}}
+	op.Responses = map[string]*huma.Response{"200": done}
+	if c.Status == http.StatusCreated {
+		op.Responses["201"] = done
+	}
+	return op
+}
+
+// bodyName names the schema of a command's body: that of create_campaign is CreateCampaign.
+func bodyName(t wire.CommandType) (name string) {
+	for part := range strings.SplitSeq(t.String(), "_") {
+		name += strings.ToUpper(part[:1]) + part[1:]
+	}
+	return name
+}
+
+// named adds a schema to the document and returns the reference to it.
+func (a *API) named(name string, s *huma.Schema) *huma.Schema {
+	return define(a.huma.OpenAPI().Components.Schemas, name, s)
+}
+
+func define(r huma.Registry, name string, s *huma.Schema) *huma.Schema {
+	r.Map()[name] = s
+	return &huma.Schema{Ref: "#/components/schemas/" + name}
+}
+
+// objectOf is the schema of an object with these fields and no others.
+func objectOf(fields []wire.Description) *huma.Schema {
+	s := &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{}, AdditionalProperties: false}
+	for _, f := range fields {
+		s.Properties[f.Name] = schemaOf(f)
+		if f.Required {
+			s.Required = append(s.Required, f.Name)
+		}
+	}
 	return s
 }
 
-// schemaOf returns the reference to the schema of a type.
-func schemaOf[T any](r huma.Registry, hint string) *huma.Schema {
-	return r.Schema(reflect.TypeFor[T](), true, hint)
+// schemaOf is the schema of a field.
+func schemaOf(f wire.Description) *huma.Schema {
+	s := text(f.About)
+	s.Nullable = f.Nullable
+	switch f.Value {
+	case wire.NumberValue:
+		least, most := float64(f.Least), float64(f.Most)
+		s.Type, s.Format, s.Minimum = huma.TypeInteger, "int64", &least
+		if f.Most > 0 {
+			s.Maximum = &most
+		}
+		if f.Most > 0 && f.Most <= math.MaxInt32 {
+			s.Format = "int32"
+		}
+	case wire.FlagValue:
+		s.Type = huma.TypeBoolean
+	case wire.TextsValue:
+		s.Type, s.Items = huma.TypeArray, text("")
+	case wire.JSONValue:
+		s.Type, s.Nullable = "", false
+	case wire.InstantValue:
+		s.Format = "date-time"
+	default:
+		if f.Bytes > 0 {
+			least, most := 1, int(f.Bytes) // a text of so many bytes has no more characters
+			s.MinLength, s.MaxLength = &least, &most
+		}
+		for _, one := range f.OneOf {
+			if !f.Nullable { // else null would have to be among them
+				s.Enum = append(s.Enum, one)
+			}
+		}
+	}
+	return s
+}
+
+// open makes the schema of an answer accept further fields: within /v1 answers only gain fields. A field without a description
+// has that of the log's field of the same name.
+func open(s *huma.Schema) *huma.Schema {
+	s.AdditionalProperties = true
+	for name, of := range s.Properties {
+		if of.Description == "" && of.Ref == "" {
+			of.Description = wire.About(name)
+		}
+	}
+	return s
 }
 
 // text is the schema of a text.
@@ -97,9 +209,11 @@ func inQuery(name, doc string) *huma.Param {
 	return &huma.Param{Name: name, In: "query", Description: doc, Schema: text("")}
 }
 
-// idempotencyKey is the header of Change.
+// idempotencyKey is the header of routes that send commands.
 func idempotencyKey() *huma.Param {
-	return &huma.Param{Name: "Idempotency-Key", In: "header", Description: "Of your choice, one for each change; or an id that an answer had.", Schema: text("")}
+	least, most := 1, maxIdempotencyKey
+	return &huma.Param{Name: "Idempotency-Key", In: "header", Description: aboutIdempotencyKey,
+		Schema: &huma.Schema{Type: huma.TypeString, MinLength: &least, MaxLength: &most, Pattern: "^[ -~]+$"}}
 }
 
 const ndjson = "application/x-ndjson"

@@ -83,12 +83,12 @@ func (a *API) readEvents(w http.ResponseWriter, req *http.Request) {
 	}
 	at, err := a.places(ctx, after)
 	if err != nil {
-		writeProblem(w, err)
+		a.refuse(w, err)
 		return
 	}
 	if p.Codes {
 		if err := a.record(ctx, audit.Export, audit.Events, filter.String()); err != nil {
-			writeProblem(w, err)
+			a.refuse(w, err)
 			return
 		}
 	} else {

@@ -73,7 +73,7 @@ func newError(status int, message string, errs ...error) huma.StatusError {
 }
 
 // problem turns the error of a handler into the answer.
-func (a *API) problem(err error) error {
+func (a *API) problem(err error) *web.Problem {
 	var p *web.Problem
 	if errors.As(err, &p) {
 		return p
@@ -99,3 +99,6 @@ func (a *API) problem(err error) error {
 func unavailable(what string, err error) *web.Problem {
 	return web.New(web.Unavailable, what+": "+err.Error()+"; retry, see GET /v1/status")
 }
+
+// refuse answers with an error.
+func (a *API) refuse(w http.ResponseWriter, err error) { a.problem(err).Write(w) }

@@ -42,7 +42,7 @@ func (s *server) handler() http.Handler {
 		s.writeReady(w, s.authorized(r))
 	})
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, map[string]any{"name": "scrip", "version": s.opts.Version, "api": "/v1", "document": "/v1/openapi.json",
+		writeJSON(w, http.StatusOK, map[string]any{"name": "scrip", "version": s.opts.Version, "document": "/v1/openapi.json",
 			"status": "/v1/status", "alive": "/healthz", "ready": "/readyz", "metrics": "/metrics"})
 	})
 	mux.HandleFunc("/v1", s.serveV1)

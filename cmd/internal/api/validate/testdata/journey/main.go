@@ -15,15 +15,15 @@ func main() {
 	operator, support := as(os.Getenv("OPERATOR")), as(os.Getenv("SUPPORT"))
 	key := "create-summer"
 
-	made, err := operator.CreateCampaignWithResponse(ctx, &CreateCampaignParams{IdempotencyKey: &key}, NewCampaign{Campaign: "summer", Codes: 100})
+	made, err := operator.CreateCampaignWithResponse(ctx, &CreateCampaignParams{IdempotencyKey: &key}, CreateCampaign{Campaign: "summer", Codes: 100})
 	must(err == nil && made.StatusCode() == http.StatusCreated && made.JSON201.Campaign == "summer", made, err)
-	again, err := operator.CreateCampaignWithResponse(ctx, &CreateCampaignParams{IdempotencyKey: &key}, NewCampaign{Campaign: "summer", Codes: 100})
+	again, err := operator.CreateCampaignWithResponse(ctx, &CreateCampaignParams{IdempotencyKey: &key}, CreateCampaign{Campaign: "summer", Codes: 100})
 	must(err == nil && again.StatusCode() == http.StatusOK, again, err)
 
 	etag, category := again.HTTPResponse.Header.Get("ETag"), "food"
-	updated, err := operator.UpdateCampaignWithResponse(ctx, "summer", &UpdateCampaignParams{IfMatch: &etag}, CampaignPatch{Category: &category})
+	updated, err := operator.UpdateCampaignWithResponse(ctx, "summer", &UpdateCampaignParams{IfMatch: &etag}, UpdateCampaign{Category: &category})
 	must(err == nil && updated.StatusCode() == http.StatusOK && *updated.JSON200.Category == category, updated, err)
-	late, err := operator.UpdateCampaignWithResponse(ctx, "summer", &UpdateCampaignParams{IfMatch: &etag}, CampaignPatch{Category: &key})
+	late, err := operator.UpdateCampaignWithResponse(ctx, "summer", &UpdateCampaignParams{IfMatch: &etag}, UpdateCampaign{Category: &key})
 	must(err == nil && late.StatusCode() == http.StatusPreconditionFailed && late.ApplicationproblemJSONDefault.Code == "version_mismatch", late, err)
 
 	customer := "ann"

@@ -1,31 +1,20 @@
 package api_test
 
 import (
-	"fmt"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
 )
 
-var (
-	madeID  = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|m[0-9a-v]{36}`)
-	anyCode = regexp.MustCompile(`[0-9A-Z]{4}(-[0-9A-Z]{4}){2}`)
-)
-
-// TestBothWaysAnswerAlike: the short way of a hot route and huma give the same answers to the same requests, right and wrong.
-func TestBothWaysAnswerAlike(t *testing.T) {
+// TestRequestsOfCommands: what routes of commands take and refuse, right and wrong, in this order.
+func TestRequestsOfCommands(t *testing.T) {
 	r := apitest.Shared(t)
-	const ways = 2 // huma, quick
-	var campaigns, codes, limited [ways]string
 	r.Key(t, "producer")
 	r.Key(t, "producer+public")
-	for way := range ways {
-		campaigns[way] = r.Campaign(t, map[string]any{"codes": 4, "benefit": map[string]any{"off": 5, "text": "a<b & ü \u2028"}})
-		limited[way] = "producer+" + campaigns[way]
-		r.Key(t, limited[way])
-	}
+	campaign, code := r.Campaign(t, map[string]any{"codes": 4, "benefit": map[string]any{"off": 5, "text": "a<b & ü \u2028"}}), ""
+	limited := "producer+" + campaign
+	r.Key(t, limited)
 	long := strings.Repeat("x", 129)
 	claims, redeem, rollback := "/v1/campaigns/CAMPAIGN/claims", "/v1/redemptions", "/v1/rollbacks"
 	for _, c := range []struct {
@@ -51,7 +40,7 @@ func TestBothWaysAnswerAlike(t *testing.T) {
 		{"producer", claims, `{"customer_id":"` + long + `"}`, nil, 422},
 		{"producer", claims, `{"customer_id":7}`, nil, 422},
 		{"producer", claims, `{"customer_id":null}`, nil, 422},
-		{"producer", claims, `{"customer_id":"ann","attributes":null}`, nil, 0},
+		{"producer", claims, `{"customer_id":"ann","attributes":null}`, nil, 422},
 		{"producer", claims, `{"customer_id":"ann","attributes":{"a":{}}}`, nil, 422},
 		{"producer", claims, `{"customer_id":"ann","customer_id":"ann"}`, nil, 400},
 		{"producer", claims, `{"customer_id":"ann","Customer_ID":"ann"}`, nil, 400},
@@ -63,8 +52,8 @@ func TestBothWaysAnswerAlike(t *testing.T) {
 		{"producer", claims, `[]`, nil, 422},
 		{"producer", claims, `{"customer_id":"ann"} {}`, nil, 400},
 		{"producer", claims, `{"customer_id":"ann"`, nil, 400},
-		{"producer", claims, "{\"customer_id\":\"\xff\"}", nil, 0},
-		{"producer", claims, `{"customer_id":"\ud800"}`, nil, 0},
+		{"producer", claims, "{\"customer_id\":\"\xff\"}", nil, 400},
+		{"producer", claims, `{"customer_id":"\ud800"}`, nil, 422},
 		{"producer", claims, `{"customer_id":"` + strings.Repeat("x", 20<<10) + `"}`, nil, 413},
 		{"producer", claims, `{"customer_id":"ann"}`, []string{"Idempotency-Key", "ü"}, 422},
 		{"producer", claims, `{"customer_id":"ann"}`, []string{"Idempotency-Key", strings.Repeat("x", 256)}, 422},
@@ -78,7 +67,7 @@ func TestBothWaysAnswerAlike(t *testing.T) {
 		{"limited", redeem, `{"code":"CODE","order_id":"o1","campaign":"none"}`, nil, 403},
 		{"producer", redeem, `{"code":"CODE","order_id":"o1","campaign":"none"}`, nil, 404},
 		{"producer", redeem, `{"code":"CODE","order_id":"o2"}`, nil, 409},
-		{"producer", redeem, `{"code":"CODE","order_id":"o1","customer_id":"bob"}`, nil, 0},
+		{"producer", redeem, `{"code":"CODE","order_id":"o1","customer_id":"bob"}`, nil, 403},
 		{"producer", redeem, `{"code":"AAAA-AAAA-AAAA","order_id":"o1"}`, nil, 404},
 		{"producer", redeem, `{"code":"?","order_id":"o1"}`, nil, 404},
 		{"producer", redeem, `{"code":"CODE"}`, nil, 400},
@@ -89,30 +78,16 @@ func TestBothWaysAnswerAlike(t *testing.T) {
 		{"producer", rollback, `{"code":"CODE","order_id":"o1"}`, nil, 200},
 		{"producer", rollback, `{"code":"CODE","order_id":"o1","campaign":null}`, nil, 422},
 	} {
-		var answers [ways]string
-		for way := range ways {
-			fill := strings.NewReplacer("CAMPAIGN", campaigns[way], "CODE", codes[way])
-			as, header := c.as, c.header
-			if as == "limited" {
-				as = limited[way]
-			}
-			if way == 0 { // the short way leaves it to huma
-				header = append([]string{"Accept", "application/json;q=0.9"}, header...)
-			}
-			got := r.Ask(t, as, "POST", fill.Replace(c.path), fill.Replace(c.body), header...)
-			if c.status != 0 {
-				got.Want(t, c.status)
-			}
-			text := got.Header.Get("Content-Type") + " " + got.Header.Get("Cache-Control") + " " + got.Header.Get("Idempotency-Replayed") + " " +
-				got.Header.Get("Retry-After") + " " + got.Header.Get("Scrip-Command-Id") + " " + got.Header.Get("WWW-Authenticate") + "\n" + string(got.Body)
-			if codes[way] == "" {
-				codes[way] = got.Object(t)["code"].(string)
-			}
-			text = anyCode.ReplaceAllString(madeID.ReplaceAllString(text, "MADE"), "CODE")
-			answers[way] = fmt.Sprint(got.Status, " ", strings.ReplaceAll(text, campaigns[way], "CAMPAIGN"))
+		fill, as := strings.NewReplacer("CAMPAIGN", campaign, "CODE", code), c.as
+		if as == "limited" {
+			as = limited
 		}
-		if answers[0] != answers[1] {
-			t.Errorf("%s %s as %q: huma answers\n%s\nthe short way\n%s", c.path, c.body, c.as, answers[0], answers[1])
+		got := r.Ask(t, as, "POST", fill.Replace(c.path), fill.Replace(c.body), c.header...).Want(t, c.status)
+		if code == "" {
+			code = got.Object(t)["code"].(string)
+		}
+		if replayed := got.Header.Get("Idempotency-Replayed"); got.Status < 300 && (replayed == "true") != (got.Status == 200) || got.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s %s: %d %v", got.What, c.body, got.Status, got.Header)
 		}
 	}
 }
