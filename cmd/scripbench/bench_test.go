@@ -49,7 +49,7 @@ func TestEveryWorkloadHasPeers(t *testing.T) {
 	}
 }
 
-// TestTheCommandLine goes from flags to table, JSON, files and plot.
+// TestTheCommandLine goes from flags to table, JSON and files.
 func TestTheCommandLine(t *testing.T) {
 	results := t.TempDir()
 	var out, progress bytes.Buffer
@@ -89,18 +89,6 @@ func TestTheCommandLine(t *testing.T) {
 			}
 		}
 	}
-	chart := filepath.Join(results, "chart.svg")
-	if code := run(t.Context(), []string{"plot", "--workload", "sold-out", chart, filepath.Join(results, date+"-run-interval.json")}, io.Discard, &progress); code != 0 {
-		t.Fatalf("plot: exit %d: %s", code, progress.String())
-	}
-	text, err := os.ReadFile(chart)
-	if err != nil {
-		t.Fatal(err)
-	}
-	contains(t, string(text), "<svg", "sold-out, interval", "redis")
-	if strings.Contains(string(text), "lonely-claim") {
-		t.Errorf("not only the workload that --workload names:\n%s", text)
-	}
 }
 
 func TestMissingProgramsAreReported(t *testing.T) {
@@ -115,35 +103,19 @@ func TestMissingProgramsAreReported(t *testing.T) {
 	contains(t, progress.String(), "make build", "--scrip PATH", "apt-get install -y redis-server", "apt-get install postgresql", "--systems")
 }
 
-// TestSizes: of what is held, and of growth.
-func TestSizes(t *testing.T) {
-	for _, wrong := range []string{"", "1", "x3", "0x5", "1x-1"} {
-		if _, err := parseHeld(wrong); err == nil {
-			t.Errorf("--held %q is taken", wrong)
-		}
-	}
-	// 2,500 are claimed after the windows at 1,000, which is further than the next level.
-	o := small(t)
-	o.n = 500
-	if list := o.grow(1000+report.GrowthRuns*o.n, 1100); list != nil {
-		t.Errorf("levels that overlap: %d plans", len(list))
-	}
-}
-
 func TestUsage(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"run claim-cold", "claim-hot"},
 		{"run --systems mysql", "redis-x16"},
 		{"run --durability never", "always or interval"},
-		{"run --rate fast", "50%"},
-		{"run --rate 120%", "50%"},
+		{"restart --campaigns 0", "--campaigns"},
+		{"run --rate fast", "rate"},
+		{"run --rate -1", "--rate must be at least 0"},
 		{"run --callers 0", "--callers must be at least 1"},
 		{"run --runs 0", "--runs must be at least 1"},
 		{"run -o xml", "table or json"},
 		{"run --for 0s", "--for"},
 		{"run --nonsense", "nonsense"},
-		{"growth --durability always,interval", "at one"},
-		{"plot --workload claim-cold a b", "claim-hot"},
 	} {
 		var progress bytes.Buffer
 		code := run(t.Context(), strings.Fields(c.args), io.Discard, &progress)

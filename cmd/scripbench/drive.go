@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-4a2410e3/scrip/cmd/scripbench/process"
 	"github.com/seed-4a2410e3/scrip/cmd/scripbench/report"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // job is one system ready for one plan: with callers that wait, or as a stream.
@@ -65,10 +65,13 @@ type pace struct {
 	sent func(i int, due time.Time) (answered func(took time.Duration))
 }
 
-// meant is when operation i of an open loop is to be sent, after the beginning.
+// meant is when operation i of an open loop is to be sent, after the start.
 func (p pace) meant(i int) time.Duration {
 	return time.Duration(float64(i) / p.rate * float64(time.Second))
 }
+
+// until waits for an instant.
+func until(ctx context.Context, at time.Time) error { return natsx.Pause(ctx, time.Until(at)) }
 
 // driven is the result of drive.
 type driven struct {
@@ -100,7 +103,7 @@ type driver struct {
 	pace
 	lat     *report.Latencies
 	answers []answer
-	begun   time.Time
+	started time.Time
 	took    time.Duration
 
 	mu   sync.Mutex // guards next
@@ -110,7 +113,7 @@ type driver struct {
 // take returns a caller's next operations, none when the run is over. In an open loop, at is when the first is to be sent;
 // the others are those that are due by now.
 func (d *driver) take() (from, to int, at time.Duration) {
-	now := time.Since(d.begun)
+	now := time.Since(d.started)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	from = d.next
@@ -146,7 +149,7 @@ func (d *driver) callers(ctx context.Context) error {
 		all = append(all, c)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	d.begun = time.Now()
+	d.started = time.Now()
 	for _, c := range all {
 		g.Go(func() error {
 			for {
@@ -154,14 +157,14 @@ func (d *driver) callers(ctx context.Context) error {
 				if from == to {
 					return nil
 				}
-				if err := process.Until(ctx, d.begun.Add(at)); err != nil {
+				if err := until(ctx, d.started.Add(at)); err != nil {
 					return err
 				}
-				sent := time.Since(d.begun)
+				sent := time.Since(d.started)
 				if err := c.send(ctx, from, to, d.answers); err != nil {
 					return fmt.Errorf("operations %d to %d: %w", from, to-1, err)
 				}
-				answered := time.Since(d.begun)
+				answered := time.Since(d.started)
 				if d.rate == 0 {
 					d.lat.Record(answered-sent, to-from)
 					continue
@@ -173,7 +176,7 @@ func (d *driver) callers(ctx context.Context) error {
 		})
 	}
 	err := g.Wait()
-	d.took = time.Since(d.begun)
+	d.took = time.Since(d.started)
 	return err
 }
 
@@ -184,13 +187,13 @@ var errUnanswered = errors.New("not answered")
 func (d *driver) stream(ctx context.Context) error {
 	var inFlight sync.WaitGroup
 	var last atomic.Int64
-	d.begun = time.Now()
+	d.started = time.Now()
 	for i := range d.n {
-		now := time.Since(d.begun)
+		now := time.Since(d.started)
 		if d.rate > 0 {
 			at := d.meant(i)
 			if at < d.limit && at > now {
-				if err := process.Until(ctx, d.begun.Add(at)); err != nil {
+				if err := until(ctx, d.started.Add(at)); err != nil {
 					return err
 				}
 			}
@@ -201,11 +204,11 @@ func (d *driver) stream(ctx context.Context) error {
 		}
 		answered := func(time.Duration) {}
 		if d.sent != nil {
-			answered = d.sent(i, d.begun.Add(now))
+			answered = d.sent(i, d.started.Add(now))
 		}
 		inFlight.Add(1)
 		err := d.job.stream(ctx, i, func(a answer) {
-			then := time.Since(d.begun)
+			then := time.Since(d.started)
 			d.lat.Record(then-now, 1)
 			answered(then - now)
 			d.answers[i] = a

@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/seed-4a2410e3/scrip/cmd/scripbench/process"
 )
 
 // stalling is a caller that answers at once, but for the first answer.
@@ -19,7 +17,7 @@ type stalling struct {
 
 func (s stalling) send(ctx context.Context, from, to int, answers []answer) error {
 	if s.sent.Add(1) == 1 {
-		if err := process.Until(ctx, time.Now().Add(s.stall)); err != nil {
+		if err := until(ctx, time.Now().Add(s.stall)); err != nil {
 			return err
 		}
 	}
@@ -34,7 +32,7 @@ func stallingJob(stall time.Duration, batch int) job {
 	return job{callers: 1, batch: batch, caller: func(context.Context, int) (caller, error) { return caller{send: stalling{stall, sent}.send}, nil }}
 }
 
-// TestAStallDelaysAllThatWereDue: with 1,000 operations a second and a stall of 200 ms at the beginning, operation
+// TestAStallDelaysAllThatWereDue: with 1,000 operations a second and a stall of 200 ms at the start, operation
 // i of the first 200 has to wait 200 - i ms. Measured from when they were sent, as in a closed loop, only one has.
 func TestAStallDelaysAllThatWereDue(t *testing.T) {
 	const stall = 200 * time.Millisecond
@@ -63,7 +61,7 @@ func TestBatchesOfAnOpenLoopTakeWhatIsDue(t *testing.T) {
 	j := job{callers: 1, batch: 1000, caller: func(context.Context, int) (caller, error) {
 		return caller{send: func(ctx context.Context, from, to int, answers []answer) error {
 			sizes = append(sizes, to-from)
-			return process.Until(ctx, time.Now().Add(20*time.Millisecond))
+			return until(ctx, time.Now().Add(20*time.Millisecond))
 		}}, nil
 	}}
 	if _, err := drive(t.Context(), j, pace{n: 100, limit: time.Minute, rate: 1000}); err != nil {
@@ -76,7 +74,7 @@ func TestBatchesOfAnOpenLoopTakeWhatIsDue(t *testing.T) {
 
 func TestARunEndsInTime(t *testing.T) {
 	slow := func(ctx context.Context, _, _ int, _ []answer) error {
-		return process.Until(ctx, time.Now().Add(5*time.Millisecond))
+		return until(ctx, time.Now().Add(5*time.Millisecond))
 	}
 	j := job{callers: 2, batch: 1, caller: func(context.Context, int) (caller, error) { return caller{send: slow}, nil }}
 	d, err := drive(t.Context(), j, pace{n: 1_000_000, limit: 50 * time.Millisecond})

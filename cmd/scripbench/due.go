@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/scripbench/process"
 	"github.com/seed-4a2410e3/scrip/cmd/scripbench/report"
@@ -17,8 +19,8 @@ import (
 
 // A due job is done by every system at one instant.
 //
-//	fill ── T is some seconds ahead ── settled? ──── T ──────> first one done ──────> all done
-//	                                                 │ meters and readers run           │ each one, once?
+//	fill ── T is some seconds ahead ── settled? ──── T ──── work ──> first one done ──────> all done ──> judge
+//	                                                 │ meters and readers run                            each one, once?
 type dueJob struct {
 	n         int
 	campaigns int
@@ -28,8 +30,6 @@ type dueJob struct {
 	claims float64
 	// unread: scrip's reminder streams are read only after all is on them.
 	unread bool
-	// period of the job that marks 2,000 coupons each time.
-	period time.Duration
 	// grown is the growth of scrip's log in this round, for the limit: payloads of messages.
 	grown *grown
 }
@@ -37,78 +37,100 @@ type dueJob struct {
 // grown is the growth of a log.
 type grown struct{ messages, bytes int }
 
-// dueRecipe is the best known way to do such a job with one system.
+// dueRecipe is the best known way to do such a job with one system. fill fills the system.
 type dueRecipe struct {
 	recipe
-	// most it is given; 0 = all.
-	most int
-	// once: it has one run, and its result is extrapolated.
-	once bool
-	// run fills the system, waits for the instant and measures.
-	run func(ctx context.Context, o options, b *bench, j dueJob) (report.DueRun, error)
+	fill func(ctx context.Context, o options, b *bench, j dueJob) (dueWork, error)
 }
 
-// dueCommand runs the recipes that --systems names in turn, --runs times. Each run has new servers and the machine to
-// itself: ten million coupons of one system would slow another.
-func (f *flags) dueCommand(ctx context.Context, d report.Durability, r *report.Due, j dueJob, all []dueRecipe) (report.Result, error) {
-	list, err := named(all, func(r dueRecipe) string { return r.name }, f.systems, systemsFlag)
-	if err != nil {
-		return nil, err
-	}
-	if list[0].name != report.Subject && list[len(list)-1].name == "limit" {
-		return nil, cli.Usagef("--systems: limit publishes as many bytes as scrip's log grew by: name scrip, too")
-	}
-	if err := f.newBench(d).missing(report.Each(list, dueRecipe.base)); err != nil {
-		return nil, err
-	}
-	r.Durability = d
-	return r, f.due(ctx, r, j, list, func(ctx context.Context, rc dueRecipe, j dueJob) (m report.DueRun, settings string, err error) {
-		err = f.with(ctx, d, []recipe{rc.recipe}, func(b *bench) (err error) {
-			m, err = rc.run(ctx, f.options, b, j)
-			settings = rc.server(b).settings()
-			return err
-		})
-		return m, settings, err
+// dueWork is what a full system has to do.
+type dueWork struct {
+	at time.Time
+	// work runs from shortly before the instant until all is done. judge fails if one was done wrongly or not at all. Both
+	// complete the run.
+	work, judge func(ctx context.Context, m *report.DueRun) error
+	// close, which may be nil, releases what fill made.
+	close func()
+}
+
+// dueCommand completes the command of a job: check completes the job from flags of its own. The recipes that --systems names
+// take turns, --runs times. Each run has new servers and the machine to itself: ten million coupons of one system would slow
+// another.
+func (f *flags) dueCommand(cmd *cobra.Command, r report.Due, n int, all []dueRecipe, check func(r *report.Due) (dueJob, error)) *cobra.Command {
+	f.addSystems(cmd.Flags())
+	f.addRuns(cmd.Flags())
+	return f.command(cmd, r.Unit, n, func(ctx context.Context, d report.Durability) (report.Result, error) {
+		r.Durability = d
+		j, err := check(&r)
+		if err != nil {
+			return nil, err
+		}
+		j.n = f.n
+		list, err := named(all, func(rc dueRecipe) string { return rc.name }, f.systems, systemsFlag)
+		if err != nil {
+			return nil, err
+		}
+		if list[0].name != report.Subject && list[len(list)-1].name == "limit" {
+			return nil, cli.Usagef("--systems: limit publishes as many bytes as scrip's log grew by: name scrip, too")
+		}
+		if err := f.newBench(d).missing(report.Each(list, dueRecipe.base)); err != nil {
+			return nil, err
+		}
+		return &r, f.due(ctx, &r, j, list)
 	})
 }
 
-// dueOnce runs a recipe on its server and returns the server's settings, too.
-type dueOnce func(ctx context.Context, rc dueRecipe, j dueJob) (m report.DueRun, settings string, err error)
-
-func (o options) due(ctx context.Context, r *report.Due, j dueJob, list []dueRecipe, once dueOnce) error {
+func (o options) due(ctx context.Context, r *report.Due, j dueJob, list []dueRecipe) error {
 	r.N, r.Campaigns, r.Load = j.n, j.campaigns, process.Load()
 	for _, rc := range list {
-		s := report.System[report.DueRun]{Name: rc.name, Recipe: rc.about, N: j.n, Extrapolated: rc.once}
-		if rc.most > 0 {
-			s.N = min(s.N, rc.most)
-		}
-		r.Systems = append(r.Systems, s)
+		r.Systems = append(r.Systems, report.System[report.DueRun]{Name: rc.name, Recipe: rc.about})
 	}
 	for run := range o.runs {
 		j.grown = &grown{}
 		for i, rc := range list {
-			s, part := &r.Systems[i], j
-			if rc.once && run > 0 {
-				continue
-			}
-			part.n = s.N
-			m, settings, err := once(ctx, rc, part)
+			err := o.with(ctx, r.Durability, []recipe{rc.recipe}, func(b *bench) error {
+				m, err := o.dueOnce(ctx, b, rc, j)
+				if settings := rc.server(b).settings(); !slices.Contains(r.Settings, settings) {
+					r.Settings = append(r.Settings, settings)
+				}
+				r.Systems[i].Runs = append(r.Systems[i].Runs, m)
+				o.printf("%s %s %s, run %d of %d: all after %s", r.Job, r.Durability, rc.name, run+1, o.runs, report.Seconds(m.All))
+				return err
+			})
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", r.Job, rc.name, err)
 			}
-			if !slices.Contains(r.Settings, settings) {
-				r.Settings = append(r.Settings, settings)
-			}
-			m.Rate = float64(m.Done) / m.All
-			if s.Extrapolated {
-				m.All = float64(j.n) / m.Rate
-			}
-			s.Runs = append(s.Runs, m)
-			o.printf("%s %s %s, run %d of %d: %s %s, all after %s", r.Job, r.Durability, rc.name, run+1, o.runs, report.Num(m.Done), r.Unit, report.Seconds(m.All))
 		}
 	}
 	report.Compare(r.Systems, true)
 	return nil
+}
+
+// dueOnce fills a system, and has it work and be judged.
+func (o options) dueOnce(ctx context.Context, b *bench, rc dueRecipe, j dueJob) (m report.DueRun, err error) {
+	d, err := rc.fill(ctx, o, b, j)
+	if err != nil {
+		return m, err
+	}
+	if d.close != nil {
+		defer d.close()
+	}
+	o.printf("%s is filled with %s", rc.name, report.Num(j.n))
+	working, cancel := context.WithDeadline(ctx, d.at.Add(dueWithin))
+	defer cancel()
+	runtime.GC() // workers must not pay for garbage of the filling
+	if err := until(working, d.at.Add(-shortly)); err != nil {
+		return m, err
+	}
+	watch := process.StartMeter(rc.server(b).pids()...)
+	err = d.work(working, &m)
+	m.Spent = watch.Stop()
+	if err == nil {
+		err = d.judge(ctx, &m)
+	}
+	m.Done = j.n
+	m.Rate = float64(m.Done) / m.All
+	return m, err
 }
 
 const (
@@ -116,7 +138,7 @@ const (
 	aimTries = 4
 	// settled is how much time must be left between the end of filling and the instant.
 	settled = 600 * time.Millisecond
-	// shortly before the instant, meters and readers begin.
+	// shortly before the instant, meters and readers start.
 	shortly = 500 * time.Millisecond
 	// dueWithin is how long the slowest system may take.
 	dueWithin = time.Hour
@@ -154,20 +176,6 @@ func (c clock) now() time.Time { return c.meant.Add(time.Since(c.at)) }
 
 // seconds is now as a score of a sorted set.
 func (c clock) seconds() float64 { return float64(c.now().UnixMicro()) / 1e6 }
-
-// measured runs work, which returns when all is done, with meters on a server from shortly before the instant.
-func measured(ctx context.Context, sv server, at time.Time, work func(context.Context) (report.DueRun, error)) (report.DueRun, error) {
-	ctx, cancel := context.WithDeadline(ctx, at.Add(dueWithin))
-	defer cancel()
-	runtime.GC() // workers must not pay for garbage of the filling
-	if err := process.Until(ctx, at.Add(-shortly)); err != nil {
-		return report.DueRun{}, err
-	}
-	watch := process.StartMeter(sv.pids()...)
-	m, err := work(ctx)
-	m.Spent = watch.Stop()
-	return m, err
-}
 
 // ledger records which customers were reached, and when. Workers do nothing else.
 type ledger struct {
@@ -215,7 +223,7 @@ func (l *ledger) reach(then time.Time, ids ...string) {
 }
 
 // wait until all were reached. It gives up after patience without another one.
-func (l *ledger) wait(ctx context.Context) error {
+func (l *ledger) wait(ctx context.Context, _ *report.DueRun) error {
 	before, since := 0, l.at
 	return process.Poll(ctx, nil, ledgerEvery, func() error {
 		l.mu.Lock()
@@ -237,25 +245,15 @@ func (l *ledger) wait(ctx context.Context) error {
 // ledgerEvery is how often wait checks.
 const ledgerEvery = 5 * time.Millisecond
 
-// result of a run. It fails if a customer was reached early, twice, or not at all. It is called after the last reach.
-func (l *ledger) result() (m report.DueRun, err error) {
+// judge fails if a customer was reached early, twice, or not at all. It is called after the last reach.
+func (l *ledger) judge(_ context.Context, m *report.DueRun) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.reached != l.n || l.twice+l.unknown+l.early > 0 {
-		return m, fmt.Errorf("%d of %d were reached, %d more than once, %d early, and %d unknown", l.reached, l.n, l.twice, l.early, l.unknown)
+		return fmt.Errorf("%d of %d were reached, %d more than once, %d early, and %d unknown", l.reached, l.n, l.twice, l.early, l.unknown)
 	}
-	m.Done, m.First, m.All, m.Lateness = l.n, l.first.Seconds(), l.last.Seconds(), l.lat.Result()
-	return m, nil
-}
-
-// measured is measured for workers that report to the ledger; work waits for them.
-func (l *ledger) measured(ctx context.Context, sv server, work func(context.Context) error) (m report.DueRun, err error) {
-	spent, err := measured(ctx, sv, l.at, func(ctx context.Context) (m report.DueRun, err error) { return m, work(ctx) })
-	if err == nil {
-		m, err = l.result()
-	}
-	m.Spent = spent.Spent
-	return m, err
+	m.First, m.All, m.Lateness = l.first.Seconds(), l.last.Seconds(), l.lat.Result()
+	return nil
 }
 
 // numberOf is the number at the end of a customer id, with or without something before it; -1 for anything else.

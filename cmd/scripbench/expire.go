@@ -21,12 +21,10 @@ import (
 
 // expirers are the systems that expire coupons, scrip first and the limit last.
 var expirers = []dueRecipe{
-	{recipe: recipe{name: report.Subject, about: "the campaign's end: one event, one row; until the read tables show it", server: onScrip}, run: expireScrip},
-	{recipe: recipe{name: "pg-set", about: "one UPDATE of all rows", server: onPostgres}, run: pgExpiry{workers: 1}.run},
-	{recipe: recipe{name: "pg-batch-2000", about: "UPDATE of 2,000 rows by key in a transaction, without a pause, two at once", server: onPostgres}, run: pgExpiry{workers: pgExpirers, batch: expireBatch}.run},
-	{recipe: recipe{name: "pg-2000-a-minute", about: "the same, once a minute: watched for one, extrapolated", server: onPostgres}, run: pgExpiry{workers: 1, batch: expireBatch, once: true}.run, once: true, most: 100_000},
-	{recipe: recipe{name: "redis-zset", about: "sorted set of due instants; Lua takes out 2,000 and marks each, without a pause", server: onRedis}, run: expireRedis},
-	{recipe: recipe{name: "limit", about: "bare JetStream publish of as many bytes as scrip's log grew by", server: onLimit}, run: publishGrown},
+	{recipe{name: report.Subject, about: "the campaign's end: one event, one row; until the read tables show it", server: onScrip}, expireScrip},
+	{recipe{name: "pg-set", about: "one UPDATE of all rows", server: onPostgres}, expirePostgres},
+	{recipe{name: "redis-zset", about: "sorted set of due instants; Lua takes out 2,000 and marks each, without a pause", server: onRedis}, expireRedis},
+	{recipe{name: "limit", about: "bare JetStream publish of as many bytes as scrip's log grew by", server: onLimit}, publishGrown},
 }
 
 const (
@@ -34,8 +32,6 @@ const (
 	leastExpired = 10
 	// probed coupons are redeemed around the instant, watched ones are read in the read tables.
 	probed, watched = 500, 100
-	// validateEvery is how often a coupon is validated.
-	validateEvery = 2 * time.Millisecond
 )
 
 func expireCommand() *cobra.Command {
@@ -50,47 +46,40 @@ of them as expired:
 Of scrip these are measured, too: when the first redeem was refused, when the event was on the log, and how much the log
 grew. A redeem that was sent at or after the instant and succeeds, and a coupon that shows as expired before it, end the
 program with an error. Every coupon is checked afterwards, in every system. Systems take turns, each with the machine to
-itself; medians of --runs are compared, at equal durability only.
-
-The job of 2,000 a minute is watched for a minute with at most 100,000 coupons, and its time for all is extrapolated.`,
+itself; medians of --runs are compared, at equal durability only.`,
 		Example: `  scripbench expire --n 1000000
   scripbench expire --n 100000 --runs 1 --systems scrip,pg-set,redis-zset -o json`,
 	}
-	f.addSystems(cmd.Flags())
-	f.addRuns(cmd.Flags())
-	return f.command(cmd, "coupons", 10_000_000, func(ctx context.Context, d report.Durability) (report.Result, error) {
+	return f.dueCommand(cmd, expiring, 10_000_000, expirers, func(*report.Due) (j dueJob, err error) {
 		if f.n < leastExpired {
-			return nil, cli.Usagef("--n must be at least %d", leastExpired)
+			err = cli.Usagef("--n must be at least %d", leastExpired)
 		}
-		return f.dueCommand(ctx, d, newExpiry(), dueJob{n: f.n, campaigns: 1, period: time.Minute}, expirers)
+		return dueJob{campaigns: 1}, err
 	})
 }
 
-func newExpiry() *report.Due {
-	return &report.Due{Job: "expire", About: "coupons of one campaign expire at one instant; until a reader sees all of them expired", Unit: "coupons"}
-}
+var expiring = report.Due{Job: "expire", About: "coupons of one campaign expire at one instant; until a reader sees all of them expired", Unit: "coupons"}
 
-// expireScrip sets the end of a campaign of claimed coupons to an instant. It ends when the read tables show it: the
+// expireScrip sets the end of a campaign of claimed coupons to an instant. Its work is done when the read tables show it: the
 // campaign, its expiry task, and a sample of the coupons.
-func expireScrip(ctx context.Context, o options, b *bench, j dueJob) (m report.DueRun, err error) {
+func expireScrip(ctx context.Context, o options, b *bench, j dueJob) (d dueWork, err error) {
 	s, p := b.scrip, newPlan(workload{name: "expire", unit: "claims", style: bulk, campaigns: 1}, "expire", j.n, o.seed)
 	if _, err := o.window(ctx, b, p); err != nil {
-		return m, fmt.Errorf("claiming: %w", err)
+		return d, fmt.Errorf("claiming: %w", err)
 	}
-	o.printf("expire: %s coupons claimed", report.Num(j.n))
 	probes, err := s.coupons(ctx, p, 0, min(probed, j.n/2))
 	if err != nil {
-		return m, err
+		return d, err
 	}
 	samples, err := s.coupons(ctx, p, j.n/2, min(watched, j.n/2))
 	if err != nil {
-		return m, err
+		return d, err
 	}
 	ends, err := s.ends(ctx, topology.EvtStream)
 	if err != nil {
-		return m, err
+		return d, err
 	}
-	at, err := aimed(time.Second, func(at time.Time, _ bool) error {
+	d.at, err = aimed(time.Second, func(at time.Time, _ bool) error {
 		patch := wire.Patch{Settings: wire.Settings{ExpiresAt: wire.At(at)}}
 		patch.Set("expires_at")
 		err := s.operate(ctx, p.names, func(int) wire.Command { return wire.Command{Type: wire.UpdateCampaign, Patch: patch} })
@@ -99,31 +88,26 @@ func expireScrip(ctx context.Context, o options, b *bench, j dueJob) (m report.D
 		}
 		return s.settle(ctx)
 	})
-	if err != nil {
-		return m, err
-	}
-
-	x := expiry{s: s, campaign: p.names[0], n: j.n, at: at}
-	m, err = measured(ctx, s, at, func(ctx context.Context) (m report.DueRun, err error) {
+	x := expiry{s: s, campaign: p.names[0], n: j.n, at: d.at}
+	d.work = func(ctx context.Context, m *report.DueRun) error {
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error { return x.redeem(ctx, probes) })
-		g.Go(func() error { return x.validate(ctx, samples[0].Code) })
 		g.Go(func() (err error) {
 			m.All, err = x.readTables(ctx, samples)
 			return err
 		})
-		err = g.Wait()
-		m.Done, m.First = j.n, x.seen.Refused
-		return m, err
-	})
-	if err != nil {
-		return m, err
+		err := g.Wait()
+		m.First = x.seen.Refused
+		return err
 	}
-	if err := x.readLog(ctx, ends, j.grown); err != nil {
-		return m, err
+	d.judge = func(ctx context.Context, m *report.DueRun) error {
+		m.Scrip = &x.seen
+		if err := x.readLog(ctx, ends, j.grown); err != nil {
+			return err
+		}
+		return x.count(ctx)
 	}
-	m.Scrip = &x.seen
-	return m, x.count(ctx)
+	return d, err
 }
 
 // expiry observes one campaign's end.
@@ -149,9 +133,9 @@ func (x *expiry) redeem(ctx context.Context, coupons []wire.Outcome) error {
 	}
 	probes := make([]probe, len(coupons))
 	var inFlight sync.WaitGroup
-	begin, pace := x.at.Add(-shortly), 2*shortly/time.Duration(len(coupons))
+	first, pace := x.at.Add(-shortly), 2*shortly/time.Duration(len(coupons))
 	for i := range probes {
-		if err := process.Until(ctx, begin.Add(time.Duration(i)*pace)); err != nil {
+		if err := until(ctx, first.Add(time.Duration(i)*pace)); err != nil {
 			return err
 		}
 		p := &probes[i]
@@ -188,24 +172,6 @@ func (x *expiry) redeem(ctx context.Context, coupons []wire.Outcome) error {
 		return errors.New("no redeem was refused")
 	}
 	return nil
-}
-
-// validate sends one validate query after the other until one is refused.
-func (x *expiry) validate(ctx context.Context, code string) error {
-	ctx, cancel := context.WithDeadline(ctx, x.at.Add(patience))
-	defer cancel()
-	return process.Poll(ctx, nil, validateEvery, func() error {
-		o, err := x.s.sdk.Validate(ctx, code, "")
-		switch x.seen.Validated = x.after(time.Now()); {
-		case err != nil:
-			return fmt.Errorf("validating: %w", err)
-		case !o.Refused():
-			return fmt.Errorf("%w: the coupon is valid", process.ErrWaiting)
-		case x.seen.Validated < 0 || o.Refusal != wire.Expired:
-			return fmt.Errorf("validating %f s after the end: refused: %s: %s", x.seen.Validated, o.Refusal, o.Message)
-		}
-		return nil
-	})
 }
 
 // $1 = campaign   $2 = its end   $3 = numbers of coupons that are not redeemed

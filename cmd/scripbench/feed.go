@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// reminding is how long before the opening customers are to be reminded.
-	reminding = time.Minute
+	// remindedBefore is how long before the opening customers are to be reminded.
+	remindedBefore = time.Minute
 	// feedLines is how many commands a message has: the limit.
 	feedLines = wire.MaxMessageLines
 	// feedWriters per lane publish at once.
@@ -51,7 +51,7 @@ func (u subscriptions) campaign(i int) string { return u.names[i%len(u.names)] }
 func (u subscriptions) open(ctx context.Context, s *scripServer, due time.Time, again bool) error {
 	settings := wire.DefaultSettings(1)
 	settings.Reminders = wire.MaxPending
-	settings.OpensAt = wire.At(due.Add(reminding))
+	settings.OpensAt = wire.At(due.Add(remindedBefore))
 	cmd := wire.Command{Type: wire.CreateCampaign, Patch: wire.PatchOf(settings)}
 	if again {
 		cmd = wire.Command{Type: wire.UpdateCampaign, Patch: wire.Patch{Settings: settings}}
@@ -104,7 +104,7 @@ func (u subscriptions) write(ctx context.Context, from, to int, ours []bool, mes
 			if !ours[i%len(u.names)] {
 				continue
 			}
-			cmd := wire.Command{Type: wire.Remind, ID: "r-" + strconv.Itoa(i), Campaign: u.campaign(i), CustomerID: customerID(i), Kind: wire.KindOpens, Before: reminding}
+			cmd := wire.Command{Type: wire.Remind, ID: "r-" + strconv.Itoa(i), Campaign: u.campaign(i), CustomerID: customerID(i), Kind: wire.KindOpens, Before: remindedBefore}
 			line = append(cmd.AppendJSON(line), '\n')
 		}
 		if m.lines > 0 && (i == to || m.lines == feedLines || len(m.data)+len(line) > wire.MaxMessage) {
@@ -143,20 +143,20 @@ func (o options) known(ctx context.Context, s *scripServer, n int) error {
 		if err != nil {
 			return err
 		}
-		behind := ""
+		lagging := ""
 		if int(pending) == n {
-			if behind, err = s.behind(ctx); err != nil || behind == "" {
+			if lagging, err = s.lagging(ctx); err != nil || lagging == "" {
 				return err
 			}
 		}
 		progress("%.0f of %d reminders are known to the schedulers", pending, n)
-		return fmt.Errorf("%w: the schedulers have %.0f of %d reminders%s", process.ErrWaiting, pending, n, behind)
+		return fmt.Errorf("%w: the schedulers have %.0f of %d reminders%s", process.ErrWaiting, pending, n, lagging)
 	})
 }
 
-// behind names the lanes whose schedulers have not folded their whole event stream. One that has folded nothing since it
+// lagging names the lanes whose schedulers have not folded their whole event stream. One that has folded nothing since it
 // started has 0: all was in its snapshot.
-func (s *scripServer) behind(ctx context.Context) (lanes string, err error) {
+func (s *scripServer) lagging(ctx context.Context) (lanes string, err error) {
 	ends, err := s.ends(ctx, topology.EvtStream)
 	if err != nil {
 		return "", err

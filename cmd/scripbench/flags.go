@@ -32,11 +32,8 @@ type options struct {
 	runs    int
 	warmup  int
 	limit   time.Duration
-	beside  time.Duration // of restart and tables: how long the latency of claims is measured
-	// besideRate is how many claims a second are sent while tables are rebuilt.
-	besideRate float64
-	rate       rate
-	seed       uint64
+	rate    float64 // of an open loop; 0 = closed
+	seed    uint64
 	// progress is for people who wait.
 	progress io.Writer
 }
@@ -66,7 +63,7 @@ const reportEvery = 10 * time.Second
 // flags that the commands share.
 type flags struct {
 	options
-	durability []string
+	durability string
 	systems    []string
 	output     string
 	results    string
@@ -75,7 +72,8 @@ type flags struct {
 
 func (f *flags) add(fs *pflag.FlagSet) {
 	f.callers = 1
-	fs.StringSliceVar(&f.durability, "durability", []string{string(report.Always)}, "always (on disk before the answer), interval (may lose the last seconds on power loss), or both separated by a comma")
+	fs.VarP(cli.Choice(&f.durability, string(report.Always), string(report.Always), string(report.Interval)), "durability", "",
+		"always (on disk before the answer) or interval (may lose the last seconds on power loss)")
 	fs.IntVar(&f.n, "n", 0, "operations in a run; 0 = the workload's own")
 	fs.StringVar(&f.scrip, "scrip", "", "`PATH` of the program scrip; absent = beside scripbench, then on PATH")
 	fs.StringVar(&f.base, "dir", "", "`DIR`ectory for the servers' files, on the disk that is to be measured; absent = the one for temporary files")
@@ -120,14 +118,6 @@ func lines[T any](list []T, line func(T) string) string {
 // ready checks the flags.
 func (f *flags) ready(cmd *cobra.Command) error {
 	f.progress = cmd.ErrOrStderr()
-	if len(f.durability) == 0 {
-		return cli.Usagef("--durability: give always, interval, or both")
-	}
-	for _, text := range f.durability {
-		if d := report.Durability(text); d != report.Always && d != report.Interval {
-			return cli.Usagef("--durability %q must be always or interval", text)
-		}
-	}
 	for _, c := range []struct {
 		flag         string
 		value, least int
@@ -139,7 +129,7 @@ func (f *flags) ready(cmd *cobra.Command) error {
 	return nil
 }
 
-// command completes a command that measures one thing at one durability: n things by default.
+// command completes a command that measures one thing: n things by default.
 func (f *flags) command(cmd *cobra.Command, things string, n int, one func(context.Context, report.Durability) (report.Result, error)) *cobra.Command {
 	f.add(cmd.Flags())
 	f.runs = max(1, f.runs)
@@ -148,9 +138,6 @@ func (f *flags) command(cmd *cobra.Command, things string, n int, one func(conte
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := f.ready(cmd); err != nil {
 			return err
-		}
-		if len(f.durability) > 1 {
-			return cli.Usagef("--durability: %s measures at one", cmd.Name())
 		}
 		if f.n == 0 {
 			f.n = n
@@ -166,7 +153,7 @@ func (f *flags) command(cmd *cobra.Command, things string, n int, one func(conte
 	return cmd
 }
 
-// measure measures at each durability and writes each result as soon as it is complete: to standard output, and to
+// measure measures and writes each result as soon as it is complete: to standard output, and to
 // --results, where an earlier result of the same day is replaced. At last it writes the JSON of all.
 func (f *flags) measure(cmd *cobra.Command, work func(ctx context.Context, d report.Durability, done func(report.Result) error) error) error {
 	r := &report.Report{Version: version, Date: time.Now(), Machine: process.Machine(f.base)}
@@ -183,10 +170,8 @@ func (f *flags) measure(cmd *cobra.Command, work func(ctx context.Context, d rep
 		}
 		return f.keep(r, report.FileName(result), func(w *os.File) error { return r.Write(w, result) })
 	}
-	for _, d := range slices.Compact(f.durability) {
-		if err := work(cmd.Context(), report.Durability(d), done); err != nil {
-			return err
-		}
+	if err := work(cmd.Context(), report.Durability(f.durability), done); err != nil {
+		return err
 	}
 	err := f.keep(r, r.FileName(), func(w *os.File) error { return cli.JSON(w, r) })
 	if f.output == "json" {

@@ -38,7 +38,7 @@ func TestHTTPGoals(t *testing.T) {
 // TestTheBareAnswerHasTheSizeOfScrips.
 func TestTheBareAnswerHasTheSizeOfScrips(t *testing.T) {
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"customer_id":"ann"}`))
-	bareHandler(bareAnswer)(w, r)
+	bareClaim(w, r)
 	const scrips = `{"id":"h0123456789abcdefghijklmno","status":"claimed","campaign":"run0-0-0","n":50000,"code":"AAAA-BBBB-CCCC","customer_id":"customer-50000"}` + "\n"
 	if w.Code != http.StatusCreated || w.Body.Len() < len(scrips)-10 || w.Body.Len() > len(scrips)+10 {
 		t.Errorf("%d, %d bytes, scrip's has %d", w.Code, w.Body.Len(), len(scrips))

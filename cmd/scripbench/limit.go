@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/cmd/scripbench/process"
 	"github.com/seed-4a2410e3/scrip/cmd/scripbench/report"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -118,52 +117,50 @@ func (s *scripServer) bareStream(ctx context.Context, name string) (jetstream.St
 
 // publishGrown publishes as many bytes as scrip's log grew by in this round, in as many messages, to a bare stream, as
 // durable as scrip's: no program that stores its results on JetStream is faster.
-func publishGrown(ctx context.Context, _ options, b *bench, j dueJob) (m report.DueRun, err error) {
+func publishGrown(ctx context.Context, _ options, b *bench, j dueJob) (d dueWork, err error) {
 	s, g := b.limit, j.grown
 	if g.messages == 0 {
-		return m, errors.New("scrip's log did not grow")
+		return d, errors.New("scrip's log did not grow")
 	}
 	const name = "LIMIT_DUE"
 	stream, err := s.bareStream(ctx, name)
 	if err != nil {
-		return m, err
+		return d, err
 	}
-	defer func() { _ = s.js.DeleteStream(context.WithoutCancel(ctx), name) }() // the directory is removed anyway
 	js, err := jetstream.New(s.nc, jetstream.WithPublishAsyncMaxPending(limitPending))
 	if err != nil {
-		return m, err
+		return d, err
 	}
 	payload := bytes.Repeat([]byte{'x'}, max(1, g.bytes/g.messages))
-	at := time.Now().Add(settled)
-	m, err = measured(ctx, s, at, func(ctx context.Context) (m report.DueRun, err error) {
-		if err := process.Until(ctx, at); err != nil {
-			return m, err
+	d.at = time.Now().Add(settled)
+	d.work = func(ctx context.Context, m *report.DueRun) error {
+		if err := until(ctx, d.at); err != nil {
+			return err
 		}
 		acks := make([]jetstream.PubAckFuture, g.messages)
 		for i := range acks {
 			if acks[i], err = js.PublishAsync(name, payload, jetstream.WithStallWait(patience)); err != nil {
-				return m, err
+				return err
 			}
 		}
 		for _, ack := range acks {
 			select {
 			case <-ack.Ok():
 			case err := <-ack.Err():
-				return m, err
+				return err
 			case <-ctx.Done():
-				return m, context.Cause(ctx)
+				return context.Cause(ctx)
 			}
-			m.Advance(at)
+			m.Advance(d.at)
 		}
-		m.Done = j.n
-		return m, nil
-	})
-	if err != nil {
-		return m, err
+		return nil
 	}
-	info, err := stream.Info(ctx)
-	if err == nil && info.State.Msgs != uint64(g.messages) {
-		err = fmt.Errorf("%d messages are on the stream, published were %d", info.State.Msgs, g.messages)
+	d.judge = func(ctx context.Context, _ *report.DueRun) error {
+		info, err := stream.Info(ctx)
+		if err == nil && info.State.Msgs != uint64(g.messages) {
+			err = fmt.Errorf("%d messages are on the stream, published were %d", info.State.Msgs, g.messages)
+		}
+		return err
 	}
-	return m, err
+	return d, nil
 }

@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -49,10 +48,6 @@ func TestEverySystemDoesEveryWorkload(t *testing.T) {
 			for _, w := range list {
 				w := few(w)
 				for _, r := range o.fitting(w) {
-					if why := b.leftOut[r.server(b)]; why != nil {
-						t.Logf("%s: %v", r.name, why)
-						continue
-					}
 					n := o.n
 					if w.style == alone {
 						n = 100
@@ -86,7 +81,7 @@ func TestEverySystemDoesEveryWorkload(t *testing.T) {
 func TestAnOpenLoopKeepsItsRate(t *testing.T) {
 	o := small(t)
 	o.recipes = []recipe{recipes[0]}
-	o.rate = rate{perSecond: 4000, text: "4000 a second"}
+	o.rate = 4000
 	var tables []*report.Table
 	for _, name := range []string{"claim-hot", "claim-request"} {
 		list, err := named(workloads, workloadName, []string{name}, "%q, %s")
@@ -109,37 +104,6 @@ func TestAnOpenLoopKeepsItsRate(t *testing.T) {
 	}
 }
 
-func TestGrowth(t *testing.T) {
-	o := small(t)
-	o.n = 500
-	g, err := o.growth(t.Context(), report.Interval, []int{100, 4000}, []int{1, 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	sizes := func(levels []report.Level) (s []int) {
-		for _, l := range levels {
-			s = append(s, l.Size)
-			if l.Rates.Rate <= 0 || l.Rates.Done != o.n || l.OfFirst <= 0 {
-				t.Errorf("%+v", l)
-			}
-		}
-		return s
-	}
-	if !slices.Equal(sizes(g.Claimed), []int{100, 4000}) || !slices.Equal(sizes(g.Campaigns), []int{1, 20}) {
-		t.Errorf("%+v", g)
-	}
-	var out strings.Builder
-	if err := report.Write(&out, g); err != nil {
-		t.Fatal(err)
-	}
-	contains(t, out.String(), "CLAIMED IN ONE CAMPAIGN", "4,000", "100%", "may lose")
-	out.Reset()
-	if err := (&report.Report{Growth: g}).Chart(&out); err != nil {
-		t.Fatal(err)
-	}
-	contains(t, out.String(), "growth, interval", "4,000")
-}
-
 // TestEveryCommand: each measurement, small, with all of its systems. The runs check within that no answer is wrong: that every
 // coupon is expired and every customer reached once, none early, that nothing is lost over starts, and that tables are right.
 func TestEveryCommand(t *testing.T) {
@@ -147,11 +111,11 @@ func TestEveryCommand(t *testing.T) {
 		args    string
 		needles []string
 	}{
-		{"restart --n 500 --held 1x3000,40x10", []string{"40 campaigns, 400 coupons claimed", "ready after kill -9", "on disk before"}},
-		{"tables --n 3000", []string{"3,000 coupons", "live projection", "scrip rebuild of emptied tables, beside claims", bareCopy, bareRead, "scrip verify"}},
-		{"expire --n 5000 --runs 1", []string{"expire: 5,000 coupons", "on disk before", "appendfsync always", "synchronous_commit on", "pg-set", "extrapolated: ", "first redeem refused"}},
-		{"remind --n 2500 --runs 1 --campaigns 3 --claims 200", []string{"remind: 2,500 customers", "3 campaigns", "asynq-500", "river", "last line on the reminder stream", "claims beside, scrip only, at"}},
-		{"pending --n 3000 --campaigns 5", []string{"3,000 reminders of 5 campaigns", "redis-zset", "on disk", "ready after kill -9", "all known after", "300 subscriptions since the start"}},
+		{"restart --n 400 --campaigns 40", []string{"40 campaigns, 400 coupons claimed", "ready after kill -9", "on disk before"}},
+		{"tables --n 3000", []string{"3,000 coupons", "live projection", "scrip rebuild", bareCopy, bareRead, "scrip verify"}},
+		{"expire --n 5000 --runs 1", []string{"expire: 5,000 coupons", "on disk before", "appendfsync always", "synchronous_commit on", "pg-set", "first redeem refused"}},
+		{"remind --n 2500 --runs 1 --campaigns 3 --claims 200", []string{"remind: 2,500 customers", "3 campaigns", "river-500", "last line on the reminder stream", "claims beside, scrip only, at"}},
+		{"pending --n 3000 --campaigns 5", []string{"3,000 reminders of 5 campaigns", "on disk before", "ready after kill -9", "all known after", "300 subscriptions since the start"}},
 	} {
 		t.Run(strings.Fields(c.args)[0], func(t *testing.T) {
 			var out, progress bytes.Buffer

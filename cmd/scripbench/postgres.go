@@ -70,18 +70,6 @@ func (s *postgresServer) stop(within time.Duration) {
 	}
 }
 
-// connect makes a connection besides s.db. With scans the plans are as PostgreSQL makes them by default, not only by index.
-func (s *postgresServer) connect(ctx context.Context, scans bool) (*pgx.Conn, error) {
-	config, err := pgx.ParseConfig(s.url)
-	if err != nil {
-		return nil, err
-	}
-	if scans {
-		config.RuntimeParams["enable_seqscan"] = "on"
-	}
-	return pgx.ConnectConfig(ctx, config)
-}
-
 // checkpoint writes what was loaded to disk, so that no run pays for it. It needs the superuser.
 func (s *postgresServer) checkpoint(ctx context.Context) error {
 	url := s.cluster.AdminURL()
@@ -110,7 +98,7 @@ func (s *postgresServer) execute(ctx context.Context, statements ...string) erro
 // load drops all tables and makes one, with its rows before its indexes and statistics. It copies rows until next returns
 // nil.
 func (s *postgresServer) load(ctx context.Context, create, table, columns string, next func() []any, indexes ...string) error {
-	if err := s.execute(ctx, "DROP TABLE IF EXISTS coupon, counter, claim, expirable", create); err != nil {
+	if err := s.execute(ctx, "DROP TABLE IF EXISTS coupon, expirable", create); err != nil {
 		return err
 	}
 	rows := pgx.CopyFromFunc(func() ([]any, error) { return next(), nil })
@@ -126,33 +114,18 @@ func (s *postgresServer) load(ctx context.Context, create, table, columns string
 const (
 	// pgCallers: more connections than this make PostgreSQL slower on few cores; fewer share fewer fsyncs.
 	pgCallers = 32
-	// pgCounterCallers: the row's lock is held until the commit is on disk; one waits for it while another sends.
-	pgCounterCallers = 2
 	// pgBatchCallers each have a transaction of pgBatchSize claims in flight.
 	pgBatchCallers, pgBatchSize = 4, 256
 )
 
-// pgRecipe is a recipe for PostgreSQL: how many callers it has at most, and how many claims each has in flight. send is nil
-// where each claim is a transaction of its own.
-type pgRecipe struct {
-	callers, batch int
-	counter        bool // the rows are campaigns, not coupons
-	claim          func(c *pgCaller, ctx context.Context, i int) answer
-	send           func(c *pgCaller, ctx context.Context, from, to int, answers []answer) error
-}
+// pgRecipe is how many callers it has at most, and how many claims each has in one transaction.
+type pgRecipe struct{ callers, batch int }
 
-var (
-	pgRow     = pgRecipe{callers: pgCallers, batch: 1, claim: (*pgCaller).claim}
-	pgBatch   = pgRecipe{callers: pgBatchCallers, batch: pgBatchSize, send: (*pgCaller).batch}
-	pgCounter = pgRecipe{callers: pgCounterCallers, batch: 1, claim: (*pgCaller).count, counter: true}
-)
+var pgRow, pgBatch = pgRecipe{callers: pgCallers, batch: 1}, pgRecipe{callers: pgBatchCallers, batch: pgBatchSize}
 
 func (rc pgRecipe) open(ctx context.Context, b *bench, p *plan, callers int) (job, error) {
-	s, fill := b.postgres, b.postgres.fillCoupons
-	if rc.counter {
-		fill = s.fillCounters
-	}
-	if err := fill(ctx, p); err != nil {
+	s := b.postgres
+	if err := s.fillCoupons(ctx, p); err != nil {
 		return job{}, err
 	}
 	j := job{callers: min(callers, rc.callers), batch: rc.batch, close: func() {}}
@@ -161,25 +134,23 @@ func (rc pgRecipe) open(ctx context.Context, b *bench, p *plan, callers int) (jo
 	}
 	j.inFlight = j.callers * j.batch
 	j.caller = func(ctx context.Context, _ int) (caller, error) {
-		db, err := s.connect(ctx, false)
+		db, err := pgx.Connect(ctx, s.url)
 		if err != nil {
 			return caller{}, err
 		}
 		c := &pgCaller{db: db, p: p, seen: make([]int, len(p.names))}
-		send := each(func(ctx context.Context, i int) answer { return rc.claim(c, ctx, i) })
-		if rc.send != nil {
-			send = func(ctx context.Context, from, to int, answers []answer) error {
-				return rc.send(c, ctx, from, to, answers)
-			}
+		send := each(c.claim)
+		if rc.batch > 1 {
+			send = c.batch
 		}
 		return caller{send: send, close: func() { _ = db.Close(context.Background()) }}, nil
 	}
-	j.check = func(ctx context.Context, t tally) error { return s.given(ctx, p, t, rc.counter) }
+	j.check = func(ctx context.Context, t tally) error { return s.given(ctx, p, t) }
 	return j, nil
 }
 
 // pgCaller has a connection of its own. It remembers for each campaign up to which number coupons are claimed, so that it
-// need not step over the claimed ones again; when nothing is free after that, it searches from the beginning.
+// need not step over the claimed ones again; when nothing is free after that, it searches from the first.
 type pgCaller struct {
 	db   *pgx.Conn
 	p    *plan
@@ -187,20 +158,9 @@ type pgCaller struct {
 }
 
 var (
-	pgClaimSQL, pgClaimManySQL, pgCountSQL = recipeText("claim.sql"), recipeText("claim_many.sql"), recipeText("claim_counter.sql")
-	pgRedeemSQL, pgRedeemManySQL           = recipeText("redeem.sql"), recipeText("redeem_many.sql")
+	pgClaimSQL, pgClaimManySQL   = recipeText("claim.sql"), recipeText("claim_many.sql")
+	pgRedeemSQL, pgRedeemManySQL = recipeText("redeem.sql"), recipeText("redeem_many.sql")
 )
-
-// answered is the answer of a query that returns at most one row.
-func answered(err error) answer {
-	switch {
-	case err == nil:
-		return answer{verdict: won}
-	case errors.Is(err, pgx.ErrNoRows):
-		return answer{verdict: refused}
-	}
-	return failure(err) // also a violation of coupon_holder: the customer has a coupon, without a repeated claim
-}
 
 // claim claims one coupon in a transaction of its own.
 func (c *pgCaller) claim(ctx context.Context, i int) answer {
@@ -212,26 +172,19 @@ func (c *pgCaller) claim(ctx context.Context, i int) answer {
 		c.seen[k] = 0
 		err = c.db.QueryRow(ctx, pgClaimSQL, k, customer, 0).Scan(&n, &text)
 	}
-	a := answered(err)
-	if a.verdict == won {
-		a.code, c.seen[k] = text, n
-		if c.p.redeem {
-			if err := c.db.QueryRow(ctx, pgRedeemSQL, text, c.p.order(i)).Scan(&n); err != nil {
-				return failure(fmt.Errorf("redeeming: %w", err))
-			}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return answer{verdict: refused}
+	}
+	if err != nil {
+		return failure(err) // also a violation of coupon_holder: the customer has a coupon, without a repeated claim
+	}
+	c.seen[k] = n
+	if c.p.redeem {
+		if err := c.db.QueryRow(ctx, pgRedeemSQL, text, c.p.order(i)).Scan(&n); err != nil {
+			return failure(fmt.Errorf("redeeming: %w", err))
 		}
 	}
-	return a
-}
-
-// count counts: the lock on the campaign's row is held until the commit is on disk.
-func (c *pgCaller) count(ctx context.Context, i int) answer {
-	var n int
-	a := answered(c.db.QueryRow(ctx, pgCountSQL, c.p.index(i), c.p.customer(i)).Scan(&n))
-	if a.verdict == won {
-		a.code = code(c.p.index(i), n)
-	}
-	return a
+	return answer{verdict: won, code: text}
 }
 
 // batch claims for many customers in one transaction: one statement per campaign, all sent in one batch.
@@ -244,7 +197,7 @@ func (c *pgCaller) batch(ctx context.Context, from, to int, answers []answer) er
 		byCampaign[k] = append(byCampaign[k], customer)
 		answers[i] = answer{verdict: refused}
 	}
-	// Those who got nothing in campaigns where the search did not start at the beginning try again.
+	// Those who got nothing in campaigns where the search did not start at the first try again.
 	for len(byCampaign) > 0 {
 		again := map[int][]string{}
 		if err := c.claimMany(ctx, byCampaign, again, operation, answers); err != nil {
@@ -262,8 +215,8 @@ func (c *pgCaller) batch(ctx context.Context, from, to int, answers []answer) er
 func (c *pgCaller) claimMany(ctx context.Context, byCampaign, again map[int][]string, operation map[string]int, answers []answer) error {
 	batch := &pgx.Batch{}
 	for k, customers := range byCampaign {
-		begin := c.seen[k]
-		batch.Queue(pgClaimManySQL, k, customers, begin).Query(func(rows pgx.Rows) error {
+		first := c.seen[k]
+		batch.Queue(pgClaimManySQL, k, customers, first).Query(func(rows pgx.Rows) error {
 			got, n := 0, 0
 			var customer, text string
 			_, err := pgx.ForEachRow(rows, []any{&customer, &n, &text}, func() error {
@@ -276,7 +229,7 @@ func (c *pgCaller) claimMany(ctx context.Context, byCampaign, again map[int][]st
 				return err
 			}
 			c.seen[k] = 0
-			if begin > 0 {
+			if first > 0 {
 				again[k] = slices.DeleteFunc(customers, func(who string) bool { return answers[operation[who]].verdict == won })
 			}
 			return nil
@@ -300,11 +253,8 @@ func (c *pgCaller) redeemMany(ctx context.Context, from, to int, answers []answe
 }
 
 // given compares the answers with the coupons that are claimed and redeemed in PostgreSQL.
-func (s *postgresServer) given(ctx context.Context, p *plan, t tally, counter bool) error {
-	sql := `SELECT count(*), count(DISTINCT (campaign, n)), count(DISTINCT customer_id), count(order_id) FROM coupon WHERE customer_id IS NOT NULL`
-	if counter {
-		sql = `SELECT count(*), count(DISTINCT (campaign, n)), count(DISTINCT customer_id), 0 FROM claim`
-	}
+func (s *postgresServer) given(ctx context.Context, p *plan, t tally) error {
+	const sql = `SELECT count(*), count(DISTINCT (campaign, n)), count(DISTINCT customer_id), count(order_id) FROM coupon WHERE customer_id IS NOT NULL`
 	var claims, coupons, customers, redeemed int
 	if err := s.db.QueryRow(ctx, sql).Scan(&claims, &coupons, &customers, &redeemed); err != nil {
 		return err
@@ -316,19 +266,6 @@ func (s *postgresServer) given(ctx context.Context, p *plan, t tally, counter bo
 	return nil
 }
 
-// fillCounters makes one row per campaign, and a table for a row per claim.
-func (s *postgresServer) fillCounters(ctx context.Context, p *plan) error {
-	c := -1
-	return s.load(ctx, `CREATE TABLE counter (campaign int PRIMARY KEY, codes int NOT NULL, given int NOT NULL DEFAULT 0) WITH (fillfactor = 10)`,
-		"counter", "campaign codes", func() []any {
-			if c++; c == len(p.codes) {
-				return nil
-			}
-			return []any{c, p.codes[c]}
-		},
-		`CREATE TABLE claim (campaign int, customer_id text, n int NOT NULL, claimed_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (campaign, customer_id))`)
-}
-
 // fillCoupons makes one row per coupon.
 func (s *postgresServer) fillCoupons(ctx context.Context, p *plan) error {
 	indexes := []string{
@@ -338,9 +275,6 @@ func (s *postgresServer) fillCoupons(ctx context.Context, p *plan) error {
 	}
 	if p.redeem {
 		indexes = append(indexes, `CREATE UNIQUE INDEX coupon_code ON coupon (code)`)
-	}
-	if p.style == overHTTP {
-		indexes = append(indexes, `ALTER TABLE coupon ADD claim_id text`, `CREATE UNIQUE INDEX coupon_claim ON coupon (campaign, claim_id) WHERE claim_id IS NOT NULL`)
 	}
 	next := p.coupon()
 	return s.load(ctx, `CREATE TABLE coupon (campaign int NOT NULL, n int NOT NULL, code text NOT NULL, customer_id text, order_id text, claimed_at timestamptz)`,

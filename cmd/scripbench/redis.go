@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
-	"strconv"
 	"strings"
 	"time"
 
@@ -35,11 +34,11 @@ func (r *redisServer) missing() (err error) {
 func (r *redisServer) fsync() string { return r.durability.Choose("always", "everysec") }
 
 func (r *redisServer) start(ctx context.Context) error {
-	port, err := freePort()
-	if err != nil {
+	var err error
+	if r.addr, err = freeAddress(); err != nil {
 		return err
 	}
-	r.addr = net.JoinHostPort("127.0.0.1", port)
+	_, port, _ := net.SplitHostPort(r.addr)
 	r.rdb = r.client(8)
 	err = r.run(ctx, readyWithin, func(*process.Process) error {
 		if err := r.rdb.Ping(ctx).Err(); err != nil {
@@ -67,14 +66,14 @@ func (r *redisServer) client(connections int) *redis.Client {
 	})
 }
 
-// freePort is free now; Redis cannot choose one by itself.
-func freePort() (string, error) {
+// freeAddress is free now, for servers that cannot choose a port by themselves.
+func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
 	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
+	return l.Addr().String(), nil
 }
 
 func (r *redisServer) settings() string {

@@ -19,14 +19,11 @@ import (
 
 // reminders are the systems that remind people, scrip first and the limit last.
 var reminders = []dueRecipe{
-	{recipe: recipe{name: report.Subject, about: "one event fires all; fan-out to a stream, 500 a message; a bare consumer", server: onScrip}, run: remindScrip},
-	{recipe: recipe{name: "redis-poll", about: "sorted sets by customer, each polled each second: 2,000 by ZRANGE BYSCORE, ZREM", server: onRedis}, run: redisReminders{poll: true}.run},
-	{recipe: recipe{name: "redis-pop", about: "the same sets; Lua takes out 2,000 at once, without a pause", server: onRedis}, run: redisReminders{}.run},
-	{recipe: recipe{name: "asynq", about: "a task for each reminder, ProcessAt", server: onRedis}, run: asynqReminders{per: 1}.run, most: 200_000},
-	{recipe: recipe{name: "asynq-500", about: "a task for each 500 customers, ProcessAt", server: onRedis}, run: asynqReminders{per: limitLines}.run},
-	{recipe: recipe{name: "river", about: "a job for each reminder, ScheduledAt", server: onPostgres}, run: riverReminders{per: 1}.run, most: 100_000},
-	{recipe: recipe{name: "river-500", about: "a job for each 500 customers, ScheduledAt", server: onPostgres}, run: riverReminders{per: limitLines}.run},
-	{recipe: recipe{name: "limit", about: "bare JetStream publish of the same bytes in as many messages", server: onLimit}, run: publishGrown},
+	{recipe{name: report.Subject, about: "one event fires all; fan-out to a stream, 500 a message; a bare consumer", server: onScrip}, remindScrip},
+	{recipe{name: "redis-poll", about: "sorted sets by customer, each polled each second: 2,000 by ZRANGE BYSCORE, ZREM", server: onRedis}, redisReminders{poll: true}.fill},
+	{recipe{name: "redis-pop", about: "the same sets; Lua takes out 2,000 at once, without a pause", server: onRedis}, redisReminders{}.fill},
+	{recipe{name: "river-500", about: "a job for each 500 customers, ScheduledAt", server: onPostgres}, remindRiver},
+	{recipe{name: "limit", about: "bare JetStream publish of the same bytes in as many messages", server: onLimit}, publishGrown},
 }
 
 func remindCommand() *cobra.Command {
@@ -42,43 +39,36 @@ off:
 Each customer must be reached exactly once and none before the instant, or there is no number. Of scrip these are measured,
 too: when the last event and the last line were on the log, and with --claims the latency of claims of another campaign, at
 an even pace, before the instant and after it. Systems take turns, each with the machine to itself; medians of --runs are
-compared, at equal durability only. asynq gets at most 200,000 tasks and river 100,000 jobs, one for each reminder: their
-rates are compared.`,
+compared, at equal durability only.`,
 		Example: `  scripbench remind --n 100000 --runs 1
   scripbench remind --campaigns 100 --claims 20000 --systems scrip,limit`,
 	}
 	fs := cmd.Flags()
-	f.addSystems(fs)
-	f.addRuns(fs)
 	fs.IntVar(&j.campaigns, "campaigns", 1, "campaigns that the reminders are spread over")
 	fs.IntVar(&j.queues, "queues", 10, "sorted sets of Redis, each with a poller of its own")
 	fs.Float64Var(&j.claims, "claims", 0, "claims a second of another campaign, beside scrip's reminders")
 	fs.BoolVar(&j.unread, "unread", false, "read scrip's reminder streams only when all is on them, and report when it was stored: the time of the log without readers on the same disk and cores")
-	return f.command(cmd, "reminders", 1_000_000, func(ctx context.Context, d report.Durability) (report.Result, error) {
-		j.n = f.n
+	return f.dueCommand(cmd, reminding, 1_000_000, reminders, func(r *report.Due) (dueJob, error) {
 		switch {
-		case j.campaigns < 1 || j.campaigns > j.n:
-			return nil, cli.Usagef("--campaigns must be at least 1 and at most --n (%d)", j.n)
+		case j.campaigns < 1 || j.campaigns > f.n:
+			return j, cli.Usagef("--campaigns must be at least 1 and at most --n (%d)", f.n)
 		case j.queues < 1 || j.queues > 1000:
-			return nil, cli.Usagef("--queues must be at least 1 and at most 1000")
+			return j, cli.Usagef("--queues must be at least 1 and at most 1000")
 		case j.claims < 0 || j.claims > 1e6:
-			return nil, cli.Usagef("--claims must be at least 0 and at most 1000000 a second")
+			return j, cli.Usagef("--claims must be at least 0 and at most 1000000 a second")
 		}
-		due := newReminding()
 		if j.unread {
-			due.About += "; of scrip: until the last is on the reminder stream, which is read afterwards"
+			r.About += "; of scrip: until the last is on the reminder stream, which is read afterwards"
 		}
-		return f.dueCommand(ctx, d, due, j, reminders)
+		return j, nil
 	})
 }
 
-func newReminding() *report.Due {
-	return &report.Due{Job: "remind", About: "customers are to be reminded at one instant; until the last has reached a worker", Unit: "reminders"}
-}
+var reminding = report.Due{Job: "remind", About: "customers are to be reminded at one instant; until the last has reached a worker", Unit: "reminders"}
 
 // remindScrip subscribes n customers. A customer is reached when a bare consumer of the reminder streams has the line or,
 // if they are unread, when the log has stored it.
-func remindScrip(ctx context.Context, o options, b *bench, j dueJob) (m report.DueRun, err error) {
+func remindScrip(ctx context.Context, o options, b *bench, j dueJob) (d dueWork, err error) {
 	s, u, l := b.scrip, newSubscriptions("remind", j.campaigns), newLedger(j.n)
 	l.at, err = aimed(fillingOf(j.n), func(at time.Time, again bool) error {
 		if err := u.open(ctx, s, at, again); err != nil {
@@ -95,41 +85,49 @@ func remindScrip(ctx context.Context, o options, b *bench, j dueJob) (m report.D
 		return s.settle(ctx)
 	})
 	if err != nil {
-		return m, err
+		return d, err
 	}
-	o.printf("remind: %s subscriptions are pending", report.Num(j.n))
 	events, err := s.ends(ctx, topology.EvtStream)
 	if err != nil {
-		return m, err
+		return d, err
 	}
 	lines, err := s.ends(ctx, topology.RmdStream)
 	if err != nil {
-		return m, err
+		return d, err
 	}
-
-	seen := report.ScripDue{Rate: j.claims}
-	work := func(ctx context.Context) error { return o.published(ctx, s) }
-	if !j.unread {
-		work = l.wait
-		stop, err := s.listen(ctx, lines, l)
-		if err != nil {
-			return m, err
-		}
-		defer stop()
+	d.at = l.at
+	reached := l.wait
+	if j.unread {
+		reached = func(ctx context.Context, _ *report.DueRun) error { return o.published(ctx, s) }
+	} else if d.close, err = s.listen(ctx, lines, l); err != nil {
+		return d, err
 	}
 	claims := o.claimBeside(ctx, b, j.claims, l.at)
-	m, err = measured(ctx, s, l.at, func(ctx context.Context) (m report.DueRun, err error) { return m, work(ctx) })
-	if err == nil && j.claims > 0 {
-		err = process.Until(ctx, l.at.Add(quiet))
+	d.work = reached
+	d.judge = func(ctx context.Context, m *report.DueRun) error {
+		m.Scrip = &report.ScripDue{Rate: j.claims}
+		if err := claims.end(ctx, l.at); err != nil {
+			return err
+		}
+		// All that is on the streams by now is counted, so that a repeat after the last line is noticed.
+		if err := o.known(ctx, s, 0); err != nil {
+			return err
+		}
+		if err := s.sent(ctx, lines, l, j, m.Scrip); err != nil {
+			return err
+		}
+		if err := l.judge(ctx, m); err != nil {
+			return err
+		}
+		m.Scrip.Before, m.Scrip.During = claims.split(l.last)
+		return s.fired(ctx, events, j.n, l.at, m.Scrip)
 	}
-	if err := claims.end(err); err != nil {
-		return m, err
-	}
-	// All that is on the streams by now is counted, so that a repeat after the last line is noticed.
-	if err := o.known(ctx, s, 0); err != nil {
-		return m, err
-	}
-	err = s.tail(ctx, topology.RmdStream, lines, func(msg jetstream.Msg, stored time.Time) error {
+	return d, nil
+}
+
+// sent reads what is on the reminder streams.
+func (s *scripServer) sent(ctx context.Context, ends []uint64, l *ledger, j dueJob, seen *report.ScripDue) error {
+	err := s.tail(ctx, topology.RmdStream, ends, func(msg jetstream.Msg, stored time.Time) error {
 		ids, err := reminded(msg)
 		if j.unread {
 			l.reach(stored, ids...)
@@ -141,20 +139,11 @@ func remindScrip(ctx context.Context, o options, b *bench, j dueJob) (m report.D
 		j.grown.bytes += len(msg.Data())
 		return err
 	})
-	if err != nil {
-		return m, err
-	}
 	j.grown.messages += seen.Messages
-	spent := m.Spent
-	if m, err = l.result(); err != nil {
-		return m, err
+	if err == nil && seen.Lines != j.n {
+		err = fmt.Errorf("the reminder streams have %d lines for %d customers", seen.Lines, j.n)
 	}
-	if seen.Lines != j.n {
-		return m, fmt.Errorf("the reminder streams have %d lines for %d customers", seen.Lines, j.n)
-	}
-	m.Spent, m.Scrip = spent, &seen
-	seen.Before, seen.During = claims.split(l.last)
-	return m, s.fired(ctx, events, j.n, l.at, &seen)
+	return err
 }
 
 // published waits until no reminder is pending or on its way to the reminder streams.
@@ -252,7 +241,7 @@ type besideClaims struct {
 	list []struct{ due, took time.Duration } // after the instant; took 0 = not answered
 }
 
-// claimBeside begins to claim at an even pace, quiet before the instant; not at all if the rate is 0.
+// claimBeside claims at an even pace from quiet before the instant on; not at all if the rate is 0.
 func (o options) claimBeside(ctx context.Context, b *bench, rate float64, at time.Time) *besideClaims {
 	n := int(rate * besideFor.Seconds())
 	c := &besideClaims{stop: make(chan struct{}), list: make([]struct{ due, took time.Duration }, n)}
@@ -264,7 +253,7 @@ func (o options) claimBeside(ctx context.Context, b *bench, rate float64, at tim
 		if err := b.scrip.create(ctx, p); err != nil {
 			return err
 		}
-		if err := process.Until(ctx, at.Add(-quiet)); err != nil {
+		if err := until(ctx, at.Add(-quiet)); err != nil {
 			return err
 		}
 		sent := func(i int, due time.Time) func(time.Duration) {
@@ -276,13 +265,17 @@ func (o options) claimBeside(ctx context.Context, b *bench, rate float64, at tim
 	return c
 }
 
-// end stops claiming. It returns the error of the claims, or the one that it is given.
-func (c *besideClaims) end(failed error) error {
-	close(c.stop)
-	if err := c.g.Wait(); err != nil && failed == nil {
-		return fmt.Errorf("claims beside: %w", err)
+// end stops claiming, at the earliest when it has lasted for a while.
+func (c *besideClaims) end(ctx context.Context, at time.Time) error {
+	var err error
+	if len(c.list) > 0 {
+		err = until(ctx, at.Add(quiet))
 	}
-	return failed
+	close(c.stop)
+	if failed := c.g.Wait(); failed != nil {
+		err = fmt.Errorf("claims beside: %w", failed)
+	}
+	return err
 }
 
 // split keeps the claims before the instant apart from those until all were reached, or for a second.

@@ -2,15 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
-	"sync"
 	"time"
 
-	"github.com/hibiken/asynq"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 	"github.com/riverqueue/river"
@@ -18,20 +15,10 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-4a2410e3/scrip/cmd/scripbench/process"
 	"github.com/seed-4a2410e3/scrip/cmd/scripbench/report"
 )
 
 const (
-	// asynqClients schedule tasks concurrently: its client cannot schedule many at once.
-	asynqClients = 256
-	// asynqServers share the queue: each takes out one task after the other, and waits for Redis each time. asynqWorkers of
-	// each work concurrently; they do nothing, so that each waits for Redis only.
-	asynqServers, asynqWorkers = 16, 16
-	// asynqForward is how often each server searches for due tasks, by default 5 s; asynqPoll how often it polls for work
-	// when there was none, by default 1 s.
-	asynqForward, asynqPoll = 100 * time.Millisecond, 10 * time.Millisecond
-
 	// riverWorkers work concurrently, riverFetch is how often they get new jobs at most, riverPoll how often the client
 	// polls for some without a notification; by default 100 ms and 1 s.
 	riverWorkers = 2000
@@ -40,22 +27,23 @@ const (
 	// riverInsert is how many jobs are inserted by one COPY.
 	riverInsert = 10_000
 	riverConns  = 8
-	// riverAhead: a service makes scheduled jobs available when it starts and every five seconds, those that are due within
+	// riverJob is how many customers a job has. riverAhead: a service makes scheduled jobs available when it starts and every five seconds, those that are due within
 	// the next five. The instant is after its first round.
+	riverJob   = limitLines
 	riverAhead = 2 * time.Second
 )
 
-// remindArgs are the arguments of a task or a job.
+// remindArgs are the arguments of a job.
 type remindArgs struct {
 	Campaign  string   `json:"campaign"`
 	Customers []string `json:"customers"`
 }
 
-// Kind is the name of such tasks and jobs.
+// Kind is the name of such jobs.
 func (remindArgs) Kind() string { return "remind" }
 
-// tasks cuts n reminders into tasks of one campaign each with up to per customers.
-func (u subscriptions) tasks(n, per int) (list []remindArgs) {
+// jobs cuts n reminders into jobs of one campaign each with up to per customers.
+func (u subscriptions) jobs(n, per int) (list []remindArgs) {
 	for c, name := range u.names {
 		args := remindArgs{Campaign: name}
 		for i := c; i < n; i += len(u.names) {
@@ -72,74 +60,15 @@ func (u subscriptions) tasks(n, per int) (list []remindArgs) {
 	return list
 }
 
-// asynqReminders schedules a task for each so many customers of a campaign.
-type asynqReminders struct{ per int }
-
-func (kind asynqReminders) run(ctx context.Context, o options, b *bench, j dueJob) (m report.DueRun, err error) {
-	r, l := b.redis, newLedger(j.n)
-	tasks := newSubscriptions("remind", j.campaigns).tasks(j.n, kind.per)
-	l.at, err = aimed(fillingOf(len(tasks)), func(at time.Time, again bool) error {
-		if err := r.rdb.FlushAll(ctx).Err(); err != nil {
-			return err
-		}
-		return r.scheduleTasks(ctx, tasks, at)
-	})
-	if err != nil {
-		return m, err
-	}
-	o.printf("remind: asynq has %s tasks", report.Num(len(tasks)))
-	handle := asynq.HandlerFunc(func(_ context.Context, t *asynq.Task) error {
-		var args remindArgs
-		err := json.Unmarshal(t.Payload(), &args)
-		l.reach(time.Now(), args.Customers...)
-		return err
-	})
-	var stopping sync.WaitGroup
-	defer stopping.Wait()
-	for range asynqServers {
-		srv := asynq.NewServer(asynq.RedisClientOpt{Addr: r.addr, PoolSize: 2 * asynqWorkers}, asynq.Config{
-			Concurrency: asynqWorkers, DelayedTaskCheckInterval: asynqForward, TaskCheckInterval: asynqPoll, LogLevel: asynq.FatalLevel,
-		})
-		if err := srv.Start(handle); err != nil {
-			return m, err
-		}
-		defer stopping.Go(srv.Shutdown) // waits for the workers
-	}
-	return l.measured(ctx, r, l.wait)
-}
-
-// scheduleTasks schedules all tasks for an instant.
-func (r *redisServer) scheduleTasks(ctx context.Context, tasks []remindArgs, at time.Time) error {
-	client := asynq.NewClient(asynq.RedisClientOpt{Addr: r.addr, PoolSize: asynqClients})
-	defer client.Close()
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(asynqClients)
-	for _, task := range tasks {
-		g.Go(func() error {
-			payload, err := json.Marshal(task)
-			if err == nil {
-				_, err = client.EnqueueContext(ctx, asynq.NewTask(task.Kind(), payload), asynq.ProcessAt(at))
-			}
-			if err != nil {
-				return fmt.Errorf("scheduling a task: %w", err)
-			}
-			return nil
-		})
-	}
-	return g.Wait()
-}
-
-// riverReminders schedules a job for each so many customers of a campaign.
-type riverReminders struct{ per int }
-
-func (kind riverReminders) run(ctx context.Context, o options, b *bench, j dueJob) (m report.DueRun, err error) {
+// remindRiver schedules a job for each so many customers of a campaign.
+func remindRiver(ctx context.Context, _ options, b *bench, j dueJob) (d dueWork, err error) {
 	s, l := b.postgres, newLedger(j.n)
 	pool, err := s.riverPool(ctx)
 	if err != nil {
-		return m, err
+		return d, err
 	}
-	defer pool.Close()
-	jobs := newSubscriptions("remind", j.campaigns).tasks(j.n, kind.per)
+	d.close = pool.Close
+	jobs := newSubscriptions("remind", j.campaigns).jobs(j.n, riverJob)
 	l.at, err = aimed(riverAhead+fillingOf(len(jobs)), func(at time.Time, again bool) error {
 		if again {
 			_, err := pool.Exec(ctx, `UPDATE river_job SET scheduled_at = $1 WHERE state = 'scheduled'`, at)
@@ -148,9 +77,8 @@ func (kind riverReminders) run(ctx context.Context, o options, b *bench, j dueJo
 		return insertJobs(ctx, pool, jobs, at)
 	})
 	if err != nil {
-		return m, err
+		return d, err
 	}
-	o.printf("remind: River has %s jobs", report.Num(len(jobs)))
 	workers := river.NewWorkers()
 	river.AddWorker(workers, river.WorkFunc(func(_ context.Context, job *river.Job[remindArgs]) error {
 		l.reach(time.Now(), job.Args.Customers...)
@@ -160,24 +88,24 @@ func (kind riverReminders) run(ctx context.Context, o options, b *bench, j dueJo
 		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: riverWorkers}}, Workers: workers,
 		FetchCooldown: riverFetch, FetchPollInterval: riverPoll, JobTimeout: -1, Logger: slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		return m, err
+	if err == nil {
+		err = client.Start(ctx)
 	}
-	if err := client.Start(ctx); err != nil {
-		return m, fmt.Errorf("starting River: %w", err)
+	d.at, d.work = l.at, l.wait
+	d.judge = func(ctx context.Context, m *report.DueRun) error {
+		stopping, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		left := 0
+		err := errors.Join(l.judge(ctx, m), client.Stop(stopping))
+		if err == nil {
+			err = pool.QueryRow(ctx, `SELECT count(*) FROM river_job WHERE state <> 'completed'`).Scan(&left)
+		}
+		if left != 0 {
+			err = fmt.Errorf("%d jobs are not completed", left)
+		}
+		return err
 	}
-	m, err = l.measured(ctx, s, l.wait)
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	defer cancel()
-	if err := errors.Join(err, client.Stop(stopping)); err != nil {
-		return m, err
-	}
-	left := 0
-	err = pool.QueryRow(ctx, `SELECT count(*) FROM river_job WHERE state <> 'completed'`).Scan(&left)
-	if err == nil && left != 0 {
-		err = fmt.Errorf("%d jobs are not completed", left)
-	}
-	return m, err
+	return d, err
 }
 
 // riverPool makes River's tables and returns connections to them, with plans as PostgreSQL makes them by default.
@@ -239,22 +167,21 @@ type redisReminders struct {
 
 func remindQueue(q int) string { return "remind:" + strconv.Itoa(q) }
 
-func (kind redisReminders) run(ctx context.Context, o options, b *bench, j dueJob) (m report.DueRun, err error) {
+func (kind redisReminders) fill(ctx context.Context, _ options, b *bench, j dueJob) (d dueWork, err error) {
 	r, u, l, meant := b.redis, newSubscriptions("remind", j.campaigns), newLedger(j.n), meantFor()
 	if err := r.fillReminders(ctx, u, j, meant); err != nil {
-		return m, err
+		return d, err
 	}
-	o.printf("remind: Redis has %s reminders", report.Num(j.n))
 	rdb, c := r.client(j.queues), clockFor(meant)
-	defer rdb.Close()
 	l.at = c.at
-	m, err = l.measured(ctx, r, func(ctx context.Context) error {
+	d.at, d.close = c.at, func() { _ = rdb.Close() }
+	d.work = func(ctx context.Context, m *report.DueRun) error {
 		g, ctx := errgroup.WithContext(ctx)
 		for q := range j.queues {
 			g.Go(func() error { return kind.work(ctx, rdb, q, j.queues, c, l) })
 		}
 		g.Go(func() error {
-			if err := l.wait(ctx); err != nil {
+			if err := l.wait(ctx, m); err != nil {
 				return err
 			}
 			return errReached // ends the pollers
@@ -263,15 +190,18 @@ func (kind redisReminders) run(ctx context.Context, o options, b *bench, j dueJo
 			return err
 		}
 		return nil
-	})
-	if err != nil {
-		return m, err
 	}
-	left, err := r.reminders(ctx, j.queues)
-	if err == nil && left != 0 {
-		err = fmt.Errorf("%d reminders are left", left)
+	d.judge = func(ctx context.Context, m *report.DueRun) error {
+		if err := l.judge(ctx, m); err != nil {
+			return err
+		}
+		left, err := r.reminders(ctx, j.queues)
+		if err == nil && left != 0 {
+			err = fmt.Errorf("%d reminders are left", left)
+		}
+		return err
 	}
-	return m, err
+	return d, nil
 }
 
 var errReached = errors.New("all were reached")
@@ -308,7 +238,7 @@ func (kind redisReminders) work(ctx context.Context, rdb *redis.Client, q, queue
 	if kind.poll {
 		pause = remindPoll
 		// Pollers do not all poll at the same moment.
-		if err := process.Until(ctx, time.Now().Add(time.Duration(q)*remindPoll/time.Duration(queues))); err != nil {
+		if err := until(ctx, time.Now().Add(time.Duration(q)*remindPoll/time.Duration(queues))); err != nil {
 			return err
 		}
 	}

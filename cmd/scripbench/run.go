@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,31 +13,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/scripbench/report"
 )
 
-// rate of an open loop. text is for people; "" = closed loop.
-type rate struct {
-	// perSecond is absolute; share is of the rate of each system's closed-loop run before.
-	perSecond, share float64
-	text             string
-}
-
-func parseRate(text string) (r rate, err error) {
-	if text == "" {
-		return r, nil
-	}
-	digits, percent := strings.CutSuffix(text, "%")
-	v, err := strconv.ParseFloat(digits, 64)
-	if err != nil || v <= 0 || percent && v > 100 {
-		return r, cli.Usagef("--rate %q must be operations a second such as 20000, or a part of the closed loop's rate, such as 50%%", text)
-	}
-	if percent {
-		return rate{share: v / 100, text: text + " of each system's closed loop"}, nil
-	}
-	return rate{perSecond: v, text: text + " a second"}, nil
-}
-
 func runCommand() *cobra.Command {
 	var f flags
-	var rateText string
 	cmd := &cobra.Command{
 		Use: "run [WORKLOAD...]", Short: "Measure workloads, all if none is named",
 		Long: `Measure workloads beside the peers, all workloads if none is named:
@@ -55,10 +30,10 @@ answered must be distinct, and the server must hold what was answered, or there 
 compared, at equal durability only.
 
 Without --rate the loop is closed: a caller sends after it was answered. With it, it is open: each operation has an instant
-at which it is to be sent, and its latency counts from there, so that a stall counts for all that were due meanwhile.`,
+at which it is to be sent, and its latency counts from there, so that a stall counts for all that were due in it.`,
 		Example: `  scripbench run claim-hot
   scripbench run claim-hot --durability interval --systems scrip,redis-x16 --n 100000
-  scripbench run claim-request --rate 50% --systems scrip`,
+  scripbench run claim-request --rate 20000 --systems scrip`,
 		ValidArgs: report.Each(workloads, workloadName),
 	}
 	fs := cmd.Flags()
@@ -68,15 +43,15 @@ at which it is to be sent, and its latency counts from there, so that a stall co
 	fs.IntVar(&f.callers, "callers", 256, "concurrent callers, unless a system's recipe has a better number")
 	fs.IntVar(&f.warmup, "warmup", 20_000, "operations of each system that are not measured, before its first run")
 	fs.DurationVar(&f.limit, "for", 8*time.Second, "how long a run is at most")
-	fs.StringVar(&rateText, "rate", "", "open loop: operations a second, or a part such as 50% of the rate of the system's closed loop")
+	fs.Float64Var(&f.rate, "rate", 0, "open loop: operations a second; 0 = a closed loop")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		list, err := named(workloads, workloadName, args, "%q is no workload; there are %s")
 		if err != nil {
 			return err
 		}
 		slices.SortStableFunc(list, func(a, b workload) int { return slices.Index(args, a.name) - slices.Index(args, b.name) })
-		if f.rate, err = parseRate(rateText); err != nil {
-			return err
+		if f.rate < 0 {
+			return cli.Usagef("--rate must be at least 0, operations a second")
 		}
 		if f.limit < 10*time.Millisecond {
 			return cli.Usagef("--for must be at least 10ms")
@@ -84,7 +59,7 @@ at which it is to be sent, and its latency counts from there, so that a stall co
 		if err := f.ready(cmd); err != nil {
 			return err
 		}
-		if f.recipes, err = named(recipes, func(r recipe) string { return r.name }, f.systems, systemsFlag); err != nil {
+		if f.recipes, err = named(recipes, recipeName, f.systems, systemsFlag); err != nil {
 			return err
 		}
 		return f.measure(cmd, func(ctx context.Context, d report.Durability, done func(report.Result) error) error {
@@ -123,19 +98,14 @@ func (o options) fitting(w workload) (list []recipe) {
 }
 
 func (o options) table(ctx context.Context, b *bench, d report.Durability, w workload, list []recipe) (*report.Table, error) {
-	t := &report.Table{Workload: w.name, About: w.about, Unit: w.unit, Durability: d, OpenLoop: o.rate.text, N: w.n, Load: process.Load()}
+	t := &report.Table{Workload: w.name, About: w.about, Unit: w.unit, Durability: d, N: w.n, Load: process.Load()}
 	if o.n > 0 {
 		t.N = o.n
 	}
+	if o.rate > 0 {
+		t.OpenLoop = report.Thousands(o.rate) + " a second"
+	}
 	var described []server
-	list = slices.DeleteFunc(list, func(r recipe) bool {
-		why := b.leftOut[r.server(b)]
-		if why != nil {
-			t.Settings = append(t.Settings, r.name+": "+why.Error())
-			o.printf("%s: %s: %s", w.name, r.name, why)
-		}
-		return why != nil
-	})
 	for _, r := range list {
 		t.Systems = append(t.Systems, report.System[report.Measure]{Name: r.name, Recipe: r.about})
 		if sv := r.server(b); !slices.Contains(described, sv) {
@@ -143,25 +113,19 @@ func (o options) table(ctx context.Context, b *bench, d report.Durability, w wor
 			t.Settings = append(t.Settings, r.name+": "+sv.settings())
 		}
 	}
-	closed := make([]float64, len(list))
-	// Warming up loads pages, connections and compiled plans. For an open loop at a share it is a whole run.
-	warmup := min(o.warmup, t.N)
-	if o.rate.share > 0 {
-		warmup = t.N
-	}
-	for i, r := range list {
-		if warmup > 0 {
-			m, _, err := o.once(ctx, b, r, newPlan(w, fmt.Sprint("warm", i), warmup, o.seed), pace{n: warmup, limit: o.limit})
+	// Warming up loads pages, connections and compiled plans.
+	if warmup := min(o.warmup, t.N); warmup > 0 {
+		for i, r := range list {
+			_, _, err := o.once(ctx, b, r, newPlan(w, fmt.Sprint("warm", i), warmup, o.seed), pace{n: warmup, limit: o.limit})
 			if err != nil {
 				return t, fmt.Errorf("%s: warming up: %w", r.name, err)
 			}
-			closed[i] = m.Rate
 		}
 	}
 	for run := range o.runs {
 		// Systems take turns, so that a change on the machine affects all of them.
 		for i, r := range list {
-			p := pace{n: t.N, limit: o.limit, rate: max(o.rate.perSecond, o.rate.share*closed[i])}
+			p := pace{n: t.N, limit: o.limit, rate: o.rate}
 			m, inFlight, err := o.once(ctx, b, r, newPlan(w, fmt.Sprintf("run%d-%d", run, i), t.N, o.seed+uint64(run)), p)
 			if err != nil {
 				return t, fmt.Errorf("%s: %w", r.name, err)

@@ -11,10 +11,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/google/pprof/profile"
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -22,7 +20,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/cmd/scripbench/process"
-	"github.com/seed-4a2410e3/scrip/cmd/scripbench/report"
 	"github.com/seed-4a2410e3/scrip/projections/pgd"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -150,39 +147,12 @@ func (s *scripServer) stop(within time.Duration) {
 // /proc.
 func (s *scripServer) resident(ctx context.Context) (int64, error) {
 	for range 2 { // finalizers run after the first
-		if _, err := s.profile(ctx); err != nil {
+		discard := func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err }
+		if err := s.get(ctx, "/debug/pprof/heap?gc=1", discard); err != nil {
 			return 0, err
 		}
 	}
 	return process.Private(s.proc.PID()), nil
-}
-
-// profile is a sample of the heap after garbage collection, scaled up to all of it.
-func (s *scripServer) profile(ctx context.Context) (p *profile.Profile, err error) {
-	err = s.get(ctx, "/debug/pprof/heap?gc=1", func(r io.Reader) (err error) {
-		p, err = profile.Parse(r)
-		return err
-	})
-	return p, err
-}
-
-// heapOf adds up a profile by package: the scheduler, where it is among the callers, else the lane.
-func heapOf(p *profile.Profile) (h report.Heap) {
-	for _, sample := range p.Sample {
-		into := &h.Other
-		for _, at := range sample.Location {
-			for _, line := range at.Line {
-				switch name := line.Function.Name; {
-				case strings.Contains(name, "/streams/scheduler"):
-					into = &h.Scheduler
-				case into == &h.Other && (strings.Contains(name, "/streams/lane.") || strings.Contains(name, "/scrip/domain")):
-					into = &h.Lane
-				}
-			}
-		}
-		*into += sample.Value[len(sample.Value)-1] // inuse_space
-	}
-	return h
 }
 
 // metric adds up a metric over its labels.

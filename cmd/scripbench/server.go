@@ -57,26 +57,30 @@ func (n *node) run(ctx context.Context, within time.Duration, ready func(*proces
 }
 
 func (n *node) stop(within time.Duration) {
-	if n.proc != nil {
-		n.proc.Stop(within)
+	switch {
+	case n.proc == nil:
+	case within > 0:
+		_ = n.proc.StopWithin(within) // killed after that
+	default:
+		n.proc.Kill()
 	}
 }
 
 // restart stops a server, cleanly within the given time or by SIGKILL for 0, calls between, which may be nil, and starts it
 // on the same directory. It returns how many seconds stopping took, when it was started, and how many seconds it took then
 // until it was ready.
-func restart(ctx context.Context, sv server, within time.Duration, between func() error) (stopping float64, began time.Time, ready float64, err error) {
-	began = time.Now()
+func restart(ctx context.Context, sv server, within time.Duration, between func() error) (stopping float64, started time.Time, ready float64, err error) {
+	started = time.Now()
 	sv.stop(within)
-	stopping = time.Since(began).Seconds()
+	stopping = time.Since(started).Seconds()
 	if between != nil {
 		err = between()
 	}
-	began = time.Now()
+	started = time.Now()
 	if err == nil {
 		err = sv.start(ctx)
 	}
-	return stopping, began, time.Since(began).Seconds(), err
+	return stopping, started, time.Since(started).Seconds(), err
 }
 
 // bench is the servers of a benchmark, at one durability.
@@ -87,11 +91,7 @@ type bench struct {
 	redis    *redisServer
 	postgres *postgresServer
 	bare     *bareServer
-	goPeer   *goServer
-	express  *expressServer
 	started  []server
-	// leftOut are the servers that are not here, with the reasons; see errLeftOut.
-	leftOut map[server]error
 }
 
 // newBench describes the servers; nothing runs yet.
@@ -102,10 +102,7 @@ func (o options) newBench(d report.Durability) *bench {
 		limit:    &scripServer{node: n, binary: o.scrip, roles: bareRoles},
 		redis:    &redisServer{node: n},
 		postgres: &postgresServer{node: n},
-		bare:     &bareServer{webNode{node: n}},
-		goPeer:   &goServer{webNode: webNode{node: n}, postgres: &postgresServer{node: n}},
-		express:  &expressServer{webNode: webNode{node: n}, redis: &redisServer{node: n}},
-		leftOut:  map[server]error{},
+		bare:     &bareServer{node: n},
 	}
 }
 
@@ -119,6 +116,7 @@ type recipe struct {
 	open func(ctx context.Context, b *bench, p *plan, callers int) (job, error)
 }
 
+func recipeName(r recipe) string { return r.name }
 func (r recipe) base() recipe    { return r }
 func (r recipe) String() string  { return fmt.Sprintf("  %-17s %s", r.name, r.about) }
 func every(w workload) bool      { return w.style != overHTTP }
@@ -129,8 +127,6 @@ func onLimit(b *bench) server    { return b.limit }
 func onRedis(b *bench) server    { return b.redis }
 func onPostgres(b *bench) server { return b.postgres }
 func onBare(b *bench) server     { return b.bare }
-func onGo(b *bench) server       { return b.goPeer }
-func onExpress(b *bench) server  { return b.express }
 
 // recipes for claims, scrip first.
 var recipes = []recipe{
@@ -139,13 +135,10 @@ var recipes = []recipe{
 	{name: "redis-x16", about: "the same, each connection pipelines 16", server: onRedis, fits: bulkOnly, open: redisRecipe{pipeline: 16}.open},
 	{name: "pg-skip-locked", about: "FOR UPDATE SKIP LOCKED, one row in a transaction", server: onPostgres, fits: every, open: pgRow.open},
 	{name: "pg-batch-256", about: "FOR UPDATE SKIP LOCKED, 256 claims in a transaction", server: onPostgres, fits: bulkOnly, open: pgBatch.open},
-	{name: "pg-counter", about: "UPDATE of one counter row per campaign", server: onPostgres, fits: func(w workload) bool { return !w.redeem && every(w) }, open: pgCounter.open},
 	{name: "limit", about: "bare JetStream publishes of the same command and event lines", server: onLimit, fits: func(w workload) bool { return !w.redeem && w.share == 0 && w.style != single && every(w) }, open: openLimit},
 	{name: linesName, about: "POST /v1/commands, 100 claims in a request", server: onScrip, fits: webOnly, open: httpOn(func(b *bench) *scripServer { return b.scrip }, httpLines)},
 	{name: natsName, about: "one claim in a request to the micro service", server: onScrip, fits: webOnly, open: openScripRequests},
 	{name: bareName, about: "net/http alone, which stores nothing", server: onBare, fits: webOnly, open: httpOn(func(b *bench) *bareServer { return b.bare }, 1)},
-	{name: "express-redis", about: "Express, Lua: list of codes, hashes of customers and Idempotency-Keys", server: onExpress, fits: webOnly, open: httpOn(func(b *bench) *expressServer { return b.express }, 1)},
-	{name: "go-skip-locked", about: "net/http, FOR UPDATE SKIP LOCKED, one row in a transaction", server: onGo, fits: webOnly, open: httpOn(func(b *bench) *goServer { return b.goPeer }, 1)},
 }
 
 // missing reports everything that the recipes need and that this machine lacks.
@@ -177,7 +170,7 @@ func (b *bench) up(ctx context.Context, base string, recipes []recipe) (err erro
 	}
 	for i, r := range recipes {
 		sv := r.server(b)
-		if slices.Contains(b.started, sv) || b.leftOut[sv] != nil {
+		if slices.Contains(b.started, sv) {
 			continue
 		}
 		dir := filepath.Join(b.dir, fmt.Sprint(i))
@@ -185,13 +178,8 @@ func (b *bench) up(ctx context.Context, base string, recipes []recipe) (err erro
 			return err
 		}
 		sv.on().dir = dir
-		err := sv.start(ctx)
-		if errors.Is(err, errLeftOut) {
-			b.leftOut[sv] = err
-			continue
-		}
 		b.started = append(b.started, sv)
-		if err != nil {
+		if err := sv.start(ctx); err != nil {
 			return fmt.Errorf("starting %s: %w", r.name, err)
 		}
 	}

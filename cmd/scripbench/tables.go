@@ -16,7 +16,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/cmd/scripbench/process"
 	"github.com/seed-4a2410e3/scrip/cmd/scripbench/report"
@@ -29,11 +28,8 @@ func tablesCommand() *cobra.Command {
 		Use: "tables", Short: "Measure live projection, rebuild and replay beside bare COPY and bare reads",
 		Long: `Fill a log with --n coupons over a thousand campaigns and measure: the live projection catching up, scrip rebuild of all
 tables, scrip replay to NDJSON; beside them COPY of the same rows with the same indexes made after it, and a bare consumer
-of the same messages. Then all tables are emptied and rebuilt while claims are sent at an even pace, and at last verified
-against the log. Only scrip and its PostgreSQL are started.`,
+of the same messages. At last the tables are verified against the log. Only scrip and its PostgreSQL are started.`,
 	}
-	cmd.Flags().DurationVar(&f.beside, "beside", 10*time.Second, "how long the latency of claims is measured before the rebuild beside them")
-	cmd.Flags().Float64Var(&f.besideRate, "beside-rate", 10_000, "claims a second that are sent while tables are rebuilt")
 	return f.command(cmd, "coupons claimed", 1_000_000, func(ctx context.Context, d report.Durability) (report.Result, error) { return f.tables(ctx, d) })
 }
 
@@ -46,7 +42,7 @@ const tableCampaigns = 1000
 //	log ─────────────> scrip rebuild          beside COPY of the same rows into a table without indexes, and its indexes
 //	log ─────────────> scrip replay           beside a bare consumer of the same messages
 func (o options) tables(ctx context.Context, d report.Durability) (r *report.Tables, err error) {
-	r = &report.Tables{Load: process.Load(), Coupons: o.n, Rate: o.besideRate}
+	r = &report.Tables{Load: process.Load(), Coupons: o.n}
 	return r, o.alone(ctx, d, func(b *bench) error { return o.project(ctx, b, r) })
 }
 
@@ -69,11 +65,11 @@ func (o options) project(ctx context.Context, b *bench, r *report.Tables) error 
 	if err != nil {
 		return err
 	}
-	began := time.Now()
+	started := time.Now()
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
-	live := report.Step{Name: "live projection, catching up", Seconds: time.Since(began).Seconds()}
+	live := report.Step{Name: "live projection, catching up", Seconds: time.Since(started).Seconds()}
 	after, err := s.projected(ctx)
 	if err != nil {
 		return err
@@ -81,10 +77,9 @@ func (o options) project(ctx context.Context, b *bench, r *report.Tables) error 
 	live.Lines, r.Lines = after-filled, after-before+len(p.names)
 	r.Rows = append(r.Rows, live)
 
-	lines := r.Lines // in the log now
 	program := func(args ...string) func(*report.Step) error {
 		return func(step *report.Step) error {
-			step.Lines = lines
+			step.Lines = r.Lines
 			return s.program(ctx, step, args...)
 		}
 	}
@@ -97,13 +92,6 @@ func (o options) project(ctx context.Context, b *bench, r *report.Tables) error 
 		{report.Step{Name: "scrip replay, NDJSON", Bare: bareRead}, program("replay", "--out", filepath.Join(b.dir, "replay.ndjson"))},
 		{report.Step{Name: bareCopy}, func(step *report.Step) error { return s.bareCopy(ctx, b.dir, step) }},
 		{report.Step{Name: "scrip rebuild", Bare: bareCopy}, program("rebuild")},
-		{report.Step{}, program("rebuild", "--drop-previous")},
-		{report.Step{Name: "scrip rebuild of emptied tables, beside claims"}, func(step *report.Step) error {
-			claimed, err := o.besideClaims(ctx, b, r, func() error { return s.program(ctx, step, "rebuild") })
-			lines += claimed
-			step.Lines = lines
-			return err
-		}},
 		{report.Step{Name: "scrip verify"}, program("verify")},
 	} {
 		if err := step.do(&step.Step); err != nil {
@@ -117,36 +105,6 @@ func (o options) project(ctx context.Context, b *bench, r *report.Tables) error 
 	return nil
 }
 
-// besideClaims empties the tables and works while claims are sent at an even pace. It keeps their latency before and during
-// that, and returns how many there were.
-func (o options) besideClaims(ctx context.Context, b *bench, r *report.Tables, work func() error) (n int, err error) {
-	claims := func(id string, length time.Duration, stop <-chan struct{}) (n int, l report.Latency, err error) {
-		p := newPlan(growing, id, int(o.besideRate*length.Seconds()), o.seed)
-		return o.claimAt(ctx, b, p, pace{n: p.n, limit: length, rate: o.besideRate, stop: stop})
-	}
-	if n, r.Before, err = claims("quiet", o.beside, nil); err != nil {
-		return n, err
-	}
-	// The incident: every table is emptied, the checkpoint too, and claims continue. The checkpoint comes first, as in the
-	// projector: tables are locked in this order, and another one can deadlock with it.
-	const empty = `DO $$ DECLARE all_of_them text; BEGIN
-		SELECT string_agg(format('%I.%I', schemaname, tablename), ', ' ORDER BY tablename <> 'checkpoint', tablename) INTO all_of_them FROM pg_tables WHERE schemaname = 'scrip';
-		EXECUTE 'TRUNCATE ' || all_of_them; END $$`
-	if _, err := b.scrip.db.Exec(ctx, empty); err != nil {
-		return n, err
-	}
-	over, more := make(chan struct{}), 0
-	var g errgroup.Group
-	g.Go(func() (err error) {
-		more, r.During, err = claims("meanwhile", settleWithin, over)
-		return err
-	})
-	err = work()
-	close(over)
-	err = errors.Join(err, g.Wait())
-	return n + more, err
-}
-
 // projected is how many event lines the projector has applied since it started.
 func (s *scripServer) projected(ctx context.Context) (int, error) {
 	n, err := s.metric(ctx, "scrip_projection_events_total")
@@ -158,13 +116,13 @@ func (s *scripServer) program(ctx context.Context, step *report.Step, args ...st
 	cmd := exec.CommandContext(ctx, s.binary, append(args, "--data", s.data())...)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
-	began := time.Now()
+	started := time.Now()
 	if err := cmd.Start(); err != nil {
 		return err
 	}
 	watch := process.StartMeter(cmd.Process.Pid)
 	err := cmd.Wait()
-	step.Seconds, step.Memory = time.Since(began).Seconds(), watch.Stop().Memory
+	step.Seconds, step.Memory = time.Since(started).Seconds(), watch.Stop().Memory
 	if err != nil {
 		return fmt.Errorf("scrip %s: %w: %s", strings.Join(args, " "), err, output.String())
 	}
@@ -178,12 +136,12 @@ const (
 
 // bareRead reads all event messages of all lanes with plain consumers, one after the other, and counts their lines.
 func (s *scripServer) bareRead(ctx context.Context, step *report.Step) error {
-	began := time.Now()
+	started := time.Now()
 	err := s.tail(ctx, topology.EvtStream, make([]uint64, s.desc.Lanes), func(m jetstream.Msg, _ time.Time) error {
 		step.Lines += bytes.Count(m.Data(), []byte{'\n'})
 		return nil
 	})
-	step.Seconds = time.Since(began).Seconds()
+	step.Seconds = time.Since(started).Seconds()
 	return err
 }
 
@@ -216,7 +174,7 @@ func (s *scripServer) bareCopy(ctx context.Context, dir string, step *report.Ste
 	if _, err := s.db.Exec(ctx, `CREATE SCHEMA bare; SET synchronous_commit = off`); err != nil {
 		return err
 	}
-	began := time.Now()
+	started := time.Now()
 	if _, err := s.db.Exec(ctx, `CREATE TABLE bare.`+table+` (LIKE scrip.`+table+` INCLUDING GENERATED)`); err != nil {
 		return err
 	}
@@ -228,7 +186,7 @@ func (s *scripServer) bareCopy(ctx context.Context, dir string, step *report.Ste
 			return err
 		}
 	}
-	step.Seconds = time.Since(began).Seconds()
+	step.Seconds = time.Since(started).Seconds()
 	_, err = s.db.Exec(ctx, `DROP SCHEMA bare CASCADE`)
 	return err
 }

@@ -1,8 +1,7 @@
-// Package report has the results of scripbench: numbers, text for people, and charts.
+// Package report has the results of scripbench: numbers, and text for people.
 //
 //	runs of each system ──> medians, ratios ──> Report ──> JSON
-//	                                              ├──────> text
-//	                                              └──────> SVG
+//	                                              └──────> text
 //
 // JSON of earlier versions can be read. Owner: none, the package has no state.
 package report
@@ -10,7 +9,6 @@ package report
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"time"
 )
 
@@ -43,7 +41,6 @@ type Report struct {
 	Date        time.Time `json:"date"`
 	Machine     Machine   `json:"machine"`
 	Tables      []*Table  `json:"tables,omitempty"`
-	Growth      *Growth   `json:"growth,omitempty"`
 	Restart     *Restart  `json:"restart,omitempty"`
 	Projections *Tables   `json:"projections,omitempty"`
 	Due         *Due      `json:"due,omitempty"`
@@ -58,7 +55,6 @@ type Result interface {
 // FileName is the name of a result's file, without date.
 func FileName(r Result) string { return r.name() + ".txt" }
 
-func (r *Growth) name() string  { return "growth-" + string(r.Durability) }
 func (r *Restart) name() string { return "restart-" + string(r.Durability) }
 func (r *Tables) name() string  { return "tables" }
 func (r *Due) name() string     { return r.Job + "-" + string(r.Durability) }
@@ -75,8 +71,6 @@ func (r *Report) Add(result Result) {
 	switch v := result.(type) {
 	case *Table:
 		r.Tables = append(r.Tables, v)
-	case *Growth:
-		r.Growth = v
 	case *Restart:
 		r.Restart = v
 	case *Tables:
@@ -93,19 +87,11 @@ func (r *Report) FileName() string {
 	if len(r.Tables) == 0 {
 		return r.Results()[0].name() + ".json"
 	}
-	kind, list := "run", []Durability{}
-	for _, t := range r.Tables {
-		if t.OpenLoop != "" {
-			kind = "open-loop"
-		}
-		if !slices.Contains(list, t.Durability) {
-			list = append(list, t.Durability)
-		}
+	kind := "run-"
+	if r.Tables[0].OpenLoop != "" {
+		kind = "open-loop-"
 	}
-	for _, d := range list {
-		kind += "-" + string(d)
-	}
-	return kind + ".json"
+	return kind + string(r.Tables[0].Durability) + ".json"
 }
 
 // Results are all results that it has.
@@ -113,7 +99,7 @@ func (r *Report) Results() (all []Result) {
 	for _, t := range r.Tables {
 		all = append(all, t)
 	}
-	for _, one := range []Result{r.Growth, r.Restart, r.Projections, r.Due, r.Pending} {
+	for _, one := range []Result{r.Restart, r.Projections, r.Due, r.Pending} {
 		if !reflect.ValueOf(one).IsNil() {
 			all = append(all, one)
 		}
@@ -212,11 +198,10 @@ func (m *DueRun) Advance(due time.Time) {
 
 // ScripDue is measured of scrip only.
 type ScripDue struct {
-	// Refused is when the first redeem, and Validated when the first query, was answered with "expired". Accepted is when
-	// the last redeem that succeeded had been sent: before 0.
-	Refused   float64 `json:"first_refusal_s,omitempty"`
-	Validated float64 `json:"first_validate_refused_s,omitempty"`
-	Accepted  float64 `json:"last_redeem_sent_s,omitempty"`
+	// Refused is when the first redeem was answered with "expired", Accepted when the last redeem that succeeded had been
+	// sent: before 0.
+	Refused  float64 `json:"first_refusal_s,omitempty"`
+	Accepted float64 `json:"last_redeem_sent_s,omitempty"`
 	// Event is when the last of the announcing events was stored on the log; Line the last line on the reminder stream.
 	Event float64 `json:"event_s"`
 	Line  float64 `json:"line_s,omitempty"`
@@ -228,32 +213,6 @@ type ScripDue struct {
 	Rate   float64 `json:"claims_rate,omitempty"`
 	Before Latency `json:"claims_before"`
 	During Latency `json:"claims_during"`
-}
-
-// Growth is how scrip's speed changes with what it holds.
-type Growth struct {
-	Durability Durability `json:"durability"`
-	Settings   string     `json:"settings"`
-	Load       string     `json:"load"`
-	// Window is how many claims each rate is measured over.
-	Window int `json:"window"`
-	// Claimed is one campaign with so many coupons claimed before; Campaigns the same number of claims drawn evenly over
-	// so many campaigns of ten coupons.
-	Claimed   []Level `json:"claimed"`
-	Campaigns []Level `json:"campaigns"`
-}
-
-// GrowthRuns windows are measured at each level, one after the other.
-const GrowthRuns = 3
-
-// Windows is described at GrowthRuns.
-func (g *Growth) Windows() int { return GrowthRuns }
-
-// Level is one size: coupons claimed, or campaigns.
-type Level struct {
-	Size    int     `json:"size"`
-	Rates   Measure `json:"median"`
-	OfFirst float64 `json:"of_the_first"` // part of the first level's rate
 }
 
 // Cycle is a server that was filled, stopped and killed. Bytes are private memory of its process (no file cache, no
@@ -271,7 +230,7 @@ type Cycle struct {
 	KnownAfterKill float64 `json:"known_after_kill_s,omitempty"`
 }
 
-// Restart is the cost of many coupons: memory, the pauses of snapshots, and restarts.
+// Restart is the cost of many coupons: memory and restarts.
 type Restart struct {
 	Durability Durability `json:"durability"`
 	Settings   string     `json:"settings"`
@@ -286,11 +245,6 @@ type Held struct {
 	Claims    int `json:"claims"`
 	// Created is how many seconds it took to create the campaigns.
 	Created float64 `json:"created_s"`
-	// Rate of the open loop; With and Without are latencies while a snapshot was being written and while none was.
-	Rate    float64 `json:"rate"`
-	With    Latency `json:"with_snapshot"`
-	Without Latency `json:"without_snapshot"`
-	During  int     `json:"claims_during_snapshots"`
 	// Since is claims between start and kill.
 	Since int `json:"claims_before_kill"`
 }
@@ -302,10 +256,6 @@ type Tables struct {
 	Coupons  int    `json:"coupons"`
 	Lines    int    `json:"lines"` // events in the log
 	Rows     []Step `json:"rows"`
-	// Latency of claims before and during the rebuild, at an even pace.
-	Before Latency `json:"claims_before"`
-	During Latency `json:"claims_during"`
-	Rate   float64 `json:"claims_rate"`
 }
 
 // Step was timed.
@@ -323,20 +273,17 @@ func (s Step) Rate() float64 { return float64(s.Lines) / max(s.Seconds, 1e-9) }
 
 // Pending is the cost of reminders that are not due yet: memory, disk, and restarts.
 type Pending struct {
-	Durability Durability       `json:"durability"`
-	N          int              `json:"n"`
-	Campaigns  int              `json:"campaigns"`
-	Load       string           `json:"load"`
-	Scrip      *ScripPending    `json:"scrip,omitempty"`
-	Peers      []PendingAtPeers `json:"peers,omitempty"`
+	Durability Durability    `json:"durability"`
+	N          int           `json:"n"`
+	Campaigns  int           `json:"campaigns"`
+	Load       string        `json:"load"`
+	Scrip      *ScripPending `json:"scrip"`
 }
 
 // ScripPending is scrip with many reminders; FillRate is subscriptions a second until the schedulers had all.
 type ScripPending struct {
 	Cycle
 	Settings string `json:"settings"`
-	// Heap by package, in bytes: a sample.
-	Heap Heap `json:"heap"`
 	// Disk in bytes: event streams, and all else in the data directory but the command streams (snapshots, indexes).
 	Events int64 `json:"events_bytes"`
 	Disk   int64 `json:"other_disk_bytes"`
@@ -344,27 +291,4 @@ type ScripPending struct {
 	Covered float64 `json:"covered_s"`
 	// Since is subscriptions between start and kill.
 	Since int `json:"before_kill"`
-}
-
-// Heap is the server's heap by package, in bytes: a sample after garbage collection.
-type Heap struct {
-	Scheduler int64 `json:"scheduler_bytes"`
-	Lane      int64 `json:"lane_bytes"`
-	Other     int64 `json:"other_bytes"` // NATS and all else
-}
-
-// PendingAtPeers is the cost at a peer, for fewer of them.
-type PendingAtPeers struct {
-	Name     string `json:"name"`
-	Recipe   string `json:"recipe"`
-	Settings string `json:"settings"`
-	N        int    `json:"n"`
-	// Bytes in memory, or on disk if Disk; table and indexes.
-	Bytes int64 `json:"bytes"`
-	Disk  bool  `json:"disk,omitempty"`
-	// Seconds of starting again from the log of commands, and from a snapshot; 0 = not measured.
-	FromLog      float64 `json:"from_log_s,omitempty"`
-	FromSnapshot float64 `json:"from_snapshot_s,omitempty"`
-	// Ratio is how many times as much memory as scrip each takes.
-	Ratio float64 `json:"times_scrip_bytes,omitempty"`
 }

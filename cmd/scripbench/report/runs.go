@@ -39,11 +39,7 @@ type System[R run] struct {
 	Recipe string `json:"recipe"`
 	// InFlight is how many operations were in flight at most; of a Table.
 	InFlight int `json:"in_flight,omitempty"`
-	// N is how many it was given, of a Due: fewer than all where it is slow. Rates are compared.
-	N int `json:"n,omitempty"`
-	// Extrapolated: it was watched for a while only, and All is how long it would take for all.
-	Extrapolated bool `json:"extrapolated,omitempty"`
-	Runs         []R  `json:"runs"`
+	Runs     []R `json:"runs"`
 	// Median of each number over the runs.
 	Median R `json:"median"`
 	// Ratio is how many times as fast scrip was, by the medians; 0 = not known.

@@ -26,7 +26,6 @@ var texts = template.Must(template.New("").Funcs(template.FuncMap{
 	"upper": strings.ToUpper, "thousands": Thousands, "seconds": Seconds, "micro": Micro, "ratio": ratioText, "mib": mebibytes,
 	"num":     func(n any) string { return Thousands(float64(reflect.ValueOf(n).Int())) },
 	"tenths":  func(s float64) string { return fmt.Sprintf("%.1f s", s) },
-	"percent": func(part float64) string { return fmt.Sprintf("%.0f%%", part*100) },
 	"each":    perOperation,
 	"bytes":   func(bytes int64, n int) string { return fmt.Sprintf("%.1f", Bytes(bytes, n)) },
 	"latency": func(l Latency) string { return Micro(l.P50) + ", " + Micro(l.P99) + ", " + Micro(l.Max) },
@@ -34,8 +33,7 @@ var texts = template.Must(template.New("").Funcs(template.FuncMap{
 	"rates": func(runs []Measure) string {
 		return between(runs, func(m Measure) float64 { return m.Rate }, Thousands)
 	},
-	"times":        func(runs []DueRun) string { return between(runs, func(m DueRun) float64 { return m.All }, Seconds) },
-	"extrapolated": func(seconds float64, to, n int) string { return fmt.Sprintf("%.0f s", seconds*float64(to)/float64(n)) },
+	"times": func(runs []DueRun) string { return between(runs, func(m DueRun) float64 { return m.All }, Seconds) },
 	// held is what the template of memory needs.
 	"held": func(c Cycle, n int, unit string) any {
 		return struct {
@@ -141,16 +139,6 @@ func (r *Tables) OfBare(step Step) string {
 		}
 	}
 	return "-"
-}
-
-// PeerSettings are those of each peer's server.
-func (r *Pending) PeerSettings() (list []string) {
-	for i, peer := range r.Peers {
-		if i == 0 || peer.Settings != r.Peers[i-1].Settings {
-			list = append(list, peer.Name+": "+peer.Settings)
-		}
-	}
-	return list
 }
 
 // between is the range of a number over the runs.

@@ -1,7 +1,0 @@
-//go:build !linux
-
-package process
-
-import "syscall"
-
-func deathSignal() *syscall.SysProcAttr { return nil }
