@@ -56,11 +56,11 @@ run: setup build ## Build and serve on ./data, all in one process. ARGS='…' is
 	exec bin/scrip serve $(ARGS)
 
 .PHONY: cluster
-cluster: setup ## Run three NATS nodes, PostgreSQL and three servers on ./cluster, as docker/compose.cluster.yaml has them. ARGS='kill nats-2' and others are commands to it.
+cluster: setup ## Run three NATS nodes, PostgreSQL and three servers on ./cluster. ARGS='kill nats-2' and others are commands to it.
 	@mkdir -p bin
 	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/scrip ./cmd/scrip
 	go build -trimpath -o bin/nats-server github.com/nats-io/nats-server/v2
-	go build -trimpath -o bin/scrip-cluster ./cmd/internal/cluster/up
+	go build -trimpath -o bin/scrip-cluster ./cmd/internal/cluster
 	exec bin/scrip-cluster $(ARGS)
 
 .PHONY: test

@@ -26,6 +26,8 @@ type Options struct {
 	Settings map[string]string
 	// Nice, 0 to 19, is the nice value of PostgreSQL's processes; others, scrip itself first of all, get the CPU before them.
 	Nice int
+	// Port is tried first; 0 = a free one.
+	Port int
 	// StopTimeout is how long Stop waits for a fast shutdown before an immediate one. Defaults to 10 s.
 	StopTimeout time.Duration
 	// Tied clusters are stopped, immediately, when this process ends without Stop, also by kill -9. For tests and benchmarks;
@@ -78,7 +80,7 @@ func Open(opts Options) *Cluster {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	return &Cluster{opts: opts, log: opts.Logger, working: make(chan struct{}, 1)}
+	return &Cluster{opts: opts, log: opts.Logger, working: make(chan struct{}, 1), port: opts.Port}
 }
 
 // Start makes the cluster if there is none, starts it and returns, once it accepts connections, a complete URL of

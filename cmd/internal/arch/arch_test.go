@@ -136,7 +136,6 @@ func TestWhoMayImportWhat(t *testing.T) {
 		{"github.com/danielgtaylor/huma", []string{"cmd/internal/api"}, "routes belong to the API"},
 		{"github.com/spf13/cobra", []string{"cmd"}, "the command line belongs to cmd"},
 		{"github.com/RoaringBitmap", []string{"streams/scheduler/timers"}, "sets of coupons are the scheduler's"},
-		{"go.yaml.in/yaml", []string{"cmd/internal/cluster"}, "only the compose file is YAML"},
 		{"github.com/santhosh-tekuri/jsonschema", []string{"cmd/internal/server/apitest"}, "only tests of answers judge them by schemas"},
 		{"github.com/hanwen/go-fuse", nil, "only the power tests have a file system"},
 	}

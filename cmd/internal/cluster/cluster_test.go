@@ -1,4 +1,4 @@
-package cluster_test
+package main
 
 import (
 	"context"
@@ -19,7 +19,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/cluster"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
@@ -30,8 +29,7 @@ import (
 )
 
 const (
-	compose = "../../../docker/compose.cluster.yaml"
-	lanes   = 2
+	lanes = 2
 	// enough further answers on each lane show that it works; more than there can be calls in progress.
 	enough = 10
 	// think is the pause of a worker between two claims: some calls are in progress at any moment, and the machine is not busy
@@ -54,20 +52,13 @@ func TestMain(m *testing.M) {
 	if err == nil {
 		programs = dir
 		err = errors.Join(e2e.BuildOf(filepath.Join(dir, "nats-server"), "github.com/nats-io/nats-server/v2"),
-			e2e.BuildOf(filepath.Join(dir, "up"), "github.com/seed-4a2410e3/scrip/cmd/internal/cluster/up"))
+			e2e.BuildOf(filepath.Join(dir, "up"), "github.com/seed-4a2410e3/scrip/cmd/internal/cluster"))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(e2e.Main(m, func() { _ = os.RemoveAll(dir) }))
-}
-
-func options(t *testing.T, folder string) cluster.Options {
-	return cluster.Options{
-		Folder: folder, Compose: compose, Scrip: e2e.Binary(), NATSServer: filepath.Join(programs, "nats-server"), Self: "up",
-		Set: map[string]string{"SCRIP_LANES": fmt.Sprint(lanes)}, Out: t.Output(),
-	}
 }
 
 // load claims and redeems on every lane until it is stopped, and retries under the same id until there is an answer. Half of
@@ -154,7 +145,7 @@ func (l *load) create() {
 	}
 }
 
-// run begins the load. stop waits until each call in progress has its answer: one that was given up could be decided after the
+// run starts the load. stop waits until each call in progress has its answer: one that was given up could be decided after the
 // log has been read, and before the tables are.
 func (l *load) run() (stop func()) {
 	ctx := l.t.Context()
@@ -241,10 +232,11 @@ func (l *load) leader(lane int) (node string) {
 	return node
 }
 
-// TestClusterUnderFaults: what `make cluster` starts. NATS nodes, scrip servers and PostgreSQL are killed, stopped and cut off
-// in turn under load, a node alone in a short run. Every lane answers meanwhile, no answer is lost, and the tables are the
-// fold of the log. The runner reports what was killed, and stops all at Ctrl-C. A second start continues the log.
+// TestClusterUnderFaults: what `make cluster` starts. NATS nodes, scrip servers and PostgreSQL are killed, stopped and paused in
+// turn under load, a node alone in a short run. Every lane goes on to answer, no answer is lost, and the tables are the fold of
+// the log. Ctrl-C stops all. A second start continues the log.
 func TestClusterUnderFaults(t *testing.T) {
+	t.Chdir("../../..") // of docker/nats
 	folder := filepath.Join(projtest.Dir(t), "c")
 	r := start(t, folder)
 	if before := r.do("status"); strings.Count(before, " up ") != 7 {

@@ -1,12 +1,17 @@
-package cluster_test
+package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,9 +32,11 @@ type runner struct {
 // start starts a cluster that ends with the test, if that does not end it before.
 func start(t *testing.T, folder string) *runner {
 	t.Helper()
-	r := &runner{t: t, folder: folder, flags: []string{"-data", folder, "-compose", compose, "-scrip", e2e.Binary(), "-nats-server", filepath.Join(programs, "nats-server"),
-		"-port", "0", "-cut", "-set", fmt.Sprint("SCRIP_LANES=", lanes)}}
-	var err error
+	r := &runner{t: t, folder: folder, flags: []string{"-data", folder, "-port", fmt.Sprint(freePort(t)), "-lanes", fmt.Sprint(lanes)}}
+	err := os.Symlink(e2e.Binary(), filepath.Join(programs, "scrip"))
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		t.Fatal(err)
+	}
 	r.Process, err = process.Start(process.Command{Program: filepath.Join(programs, "up"), Args: r.flags, Env: os.Environ(), Log: filepath.Join(t.TempDir(), "log")})
 	if err != nil {
 		t.Fatal(err)
@@ -49,6 +56,27 @@ func start(t *testing.T, folder string) *runner {
 	return r
 }
 
+// freePort is the first of as many free ports as a cluster needs.
+func freePort(t *testing.T) int {
+	t.Helper()
+	for range 100 {
+		first, taken := 26000+50*rand.IntN(120), false
+		for port := first; port < first+50; port++ {
+			ln, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
+			if err != nil {
+				taken = true
+				break
+			}
+			_ = ln.Close()
+		}
+		if !taken {
+			return first
+		}
+	}
+	t.Fatal("no ports are free")
+	return 0
+}
+
 // prints waits until the runner prints a text.
 func (r *runner) prints(text string) {
 	r.t.Helper()
@@ -59,7 +87,7 @@ func (r *runner) prints(text string) {
 
 // command gives a command to the cluster, as a user in another terminal does.
 func (r *runner) command(words ...string) (string, error) {
-	out, err := exec.CommandContext(r.t.Context(), filepath.Join(programs, "up"), append([]string{"-data", r.folder}, words...)...).CombinedOutput()
+	out, err := exec.CommandContext(r.t.Context(), filepath.Join(programs, "up"), append(slices.Clone(r.flags), words...)...).CombinedOutput()
 	return string(out), err
 }
 
@@ -88,7 +116,7 @@ func (r *runner) server() (data string, d e2e.Descriptor) {
 	return data, d
 }
 
-// faults kills, stops and cuts off one service after the other, for as long as the flag says.
+// faults kills, stops and pauses one service after the other, for as long as the flag says.
 func (r *runner) faults(l *load) {
 	t := r.t
 	t.Helper()
@@ -98,33 +126,50 @@ func (r *runner) faults(l *load) {
 	}
 	t.Logf("seed %d", s)
 	rng := rand.New(rand.NewPCG(s, 0))
-	kinds := []struct{ begin, end string }{{"kill", "start"}, {"pause", "resume"}, {"cut", "heal"}}
+	kinds := []struct{ fault, end string }{{"kill", "start"}, {"stop", "start"}, {"pause", "resume"}}
 	victims := []func() string{
 		func() string { return l.leader(0) },
 		func() string { return "scrip-2" },
 		func() string { return "postgres" },
 	}
-	began, n := time.Now(), 0
-	for once := true; once || time.Since(began) < *lasting; once = false {
+	started, n := time.Now(), 0
+	for once := true; once || time.Since(started) < *lasting; once = false {
 		kind, name := kinds[0], victims[0]()
 		if n > 0 {
 			kind, name = kinds[rng.IntN(len(kinds))], victims[rng.IntN(len(victims))]()
 		}
 		n++
 		at := time.Now()
-		r.do(kind.begin, name)
-		if kind.begin == "kill" {
-			r.prints(name + " ended: ")
-			r.prints("start " + name)
-		}
+		r.make(kind.fault, name)
 		l.works()
 		took := time.Since(at)
-		r.do(kind.end, name)
+		r.make(kind.end, name)
 		l.works()
 		l.whole()
-		t.Logf("%s %s: every lane answers again after %s", kind.begin, name, took.Round(10*time.Millisecond))
+		t.Logf("%s %s: every lane answers again after %s", kind.fault, name, took.Round(10*time.Millisecond))
 	}
 	t.Logf("soak: %d faults of services", n)
+}
+
+// make gives a command, or pauses or resumes a service, which no command does.
+func (r *runner) make(what, name string) {
+	r.t.Helper()
+	sig, is := map[string]syscall.Signal{"pause": syscall.SIGSTOP, "resume": syscall.SIGCONT}[what]
+	if !is {
+		r.do(what, name)
+		return
+	}
+	for line := range strings.Lines(r.do("status")) {
+		if fields := strings.Fields(line); fields[0] == name {
+			pid, err := strconv.Atoi(fields[2])
+			if err == nil {
+				err = process.SignalFamily(pid, sig)
+			}
+			if err != nil {
+				r.t.Fatal(err)
+			}
+		}
+	}
 }
 
 // refuses gives commands that cannot be done; each is answered with what can.
@@ -133,15 +178,15 @@ func (r *runner) refuses() {
 	for _, c := range []struct{ line, want string }{
 		{"start nats-1", "runs already"},
 		{"kill nats-9", "no service; the services are nats-1, nats-2, nats-3, postgres, scrip-1"},
-		{"burn nats-1", "no command; the commands are status, and start"},
-		{"nats-1", "must be a command and the name of a service"},
+		{"burn nats-1", "no command; the commands are status, and start, stop, kill"},
+		{"kill", "is no service; the services are nats-1"},
 	} {
 		if out, err := r.command(strings.Fields(c.line)...); err == nil || !strings.Contains(out, c.want) {
 			r.t.Errorf("%s: %v\n%s\nwant %q", c.line, err, out, c.want)
 		}
 	}
 	second, err := exec.CommandContext(r.t.Context(), filepath.Join(programs, "up"), r.flags...).CombinedOutput()
-	if err == nil || !strings.Contains(string(second), "runs on "+r.folder+" already") {
+	if err == nil || !strings.Contains(string(second), "runs already on "+r.folder) {
 		r.t.Errorf("a second runner: %v\n%s", err, second)
 	}
 }
@@ -162,8 +207,8 @@ func (r *runner) interrupt() {
 			t.Errorf("%s still runs after Ctrl-C", fields[0])
 		}
 	}
-	if out, err := r.command("status"); err == nil || !strings.Contains(out, "no cluster runs on") {
-		t.Errorf("status after the end: %v\n%s", err, out)
+	if out := r.do("status"); strings.Count(out, " down ") != len(services) {
+		t.Errorf("status after the end:\n%s", out)
 	}
 }
 

@@ -40,12 +40,3 @@ func SignalFamily(pid int, sig syscall.Signal) error {
 	}
 	return nil
 }
-
-// CommandLine is the command line of a running process, "" if there is none.
-func CommandLine(pid int) string {
-	out, err := exec.Command("ps", "-p", fmt.Sprint(pid), "-o", "args=").Output()
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(out))
-}

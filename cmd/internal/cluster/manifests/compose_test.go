@@ -2,7 +2,7 @@ package manifests
 
 import (
 	"context"
-	"maps"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -11,8 +11,6 @@ import (
 
 	"github.com/compose-spec/compose-go/v2/cli"
 	"github.com/compose-spec/compose-go/v2/types"
-
-	"github.com/seed-4a2410e3/scrip/cmd/internal/cluster"
 )
 
 const docker = "../../../../docker"
@@ -30,14 +28,16 @@ func project(t *testing.T, file string, variables ...string) (*types.Project, er
 	return o.LoadProject(context.Background())
 }
 
+// required are the variables that a file requires with ${NAME:?…}, and an environment that sets them.
 func required(t *testing.T, file string) (names, set []string) {
 	t.Helper()
-	names, err := cluster.Required(filepath.Join(docker, file))
+	text, err := os.ReadFile(filepath.Join(docker, file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range names {
-		set = append(set, name+"="+secret)
+	for _, m := range regexp.MustCompile(`\$\{(\w+):\?`).FindAllSubmatch(text, -1) {
+		names = append(names, string(m[1]))
+		set = append(set, names[len(names)-1]+"="+secret)
 	}
 	return names, set
 }
@@ -93,66 +93,4 @@ func TestComposeFiles(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestTheProcessesAreTheContainers: cluster.Read, from which processes are started, sees what docker compose sees.
-func TestTheProcessesAreTheContainers(t *testing.T) {
-	const file = "compose.cluster.yaml"
-	_, set := required(t, file)
-	p, err := project(t, file, set...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	services, err := read()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(services) != len(p.Services) {
-		t.Errorf("%d services are started as processes, compose has %d", len(services), len(p.Services))
-	}
-	base, err := filepath.Abs(docker)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range services {
-		of := p.Services[s.Name]
-		if !slices.Equal(s.Command, of.Command) {
-			t.Errorf("%s: the process has the arguments %q, the container %q", s.Name, s.Command, of.Command)
-		}
-		environment := map[string]string{}
-		for name, value := range of.Environment {
-			environment[name] = *value
-		}
-		if !maps.Equal(s.Environment, environment) {
-			t.Errorf("%s: the process has the environment %v, the container %v", s.Name, s.Environment, environment)
-		}
-		mounts := map[string]string{}
-		for _, v := range of.Volumes {
-			switch v.Type {
-			case types.VolumeTypeBind:
-				mounts[v.Target] = v.Source
-			case types.VolumeTypeVolume:
-				mounts[v.Target] = filepath.Join(folder, v.Source)
-			}
-		}
-		if !maps.Equal(s.Mounts, mounts) {
-			t.Errorf("%s: the process has the directories %v, the container %v", s.Name, s.Mounts, mounts)
-		}
-		if s.Kind == cluster.NATS && mounts["/etc/nats"] != filepath.Join(base, "nats") {
-			t.Errorf("%s: its configuration is in %s", s.Name, mounts["/etc/nats"])
-		}
-		if after := slices.Sorted(maps.Keys(of.DependsOn)); !slices.Equal(s.After, after) {
-			t.Errorf("%s starts after %v, in compose after %v", s.Name, s.After, after)
-		}
-		if s.Kind == cluster.NATS && !slices.Contains(of.HealthCheck.Test, "http://127.0.0.1:8222/healthz") {
-			t.Errorf("%s: the health check is %q; make cluster looks at /healthz of port 8222", s.Name, of.HealthCheck.Test)
-		}
-	}
-}
-
-const folder = "/folder"
-
-// read reads the services of the cluster with every variable set.
-func read() ([]cluster.Service, error) {
-	return cluster.Read(filepath.Join(docker, "compose.cluster.yaml"), folder, func(name string) (string, bool) { return secret, name != "SCRIP_LANES" })
 }
