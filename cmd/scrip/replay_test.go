@@ -50,7 +50,7 @@ func TestReplayWrongUsage(t *testing.T) {
 		{"--follow --out x", "it needs --name NAME"},
 		{"--name daily", "--name: a replay to standard output has no checkpoint"},
 		{"--name daily --format parquet --out x", "--format: a Parquet file cannot be added to"},
-		{"--name Daily --out x", "--name: \"Daily\" must begin with a-z"},
+		{"--name Daily --out x", "--name: \"Daily\" must start with a-z"},
 		{"--reset", "--reset: without --name or --sql"},
 		{"--print", "--print: only valid with --sql"},
 		{"--format postgres", "--name: missing"},

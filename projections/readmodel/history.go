@@ -1,10 +1,13 @@
 package readmodel
 
 import (
+	"cmp"
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,7 +15,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 )
@@ -57,15 +62,6 @@ type Entry struct {
 	r int64 // number of the reminder
 }
 
-// HistoryPage is a part of a history, newest first.
-type HistoryPage struct {
-	Entries []Entry
-	// Before is the cursor of the next older page, "" if there is none.
-	Before string
-	// Note names the missing ids and the reason, "" if none are missing.
-	Note string
-}
-
 // Messages reads one message of a lane's event stream: eventlog.Events(js, lane).In(log).Lookup.
 type Messages func(ctx context.Context, lane int, sequence uint64) (eventlog.Raw, error)
 
@@ -76,93 +72,92 @@ type History struct {
 }
 
 // NewHistory returns a History. It sends no query: PostgreSQL may be unavailable. If log is nil, entries have no ids, and pages
-// have a Note.
+// have a note.
 func NewHistory(db *pgxpool.Pool, log Messages) *History { return &History{db: db, log: log} }
 
-// CouponEntries returns the events of coupon n of a campaign: up to limit entries (0 = DefaultEntries, at most
-// MostEntries), older than before ("" = the newest, else the Before of another page). Empty if the tables do not have
-// the coupon, or not yet.
-func (s *History) CouponEntries(ctx context.Context, campaign string, n uint32, limit int, before string) (HistoryPage, error) {
-	page, err := s.read(ctx, couponSQL, limit, before, campaign, int64(n))
-	if err != nil {
-		return page, fmt.Errorf("reading the history of coupon %d of %s: %w", n, campaign, err)
-	}
-	return page, nil
-}
-
-// CustomerEntries returns the same of a customer's coupons and reminders in all campaigns. Each lane has its own lag,
-// so an event of a lagging lane may appear later among older ones.
-func (s *History) CustomerEntries(ctx context.Context, customerID string, limit int, before string) (HistoryPage, error) {
-	page, err := s.read(ctx, customerSQL, limit, before, customerID, nil)
-	if err != nil {
-		return page, fmt.Errorf("reading the history of customer %s: %w", customerID, err)
-	}
-	return page, nil
-}
-
-// Coupon is CouponEntries for the micro service, encoded as JSON.
+// Coupon returns the events of coupon n of a campaign: up to limit entries (0 = DefaultEntries, at most MostEntries), older than
+// before ("" = the newest, else the Before of an entry). Empty if the tables do not have the coupon, or not yet.
 func (s *History) Coupon(ctx context.Context, campaign string, n uint32, limit int, before string) (service.HistoryPage, error) {
-	page, err := s.CouponEntries(ctx, campaign, n, limit, before)
-	return served(page, err)
+	page, err := s.read(ctx, couponSQL, limit, before, campaign, int64(n))
+	return served(page, err, "coupon %d of %s", n, campaign)
 }
 
-// Customer is CustomerEntries for the micro service, encoded as JSON.
+// Customer returns the same of a customer's coupons and reminders in all campaigns. Each lane has its own lag, so an event of a
+// lagging lane may appear later among older ones.
 func (s *History) Customer(ctx context.Context, customerID string, limit int, before string) (service.HistoryPage, error) {
-	page, err := s.CustomerEntries(ctx, customerID, limit, before)
-	return served(page, err)
+	page, err := s.read(ctx, customerSQL, limit, before, customerID)
+	return served(page, err, "customer %s", customerID)
 }
 
-func served(page HistoryPage, err error) (service.HistoryPage, error) {
+// served encodes a page as JSON.
+func served(page historyPage, err error, format string, args ...any) (out service.HistoryPage, _ error) {
 	if err != nil {
-		return service.HistoryPage{}, err
+		return out, fmt.Errorf("reading the history of "+format+": %w", append(args, err)...)
 	}
-	out := service.HistoryPage{More: page.Before != "", Note: page.Note}
-	for i := range page.Entries {
-		raw, err := json.Marshal(&page.Entries[i])
+	out.More, out.Note = page.more, page.note
+	for i := range page.entries {
+		e := &page.entries[i]
+		raw, err := json.Marshal(e)
 		if err != nil {
 			return out, fmt.Errorf("encoding the history: %w", err)
 		}
-		out.Entries = append(out.Entries, service.HistoryEntry{JSON: raw, Before: cursorAt(&page.Entries[i]).String()})
+		out.Entries = append(out.Entries, service.HistoryEntry{JSON: raw, Before: e.cursor()})
 	}
 	return out, nil
 }
 
-func (s *History) read(ctx context.Context, sql string, limit int, before string, of string, n any) (page HistoryPage, err error) {
+// historyPage is a part of a history, newest first. note names the missing ids and the reason, "" if none are missing.
+type historyPage struct {
+	entries []Entry
+	more    bool
+	note    string
+}
+
+// positionLines is the factor by which a position is packed into one number; see schema/tables.sql.
+const positionLines = 1 << 20
+
+// beginSQL begins the transaction of a read. Every table must be read by an index, once per coupon of the customer.
+// These settings make the planner choose that also without statistics, as after a rebuild, and when a small table makes
+// a scan look cheap. JIT compilation would take longer than the statement.
+const beginSQL = `BEGIN READ ONLY; SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_seqscan = off; ` +
+	`SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off`
+
+//go:embed history.sql
+var historySQL string
+
+// $1 = customer, or campaign   $8 = n
+var (
+	customerSQL = strings.ReplaceAll(historySQL, "{{which}}", "t.customer_id = $1")
+	couponSQL   = strings.ReplaceAll(historySQL, "{{which}}", "t.campaign = $1 AND t.n = $8")
+)
+
+func (s *History) read(ctx context.Context, sql string, limit int, before, of string, more ...any) (page historyPage, err error) {
 	if limit < 0 || limit > MostEntries {
 		return page, fmt.Errorf("limit %d: give 1 to %d, or 0 for %d", limit, MostEntries, DefaultEntries)
 	}
-	if limit == 0 {
-		limit = DefaultEntries
-	}
-	from, err := parseEntryCursor(before)
-	if err != nil {
-		return page, err
+	limit = cmp.Or(limit, DefaultEntries)
+	after, ok := parseCursor(before, 4)
+	if !ok {
+		return page, fmt.Errorf("%q: %w", before, service.ErrBadCursor)
 	}
 	tx, err := s.db.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginSQL})
 	if err != nil {
 		return page, err
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // read only
-	args := []any{of, limit + 1, from.at, from.lane, from.position, from.n, from.r}
-	if n != nil {
-		args = append(args, n)
-	}
-	rows, err := tx.Query(ctx, sql, args...)
+	rows, err := tx.Query(ctx, sql, slices.Concat([]any{of, limit + 1}, after, more)...)
 	if err != nil {
 		return page, err
 	}
-	if page.Entries, err = pgx.CollectRows(rows, scanEntry); err != nil {
+	if page.entries, err = pgx.CollectRows(rows, scanEntry); err != nil {
 		return page, err
 	}
-	if len(page.Entries) > limit {
-		page.Entries = page.Entries[:limit]
-		page.Before = cursorAt(&page.Entries[limit-1]).String()
-	}
+	page.entries, page.more = cut(page.entries, limit)
 	// Ended before the log is read.
 	if err := tx.Rollback(ctx); err != nil && !errors.Is(err, pgx.ErrTxClosed) {
 		return page, err
 	}
-	page.Note = s.readIDs(ctx, page.Entries)
+	page.note = s.readIDs(ctx, page.entries)
 	return page, nil
 }
 
@@ -192,47 +187,155 @@ func timeOf(at pgtype.Timestamptz) *time.Time {
 	return &t
 }
 
-// entryCursor is the end of a page. Entries are ordered by time, then by position; one event may concern several coupons and
-// reminders of a customer.
-type entryCursor struct {
-	at                   pgtype.Timestamptz
-	lane, position, n, r int64
+// cursor is the end of a page with this entry. Entries are ordered by time, then by position; one event may concern several
+// coupons and reminders of a customer.
+func (e *Entry) cursor() string {
+	return cursor(e.At, int64(e.Lane), int64(e.Sequence)*positionLines+int64(e.Line), int64(e.N), e.r)
 }
 
-func cursorAt(e *Entry) entryCursor {
-	return entryCursor{
-		at:   pgtype.Timestamptz{Time: e.At, Valid: true},
-		lane: int64(e.Lane), position: int64(e.Sequence)*positionLines + int64(e.Line), n: int64(e.N), r: e.r,
+// A cursor is the end of a page, for callers: the time of its last row in microseconds, and what orders rows of one time, joined by
+// dots.
+func cursor(at time.Time, rest ...int64) string {
+	text := strconv.FormatInt(at.UnixMicro(), 10)
+	for _, n := range rest {
+		text += "." + strconv.FormatInt(n, 10)
 	}
+	return text
 }
 
-// String returns the cursor for callers: <µs>.<lane>.<packed position>.<n>.<r>.
-func (c entryCursor) String() string {
-	return fmt.Sprintf("%d.%d.%d.%d.%d", c.at.Time.UnixMicro(), c.lane, c.position, c.n, c.r)
-}
-
-// parseEntryCursor parses the result of String; "" is after the newest entry.
-func parseEntryCursor(s string) (c entryCursor, err error) {
+// parseCursor parses a cursor with so many numbers after the time, as arguments of a statement; "" is after the newest row.
+func parseCursor(s string, rest int) (args []any, ok bool) {
 	if s == "" {
-		return entryCursor{at: pgtype.Timestamptz{InfinityModifier: pgtype.Infinity, Valid: true}}, nil
-	}
-	parts := strings.Split(s, ".")
-	var numbers [5]int64
-	if len(parts) != len(numbers) {
-		return c, fmt.Errorf("%q: %w", s, service.ErrBadCursor)
-	}
-	for i := range numbers {
-		n, err := strconv.ParseInt(parts[i], 10, 64)
-		if err != nil || n < 0 || i == 0 && n > latest {
-			return c, fmt.Errorf("%q: %w", s, service.ErrBadCursor)
+		args = append(args, pgtype.Timestamptz{InfinityModifier: pgtype.Infinity, Valid: true})
+		for range rest {
+			args = append(args, int64(0))
 		}
-		numbers[i] = n
+		return args, true
 	}
-	return entryCursor{
-		at:   pgtype.Timestamptz{Time: time.UnixMicro(numbers[0]).UTC(), Valid: true},
-		lane: numbers[1], position: numbers[2], n: numbers[3], r: numbers[4],
-	}, nil
+	for i, part := range strings.Split(s, ".") {
+		n, err := strconv.ParseInt(part, 10, 64)
+		if err != nil || n < 0 || i == 0 && n > latest {
+			return nil, false
+		}
+		if i == 0 {
+			args = append(args, pgtype.Timestamptz{Time: time.UnixMicro(n).UTC(), Valid: true})
+		} else {
+			args = append(args, n)
+		}
+	}
+	return args, len(args) == rest+1
 }
 
 // latest is the year 9999 in microseconds, within PostgreSQL's range.
 const latest = 253_402_300_799_999_999
+
+// cut cuts a list, of which one row more than the limit was read, to a page.
+func cut[T any](list []T, limit int) (page []T, more bool) {
+	return list[:min(len(list), limit)], len(list) > limit
+}
+
+const (
+	// readAtOnce is how many messages of the log are read at once: each has at most 512 KiB.
+	readAtOnce = 4
+	// idsWait bounds reading them; after that entries are returned without ids.
+	idsWait = time.Second
+)
+
+// message identifies a message of an event stream.
+type message struct {
+	lane     int
+	sequence uint64
+}
+
+// readIDs reads from the log what the tables do not have: ids, what a claim replaces, and the due instant of a reminder when it was set. It
+// returns what is missing and why, "" if nothing is.
+func (s *History) readIDs(ctx context.Context, entries []Entry) (note string) {
+	if s.log == nil {
+		return "ids of commands are missing: there is no connection to the log"
+	}
+	wanted := make(map[message][]*Entry)
+	for i := range entries {
+		e := &entries[i]
+		m := message{e.Lane, e.Sequence}
+		wanted[m] = append(wanted[m], e)
+	}
+	ctx, cancel := context.WithTimeout(ctx, idsWait)
+	defer cancel()
+	var g errgroup.Group // an error of one message does not affect the others
+	g.SetLimit(readAtOnce)
+	problems := make(chan error, len(wanted))
+	for m, list := range wanted {
+		g.Go(func() error {
+			if err := s.readMessage(ctx, m, list); err != nil {
+				problems <- err
+			}
+			return nil
+		})
+	}
+	_ = g.Wait()
+	if len(problems) > 0 {
+		return fmt.Sprintf("ids of commands are missing, from %d of %d messages: %s", len(problems), len(wanted), <-problems)
+	}
+	return ""
+}
+
+// errOtherEvent: the log has another event at the position in the tables, perhaps because it was restored; `scrip verify`
+// detects that.
+var errOtherEvent = errors.New("the log has another event at this position than the read tables; run `scrip verify`")
+
+func (s *History) readMessage(ctx context.Context, m message, entries []*Entry) error {
+	raw, err := s.log(ctx, m.lane, m.sequence)
+	if err != nil {
+		return err
+	}
+	byLine := make(map[int][]*Entry, len(entries))
+	for _, e := range entries {
+		byLine[e.Line] = append(byLine[e.Line], e)
+	}
+	found := 0
+	for n, line := range eventlog.Lines(raw.Data) {
+		list := byLine[n+1]
+		if list == nil {
+			continue
+		}
+		var ev wire.Event
+		if err := wire.ParseEvent(line, &ev); err != nil {
+			return fmt.Errorf("message %d of lane %d: %w", m.sequence, m.lane, err)
+		}
+		for _, e := range list {
+			if !e.matches(&ev) {
+				return fmt.Errorf("message %d of lane %d: %w", m.sequence, m.lane, errOtherEvent)
+			}
+			e.ID, e.By, e.ByN, e.Replaces = ev.ID, ev.By, ev.ByN, ev.Replaces
+			if ev.Type == wire.ReminderSet && ev.DueAt != 0 {
+				at := ev.DueAt.Time()
+				e.DueAt = &at
+			}
+			found++
+		}
+	}
+	if found < len(entries) {
+		return fmt.Errorf("message %d of lane %d: %w", m.sequence, m.lane, errOtherEvent)
+	}
+	return nil
+}
+
+// matches reports whether ev is the event that the entry was made from.
+func (e *Entry) matches(ev *wire.Event) bool {
+	spec, change := ev.Type.Spec(), e.What
+	if change == "reminder_dropped" { // by the same event that fires others
+		change = wire.RemindersDue.Spec().Change
+	}
+	if spec.Change != change || ev.Campaign != e.Campaign {
+		return false
+	}
+	switch {
+	case spec.About == wire.AboutCoupon:
+		return ev.N == e.N
+	case spec.About == wire.AboutReminder:
+		return ev.R == uint64(e.r)
+	case ev.Type == wire.RemindersDue:
+		return ev.FromR <= uint64(e.r) && uint64(e.r) <= ev.ThroughR
+	}
+	return true
+}

@@ -150,11 +150,11 @@ func TestCoupon(t *testing.T) {
 		5: "9 claimed 0/10/3 c#5 ie replaces 2\n",
 		6: "",
 	} {
-		page, err := s.CouponEntries(t.Context(), "c", n, 0, "")
-		if err != nil || page.Note != "" || page.Before != "" {
+		page, err := s.read(t.Context(), couponSQL, 0, "", "c", int64(n))
+		if err != nil || page.note != "" || page.more {
 			t.Fatal(page, err)
 		}
-		if got := lines(page.Entries); got != want {
+		if got := lines(page.entries); got != want {
 			t.Errorf("coupon %d:\n%swant\n%s", n, got, want)
 		}
 	}
@@ -166,18 +166,18 @@ func TestCustomerInPages(t *testing.T) {
 		var all []Entry
 		before, pages := "", 0
 		for {
-			page, err := s.CustomerEntries(t.Context(), "ann", limit, before)
+			page, err := s.read(t.Context(), customerSQL, limit, before, "ann")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if limit > 0 && len(page.Entries) > limit || len(page.Entries) == 0 {
-				t.Errorf("a page of %d has %d entries", limit, len(page.Entries))
+			if limit > 0 && len(page.entries) > limit || len(page.entries) == 0 {
+				t.Errorf("a page of %d has %d entries", limit, len(page.entries))
 			}
-			all = append(all, page.Entries...)
-			if pages++; page.Before == "" || pages > 20 {
+			all = append(all, page.entries...)
+			if pages++; !page.more || pages > 20 {
 				break
 			}
-			before = page.Before
+			before = all[len(all)-1].cursor()
 		}
 		if got := lines(all); got != anns {
 			t.Errorf("pages of %d:\n%swant\n%s", limit, got, anns)
@@ -201,8 +201,8 @@ func TestLogWithout(t *testing.T) {
 		"an unknown event": {log.get, []byte(`{"type":"coupon.eaten"}`), "not known to this version"},
 	} {
 		log[3] = c.with
-		page, err := NewHistory(s.db, c.log).CouponEntries(t.Context(), "c", 1, 0, "")
-		if err != nil || len(page.Entries) != 8 || page.Entries[7].ID != "" || page.Entries[7].Sequence != 3 || !strings.Contains(page.Note, c.note) {
+		page, err := NewHistory(s.db, c.log).read(t.Context(), couponSQL, 0, "", "c", 1)
+		if err != nil || len(page.entries) != 8 || page.entries[7].ID != "" || page.entries[7].Sequence != 3 || !strings.Contains(page.note, c.note) {
 			t.Errorf("%s: %+v, %v", name, page, err)
 		}
 	}
@@ -240,12 +240,12 @@ func TestServiceReplies(t *testing.T) {
 func TestBadInput(t *testing.T) {
 	s, _ := store(t)
 	for _, limit := range []int{-1, MostEntries + 1} {
-		if _, err := s.CustomerEntries(t.Context(), "ann", limit, ""); err == nil || !strings.Contains(err.Error(), "give 1 to 500") {
+		if _, err := s.read(t.Context(), customerSQL, limit, "", "ann"); err == nil || !strings.Contains(err.Error(), "give 1 to 500") {
 			t.Errorf("limit %d: %v", limit, err)
 		}
 	}
 	for _, before := range []string{"yesterday", "1.2.3.4", "1.2.x.4.5", "1.2.-3.4.5", "99999999999999999999.1.1.1.1", "9000000000000000000.0.0.0.0", "1.2.3.4.5.6"} {
-		if _, err := s.CustomerEntries(t.Context(), "ann", 1, before); !errors.Is(err, service.ErrBadCursor) {
+		if _, err := s.read(t.Context(), customerSQL, 1, before, "ann"); !errors.Is(err, service.ErrBadCursor) {
 			t.Errorf("before %q: %v", before, err)
 		}
 	}
@@ -301,18 +301,18 @@ func TestManyCoupons(t *testing.T) {
 	seen := map[string]bool{}
 	var newest time.Time
 	for before, pages := "", 0; pages < 8; pages++ { // the newest 4,000
-		page, err := s.CustomerEntries(ctx, "agency", MostEntries, before)
-		if err != nil || len(page.Entries) != MostEntries || page.Before == "" {
-			t.Fatalf("page %d: %d entries, %v", pages, len(page.Entries), err)
+		page, err := s.read(ctx, customerSQL, MostEntries, before, "agency")
+		if err != nil || len(page.entries) != MostEntries || !page.more {
+			t.Fatalf("page %d: %d entries, %v", pages, len(page.entries), err)
 		}
-		for _, e := range page.Entries {
+		for _, e := range page.entries {
 			seen[fmt.Sprint(e.What, e.Campaign, e.N)] = true
 			if !newest.IsZero() && e.At.After(newest) {
 				t.Fatalf("%s after %s", e.At, newest)
 			}
 			newest = e.At
 		}
-		before, last = page.Before, last+len(page.Entries)
+		before, last = page.entries[MostEntries-1].cursor(), last+len(page.entries)
 	}
 	if len(seen) != last {
 		t.Errorf("%d entries for %d events", last, len(seen))
@@ -373,7 +373,7 @@ func TestEveryChangeIsShown(t *testing.T) {
 			continue
 		}
 		_, reminder := strings.CutPrefix(spec.Change, "reminder_")
-		if !strings.Contains(pageSQL, "'"+spec.Change+"'") && !e.ChangesCoupon() && !reminder {
+		if !strings.Contains(historySQL, "'"+spec.Change+"'") && !e.ChangesCoupon() && !reminder {
 			t.Errorf("%s is in no history", e)
 		}
 		entry := Entry{What: spec.Change, Campaign: "c", N: 3, r: 4}

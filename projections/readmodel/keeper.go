@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/projections/pgcopy"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
@@ -74,7 +74,7 @@ func NewKeeper(pool *pgxpool.Pool, js jetstream.JetStream, opts KeeperOptions) *
 func (k *Keeper) Run(ctx context.Context) error {
 	failed := false
 	for {
-		begun := k.clock.Now()
+		started := k.clock.Now()
 		err := k.round(ctx)
 		k.ended.Send(err)
 		if ctx.Err() != nil {
@@ -86,7 +86,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		failed = err != nil
 		pause := k.every
 		if err == nil {
-			pause = max(pause, keepShare*k.clock.Now().Sub(begun)) // a failed round waited, and cost little
+			pause = max(pause, keepShare*k.clock.Now().Sub(started)) // a failed round waited, and cost little
 		}
 		select {
 		case <-k.clock.After(pause):
@@ -167,7 +167,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT
 	dropGone = `DELETE FROM scrip_meta.push_dead_letter WHERE message <> ALL ($1)`
 )
 
-// letters writes a batch of letters that are new, or were written again. Behind the last one it removes those that are gone.
+// letters writes a batch of letters that are new, or were written again. After the last one it removes those that are gone.
 func (k *Keeper) letters(ctx context.Context, tx pgx.Tx) (more bool, err error) {
 	now, err := push.ReadDeadState(ctx, k.js)
 	if err != nil || now == k.seen {
@@ -188,8 +188,8 @@ func (k *Keeper) letters(ctx context.Context, tx pgx.Tx) (more bool, err error) 
 		l := &letters[i]
 		b.Queue(dropOther, l.Message(), whole(l.ID))
 		for n, r := range l.Reminders {
-			b.Queue(putLetter, l.Message(), whole(l.ID), n+1, l.Name, l.Lane, whole(l.Sequence), text(r.Campaign), text(r.Kind), text(r.CustomerID),
-				instant(r.DueAt), instant(r.At), text(l.Error), l.Tries, l.At)
+			b.Queue(putLetter, l.Message(), whole(l.ID), n+1, l.Name, l.Lane, whole(l.Sequence), pgcopy.Clean(r.Campaign), pgcopy.Clean(r.Kind), pgcopy.Clean(r.CustomerID),
+				instant(r.DueAt), instant(r.At), pgcopy.Clean(l.Error), l.Tries, l.At)
 		}
 	}
 	if more = last != k.after; !more {
@@ -211,9 +211,6 @@ func (k *Keeper) letters(ctx context.Context, tx pgx.Tx) (more bool, err error) 
 
 // whole is a count as bigint holds it. Letters of a sender may have any number.
 func whole(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
-
-// text is a text that PostgreSQL can store. Letters of a sender may have any.
-func text(s string) string { return strings.ReplaceAll(strings.ToValidUTF8(s, "�"), "\x00", "�") }
 
 // instant is a time that PostgreSQL can store, NULL for none.
 func instant(t time.Time) *time.Time {

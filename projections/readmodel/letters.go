@@ -1,10 +1,12 @@
 package readmodel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -123,8 +125,10 @@ func (f *LetterFilter) Check() error {
 	case f.State != "" && f.State != Open && f.State != Retried && f.State != Discarded:
 		return fmt.Errorf("state %q: give %s, %s or %s", f.State, Open, Retried, Discarded)
 	}
-	_, err = parseLetterCursor(f.Before)
-	return err
+	if _, ok := parseCursor(f.Before, 3); !ok {
+		return fmt.Errorf("before %q: must be the end of the previous page", f.Before)
+	}
+	return nil
 }
 
 // LetterPage is a page of dead letters, as JSON.
@@ -167,15 +171,9 @@ func (s *Letters) List(ctx context.Context, f LetterFilter) (list []Letter, olde
 	if err := f.Check(); err != nil {
 		return nil, "", err
 	}
-	limit := f.Limit
-	if limit == 0 {
-		limit = DefaultLetters
-	}
-	from, err := parseLetterCursor(f.Before)
-	if err != nil {
-		return nil, "", err
-	}
-	list, err = s.read(ctx, "listing dead letters", listSQL, append(f.args(), from.at, from.lane, from.sequence, from.line, limit+1)...)
+	limit := cmp.Or(f.Limit, DefaultLetters)
+	after, _ := parseCursor(f.Before, 3)
+	list, err = s.read(ctx, "listing dead letters", listSQL, append(slices.Concat(f.args(), after), limit+1)...)
 	if err != nil {
 		return nil, "", err
 	}
@@ -184,36 +182,12 @@ func (s *Letters) List(ctx context.Context, f LetterFilter) (list []Letter, olde
 			list[i].mask()
 		}
 	}
-	if len(list) > limit {
-		list = list[:limit]
+	list, more := cut(list, limit)
+	if more {
 		last := &list[limit-1]
-		older = fmt.Sprintf("%d.%d.%d.%d", last.At.UnixMicro(), last.Lane, last.EventSequence, last.EventLine)
+		older = cursor(last.At, int64(last.Lane), int64(last.EventSequence), int64(last.EventLine))
 	}
 	return list, older, nil
-}
-
-type letterCursor struct {
-	at                   pgtype.Timestamptz
-	lane, sequence, line int64
-}
-
-func parseLetterCursor(s string) (c letterCursor, err error) {
-	c.at = pgtype.Timestamptz{InfinityModifier: pgtype.Infinity, Valid: true}
-	if s == "" {
-		return c, nil
-	}
-	parts := strings.Split(s, ".")
-	var numbers [4]int64
-	for i, p := range parts {
-		n, err := strconv.ParseInt(p, 10, 64)
-		if err != nil || len(parts) != len(numbers) || n < 0 || i == 0 && n > 1<<57 {
-			return c, fmt.Errorf("before %q: must be the end of the previous page", s)
-		}
-		numbers[i] = n
-	}
-	c.at = pgtype.Timestamptz{Time: time.UnixMicro(numbers[0]).UTC(), Valid: true}
-	c.lane, c.sequence, c.line = numbers[1], numbers[2], numbers[3]
-	return c, nil
 }
 
 // $1..$3 = stream, sequence, line   $4 = lane, which is the beginning of the key   $5, $6 = the event, 0 = any
@@ -251,11 +225,7 @@ func (s *Letters) read(ctx context.Context, doing, sql string, args ...any) ([]L
 		var settled pgtype.Timestamptz
 		err = row.Scan(&l.Stream, &l.Lane, &l.Sequence, &l.Line, &l.Reason, &l.Payload, &l.At, &l.EventSequence, &l.EventLine,
 			&l.State, &settled, &l.Note, &l.log)
-		l.At = l.At.UTC()
-		if settled.Valid {
-			at := settled.Time.UTC()
-			l.SettledAt = &at
-		}
+		l.At, l.SettledAt = l.At.UTC(), timeOf(settled)
 		l.ID = LetterID{Stream: l.Stream, Sequence: l.Sequence, Line: l.Line, lane: l.Lane}
 		return l, err
 	})

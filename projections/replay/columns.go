@@ -85,7 +85,7 @@ func Rows(name string) Definition {
 			return err
 		},
 		Fold: func(ctx context.Context, tx pgx.Tx, b *Batch) error {
-			return CopyEvents(ctx, tx, pgx.Identifier{name, EventsTable}, b.Events)
+			return copyEvents(ctx, tx, pgx.Identifier{name, EventsTable}, b.Events, true)
 		},
 	}
 }
@@ -105,13 +105,9 @@ func columnNames() (list []string) {
 	return list
 }
 
-// CopyEvents appends events to a table that has Columns. Text that PostgreSQL cannot store is changed: U+0000 and
-// invalid UTF-8 become U+FFFD; in raw also halves of surrogate pairs.
-func CopyEvents(ctx context.Context, tx pgx.Tx, table pgx.Identifier, events []Event) error {
-	return copyEvents(ctx, tx, table, events, true)
-}
-
-// copyEvents can omit raw: converting it to jsonb costs PostgreSQL four times as much as all other columns.
+// copyEvents appends events to a table that has Columns. Text that PostgreSQL cannot store is changed: U+0000 and invalid
+// UTF-8 become U+FFFD; in raw also halves of surrogate pairs. It can omit raw: converting it to jsonb costs PostgreSQL four times
+// as much as all other columns.
 func copyEvents(ctx context.Context, tx pgx.Tx, table pgx.Identifier, events []Event, withRaw bool) error {
 	var rows pgcopy.Rows
 	rows.Grow(512 * len(events))

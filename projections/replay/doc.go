@@ -4,7 +4,7 @@
 //	SCRIP_EVT_0 ─┐            ┌─ Stream, File        NDJSON, CSV, Parquet
 //	SCRIP_EVT_1 ─┼─> Run ─────┼─ NamedFile           NDJSON, CSV, with a state file beside it
 //	SCRIP_EVT_… ─┘  filter    ├─ Postgres            a schema of its own: typed rows, a SQL file, or Go
-//	                          └─ Func                anything
+//	                          └─ a Sink of yours     anything
 //
 // Run reads one lane after another, each in order, to the end that it had when Run began; the same log gives the same
 // output. With Follow, Run then reads all lanes as events arrive. Memory is bounded by one batch and, per lane that is

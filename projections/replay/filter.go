@@ -46,25 +46,20 @@ func invalid(field, format string, args ...any) error {
 	return &InvalidError{field, fmt.Sprintf(format, args...)}
 }
 
-// EventTypes returns the types of events on event streams, by name.
-func EventTypes() map[string]wire.EventType {
-	types := make(map[string]wire.EventType)
-	for t := range wire.Events() {
-		types[t.String()] = t
-	}
-	return types
-}
-
-// ParseType parses the name of an event type.
+// ParseType parses the name of an event type of event streams.
 func ParseType(name string) (wire.EventType, error) {
-	types := EventTypes()
-	if t, known := types[name]; known {
-		return t, nil
+	var names []string
+	for t := range wire.Events() {
+		if t.String() == name {
+			return t, nil
+		}
+		names = append(names, t.String())
 	}
+	slices.Sort(names)
 	if name == wire.ReminderDue.String() {
 		return 0, fmt.Errorf("%s lines are on scrip.rmd.<lane>, not in the event streams; reminders.due records the firing", name)
 	}
-	return 0, fmt.Errorf("unknown event type %q; give one of %s", name, strings.Join(slices.Sorted(maps.Keys(types)), ", "))
+	return 0, fmt.Errorf("unknown event type %q; give one of %s", name, strings.Join(names, ", "))
 }
 
 // Check validates the filter for a log with the given number of lanes (0 = unknown). Errors are *InvalidError.

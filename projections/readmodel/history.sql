@@ -1,22 +1,13 @@
-package readmodel
-
-// positionLines is the factor by which a position is packed into one number; see schema/tables.sql.
-const positionLines = 1 << 20
-
-// beginSQL begins the transaction of a read. Every table must be read by an index, once per coupon of the customer.
-// These settings make the planner choose that also without statistics, as after a rebuild, and when a small table makes
-// a scan look cheap. JIT compilation would take longer than the statement.
-const beginSQL = `BEGIN READ ONLY; SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_seqscan = off; ` +
-	`SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off`
-
-// The events of the coupons in k and the reminders in m, newest first, after a cursor.
-//
-// s are the spans in which a coupon had one expiry instant: up to each extension, and from the last on. It expired in a
-// span with the first announcement that reaches its own expiry, or with each that has the campaign's end, unless it was
-// void or redeemed by then.
-//
-// $2 = how many   $3..$7 = the cursor: time, lane, packed position, coupon, reminder
-const pageSQL = `
+-- The events of the coupons in k and the reminders in m, newest first, after a cursor. {{which}} selects them, by t.
+--
+-- s are the spans in which a coupon had one expiry instant: up to each extension, and from the last on. It expired in a span with
+-- the first announcement that reaches its own expiry, or with each that has the campaign's end, unless it was void or redeemed by
+-- then.
+--
+-- $2 = how many   $3..$7 = the cursor: time, lane, packed position, coupon, reminder
+WITH k AS MATERIALIZED (SELECT t.campaign, t.n, t.code, t.customer_id, t.claimed_at, t.claimed_place, t.attributes, t.expires_at AS own, t.voided_at, c.lane, c.max_redemptions
+    FROM scrip.coupon_row t JOIN scrip.campaign c ON c.campaign = t.campaign WHERE {{which}}),
+m AS MATERIALIZED (SELECT t.*, c.lane FROM scrip.reminder t JOIN scrip.campaign c ON c.campaign = t.campaign WHERE {{which}}),
 s AS (SELECT k.*, e.own_before AS ends, e.place AS upto FROM k JOIN scrip.coupon_event e ON e.campaign = k.campaign AND e.n = k.n AND e.what = 'extended'
       UNION ALL SELECT k.*, k.own, NULL FROM k)
 SELECT * FROM (
@@ -44,20 +35,4 @@ SELECT * FROM (
     FROM m WHERE m.settled_at IS NOT NULL
 ) h (at, what, lane, place, campaign, n, r, code, customer_id, order_id, reason, attributes, kind, due_at, expires_at)
 WHERE (at, lane, place, n, r) < ($3::timestamptz, $4::bigint, $5::bigint, $6::bigint, $7::bigint)
-ORDER BY at DESC, lane DESC, place DESC, n DESC, r DESC LIMIT $2`
-
-const (
-	couponsSQL = `SELECT r.campaign, r.n, r.code, r.customer_id, r.claimed_at, r.claimed_place, r.attributes, r.expires_at AS own, r.voided_at, c.lane, c.max_redemptions
-FROM scrip.coupon_row r JOIN scrip.campaign c ON c.campaign = r.campaign WHERE `
-	remindersSQL = `SELECT x.*, c.lane FROM scrip.reminder x JOIN scrip.campaign c ON c.campaign = x.campaign WHERE `
-)
-
-// $1 = customer
-const customerSQL = `
-WITH k AS MATERIALIZED (` + couponsSQL + `r.customer_id = $1),
-m AS MATERIALIZED (` + remindersSQL + `x.customer_id = $1),` + pageSQL
-
-// $1 = campaign   $8 = n
-const couponSQL = `
-WITH k AS MATERIALIZED (` + couponsSQL + `r.campaign = $1 AND r.n = $8),
-m AS MATERIALIZED (` + remindersSQL + `x.campaign = $1 AND x.n = $8),` + pageSQL
+ORDER BY at DESC, lane DESC, place DESC, n DESC, r DESC LIMIT $2
