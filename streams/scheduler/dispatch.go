@@ -32,7 +32,7 @@ type job struct {
 	priority priority.Priority
 	hopeless bool // the lane will drop it
 	waits    bool // in the dispatcher
-	served   int  // cost of its requests, counted from that of others of its priority when it began to wait
+	served   int  // cost of its requests, counted from that of others of its priority when it started to wait
 	plan     *plan
 }
 

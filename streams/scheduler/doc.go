@@ -21,7 +21,7 @@
 //
 //   - A priority that has credit left goes, the higher one first. Within it campaigns share alike: the one that has had least
 //     goes first, and what the lane will drop goes last.
-//   - When none that waits has credit, a round begins: high gets eight parts, normal three, low one. An expiry costs 1,
+//   - When none that waits has credit, a round starts: high gets eight parts, normal three, low one. An expiry costs 1,
 //     reminders cost their customers.
 //
 // So while all wait they share 8 : 3 : 1. Each gets its part of every round, and is delayed by a few rounds of the others at
@@ -31,8 +31,8 @@
 // all of it down to a sixteenth, halved whenever an acknowledgement or an answer of the lane takes more than twice as long
 // as it does without a fan-out. Chunks are smaller then.
 //
-// What operators pause is not requested, wakes nothing and counts as nothing old. When the pause ends it is requested at
-// once, and the lane drops what is of no use any more. A request that has waited for the operators' rate carries the instant
+// What operators pause is not requested. No timer runs for it, and its age is not counted. When the pause ends it is requested at
+// once, and the lane drops what is too late. A request that has waited for the operators' rate carries the instant
 // since when (ready_at), because that wait is not lateness. While the lane decides nothing, nothing is requested.
 //
 // # Owner and crashes

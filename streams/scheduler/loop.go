@@ -80,7 +80,7 @@ func (r *run) save(ctx context.Context) {
 func (r *run) saveLate(now wire.Instant) bool {
 	s := &r.saver
 	return r.opts.Snapshots != nil && s.changed > 0 && s.writing == nil && !s.failed &&
-		now.Time().After(r.snapshotDue(r.timers.Size()).Add(r.opts.SnapshotEvery))
+		now.Time().After(s.snapshotDue(r.timers.Size()).Add(snapshotEvery))
 }
 
 // wait waits for the next instant, an event, an acknowledgement, or the time of a snapshot. again is when the fan-out goes on,
@@ -109,7 +109,7 @@ func (r *run) wait(ctx context.Context, now wire.Instant, again time.Time) error
 	} else if w != nil {
 		written = w.done
 	} else if r.saver.changed > 0 && r.opts.Snapshots != nil && r.fan.Settled() {
-		wait = min(wait, max(r.snapshotDue(r.timers.Size()).Sub(now.Time()), time.Millisecond))
+		wait = min(wait, max(r.saver.snapshotDue(r.timers.Size()).Sub(now.Time()), time.Millisecond))
 	}
 	fires := r.opts.Clock.After(max(wait, 0))
 	r.signals.Rested.Send(r.rest(now))

@@ -34,8 +34,8 @@ type plan struct {
 // maxDeferred bounds how many instants one advance passes over one by one. After them it goes on where nothing is late.
 const maxDeferred = 100
 
-// beginning is before everything that can be due.
-var beginning = timers.Key{At: math.MinInt64}
+// before is before everything that can be due.
+var before = timers.Key{At: math.MinInt64}
 
 func newPlan(e *timers.Campaign, now wire.Instant) *plan {
 	pl := &plan{campaign: e, anchors: e.Anchors, since: now, head: timers.Key{At: wire.Never}}
@@ -46,9 +46,9 @@ func newPlan(e *timers.Campaign, now wire.Instant) *plan {
 	return pl
 }
 
-// rewind lets the cursor begin again. What is in flight is not requested again.
+// rewind lets the cursor start again. What is in flight is not requested again.
 func (pl *plan) rewind() {
-	pl.cursor, pl.lateCursor, pl.deferred = beginning, beginning, false
+	pl.cursor, pl.lateCursor, pl.deferred = before, before, false
 	pl.counted, pl.left = math.MinInt64, 0
 	for i := range pl.queues[reminder] {
 		pl.left -= pl.queues[reminder][i].cost
@@ -85,7 +85,7 @@ func (pl *plan) advance(now, fresh wire.Instant, hopeless func(timers.Key) bool)
 			pl.late = true
 			return examined + 1
 		}
-		pl.deferred, pl.lateCursor = false, beginning
+		pl.deferred, pl.lateCursor = false, before
 	}
 	pl.head = timers.Key{At: wire.Never}
 	return examined

@@ -16,7 +16,7 @@ import (
 //	timers ──review──> plan of a campaign: cursor ──dispatcher──> queue of requests in flight ──event──> answered
 //	                                                                  └─ repeated after 1, 2, 4, 8, 10, 10 … seconds; each
 //	                                                                     second while its instant is so fresh that a clock
-//	                                                                     behind ours may not have reached it
+//	                                                                     slower than ours may not have reached it
 //
 // Only campaigns with something due have a plan, of a size that does not depend on how many instants are overdue. Each
 // instant is looked at when it is requested, and once more when it is answered.
@@ -38,7 +38,7 @@ type planner struct {
 	inFlight    [classes]int     // what the requests in flight cost
 	rated       wire.Instant     // operators set a rate until then; Never = they do now
 	clock       wire.Instant     // the time that was seen last
-	examined    int              // due instants of reminders looked at since the beginning
+	examined    int              // due instants of reminders looked at so far
 	repeated    uint64           // requests that were not the first of their kind
 	answered    time.Duration    // the longest that an answer took since this was last set to 0
 	small       bool             // that was the answer to a request that is hardly any work for a lane
@@ -58,7 +58,7 @@ func newPlanner(b *timers.Timers) *planner {
 	return p
 }
 
-// configure puts other settings in force: campaigns whose pause began or ended are reviewed.
+// configure puts other settings in force: campaigns whose pause starts or ends are reviewed.
 func (p *planner) configure(s *settings.Settings) {
 	old := p.settings
 	p.settings = s
@@ -258,7 +258,7 @@ func (p *planner) wait(pl *plan, c class, waits bool) {
 }
 
 // judged is the instant as of which the lane judges how late it is: now, or where it waited for the rate that operators set,
-// the beginning of that wait.
+// the start of that wait.
 func (p *planner) judged(pl *plan, at, now wire.Instant) wire.Instant {
 	if since := max(at, pl.since); since < p.rated {
 		return min(since, now)

@@ -53,15 +53,15 @@ func TestRequestThatIsNeverAnswered(t *testing.T) {
 
 // Our clock is ahead of the lane's, so that it does nothing at first: what is due fires within a second of its instant by
 // the lane's clock.
-func TestLaneWithAClockBehindOurs(t *testing.T) {
-	for _, behind := range []wire.Instant{1, seconds(3) + 1, seconds(9)} {
+func TestLaneWithASlowerClock(t *testing.T) {
+	for _, lag := range []wire.Instant{1, seconds(3) + 1, seconds(9)} {
 		d := newPlannerRig(t)
 		d.campaign("a", "", start, 1)
 		d.fold(wire.Event{Type: wire.CampaignCreated, Campaign: "b", Settings: wire.Settings{ExpiresAt: start}})
 		late := map[string]wire.Instant{}
 		for now := start; len(late) < 2; now = d.p.wake() {
 			for _, cmd := range d.p.requests(now) {
-				if lanes := now - behind; lanes >= start {
+				if lanes := now - lag; lanes >= start {
 					d.answer(&cmd)
 					late[cmd.Campaign] = lanes - start
 				}
@@ -69,13 +69,13 @@ func TestLaneWithAClockBehindOurs(t *testing.T) {
 		}
 		for name, by := range late {
 			if by >= seconds(1) {
-				t.Errorf("with a clock %d µs behind, %s was %d µs late", behind, name, by)
+				t.Errorf("with a clock that lags %d µs, %s was %d µs late", lag, name, by)
 			}
 		}
 	}
 }
 
-// Expiries go while the fan-out is full; ten thousand campaigns at once do not go at once; reminders go meanwhile.
+// Expiries go while the fan-out is full; ten thousand campaigns at once do not go at once; reminders go all the same.
 func TestExpiriesAndRemindersDoNotWaitForEachOther(t *testing.T) {
 	d := newPlannerRig(t)
 	const campaigns = 10_000
@@ -148,8 +148,8 @@ func TestCatchingUpIsLinear(t *testing.T) {
 				fired++
 			}
 		}
-		if d.p.requests(start); fired != total || d.p.repeated != 0 || d.p.inFlight != [classes]int{} || d.p.behind() != [priority.Campaigns]int{} || len(d.p.plans) != 0 {
-			t.Errorf("%d fired, %d repeats, %v in flight, %v wait", fired, d.p.repeated, d.p.inFlight, d.p.behind())
+		if d.p.requests(start); fired != total || d.p.repeated != 0 || d.p.inFlight != [classes]int{} || d.p.waits() != [priority.Campaigns]int{} || len(d.p.plans) != 0 {
+			t.Errorf("%d fired, %d repeats, %v in flight, %v wait", fired, d.p.repeated, d.p.inFlight, d.p.waits())
 		}
 		if d.p.examined > 2*total {
 			t.Errorf("%d campaigns of %d instants: %d instants examined, expected at most %d", c.campaigns, c.instants, d.p.examined, 2*total)
@@ -196,7 +196,7 @@ func TestCancelledRequestIsNoAnswer(t *testing.T) {
 	}
 }
 
-// What the lane will drop is requested behind what can be of use.
+// What the lane will drop is requested after what can be of use.
 func TestHopelessGoLast(t *testing.T) {
 	now := start + seconds(3600)
 	for _, c := range []struct {
@@ -222,7 +222,7 @@ func TestHopelessGoLast(t *testing.T) {
 				for i := range requests {
 					if requests[i].Campaign == "fresh" {
 						if n > 0 {
-							t.Fatalf("requested behind %d that will be dropped", n)
+							t.Fatalf("requested after %d that will be dropped", n)
 						}
 						return
 					}

@@ -39,8 +39,8 @@ func (d *plannerRig) fold(ev wire.Event) int {
 	return len(gone)
 }
 
-// behind is the part of a planner's backlog that waits.
-func (p *planner) behind() [priority.Campaigns]int {
+// waits is the part of a planner's backlog that waits.
+func (p *planner) waits() [priority.Campaigns]int {
 	_, waiting := p.backlog()
 	return waiting
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
 )
 
-// publishTimeout bounds one publish of requests, which goes on beside folding; no other requests are published meanwhile.
+// publishTimeout bounds one publish of requests, which goes on beside folding; no other requests are published until it ends.
 // What was not published is still due and requested again.
 const publishTimeout = 2 * time.Second
 
-// requestMessages puts commands, given ids that begin with prefix, into messages within the contract's limits.
+// requestMessages puts commands, given ids with a prefix, into messages within the contract's limits.
 func requestMessages(cmds []wire.Command, prefix string, serial *uint64) (messages [][]byte) {
 	var payload, line []byte
 	lines := 0
@@ -89,14 +89,14 @@ func (r *run) publish(ctx context.Context, messages [][]byte) *round {
 	x := &round{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(x.done)
-		began := r.opts.Clock.Now()
+		started := r.opts.Clock.Now()
 		for i, payload := range messages {
 			// After an error the rest would meet the same. All of it is still due, and repeated after its pause.
 			if x.err = r.publishOne(ctx, payload); x.err != nil {
 				return
 			}
 			if i == 0 {
-				x.took = r.opts.Clock.Now().Sub(began)
+				x.took = r.opts.Clock.Now().Sub(started)
 			}
 		}
 	}()

@@ -10,7 +10,7 @@ import (
 
 const (
 	// firstRetry is after what time an unanswered request is repeated. A lane answers in milliseconds; one that does not is
-	// busy, away, or its clock is behind ours.
+	// busy, away, or its clock is slower than ours.
 	firstRetry = time.Second
 	// lastRetry is the longest pause between repeats of a request.
 	lastRetry = 10 * time.Second
@@ -27,7 +27,7 @@ const (
 	leastCost = 50
 	// maxExpiries is how many campaigns' expiries may be in flight: two full messages of requests.
 	maxExpiries = 2_000
-	// leastWait is from which wait for the operators' rate on the lane judges by its beginning.
+	// leastWait is from which wait for the operators' rate on the lane judges by the start of it.
 	leastWait = time.Second
 )
 
@@ -84,7 +84,7 @@ func (p *planner) request(pl *plan, c class, now wire.Instant) (cmd wire.Command
 func (p *planner) send(q *request, due, now wire.Instant) {
 	pause := min(firstRetry<<min(q.times, 10), lastRetry)
 	if now-due < wire.Instant(lastRetry/time.Microsecond) {
-		// The lane's clock, which is NATS', may be behind ours: then it did nothing, and the instant is still to come.
+		// The lane's clock, which is NATS', may be slower than ours: then it did nothing, and the instant is still to come.
 		pause = firstRetry
 	}
 	q.again = now + wire.Instant(pause/time.Microsecond) // not Instant.Add, which stops at the year 9999

@@ -89,7 +89,7 @@ func (s *Scheduler) run(ctx context.Context, snapshots Snapshots) error {
 	}
 	defer func() { r.saver.abandon(); r.timers.Close() }()
 	defer func() { r.round.abandon() }()
-	if err := r.begin(ctx); err != nil {
+	if err := r.start(ctx); err != nil {
 		return r.ended(ctx, err)
 	}
 	defer r.reader.Close()
@@ -108,9 +108,9 @@ func (r *run) ended(ctx context.Context, err error) error {
 	return fmt.Errorf("scheduler of lane %d: %w", r.lane, err)
 }
 
-// begin finds where the fan-out stopped, restores the timers, and folds everything that the log holds by then. Nothing is
+// start finds where the fan-out stopped, restores the timers, and folds everything that the log holds by then. Nothing is
 // requested before that: the answer may be in the log already.
-func (r *run) begin(ctx context.Context) error {
+func (r *run) start(ctx context.Context) error {
 	events := r.events()
 	// The source of the last message decides what is not published any more.
 	tail, err := r.fan.Stream.Tail(ctx)
@@ -145,7 +145,7 @@ func (r *run) begin(ctx context.Context) error {
 	r.planner = newPlanner(r.timers)
 	r.configure(ctx)
 	r.fan.Around = func() { r.configure(ctx) }
-	began := r.opts.Clock.Now()
+	started := r.opts.Clock.Now()
 	err = r.reader.CatchUp(ctx, func(batch []eventlog.Message) error {
 		for i := range batch {
 			if err := r.fold(ctx, &batch[i]); err != nil {
@@ -168,7 +168,7 @@ func (r *run) begin(ctx context.Context) error {
 	}
 	r.live = true
 	r.log.InfoContext(ctx, "caught up", "from", position.Sequence, "to", r.reader.Sequence(),
-		"campaigns", r.timers.Campaigns(), "reminders", r.timers.Reminders(), "took", r.opts.Clock.Now().Sub(began))
+		"campaigns", r.timers.Campaigns(), "reminders", r.timers.Reminders(), "took", r.opts.Clock.Now().Sub(started))
 	return nil
 }
 

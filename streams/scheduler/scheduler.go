@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"sync/atomic"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -32,16 +31,11 @@ type Snapshots interface {
 type Options struct {
 	// Snapshots stores the timers between runs. Without it every run replays the event stream from its first message.
 	Snapshots Snapshots
-	// SnapshotEvents is the number of event lines after which a snapshot is written, more while the timers are many.
-	// Defaults to 1,000,000.
-	SnapshotEvents int
-	// SnapshotEvery is how long after a change a snapshot is written at the latest, longer while the timers are many.
-	// Defaults to 60 s.
-	SnapshotEvery time.Duration
 	// Seal makes the seals of reminder messages and checks those of events: see topology.Log. Required.
 	Seal *seal.Key
 	// Dir is where temporary files of each lane hold the customers of pending reminders: at most twice as many bytes as their
-	// ids have, and 64 MiB, and while a snapshot is written what was filled before. They have no name, and are gone with the process. Defaults to os.TempDir.
+	// ids have, and 64 MiB, and while a snapshot is written what was filled before. They have no name, and are gone with the
+	// process. Defaults to os.TempDir.
 	Dir string
 	// Config holds what operators set: batches, rate, concurrency and pauses. Defaults to the defaults of all settings.
 	Config settings.Source
@@ -97,12 +91,6 @@ func (s *Scheduler) topology() topology.Log {
 
 // New makes the scheduler of a lane of the log with that UUID. It starts nothing.
 func New(js jetstream.JetStream, log string, lane int, opts Options) *Scheduler {
-	if opts.SnapshotEvents == 0 {
-		opts.SnapshotEvents = 1_000_000
-	}
-	if opts.SnapshotEvery == 0 {
-		opts.SnapshotEvery = time.Minute
-	}
 	if opts.Config == nil {
 		opts.Config = settings.Fixed(settings.Default())
 	}

@@ -105,10 +105,10 @@ func TestDueWhileAway(t *testing.T) {
 	run.stop()
 }
 
-// A lane whose clock is behind does nothing, or not all; it is requested until it has.
-func TestLaneClockBehind(t *testing.T) {
+// A lane whose clock lags does nothing, or not all; it is requested until it has.
+func TestLaneClockLags(t *testing.T) {
 	r := newRig(t)
-	r.behind = 1500 * time.Millisecond
+	r.lag = 1500 * time.Millisecond
 	r.do(`"type":"create_campaign","campaign":"a","codes":5,"expires_at":` + quoted(start+seconds(10)))
 	r.create("b", `,"opens_at":`+quoted(start+seconds(20)))
 	r.remind("b", 1, 1, "10s")
@@ -193,7 +193,7 @@ func TestYear9999(t *testing.T) {
 }
 
 // While the lane decides nothing, its command stream is not filled with requests that none reads; when it decides again
-// what has become due meanwhile is requested.
+// what has become due by then is requested.
 func TestALaneThatDecidesNothing(t *testing.T) {
 	r := newRig(t)
 	due := start + seconds(60)
@@ -241,7 +241,7 @@ func TestServerRestarts(t *testing.T) {
 	run.stop()
 }
 
-func TestStopsBeforeItBegins(t *testing.T) {
+func TestStopsBeforeItStarts(t *testing.T) {
 	r := newRig(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -267,7 +267,7 @@ func TestUnknownEventStops(t *testing.T) {
 	}
 }
 
-// Without room for customers the scheduler stops and says what to do; with room it begins again, and everyone is published.
+// Without room for customers the scheduler stops and its error has the remedy; with room it starts again, and everyone is published.
 func TestNoRoomForCustomers(t *testing.T) {
 	r := newRig(t)
 	r.create("a", `,"opens_at":`+quoted(start+seconds(100)))

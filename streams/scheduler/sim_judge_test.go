@@ -201,7 +201,7 @@ func (s *simScheduler) ranBack(now wire.Instant) {
 }
 
 // judgeRequest judges a request: between repeats lie 1, 2, 4, 8, 10, 10 … seconds on the clock of the scheduler, or 1 while the instant
-// is fresh, unless it learned of something in the campaign meanwhile.
+// is fresh, unless it learned of something in the campaign in between.
 func (s *simScheduler) judgeRequest(cmd *wire.Command) {
 	key := fmt.Sprintf("%s %s %s %d", cmd.Campaign, cmd.Kind, cmd.DueAt, cmd.ThroughR)
 	a := s.requested[cmd.Campaign][key]

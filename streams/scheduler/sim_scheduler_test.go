@@ -29,7 +29,7 @@ type simScheduler struct {
 
 	r        *run // nil = dead
 	next     int  // of the events, not folded yet
-	begun    int  // it requests nothing before so many are folded
+	caughtUp int  // it requests nothing before so many are folded
 	settings *settings.Settings
 	window   []*simShipment
 	ill      bool
@@ -86,12 +86,12 @@ func (s *simScheduler) start() bool {
 	}
 	position := s.r.restore(context.Background())
 	if s.next = int(position.Sequence); s.next > 0 {
-		w.Count("scheduler began with a snapshot", 1)
+		w.Count("scheduler started with a snapshot", 1)
 		if w.bug.skips && s.next < len(w.events) {
 			s.next++
 		}
 	}
-	s.begun = len(w.events)
+	s.caughtUp = len(w.events)
 	s.r.planner = newPlanner(s.r.timers)
 	s.window, s.ill, s.frozen, s.settings = nil, false, nil, nil
 	s.requested, s.clock, s.progress = map[string]map[string]*simRequest{}, s.now(), 0
@@ -146,19 +146,19 @@ func (s *simScheduler) goOn() bool {
 		s.settings = w.settings
 		s.r.pace.Configure(s.settings)
 		s.r.planner.configure(s.settings)
-		clear(s.requested) // a pause that ends begins again
+		clear(s.requested) // a pause that ends starts again
 	}
-	for n := w.Rng.IntN(4); (n >= 0 || s.next < s.begun) && s.next < len(w.events) && !s.r.fan.Full(); n-- {
+	for n := w.Rng.IntN(4); (n >= 0 || s.next < s.caughtUp) && s.next < len(w.events) && !s.r.fan.Full(); n-- {
 		if !s.fold(&w.events[s.next]) {
 			return true
 		}
 		s.next++
 	}
-	if s.next >= s.begun {
+	if s.next >= s.caughtUp {
 		s.request(now)
 		s.judgeBounds()
 	}
-	if s.next >= s.begun && s.next == len(w.events) {
+	if s.next >= s.caughtUp && s.next == len(w.events) {
 		s.judgeSleep(now)
 	}
 	s.pump()
@@ -183,7 +183,7 @@ func (s *simScheduler) fold(m *eventlog.Message) bool {
 	if s.r.fan.Waiting() > waiting && reached.Sequence == m.Sequence && s.r.fan.Resumes() {
 		w.Count("fan-out resumed within a firing", 1)
 	}
-	if s.r.fan.Waiting() > waiting && s.life > 1 && s.next < s.begun {
+	if s.r.fan.Waiting() > waiting && s.life > 1 && s.next < s.caughtUp {
 		w.Count("a firing was late, for its scheduler was down", 1)
 	}
 	return true
@@ -344,10 +344,10 @@ func (s *simScheduler) idle() bool {
 	return s.r != nil && s.next == len(s.w.events) && len(s.window) == 0 && s.r.fan.Waiting() == 0
 }
 
-// freeze begins a snapshot, which is taken and written later.
+// freeze starts a snapshot, which is taken and written later.
 func (s *simScheduler) freeze() bool {
 	w := s.w
-	if s.r == nil || s.stopped || s.frozen != nil || s.next < s.begun {
+	if s.r == nil || s.stopped || s.frozen != nil || s.next < s.caughtUp {
 		return false
 	}
 	settled := s.r.fan.Waiting() == 0 && len(s.window) == 0
@@ -359,7 +359,7 @@ func (s *simScheduler) freeze() bool {
 		s.r.fan = &fanout.Fan{Queue: fanout.Queue{Reached: f.Reached}, Pace: f.Pace, Clock: f.Clock}
 		defer func() { s.r.fan = f }()
 	}
-	s.frozen, s.save = s.r.take(context.Background())
+	s.frozen, s.save = s.r.take()
 	return s.frozen != nil
 }
 

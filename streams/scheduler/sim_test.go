@@ -18,7 +18,7 @@ import (
 // In each step chance picks one thing that happens: a packet arrives, vanishes or is doubled; people do something; a
 // scheduler does the next thing it can do, is stopped in its tracks, woken, killed, started from a snapshot; a clock is set,
 // by seconds or hours, forwards or back. There are two schedulers for the one lane, and what stops them from publishing
-// anybody twice is the fence of the reminder stream. At the end the world is healed, and nothing may be left that is due.
+// a customer twice is the fence of the reminder stream. At the end the world is healed, and nothing may be left that is due.
 //
 //	go test ./streams/scheduler -run TestSimulation -sim.seed=17 -sim.steps=1000 -v
 //
@@ -27,7 +27,7 @@ var simSuite = simtest.Suite[simBug]{
 	Package: "./streams/scheduler", New: newSimWorld,
 	Must: []string{
 		"reminders fired", "reminders dropped", "coupons expired", "request repeated", "reminder stream refused a write",
-		"scheduler lost the reminder stream", "scheduler began with a snapshot", "fan-out resumed within a firing", "a message publishes of several steps",
+		"scheduler lost the reminder stream", "scheduler started with a snapshot", "fan-out resumed within a firing", "a message publishes of several steps",
 		"a firing was late, for its scheduler was down", "reminder stream refused what followed a refused message",
 	},
 }
@@ -49,7 +49,7 @@ func TestPlantedBugs(t *testing.T) {
 		{Name: "a planner that does not see its clock run back", Bug: simBug{blind: true}, First: []string{simLeft}},
 		{Name: "a fan-out that does not pass over what was published", Bug: simBug{publishesAgain: true}, First: []string{simPublished}},
 		{Name: "a snapshot taken while the fan-out is not done", Bug: simBug{unsettled: true}, First: []string{simPublished, simLeft}},
-		{Name: "a scheduler that goes on one message behind its snapshot", Bug: simBug{skips: true}, First: []string{simFits, simPublished, simLeft}},
+		{Name: "a scheduler that goes on one message after its snapshot", Bug: simBug{skips: true}, First: []string{simFits, simPublished, simLeft}},
 		{Name: "a reminder stream without a fence", Bug: simBug{noFence: true}, First: []string{simPublished}},
 		{Name: "a fan-out that takes another's message for its own", Bug: simBug{adopts: true}, First: []string{simPublished, simLeft}},
 		{Name: "a fan-out that publishes again without reading what was stored", Bug: simBug{unresolved: true}, First: []string{simPublished, simStalls}},

@@ -23,13 +23,13 @@ type simBug struct {
 	hasty          bool // requests are repeated at once
 	floods         bool // whatever is due is requested at once
 	oversleeps     bool // a campaign with a request in flight is looked at too late
-	blind          bool // the planner is not published that its clock ran back
-	publishesAgain bool // a fan-out begins at the first firing that it folds
+	blind          bool // the planner does not see that its clock ran back
+	publishesAgain bool // a fan-out starts at the first firing that it folds
 	unsettled      bool // snapshots are taken while the fan-out is at work
-	skips          bool // Timers are folded on from one message behind its snapshot
+	skips          bool // Timers are folded on from one message after its snapshot
 	noFence        bool // the reminder stream takes any write
-	adopts         bool // a fan-out goes on behind another's message
-	unresolved     bool // what was not acknowledged is published again, behind whatever is there
+	adopts         bool // a fan-out goes on after another's message
+	unresolved     bool // what was not acknowledged is published again, after whatever is there
 	gallops        bool // messages of a fan-out do not name the one before them
 	believes       bool // a request sets the lane's clock
 }
@@ -119,7 +119,7 @@ var simMetrics = NewMetrics(nil)
 // stamp is the time that a command gets which is kept now.
 func (w *simWorld) stamp() wire.Instant { return w.now() + w.skew }
 
-// keep puts a command behind the others.
+// keep puts a command after the others.
 func (w *simWorld) keep(cmd wire.Command) {
 	w.commands = append(w.commands, simCommand{cmd, w.stamp()})
 }

@@ -60,9 +60,9 @@ func (r *run) snapshotName() string { return "sched-" + strconv.Itoa(r.lane) }
 func (r *run) restore(ctx context.Context) eventlog.Position {
 	r.saver.last = r.opts.Clock.Now()
 	r.timers = timers.New(r.opts.Dir)
-	beginning := eventlog.Position{Log: r.Scheduler.log, Lane: r.lane}
+	first := eventlog.Position{Log: r.Scheduler.log, Lane: r.lane}
 	if r.restoreFrom == nil {
-		return beginning
+		return first
 	}
 	var restored *timers.Timers
 	meta, found, err := r.restoreFrom.Load(ctx, r.snapshotName(),
@@ -80,7 +80,7 @@ func (r *run) restore(ctx context.Context) eventlog.Position {
 		return meta.Position
 	}
 	restored.Close()
-	return beginning
+	return first
 }
 
 // acceptable refuses a snapshot that does not fit the event stream or the reminder stream.
@@ -100,35 +100,30 @@ func (r *run) acceptable(ctx context.Context, meta snapstore.Meta) error {
 	return r.events().Verify(ctx, r.Scheduler.log, meta.Position)
 }
 
-// retryEvery is how often a snapshot that is due is tried while other lanes write theirs.
-const retryEvery = 500 * time.Millisecond
-
 const (
-	// shareChanged: a snapshot is due when one line for every so many things in the timers has changed. Sixty million
-	// reminders must not be written again for each million lines.
-	shareChanged = 4
-	// restFor: after a snapshot that took a second to write there is none for so many seconds.
+	// A snapshot is due when snapshotLines have changed, or one line for every shareChanged things in the timers, whichever is more:
+	// sixty million reminders must not be written again for each million lines. Or after snapshotEvery for each million things.
+	snapshotLines = 1_000_000
+	snapshotEvery = time.Minute
+	shareChanged  = 4
+	// restFor: none is due for restFor times as long as the last one took to write.
 	restFor = 8
+	// retryEvery is how often one that is due is tried while other lanes write theirs.
+	retryEvery = 500 * time.Millisecond
 	// notWorth: a clean stop leaves changes below this share of the timers to the replay of the next start, which is faster
 	// than the writing.
 	notWorth = 16
+	// freezeTime is for how long the fold stops at once for a snapshot.
+	freezeTime = 2 * time.Millisecond
 )
 
-// enough is after how many changed lines a snapshot of that many things is due at once.
-func (r *run) enough(size int) int { return max(r.opts.SnapshotEvents, size/shareChanged) }
-
-// snapshotDue is when the next snapshot, of that many things, is due if anything has changed: at once if it is enough, else
-// after a time that grows with them: a minute for up to a million things, two for two million.
-func (r *run) snapshotDue(size int) time.Time {
-	s := &r.saver
-	due := s.again
-	if s.failed || s.changed < r.enough(size) {
-		steps := 1 + size/max(r.opts.SnapshotEvents, 1_000_000)
-		if later := s.last.Add(r.opts.SnapshotEvery * time.Duration(steps)); later.After(due) {
-			return later
-		}
+// snapshotDue is when the next snapshot, of that many things, is due if anything has changed.
+func (s *saver) snapshotDue(size int) time.Time {
+	later := s.last.Add(snapshotEvery * time.Duration(1+size/snapshotLines))
+	if enough := s.changed >= max(snapshotLines, size/shareChanged); enough && !s.failed || later.Before(s.again) {
+		return s.again
 	}
-	return due
+	return later
 }
 
 // saveIfDue takes a snapshot when enough has changed, or long enough ago.
@@ -139,18 +134,15 @@ func (r *run) saveIfDue(ctx context.Context) {
 	}
 	r.writeEnded(ctx)
 	now := r.opts.Clock.Now()
-	if s.writing != nil || s.changed == 0 || now.Before(r.snapshotDue(r.timers.Size())) {
+	if s.writing != nil || s.changed == 0 || now.Before(s.snapshotDue(r.timers.Size())) {
 		return
 	}
 	s.again = now.Add(retryEvery)
-	if r.fan.Settle(ctx) != nil { // before taking the turn: it may take long, and other lanes wait
-		return
-	}
 	release, ok := r.opts.Snapshots.TryAcquire()
 	if !ok {
 		return
 	}
-	frozen, save := r.take(ctx)
+	frozen, save := r.take()
 	if frozen == nil {
 		release()
 		return
@@ -159,10 +151,7 @@ func (r *run) saveIfDue(ctx context.Context) {
 	r.freezeOn(ctx, freezeTime)
 }
 
-// freezeTime is for how long the fold stops at once for a snapshot.
-const freezeTime = 2 * time.Millisecond
-
-// freezeOn goes on freezing, and when that is done begins to write.
+// freezeOn goes on freezing, and when that is done starts to write.
 func (r *run) freezeOn(ctx context.Context, howLong time.Duration) {
 	w := r.saver.writing
 	if w == nil || w.frozen == nil || !w.frozen.Continue(howLong) {
@@ -174,16 +163,16 @@ func (r *run) freezeOn(ctx context.Context, howLong time.Duration) {
 	go func() {
 		defer close(w.done)
 		defer w.release()
-		began := time.Now()
+		started := time.Now()
 		w.err = w.save(background)
-		w.took = time.Since(began)
+		w.took = time.Since(started)
 	}()
 }
 
-// take begins to freeze the timers, when the fan-out has published everything folded. It returns how to write them once that
-// is done, nil if no snapshot can be taken now. After the last call of that the timers have to be thawed.
-func (r *run) take(ctx context.Context) (*timers.Frozen, func(context.Context) error) {
-	if r.torn || r.folded.Sequence == 0 || r.fan.Settle(ctx) != nil { // what failed there fails the loop, too
+// take starts to freeze the timers, if the fan-out has published everything folded. It returns how to write them once that is
+// done, nil if no snapshot can be taken now. After the last call of that the timers have to be thawed.
+func (r *run) take() (*timers.Frozen, func(context.Context) error) {
+	if r.torn || r.folded.Sequence == 0 || !r.fan.Settled() {
 		return nil, nil
 	}
 	r.saver.last = r.opts.Clock.Now()
@@ -239,7 +228,10 @@ func (r *run) saveLast() {
 	if r.saver.writing != nil || r.saver.changed == 0 || r.saver.changed < r.timers.Size()/notWorth {
 		return
 	}
-	if frozen, save := r.take(ctx); frozen != nil {
+	if r.fan.Settle(ctx) != nil {
+		return
+	}
+	if frozen, save := r.take(); frozen != nil {
 		defer r.timers.Thaw()
 		frozen.Continue(time.Hour)
 		if err := save(ctx); err != nil {

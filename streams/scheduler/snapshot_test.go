@@ -233,8 +233,7 @@ func TestSnapshotThatDisagrees(t *testing.T) {
 // A snapshot costs what the timers hold; the more that is, the more has to change, and the longer it may take.
 func TestSnapshotsOfManyTimersAreRare(t *testing.T) {
 	now := start.Time()
-	r := &run{Scheduler: New(nil, "log", 0, Options{Snapshots: &memoryStore{}})}
-	r.saver.last = now
+	s := saver{last: now}
 	for _, c := range []struct {
 		reminders, changed int
 		failed             bool
@@ -251,8 +250,8 @@ func TestSnapshotsOfManyTimersAreRare(t *testing.T) {
 		{15_000_000, 3_750_000, false, 50 * time.Second, 50 * time.Second}, // the last one took six seconds
 		{0, 1, false, 2 * time.Minute, 2 * time.Minute},
 	} {
-		r.saver.changed, r.saver.failed, r.saver.again = c.changed, c.failed, now.Add(c.again)
-		if got := r.snapshotDue(c.reminders).Sub(now); got != c.due {
+		s.changed, s.failed, s.again = c.changed, c.failed, now.Add(c.again)
+		if got := s.snapshotDue(c.reminders).Sub(now); got != c.due {
 			t.Errorf("%+v: due after %v", c, got)
 		}
 	}

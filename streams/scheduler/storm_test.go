@@ -71,7 +71,7 @@ func TestStorm(t *testing.T) {
 			eachOnce(t, r.waitPublished(customers), customers)
 			run.stop()
 			if now := meter.Level(); !rushed.Load() || now == load.Burst {
-				t.Errorf("a burst meanwhile: %v; level when it has ended: %v", rushed.Load(), now)
+				t.Errorf("a burst before: %v; level when it has ended: %v", rushed.Load(), now)
 			}
 			messages, requests := len(r.reminderMessages()), len(r.requested())
 			if !c.busy && (requests != 3 || messages > customers/500+3) {

@@ -66,7 +66,7 @@ func (s *Stream) Get(sequence uint64) (eventlog.Raw, error) {
 	case sequence > s.Last:
 		return eventlog.Raw{}, fmt.Errorf("message %d of %s, which ends at %d: %w", sequence, s.Name, s.Last, eventlog.ErrLostTail)
 	case sequence < s.First():
-		return eventlog.Raw{}, fmt.Errorf("message %d of %s, which begins at %d: %w", sequence, s.Name, s.First(), eventlog.ErrTrimmed)
+		return eventlog.Raw{}, fmt.Errorf("message %d of %s, which starts at %d: %w", sequence, s.Name, s.First(), eventlog.ErrTrimmed)
 	}
 	return s.messages[sequence-s.First()], nil
 }
@@ -92,7 +92,7 @@ func (s *Stream) Restore(from Stream) {
 	s.Epoch = epoch
 }
 
-// Cut loses everything behind sequence.
+// Cut loses everything after sequence.
 func (s *Stream) Cut(last uint64) {
 	last = max(last, s.First()-1)
 	s.messages = slices.Clone(s.messages[:uint64(len(s.messages))-(s.Last-last)])

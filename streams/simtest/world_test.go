@@ -76,9 +76,9 @@ func TestAStreamHasAFence(t *testing.T) {
 	}
 	s.Trim(2)
 	if _, err := s.Get(1); err == nil || s.First() != 2 {
-		t.Errorf("it begins at %d", s.First())
+		t.Errorf("it starts at %d", s.First())
 	}
 	if s.Restore(backup); s.First() != 1 || s.Epoch != 2 {
-		t.Errorf("restored, it begins at %d", s.First())
+		t.Errorf("restored, it starts at %d", s.First())
 	}
 }

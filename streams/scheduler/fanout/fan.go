@@ -212,9 +212,9 @@ func (f *Fan) pop(sequence uint64) {
 	}
 }
 
-// fail begins to recover from a publish whose result is not a plain success: those after it failed with it, or will. What
+// fail starts to recover from a publish whose result is not a plain success: those after it failed with it, or will. What
 // was stored is read from the stream; the rest is published again, the same bytes with the same fence, until it is stored or
-// the stream turns out to have another writer. Expiries are folded and requested meanwhile.
+// the stream turns out to have another writer. Expiries are folded and requested all the while.
 func (f *Fan) fail(ctx context.Context, cause error) error {
 	if errors.Is(cause, eventlog.ErrTooLarge) {
 		return cause

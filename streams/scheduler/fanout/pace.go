@@ -15,7 +15,7 @@ const (
 
 	// leastDuty is the share of time in which the fan-out works at least, so that reminders are not delayed without bound.
 	leastDuty = 1. / 16
-	// firstDuty is where it begins while commands are being answered, before anything is known.
+	// firstDuty is where it starts while commands are being answered, before anything is known.
 	firstDuty = 1. / 4
 	// gentle is how much the share grows with each good probe: from the least to all of it in about fifty.
 	gentle = 1. / 50
@@ -44,7 +44,7 @@ const (
 // twice as long as probes did without a fan-out, the share of time is halved; otherwise it grows a little. While no commands
 // are answered the fan-out has all the time.
 //
-// Owner: the goroutine that runs the scheduler. A crash loses what was measured; the next run begins at firstDuty.
+// Owner: the goroutine that runs the scheduler. A crash loses what was measured; the next run starts at firstDuty.
 type Pace struct {
 	settings *settings.Settings
 	busy     func() bool // commands are being answered; nil = never
@@ -59,9 +59,9 @@ type Pace struct {
 	tokens float64 // messages that the rate allows now
 	filled time.Time
 
-	began time.Time // of the slice under way; zero = none is
-	slice int       // messages it may still publish
-	rest  time.Time // until when nothing is published
+	started time.Time // of the slice under way; zero = none is
+	slice   int       // messages it may still publish
+	rest    time.Time // until when nothing is published
 }
 
 // probe is how long something takes while no reminders go out, decayed; 0 = not known.
@@ -117,7 +117,7 @@ func (p *Pace) may(now time.Time, inFlight int) (ok bool, again time.Time) {
 		p.rest = time.Time{} // the clock was set back
 	}
 	share := p.Share()
-	if share < 1 && !p.began.IsZero() && p.slice == 0 {
+	if share < 1 && !p.started.IsZero() && p.slice == 0 {
 		return false, time.Time{}
 	}
 	if rate := float64(p.settings.ReminderRate); rate > 0 {
@@ -132,11 +132,11 @@ func (p *Pace) may(now time.Time, inFlight int) (ok bool, again time.Time) {
 			return false, now.Add(min(time.Duration((1-p.tokens)/rate*1e9)+1, longestRest))
 		}
 	}
-	if share < 1 && p.began.IsZero() {
+	if share < 1 && p.started.IsZero() {
 		if inFlight > 0 {
 			return false, time.Time{} // from before the server was busy
 		}
-		p.began, p.slice = now, p.window()
+		p.started, p.slice = now, p.window()
 	}
 	return true, time.Time{}
 }
@@ -151,11 +151,11 @@ func (p *Pace) left(now time.Time) {
 // empty records that all messages are acknowledged: a slice is over, and followed by a rest.
 func (p *Pace) empty(now time.Time) {
 	p.last = now
-	if p.began.IsZero() {
+	if p.started.IsZero() {
 		return
 	}
-	worked := max(now.Sub(p.began), 0)
-	p.began, p.slice = time.Time{}, 0
+	worked := max(now.Sub(p.started), 0)
+	p.started, p.slice = time.Time{}, 0
 	if share := p.Share(); share < 1 {
 		p.rest = now.Add(min(time.Duration(float64(worked)*(1/share-1)), longestRest))
 	}

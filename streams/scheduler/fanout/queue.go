@@ -68,7 +68,7 @@ func (q *Queue) Add(m *eventlog.Message, line int, ev *wire.Event, of priority.P
 // Waiting is the number of customers that are in no message yet.
 func (q *Queue) Waiting() int { return q.waiting }
 
-// Resumes reports whether the next message begins within an event line of which a part is in the message before.
+// Resumes reports whether the next message starts within an event line of which a part is in the message before.
 func (q *Queue) Resumes() bool {
 	return len(q.firings) > 0 && compareLines(q.firings[0].source, q.Reached) == 0
 }

@@ -62,9 +62,9 @@ func BenchmarkTimersBytes(b *testing.B) {
 		b.Run(fmt.Sprintf("%s/campaigns=%d/pending=%d", c.kind, c.campaigns, c.pending), func(b *testing.B) {
 			for b.Loop() {
 				heap, resident := memory()
-				began := time.Now()
+				started := time.Now()
 				bk := manyReminders(b, c.pending, c.campaigns, c.kind)
-				took := time.Since(began)
+				took := time.Since(started)
 				heap2, resident2 := memory()
 				b.ReportMetric((heap2-heap)/float64(c.pending), "heapB/reminder")
 				b.ReportMetric((resident2-resident)/float64(c.pending), "residentB/reminder")

@@ -22,8 +22,8 @@ import (
 type customerList struct {
 	kept   func(r uint64) bool // whether the customer of r is still needed
 	blocks []customerBlock     // rising
-	tail   []byte              // only ever appended to: a frozen view may hold its beginning
-	first  uint32              // number that the tail begins with
+	tail   []byte              // only ever appended to: a frozen view may hold its first part
+	first  uint32              // number that the tail starts with
 	last   uint32              // highest number that was added
 	live   uint16              // customers in the tail that are still needed
 }
@@ -180,7 +180,7 @@ func (s *segments) fire(l *customerList, rs []uint64) ([]Fired, error) {
 		if err != nil {
 			return nil, err
 		}
-		begin := len(fired)
+		before := len(fired)
 		for len(fired) < len(rs) && rs[len(fired)] < beyond {
 			r := rs[len(fired)]
 			customer, err := scan.find(r)
@@ -195,7 +195,7 @@ func (s *segments) fire(l *customerList, rs []uint64) ([]Fired, error) {
 			text.Write(customer)
 			fired = append(fired, Fired{r, text.String()[at:]})
 		}
-		emptied = s.leave(l, i, len(fired)-begin) || emptied
+		emptied = s.leave(l, i, len(fired)-before) || emptied
 	}
 	if emptied {
 		for len(l.blocks) > 0 && l.blocks[0].live == 0 {

@@ -148,7 +148,7 @@ func TestCustomersComeBack(t *testing.T) {
 }
 
 // Segments have no name: whenever the process ends, nothing is left. Few customers need none at all.
-func TestCustomersLeaveNothingBehind(t *testing.T) {
+func TestCustomersLeaveNoFile(t *testing.T) {
 	dir := t.TempDir()
 	c := &segments{dir: dir, full: 128 << 10}
 	defer c.close()

@@ -45,8 +45,8 @@ func fullTimers(t *testing.T) *Timers {
 	return b
 }
 
-// told is what timers hold, as plain values.
-func told(t *testing.T, b *Timers) (all []any) {
+// contents is what timers hold, as plain values.
+func contents(t *testing.T, b *Timers) (all []any) {
 	t.Helper()
 	for _, c := range b.list {
 		whole, fractional := c.instants.frozen()
@@ -83,7 +83,7 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer back.Close()
-	if got, want := told(t, back), told(t, b); !reflect.DeepEqual(got, want) || back.reminders == 0 || back.instants == 0 {
+	if got, want := contents(t, back), contents(t, b); !reflect.DeepEqual(got, want) || back.reminders == 0 || back.instants == 0 {
 		t.Errorf("the golden file is read as other timers\n got %v\nwant %v", got, want)
 	}
 }

@@ -32,7 +32,7 @@ type frozenCampaign struct {
 	customers      frozenCustomers
 }
 
-// Freeze begins to copy the timers as they are now. Continue must be called until it is done; until then there is no other
+// Freeze starts to copy the timers as they are now. Continue must be called until it is done; until then there is no other
 // freeze. Thaw must be called when the result is not read any more.
 func (b *Timers) Freeze() *Frozen {
 	b.customers.freeze()
@@ -41,17 +41,17 @@ func (b *Timers) Freeze() *Frozen {
 	return b.freezing
 }
 
-// Continue copies for about as long as that, and reports whether all is copied. Nothing may be folded meanwhile.
+// Continue copies for about as long as that, and reports whether all is copied. Nothing may be folded during it.
 func (f *Frozen) Continue(howLong time.Duration) (done bool) {
 	const between = 256 // campaigns between two reads of the clock: some 0.1 ms
-	for began := time.Now(); len(f.left) > 0; {
+	for started := time.Now(); len(f.left) > 0; {
 		for _, e := range f.left[:min(between, len(f.left))] {
 			if e.epoch != f.timers.epoch {
 				f.take(e)
 			}
 		}
 		f.left = f.left[min(between, len(f.left)):]
-		if time.Since(began) >= howLong {
+		if time.Since(started) >= howLong {
 			break
 		}
 	}

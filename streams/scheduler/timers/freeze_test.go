@@ -162,10 +162,10 @@ func TestFrozenTimersAreAsTheyWere(t *testing.T) {
 			late := wire.Event{Type: wire.CampaignCreated, Campaign: fmt.Sprint("late", round)}
 			c.fold(late)
 			twin.fold(late)
-			begin, written := make(chan struct{}), make(chan error, 1)
+			start, written := make(chan struct{}), make(chan error, 1)
 			var content, again bytes.Buffer
 			go func() {
-				<-begin
+				<-start
 				err := frozen.Write(&content)
 				if err == nil {
 					err = frozen.Write(&again) // a store may request twice
@@ -174,7 +174,7 @@ func TestFrozenTimersAreAsTheyWere(t *testing.T) {
 			}()
 			for i := range 30 {
 				if i == 3*round {
-					close(begin)
+					close(start)
 				}
 				c.step()
 				twin.step()

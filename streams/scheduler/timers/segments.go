@@ -25,7 +25,7 @@ type segments struct {
 	dir     string     // "" = os.TempDir
 	full    int64      // bytes from which a segment is full; 0 = segmentSize
 	open    []*segment // all of them
-	filling *segment   // one of them, nil = the next block begins another
+	filling *segment   // one of them, nil = the next block makes another
 	sparse  []*segment // half of their customers are gone: they are copied in this order
 	views   int        // snapshots that may be read
 	buf     []byte     // the block read last
