@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
-	"github.com/seed-4a2410e3/scrip/streams/access/accesstest"
 )
 
 // TestNobodyGivesMoreThanTheyHave: each cell of the table. A refused change stores and records nothing; one that is made is
@@ -21,7 +20,7 @@ func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 			return nil
 		}})
 	server := access.Author{Principal: access.Local("server")}
-	for i, c := range accesstest.Rights() {
+	for i, c := range rights() {
 		c.Key.Name = fmt.Sprint("key ", i)
 		var old access.Key
 		var err error

@@ -79,7 +79,7 @@ type RetryLetter struct {
 // linesMost is the most lines of a retry.
 const linesMost = 1000
 
-// RetryLetter sends a refused line again. The entry in the audit stream is first, so that no effect is without one.
+// RetryLetter sends a refused line again.
 func (o *Ops) RetryLetter(ctx context.Context, who Caller, q RetryLetter) (any, error) {
 	switch {
 	case o.Letters == nil:
@@ -87,10 +87,11 @@ func (o *Ops) RetryLetter(ctx context.Context, who Caller, q RetryLetter) (any, 
 	case len(q.Lines) > linesMost:
 		return nil, invalid("lines", "are more than 1,000")
 	}
-	if err := o.record(ctx, who, audit.DeadLetters, "retry", q.ID); err != nil {
-		return nil, err
+	answer, err := o.Letters.Retry(ctx, who, q)
+	if err == nil {
+		err = o.settled(ctx, who, "retry", q.ID)
 	}
-	return o.Letters.Retry(ctx, who, q)
+	return answer, err
 }
 
 // DiscardLetters are dead letters that nothing is to be done about.
@@ -128,8 +129,17 @@ func (o *Ops) DiscardLetters(ctx context.Context, who Caller, q DiscardLetters) 
 	if q.All {
 		about = "all " + q.Stream
 	}
-	if err := o.record(ctx, who, audit.DeadLetters, action, about); err != nil {
-		return LettersDone{}, err
+	done, err := o.Letters.Discard(ctx, q)
+	if err == nil {
+		err = o.settled(ctx, who, action, about)
 	}
-	return o.Letters.Discard(ctx, q)
+	return done, err
+}
+
+// settled records what was done about dead letters.
+func (o *Ops) settled(ctx context.Context, who Caller, action, about string) error {
+	if err := o.record(ctx, who, audit.DeadLetters, action, about); err != nil {
+		return &Refusal{Code: UnknownOutcome, Message: "it was done, and is not recorded: " + err.Error()}
+	}
+	return nil
 }

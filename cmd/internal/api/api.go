@@ -60,6 +60,8 @@ type Options struct {
 // Route is one route.
 type Route struct {
 	Method, Path string
+	// Action is the name of the action of package ops that it carries out; "" = it is no action.
+	Action string
 	// ID names the operation in the document and in generated clients.
 	ID      string
 	Tag     string

@@ -25,7 +25,7 @@ func (a *API) operate() {
 	for i := range actionRoutes {
 		r := &actionRoutes[i]
 		action := ops.Named(r.action)
-		route := Route{Method: r.method, Path: r.path, ID: r.id, Tag: "operation", Summary: r.summary, About: r.about,
+		route := Route{Method: r.method, Path: r.path, Action: r.action, ID: r.id, Tag: "operation", Summary: r.summary, About: r.about,
 			Operation: action.Operation, Status: r.status, Body: int64(action.Most)}
 		a.stream(route, a.describeAction(r, action), func(w http.ResponseWriter, req *http.Request) {
 			fields, where, problem := r.fields(w, req, action)
@@ -50,7 +50,7 @@ func (a *API) changeSettings() {
 			jsonType[0]: {Schema: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: text("")}}}},
 		Responses: answer("200", "The changes.", map[string]*huma.MediaType{jsonType[0]: {Schema: a.answerSchema(reflect.TypeFor[ops.SettingChanges]())}}),
 	}
-	a.stream(Route{Method: r.method, Path: "/v1/settings", ID: "changeSettings", Tag: "operation", Summary: "Change settings while servers run",
+	a.stream(Route{Method: r.method, Path: "/v1/settings", Action: "config.set", ID: "changeSettings", Tag: "operation", Summary: "Change settings while servers run",
 		About: "Each member is a setting and its value, as in `scrip config set`; the value default restores the default. All are checked before the first one is stored. " +
 			"They are in force at all servers within a second.",
 		Operation: access.OpChangeSettings}, op, func(w http.ResponseWriter, req *http.Request) {
@@ -72,7 +72,7 @@ type places map[string]string
 // fields returns the fields of a request, and where they are.
 func (r *actionRoute) fields(w http.ResponseWriter, req *http.Request, action *ops.Action) (ops.Fields, places, *web.Problem) {
 	fields, where := ops.Fields{}, places{}
-	if r.method != http.MethodGet && r.inBody(action) {
+	if r.method != http.MethodGet {
 		var problem *web.Problem
 		if fields, where, problem = r.body(w, req, action.Most); problem != nil {
 			return nil, nil, problem
@@ -80,15 +80,19 @@ func (r *actionRoute) fields(w http.ResponseWriter, req *http.Request, action *o
 	}
 	for i := range action.Fields {
 		f := &action.Fields[i]
+		matched := r.match != noMatch && f.Name == versionField
+		if _, there := fields[f.Name]; there && (matched || r.inPath(f.Name)) {
+			return nil, nil, web.New(web.Malformed, f.Name+": is not for the body").At("body."+f.Name, "is not for the body")
+		}
 		switch {
 		case r.inPath(f.Name):
 			fields[f.Name], where[f.Name] = quoted(f, req.PathValue(f.Name)), "path"
-		case r.match != noMatch && f.Name == versionField:
+		case matched:
 			version, problem := r.version(req)
 			if problem != nil {
 				return nil, nil, problem
 			}
-			if delete(fields, versionField); version != 0 {
+			if version != 0 {
 				fields[versionField] = strconv.AppendUint(nil, version, 10)
 			}
 			where[versionField] = "header.If-Match"
@@ -110,16 +114,6 @@ func (r *actionRoute) fields(w http.ResponseWriter, req *http.Request, action *o
 
 // inPath reports whether a field is in the path.
 func (r *actionRoute) inPath(name string) bool { return strings.Contains(r.path, "{"+name+"}") }
-
-// inBody reports whether any field is in the body.
-func (r *actionRoute) inBody(action *ops.Action) bool {
-	for i := range action.Fields {
-		if name := action.Fields[i].Name; !r.inPath(name) && (r.match == noMatch || name != versionField) {
-			return true
-		}
-	}
-	return false
-}
 
 // body reads the body as an object.
 func (r *actionRoute) body(w http.ResponseWriter, req *http.Request, most int) (ops.Fields, places, *web.Problem) {
@@ -213,7 +207,10 @@ func (a *API) refused(err error, where places) *web.Problem {
 		return web.New(web.Internal, "the server has a defect; its log has the details")
 	}
 	problem := web.New(web.Code(no.Code), no.Message)
-	if no.Field == "" {
+	switch {
+	case no.Field == "" && no.Code == wire.Invalid:
+		return problem.At("body", no.Message)
+	case no.Field == "":
 		return problem
 	}
 	switch place := where[no.Field]; place {

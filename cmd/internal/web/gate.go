@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
@@ -82,31 +81,17 @@ func (g *Gate) bearer(key string) (access.Principal, *Problem) {
 // Check returns nil if p may do o to a campaign, else the Problem 403. campaign "" = the request names none: then a principal
 // that is limited to campaigns is refused.
 func Check(p access.Principal, o access.Operation, campaign string) *Problem {
-	if problem := CheckRole(p, o); problem != nil {
-		return problem
-	}
-	switch {
-	case p.May(o, campaign):
-		return nil
-	case o.Whole():
-		return New(Forbidden, "this key is limited to campaigns, and "+o.String()+" is about the whole log")
-	case campaign == "":
-		return New(Forbidden, "this key is limited to campaigns; "+o.String()+" needs the name of one")
-	}
-	return New(Forbidden, "this key does not include campaign "+campaign)
+	return forbidden(p.Check(o, campaign))
 }
 
 // CheckRole is Check without the campaign: its caller checks that as soon as it is known.
-func CheckRole(p access.Principal, o access.Operation) *Problem {
-	if !slices.Contains(o.Roles(), p.Role) {
-		return New(Forbidden, "keys of role "+p.Role.String()+" may not "+o.String())
+func CheckRole(p access.Principal, o access.Operation) *Problem { return forbidden(p.CheckRole(o)) }
+
+func forbidden(why error) *Problem {
+	if why == nil {
+		return nil
 	}
-	if all := p; p.Public {
-		if all.Campaigns = nil; !all.May(o, "") {
-			return New(Forbidden, "public keys may not "+o.String())
-		}
-	}
-	return nil
+	return New(Forbidden, why.Error())
 }
 
 // Allow calls next for requests that may do o to the campaign in their path ([CampaignValue]), if it has one. next finds the

@@ -103,10 +103,9 @@ func (r *rig) serve(t testing.TB, log topology.Log, opts service.Options) {
 		return run(t, logins.Run, logins.Ready())
 	}
 	r.away = r.answer(r.registry)
-	if opts.Ops == nil {
-		opts.Ops = &ops.Ops{}
+	if opts.Keys, r.ops = r.registry, opts.Ops; r.ops != nil {
+		r.ops.Keys = store
 	}
-	opts.Keys, opts.Ops.Keys, r.ops = r.registry, store, opts.Ops
 	svc := service.New(r.Conn(t), log, code.New([32]byte{1}), opts)
 	run(t, svc.Run, svc.Ready())
 }

@@ -1,10 +1,4 @@
-// Package accesstest is the table of who may give which rights to a key, for the tests of every way to change keys: the
-// store, NATS, HTTP.
-//
-//	Rights() ──> access.Store · scrip.access.* · /v1/keys: the same cells, the same verdicts
-//
-// It has no state; nothing crashes here.
-package accesstest
+package access_test
 
 import (
 	"fmt"
@@ -12,8 +6,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access"
 )
 
-// Cell is a change of a key by somebody.
-type Cell struct {
+// rightCell is a change of a key by somebody.
+type rightCell struct {
 	// By has the role, the right to see codes and the campaigns of the author, and a name that is equal for equal authors.
 	By access.Principal
 	// Key has the role and the right of the key that is made, or of the one that is replaced. It has no name.
@@ -24,14 +18,14 @@ type Cell struct {
 	May bool
 }
 
-func (c Cell) String() string {
+func (c rightCell) String() string {
 	return fmt.Sprintf("%s by %s: a key of role %s, codes %t", c.Action, c.By.Name, c.Key.Role, c.Key.Codes)
 }
 
-// Rights is the table: each role that a key may have, with and without the right to see codes, and an operator limited to
+// rights is the table: each role that a key may have, with and without the right to see codes, and an operator limited to
 // campaigns, make and replace keys with and without that right. It says by itself what is allowed, so that a change of package
 // access is noticed.
-func Rights() []Cell {
+func rights() []rightCell {
 	var authors []access.Principal
 	for _, role := range access.Keyed {
 		authors = append(authors, access.Principal{Role: role})
@@ -40,13 +34,13 @@ func Rights() []Cell {
 		}
 	}
 	authors = append(authors, access.Principal{Role: access.Operator, Codes: true, Campaigns: []string{"summer"}})
-	var cells []Cell
+	var cells []rightCell
 	for _, by := range authors {
 		by.Name = fmt.Sprintf("%s-codes=%t-limited=%t", by.Role, by.Codes, by.Campaigns != nil)
 		manages := by.Role == access.Operator && by.Campaigns == nil
 		for _, key := range []access.New{{Role: access.Support}, {Role: access.Support, Codes: true}, {Role: access.Operator}, {Role: access.Operator, Codes: true}} {
 			for _, action := range []string{"create", "rotate"} {
-				cells = append(cells, Cell{By: by, Key: key, Action: action, May: manages && (by.Codes || !key.Codes)})
+				cells = append(cells, rightCell{By: by, Key: key, Action: action, May: manages && (by.Codes || !key.Codes)})
 			}
 		}
 	}
