@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
@@ -60,7 +60,7 @@ func (m *Main) settings(ctx context.Context, s *session, defaults *settings.Sett
 	if err != nil {
 		return nil, err
 	}
-	return settings.Open(ctx, js, settings.Options{Defaults: defaults, Clock: m.Clock})
+	return settings.Open(ctx, js, settings.Options{Defaults: defaults, Clock: m.Clock, Audit: audit.Open(js, m.Clock)})
 }
 
 func (m *Main) configGet() *cobra.Command {
@@ -304,7 +304,7 @@ An invalid value is refused (exit code 2), and nothing is stored.`,
 	}
 	cmd.Flags().Var(&cli.Value{Kind: "NAME", Parse: func(s string) error {
 		m.by = s
-		return settings.CheckBy(s)
+		return wire.CheckBy("by", s)
 	}}, "by", "author of the change, for the history (default user@host); with a key the author is its name")
 	return m.queryRunE(cmd, func(ctx context.Context, s *session, given []string) error {
 		change, err := m.set(ctx, s, given[0], given[1])
@@ -344,7 +344,7 @@ func (m *Main) set(ctx context.Context, s *session, setting, value string) (chan
 			return change, err
 		}
 	}
-	change, err = store.Set(ctx, setting, value, cmp.Or(m.by, userAtHost()))
+	change, err = store.Set(ctx, setting, value, author(m.by))
 	return change, notStored(err)
 }
 
@@ -383,7 +383,7 @@ func userAtHost() string {
 		host = h
 	}
 	by := plain(name+"@"+host, 100)
-	if settings.CheckBy(by) != nil {
+	if !wire.Printable(by) {
 		return "unknown"
 	}
 	return by

@@ -80,7 +80,7 @@ func TestSettingsWithoutLanes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := ask("config", "set", "reminder.grace", "90m", "--by", "ann", "-o", "json"); got.code != 0 ||
-		got.out != `{"change":4,"revision":4,"setting":"reminder.grace","value":"1h30m0s","was":"default","by":"ann","at":"2026-11-27T12:00:00.123456789Z"}`+"\n" {
+		got.out != `{"change":4,"revision":4,"setting":"reminder.grace","value":"1h30m0s","was":"default","by":"local:ann","at":"2026-11-27T12:00:00.123456789Z"}`+"\n" {
 		t.Errorf("%+v", got)
 	}
 	got = ask("config", "get")

@@ -13,10 +13,11 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/push"
-	"github.com/seed-4a2410e3/scrip/streams/settings"
+	"github.com/seed-4a2410e3/scrip/streams/registry"
 	"github.com/seed-4a2410e3/scrip/streams/webhook"
 )
 
@@ -47,9 +48,7 @@ func (m *Main) webhooks(ctx context.Context, s *session, needsKey bool) (*webhoo
 		return nil, err
 	}
 	open := func(key *webhook.Key) *webhook.Store {
-		store := webhook.Open(js, key)
-		store.Clock, store.Audit = m.Clock, audit.Open(js, m.Clock)
-		return store
+		return webhook.Open(js, key, registry.Options{Clock: m.Clock, Audit: audit.Open(js, m.Clock)})
 	}
 	if !needsKey {
 		return open(nil), nil
@@ -75,7 +74,7 @@ func byFlag(cmd *cobra.Command) *string {
 	by := new(string)
 	cmd.Flags().Var(&cli.Value{Kind: "NAME", Parse: func(s string) error {
 		*by = s
-		return settings.CheckBy(s)
+		return wire.CheckBy("by", s)
 	}}, "by", "author of the change, for the history (default user@host)")
 	return by
 }
@@ -96,7 +95,7 @@ func badChange(err error) error {
 
 // unrecorded prints that a change has no entry in the audit stream. The change was made, so its result is printed all the same.
 func (m *Main) unrecorded(err error) error {
-	if errors.Is(err, webhook.ErrUnrecorded) {
+	if errors.Is(err, registry.ErrUnrecorded) {
 		fmt.Fprintln(m.Err, "scrip:", cli.Text(err.Error()))
 		return nil
 	}
@@ -110,7 +109,7 @@ type secretShown struct {
 }
 
 func (m *Main) webhookCreate() *cobra.Command {
-	var want webhook.Settings
+	var want webhook.Config
 	cmd := &cobra.Command{
 		Use: "create URL", Short: "Create a webhook and print its secret, once", Args: cli.Args("URL"),
 		Long: `Create a webhook and print its secret, once: give it to the receiver, which verifies signatures with it. Delivery begins with
@@ -144,7 +143,7 @@ many and 256 KiB: {"type":"events","timestamp","data":{"events":[{"id","type","t
 }
 
 // settingsFlags are the flags of settings but the URL.
-func settingsFlags(cmd *cobra.Command, want *webhook.Settings) {
+func settingsFlags(cmd *cobra.Command, want *webhook.Config) {
 	f := cmd.Flags()
 	f.StringSliceVar(&want.Types, "types", nil, "event `TYPES`, separated by commas")
 	f.StringSliceVar(&want.Campaigns, "campaign", nil, "`NAMES` of campaigns (default all)")
@@ -156,7 +155,7 @@ func settingsFlags(cmd *cobra.Command, want *webhook.Settings) {
 }
 
 func (m *Main) webhookUpdate() *cobra.Command {
-	var want webhook.Settings
+	var want webhook.Config
 	cmd := &cobra.Command{
 		Use: "update ID", Short: "Change settings of a webhook", Args: cli.Args("ID"),
 		Long: `Change the settings that are given; the others stay. What is delivered from now on follows the new ones. A type that is added
@@ -168,13 +167,13 @@ begins now; scrip webhook replay delivers what was before.`,
 	cmd.Flags().StringVar(&want.URL, "url", "", "the `URL`")
 	by := byFlag(cmd)
 	return m.queryRunE(cmd, func(ctx context.Context, s *session, given []string) error {
-		set := map[string]func(*webhook.Settings){
-			"url": func(s *webhook.Settings) { s.URL = want.URL }, "types": func(s *webhook.Settings) { s.Types = want.Types },
-			"campaign": func(s *webhook.Settings) { s.Campaigns = want.Campaigns }, "batch": func(s *webhook.Settings) { s.Batch = want.Batch },
-			"rate": func(s *webhook.Settings) { s.Rate = want.Rate }, "concurrency": func(s *webhook.Settings) { s.Concurrency = want.Concurrency },
-			"max-age-hours": func(s *webhook.Settings) { s.MaxAgeHours = want.MaxAgeHours }, "codes": func(s *webhook.Settings) { s.Codes = want.Codes },
+		set := map[string]func(*webhook.Config){
+			"url": func(s *webhook.Config) { s.URL = want.URL }, "types": func(s *webhook.Config) { s.Types = want.Types },
+			"campaign": func(s *webhook.Config) { s.Campaigns = want.Campaigns }, "batch": func(s *webhook.Config) { s.Batch = want.Batch },
+			"rate": func(s *webhook.Config) { s.Rate = want.Rate }, "concurrency": func(s *webhook.Config) { s.Concurrency = want.Concurrency },
+			"max-age-hours": func(s *webhook.Config) { s.MaxAgeHours = want.MaxAgeHours }, "codes": func(s *webhook.Config) { s.Codes = want.Codes },
 		}
-		maps.DeleteFunc(set, func(name string, _ func(*webhook.Settings)) bool { return !cmd.Flags().Changed(name) })
+		maps.DeleteFunc(set, func(name string, _ func(*webhook.Config)) bool { return !cmd.Flags().Changed(name) })
 		if len(set) == 0 {
 			return cli.Usagef("nothing to change; give at least one setting")
 		}
@@ -182,7 +181,7 @@ begins now; scrip webhook replay delivers what was before.`,
 		if err != nil {
 			return err
 		}
-		e, err := store.Set(ctx, author(*by), given[0], 0, func(s webhook.Settings) webhook.Settings {
+		e, err := store.Set(ctx, author(*by), given[0], 0, func(s webhook.Config) webhook.Config {
 			for _, f := range set {
 				f(&s)
 			}

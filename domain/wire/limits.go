@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"fmt"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -50,6 +51,14 @@ func ValidBy(s string) bool {
 		}
 	}
 	return true
+}
+
+// CheckBy returns an error that names the field if s cannot name a person in events; see ValidBy.
+func CheckBy(field, s string) error {
+	if !ValidBy(s) {
+		return fmt.Errorf("%s is %q, expected 1 to %d bytes of printable text without spaces at its ends", field, Shorten(s, 2*MaxBy), MaxBy)
+	}
+	return nil
 }
 
 // ValidCampaignName reports whether s is 1 to 64 of A-Z a-z 0-9 _ -.

@@ -1,18 +1,16 @@
 package access
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/changelog"
+	"github.com/seed-4a2410e3/scrip/streams/registry"
 )
 
 // The actions of changes.
@@ -38,37 +36,8 @@ type record struct {
 	// Also are the ids of further keys that a revocation ends.
 	Also []string `json:"also,omitempty"`
 	// Replaces is the id of the key that a rotation ends, at Until; without, at once.
-	Replaces string `json:"replaces,omitempty"`
-	Until    string `json:"until,omitempty"`
-	By       string `json:"by"`
-	At       string `json:"at"`
-}
-
-// encode returns the value under which a change is stored.
-func (r *record) encode() ([]byte, error) {
-	var buf bytes.Buffer
-	e := json.NewEncoder(&buf)
-	e.SetEscapeHTML(false)
-	err := e.Encode(r)
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
-}
-
-// decode reads the value of a change. A field that this version does not know may limit a key, so a change with one makes no
-// key; but a revocation ends a key whatever else it has.
-func decode(value []byte) (r record, err error) {
-	d := json.NewDecoder(bytes.NewReader(value))
-	d.DisallowUnknownFields()
-	if err = d.Decode(&r); err == nil && d.More() {
-		err = errors.New("there is more text after the change")
-	}
-	if err != nil {
-		var loose record
-		if json.Unmarshal(value, &loose) == nil && loose.Action == actionRevoke {
-			return loose, nil
-		}
-		return r, fmt.Errorf("not understood, written by hand or by a newer version: %w", err)
-	}
-	return r, nil
+	Replaces string    `json:"replaces,omitempty"`
+	Until    time.Time `json:"until,omitzero"`
 }
 
 // Key is a key as the registry shows it: everything but its secret.
@@ -162,63 +131,26 @@ func (k *Key) check() error {
 
 // state is the fold of the history. It is not safe for use by several goroutines at once.
 type state struct {
-	changelog.Numbers
-	keys    map[string]*Key
-	ignored int
-	last    changed
-}
-
-// changed is the newest change, in force or ignored.
-type changed struct {
-	n        uint64
-	revision uint64
-	by       string
-	at       time.Time
+	keys map[string]*Key
 }
 
 func newState() *state { return &state{keys: map[string]*Key{}} }
 
-// apply folds the next change. The error is the reason why it is ignored.
-func (s *state) apply(m changelog.Message) error {
-	n, numbered := changelog.Number(m.Key)
-	s.last = changed{n: n, revision: m.Revision}
-	near := s.Add(n)
-	r, err := decode(m.Value)
-	at, problem := time.Parse(time.RFC3339, r.At)
-	switch {
-	case m.Deleted:
-		err = errors.New("a deletion, and changes are never deleted; end a key with `scrip access revoke`")
-	case !numbered:
-		err = fmt.Errorf("its key %q is no number of a change, such as %s", shorten(m.Key), changelog.Key(1))
-	case err != nil:
-	case !near:
-		err = fmt.Errorf("its number is more than %d above %d, the highest before it", changelog.MostAhead, s.Last)
-	case problem != nil:
-		err = fmt.Errorf("at is %q, expected a time as RFC 3339", shorten(r.At))
-	default:
-		s.last.by, s.last.at = r.By, at.UTC()
-		err = s.take(&r, at.UTC())
-	}
-	if err != nil {
-		s.ignored++
-	}
-	return err
-}
-
 // take puts a change in force, or returns the reason why not and changes nothing.
-func (s *state) take(r *record, at time.Time) error {
+func (s *state) take(c *registry.Change[record]) error {
+	r := &c.Record
 	switch r.Action {
 	case actionCreate:
 		role, err := ParseRole(r.Role)
 		if err != nil {
 			return err
 		}
-		return s.add(&Key{Name: r.Name, Role: role, Campaigns: r.Campaigns, Public: r.Public, Codes: r.Codes, Rate: r.Rate}, r, at)
+		return s.add(&Key{Name: r.Name, Role: role, Campaigns: r.Campaigns, Public: r.Public, Codes: r.Codes, Rate: r.Rate}, c)
 	case actionRevoke:
 		found := false
 		for _, id := range append([]string{r.Key}, r.Also...) {
 			if k := s.keys[id]; k != nil {
-				s.revoke(*k, r.By, at)
+				s.revoke(*k, c.By, c.At)
 				found = true
 			}
 		}
@@ -234,20 +166,16 @@ func (s *state) take(r *record, at time.Time) error {
 		if !old.Ended.IsZero() {
 			return fmt.Errorf("key %s was revoked or replaced before", old.ID)
 		}
-		until := at
-		if r.Until != "" {
-			var err error
-			if until, err = time.Parse(time.RFC3339, r.Until); err != nil {
-				return fmt.Errorf("until is %q, expected a time as RFC 3339", shorten(r.Until))
-			}
-		}
 		k := old.copyOf()
 		k.Replaces, k.first = old.ID, cmp.Or(old.first, old.ID)
-		if err := s.add(k, r, at); err != nil {
+		if err := s.add(k, c); err != nil {
 			return err
 		}
 		ended := *old
-		ended.Ended, ended.EndedBy, ended.ReplacedBy, ended.Revoked = until.UTC(), r.By, r.Key, r.Until == ""
+		ended.Ended, ended.EndedBy, ended.ReplacedBy, ended.Revoked = r.Until.UTC(), c.By, r.Key, r.Until.IsZero()
+		if ended.Revoked {
+			ended.Ended = c.At
+		}
 		s.keys[old.ID] = &ended
 		return nil
 	}
@@ -271,8 +199,9 @@ func (k *Key) copyOf() *Key {
 }
 
 // add adds a key. Keys in the map are not changed any more: a registry hands them out.
-func (s *state) add(k *Key, r *record, at time.Time) error {
-	k.ID, k.Created, k.CreatedBy = r.Key, at, r.By
+func (s *state) add(k *Key, c *registry.Change[record]) error {
+	r := &c.Record
+	k.ID, k.Created, k.CreatedBy = r.Key, c.At, c.By
 	if !ValidID(k.ID) || s.keys[k.ID] != nil {
 		return fmt.Errorf("key is %q, which is no new id", shorten(r.Key))
 	}
@@ -330,11 +259,6 @@ func (s *state) list() []Key {
 	for _, k := range s.keys {
 		all = append(all, *k)
 	}
-	slices.SortFunc(all, func(a, b Key) int {
-		if c := a.Created.Compare(b.Created); c != 0 {
-			return c
-		}
-		return bytes.Compare([]byte(a.ID), []byte(b.ID))
-	})
+	slices.SortFunc(all, func(a, b Key) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })
 	return all
 }

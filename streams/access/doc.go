@@ -1,6 +1,6 @@
 // Package access is who may do what: roles, the table of operations, and the keys of users.
 //
-//	scrip access create, HTTP ──> Store ──> KV SCRIP_ACCESS, a history that only grows (package changelog)
+//	scrip access create, HTTP ──> Store ──> KV SCRIP_ACCESS, a history that only grows (package registry)
 //	                                        │
 //	                     every server: Registry.Run ──> Registry.Authenticate(key) ──> Principal ──> May(operation, campaign)
 //	                                                                   ▲
@@ -10,15 +10,14 @@
 // enough. The table of operations is the one source of permissions: by NATS subject, by HTTP route, by CLI command.
 //
 // The store checks who makes a change, so every way to it has the same rules: operators alone, and nobody makes or replaces a
-// key that sees more than its author. It records the change in the audit stream before it returns.
+// key that sees more than its author.
 //
 // Servers keep the keys that they have read while NATS is away. A server that has not read them refuses all keys. When a
 // key was used last is kept in memory and stored at most once an hour.
 //
-// Owner: the goroutine that the caller runs Registry.Run in, and two that it starts; Store has no goroutine.
+// Owner: the goroutine that the caller runs Registry.Run in, and those that it starts; Store has no goroutine.
 //
 // What a crash does: of a server, nothing but up to an hour of last uses; it folds the keys again when it starts. Of a
 // program that changes keys, the change is stored or not: `scrip access list` shows which. A key that was stored and not
-// printed has no owner and can be revoked. A replacement is one change: both keys are there, or the old one is as it was. A
-// change that was not answered may lack its entry in the audit stream.
+// printed has no owner and can be revoked. A replacement is one change: both keys are there, or the old one is as it was.
 package access

@@ -6,7 +6,6 @@ import (
 	"encoding/base32"
 	"errors"
 	"hash/crc32"
-	"io"
 	"strings"
 )
 
@@ -39,24 +38,24 @@ var encoding = base32.NewEncoding(alphabet).WithPadding(base32.NoPadding)
 // ErrNoKey: a text is no key: of another form, or mistyped.
 var ErrNoKey = errors.New("this is no key of scrip: expected sk_ROLE_ and 48 letters and digits, as `scrip access create` printed it")
 
-// newKey makes a key of a role. random is crypto/rand's reader, and something else in tests.
-func newKey(role Role, random io.Reader) (key, id string, err error) {
+// newKey makes a key of a role.
+func newKey(role Role) (key, id string) {
 	var raw [idBytes + secret + sumBytes]byte
-	if random == nil {
-		random = rand.Reader
-	}
-	if _, err := io.ReadFull(random, raw[:idBytes+secret]); err != nil {
-		return "", "", err
-	}
+	_, _ = rand.Read(raw[:idBytes+secret]) // never fails
+	return keyOf(role, raw)
+}
+
+// keyOf is the key of random bytes.
+func keyOf(role Role, raw [idBytes + secret + sumBytes]byte) (key, id string) {
 	putChecksum(role, &raw)
 	text := encoding.EncodeToString(raw[:])
-	return keyPrefix + role.String() + "_" + text, text[:IDLen], nil
+	return keyPrefix + role.String() + "_" + text, text[:IDLen]
 }
 
 // putChecksum writes the last bytes.
 func putChecksum(role Role, raw *[idBytes + secret + sumBytes]byte) {
 	h := crc32.NewIEEE()
-	io.WriteString(h, role.String())
+	h.Write([]byte(role.String()))
 	h.Write(raw[:idBytes+secret])
 	sum := h.Sum32()
 	raw[idBytes+secret], raw[idBytes+secret+1], raw[idBytes+secret+2] = byte(sum>>24), byte(sum>>16), byte(sum>>8)

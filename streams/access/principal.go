@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 )
 
 const (
@@ -125,12 +126,30 @@ func (p Principal) Audience() string {
 	return p.Name[:end]
 }
 
-// Author is who makes a change, and how. The change is refused unless the author may manage keys, and has each right of a key
-// that is made or replaced.
+// Actor is what the audit stream shows of p.
+func (p Principal) Actor() (name, key string) { return p.Name, p.ID }
+
+// Author is who makes a change of keys, settings or webhooks, and how.
 type Author struct {
 	Principal
 	// Via is nats or http, and From the address of the client; "" = not known.
 	Via, From string
+}
+
+// Entry is an entry of the audit stream of what the author does.
+func (a Author) Entry(kind audit.Kind, action, about string) audit.Entry {
+	e := audit.By(a, kind, action, about)
+	e.Via, e.From = a.Via, a.From
+	return e
+}
+
+// LoggedIn are the entries of the audit stream of a log-in.
+func (a Author) LoggedIn() []audit.Entry {
+	all := []audit.Entry{a.Entry(audit.Login, a.Role.String(), "")}
+	if a.Via == "nats" && a.ReadsLog() {
+		all = append(all, a.Entry(audit.Export, audit.Raw, ""))
+	}
+	return all
 }
 
 // mayManage returns an error of kind ErrForbidden unless p may change keys.
@@ -179,16 +198,8 @@ func CheckName(name string) error {
 	if strings.HasPrefix(name, localPrefix) {
 		return fmt.Errorf("name is %q, and names with %s are of the credentials of the data directory; choose another", shorten(name), localPrefix)
 	}
-	if err := CheckText(name); err != nil {
-		return fmt.Errorf("name: %w, such as checkout-eu", err)
-	}
-	return nil
-}
-
-// CheckText returns an error if a text cannot be shown as `by`.
-func CheckText(by string) error {
-	if by == "" || len(by) > MaxName || !utf8.ValidString(by) || strings.TrimSpace(by) != by || strings.ContainsFunc(by, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return fmt.Errorf("%q is no name, expected 1 to %d bytes of printable text", shorten(by), MaxName)
+	if err := wire.CheckBy("name", name); err != nil {
+		return fmt.Errorf("%w, such as checkout-eu", err)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-4a2410e3/scrip/streams/changelog"
+	"github.com/seed-4a2410e3/scrip/streams/registry"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 )
 
@@ -29,8 +29,8 @@ var (
 // Registry is the keys, folded from the bucket, current within a second on every server. It is a collector of metrics to
 // register.
 type Registry struct {
+	*registry.Live[*state, record]
 	store   *Store
-	ready   chan struct{}
 	keys    atomic.Pointer[map[string]*Key] // immutable; nil = not read yet
 	uses    uses
 	Wrong   *WrongCodes
@@ -43,42 +43,21 @@ type Registry struct {
 	InForce testsignal.Signal[uint64]
 
 	mu       sync.Mutex // guards the fields below
-	status   Status
 	watchers map[int]func(id string)
 	next     int
 
-	// The fields below are owned by the fold.
-	state   *state
-	ignored map[changed]bool // changes that were logged
-	logged  string           // the trouble that was logged
-
 	// ended are the keys whose end was reported to watchers; owned by the goroutine of watchEnds.
 	ended map[string]bool
-}
-
-// Status is the state of a Registry.
-type Status struct {
-	// Change and Revision are of the last change that was read, in force or ignored; 0 = there is none.
-	Change   uint64 `json:"change"`
-	Revision uint64 `json:"revision"`
-	// Keys is the number of keys in force.
-	Keys int `json:"keys"`
-	// Ignored counts the changes that are not in force nor ever were.
-	Ignored int `json:"ignored"`
-	// Following is true while the keys are those of the history. Where they are not, Error has the reason. What was read last
-	// stays in force.
-	Following bool   `json:"following"`
-	Error     string `json:"error,omitempty"`
 }
 
 // Registry returns the keys, which its Run keeps current. Until it has read them no key is known.
 func (s *Store) Registry() *Registry {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "scrip_keys_refused_total", Help: "Keys that were refused, by reason."}, []string{"reason"})
 	r := &Registry{
-		store: s, ready: make(chan struct{}), uses: uses{stored: map[string]time.Time{}}, end: make(chan struct{}, 1),
-		watchers: map[int]func(string){}, ignored: map[changed]bool{}, ended: map[string]bool{},
+		store: s, uses: uses{stored: map[string]time.Time{}}, end: make(chan struct{}, 1), watchers: map[int]func(string){}, ended: map[string]bool{},
 		number: prometheus.NewGauge(prometheus.GaugeOpts{Name: "scrip_keys", Help: "Keys in force, as this server has read them."}),
 	}
+	r.Live = s.history.Live(r.put)
 	r.refused, r.Wrong = refused, newWrongCodes(&r.uses)
 	r.counts.unknown, r.counts.revoked, r.counts.notReady = refused.WithLabelValues("unknown"), refused.WithLabelValues("revoked"), refused.WithLabelValues("not_ready")
 	return r
@@ -93,16 +72,6 @@ func (r *Registry) Collect(to chan<- prometheus.Metric) {
 	r.number.Collect(to)
 	r.Wrong.wrong.Collect(to)
 	r.Wrong.refused.Collect(to)
-}
-
-// Ready is closed when all changes have been read once.
-func (r *Registry) Ready() <-chan struct{} { return r.ready }
-
-// Status may be called from any goroutine.
-func (r *Registry) Status() Status {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.status
 }
 
 // Authenticate returns the principal of a key as a client presents it. Errors: ErrUnknownKey, ErrRevoked, ErrNotReady. It
@@ -127,7 +96,7 @@ func (r *Registry) Authenticate(key string) (Principal, error) {
 		r.counts.unknown.Inc()
 		return Principal{}, ErrUnknownKey
 	}
-	now := r.store.opts.Clock.Now()
+	now := r.store.history.Clock.Now()
 	if !k.In(now) {
 		r.counts.revoked.Inc()
 		return Principal{}, ErrRevoked
@@ -143,7 +112,7 @@ func (r *Registry) Principal(id string) (Principal, error) {
 	if keys == nil {
 		return Principal{}, ErrNotReady
 	}
-	k, now := (*keys)[id], r.store.opts.Clock.Now()
+	k, now := (*keys)[id], r.store.history.Clock.Now()
 	switch {
 	case k == nil:
 		return Principal{}, ErrUnknownKey
@@ -169,14 +138,11 @@ func (r *Registry) Watch(revoked func(id string)) (stop func()) {
 	}
 }
 
-// Run keeps the keys current until ctx ends, and then returns nil. It retries after every failure; meanwhile the keys that
-// were read last stay in force. It may be run once.
+// Run keeps the keys current until ctx ends, and then returns nil. It retries after every failure; the keys that were
+// read last stay in force. It may be run once.
 func (r *Registry) Run(ctx context.Context) error {
 	var g errgroup.Group
-	g.Go(func() error {
-		f := changelog.Follower{Bucket: r.store.bucket(), Fold: (*fold)(r)}
-		return f.Run(ctx)
-	})
+	g.Go(func() error { return r.Live.Run(ctx) })
 	g.Go(func() error { r.watchEnds(ctx); return nil })
 	g.Go(func() error { r.storeUses(ctx); return nil })
 	return g.Wait()
@@ -187,11 +153,11 @@ func (r *Registry) storeUses(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 		return
-	case <-r.ready:
+	case <-r.Ready():
 	}
 	used, err := r.store.used(ctx)
 	for id, u := range used {
-		if k, n := (*r.keys.Load())[id], u.wrongIn(r.store.opts.Clock.Now()); k != nil && n > 0 {
+		if k, n := (*r.keys.Load())[id], u.wrongIn(r.store.history.Clock.Now()); k != nil && n > 0 {
 			r.Wrong.before(k, n)
 		}
 	}
@@ -199,7 +165,7 @@ func (r *Registry) storeUses(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if err != nil && ctx.Err() == nil {
-			r.store.opts.Logger.Warn("how keys were used could not be read or stored", "err", err)
+			r.store.history.Logger.Warn("how keys were used could not be read or stored", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -213,7 +179,7 @@ func (r *Registry) storeUses(ctx context.Context) {
 // watchEnds reports keys that end to the watchers: those that a change ended, and those whose overlap is over.
 func (r *Registry) watchEnds(ctx context.Context) {
 	for {
-		now := r.store.opts.Clock.Now()
+		now := r.store.history.Clock.Now()
 		soonest := time.Hour
 		if keys := r.keys.Load(); keys != nil {
 			for id, k := range *keys {
@@ -231,7 +197,7 @@ func (r *Registry) watchEnds(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-r.end:
-		case <-r.store.opts.Clock.After(soonest):
+		case <-r.store.history.Clock.After(soonest):
 		}
 	}
 }
@@ -245,73 +211,20 @@ func (r *Registry) report(id string) {
 	}
 }
 
-// fold is a Registry as a [changelog.Fold].
-type fold Registry
-
-func (f *fold) Begin() { f.state = newState() }
-
-func (f *fold) Apply(m changelog.Message) {
-	err := f.state.apply(m)
-	if err == nil || f.ignored[f.state.last] {
-		return
-	}
-	f.ignored[f.state.last] = true
-	f.store.opts.Logger.Warn("a change of the keys is ignored; run a version that knows it", "change", f.state.last.n, "revision", m.Revision, "by", f.state.last.by, "why", err)
-}
-
-var (
-	errMissing = errors.New("the bucket of keys is missing; " + whatHolds)
-	errEmpty   = errors.New("the bucket of keys was lost and exists again without a key; " + whatHolds)
-)
-
-// whatHolds is true of a lost bucket.
-const whatHolds = "this server keeps its keys until it is restarted or a key is made; restore the log from a backup, or make the keys again with `scrip access create`"
-
-// Current puts the keys in force. After a loss, an empty new bucket does not end every key; the first key in it does.
-func (f *fold) Current(lost bool) error {
-	if lost && len(f.state.keys) == 0 {
-		return errEmpty
-	}
-	keys := maps.Clone(f.state.keys)
-	f.keys.Store(&keys)
-	now, in := f.store.opts.Clock.Now(), 0
+// put puts the keys of a fold in force.
+func (r *Registry) put(f *registry.Fold[*state, record]) {
+	keys := maps.Clone(f.State.keys)
+	r.keys.Store(&keys)
+	now, in := r.store.history.Clock.Now(), 0
 	for _, k := range keys {
 		if k.In(now) {
 			in++
 		}
 	}
-	f.mu.Lock()
-	f.status = Status{Change: f.state.last.n, Revision: f.state.last.revision, Keys: in, Ignored: f.state.ignored, Following: true}
-	f.mu.Unlock()
-	f.number.Set(float64(in))
-	if f.logged != "" {
-		f.logged = ""
-		f.store.opts.Logger.Info("the keys are current again")
-	}
+	r.number.Set(float64(in))
 	select {
-	case <-f.ready:
-	default:
-		close(f.ready)
-	}
-	select {
-	case f.end <- struct{}{}:
+	case r.end <- struct{}{}:
 	default:
 	}
-	f.InForce.Send(f.state.last.revision)
-	return nil
-}
-
-// Trouble records that changes are not received, or that the bucket is lost.
-func (f *fold) Trouble(err error) {
-	if errors.Is(err, changelog.ErrMissing) {
-		err = errMissing
-	}
-	f.mu.Lock()
-	f.status.Following, f.status.Error = false, err.Error()
-	f.mu.Unlock()
-	if errors.Is(err, changelog.ErrDisconnected) || errors.Is(err, changelog.ErrBehind) || err.Error() == f.logged {
-		return // resolved at once, or logged already
-	}
-	f.logged = err.Error()
-	f.store.opts.Logger.Warn("the keys are not current; those read last stay in force, and the server retries", "err", err)
+	r.InForce.Send(f.Last().Revision)
 }

@@ -1,24 +1,21 @@
 package access_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/registry"
 )
 
 // TestNobodyGivesMoreThanTheyHave: each cell of the table. A refused change stores and records nothing; one that is made is
 // recorded once, with its author.
 func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
-	var recorded []string
-	s := access.NewMemory(t).Store(access.Options{
-		Record: func(_ context.Context, by access.Author, action, about string) error {
-			recorded = append(recorded, by.Name+" "+by.Via+" "+action+" "+about)
-			return nil
-		}})
+	m := access.NewMemory(t)
+	s := m.Store(nil)
 	server := access.Author{Principal: access.Local("server")}
 	for i, c := range rights() {
 		c.Key.Name = fmt.Sprint("key ", i)
@@ -33,7 +30,7 @@ func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		recorded = nil
+		m.Recorded()
 		var k access.Key
 		var secret string
 		by := access.Author{Principal: c.By, Via: "nats"}
@@ -44,6 +41,10 @@ func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 		} else {
 			k, secret, err = s.Create(t.Context(), c.Key, by)
 			want = fmt.Sprintf("%s nats create %s %s %s", c.By.Name, k.ID, c.Key.Name, c.Key.Role)
+		}
+		var recorded []string
+		for _, e := range m.Recorded() {
+			recorded = append(recorded, strings.Join([]string{e.Actor, e.Via, e.Action, e.About}, " "))
 		}
 		if c.May {
 			if err != nil || secret == "" || k.Codes != c.Key.Codes || !slices.Equal(recorded, []string{want}) {
@@ -63,24 +64,19 @@ func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 
 // TestAChangeThatIsNotRecorded is not answered, and its key can be found and revoked.
 func TestAChangeThatIsNotRecorded(t *testing.T) {
-	fails := true
-	s := access.NewMemory(t).Store(access.Options{
-		Record: func(context.Context, access.Author, string, string) error {
-			if fails {
-				return errors.New("the stream is away")
-			}
-			return nil
-		}})
+	m := access.NewMemory(t)
+	s := m.Store(nil)
+	m.Fails(errors.New("the stream is away"))
 	by := access.Author{Principal: access.Local("ann")}
 	_, secret, err := s.Create(t.Context(), access.New{Name: "x", Role: access.Operator}, by)
-	if !errors.Is(err, access.ErrUnrecorded) || secret != "" {
+	if !errors.Is(err, registry.ErrUnrecorded) || secret != "" {
 		t.Errorf("%q %v", secret, err)
 	}
 	all, err := s.List(t.Context())
 	if err != nil || len(all) != 1 {
 		t.Fatalf("%+v %v", all, err)
 	}
-	fails = false
+	m.Fails(nil)
 	if k, err := s.Revoke(t.Context(), all[0].ID, by); err != nil || k.Ended.IsZero() {
 		t.Errorf("%+v %v", k, err)
 	}
@@ -88,7 +84,7 @@ func TestAChangeThatIsNotRecorded(t *testing.T) {
 
 // TestPages: each key once, in the order of their making.
 func TestPages(t *testing.T) {
-	s := access.NewMemory(t).Store(access.Options{})
+	s := access.NewMemory(t).Store(nil)
 	by := access.Author{Principal: access.Local("ann")}
 	for i := range 5 {
 		if _, _, err := s.Create(t.Context(), access.New{Name: fmt.Sprint(i), Role: access.Sender}, by); err != nil {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
@@ -75,9 +74,13 @@ type Entry struct {
 	Sequence uint64 `json:"sequence,omitempty"`
 }
 
-// By returns an entry of a principal.
-func By(p access.Principal, kind Kind, action, about string) Entry {
-	return Entry{Kind: kind, Actor: p.Name, Key: p.ID, Action: action, About: about}
+// Actor is who does something, such as an access.Principal: a name, and the id of a key.
+type Actor interface{ Actor() (name, key string) }
+
+// By returns an entry of an actor.
+func By(who Actor, kind Kind, action, about string) Entry {
+	name, key := who.Actor()
+	return Entry{Kind: kind, Actor: name, Key: key, Action: action, About: about}
 }
 
 // Coupon is what the look-up of one coupon is about. byN: it was named by campaign and n, not by its code.
@@ -112,6 +115,8 @@ type Log struct {
 }
 
 type login struct{ key, actor, via string }
+
+func loginOf(e Entry) login { return login{e.Key, e.Actor, e.Via} }
 
 // Open prepares the log; it sends no request. topology.Ensure has made the stream. A nil clock is the machine's.
 func Open(js jetstream.JetStream, clock wall.Clock) *Log {
@@ -153,48 +158,37 @@ func (e Entry) encode() ([]byte, error) {
 	return line.Bytes(), err
 }
 
-// KeyChanged records a change of a key. It is access.Options.Record.
-func (l *Log) KeyChanged(ctx context.Context, by access.Author, action, about string) error {
-	e := By(by.Principal, Keys, action, about)
-	e.Via, e.From = by.Via, by.From
-	return l.Append(ctx, e)
-}
-
-// LoggedIn records a log-in, unless one of the same key and way was recorded within the last hour. It does not wait: failed is
-// called after an error, by another goroutine. The next log-in is recorded then; none depends on it.
-func (l *Log) LoggedIn(p access.Principal, via, from string, failed func(error)) {
-	if l == nil || !l.due(p, via) {
+// LoggedIn records a log-in, and what else it allows, unless one of the same key and way was recorded within the last hour. It
+// does not wait: failed is called after an error, by another goroutine. The next log-in is recorded then; none depends on it.
+func (l *Log) LoggedIn(failed func(error), entries ...Entry) {
+	if l == nil || !l.due(entries[0]) {
 		return
 	}
 	go func() { // ends within appendWait
-		if err := l.login(context.Background(), p, via, from); err != nil {
+		if err := l.login(context.Background(), entries); err != nil {
 			failed(err)
 		}
 	}()
 }
 
 // login records a log-in that is due.
-func (l *Log) login(ctx context.Context, p access.Principal, via, from string) error {
-	e := By(p, Login, p.Role.String(), "")
-	e.Via, e.From = via, from
-	err := l.Append(ctx, e)
-	if raw := e; err == nil && via == "nats" && p.ReadsLog() {
-		raw.Kind, raw.Action = Export, Raw
-		err = l.Append(ctx, raw)
+func (l *Log) login(ctx context.Context, entries []Entry) error {
+	who := loginOf(entries[0])
+	for _, e := range entries {
+		if err := l.Append(ctx, e); err != nil {
+			l.mu.Lock()
+			delete(l.logins, who)
+			l.mu.Unlock()
+			return err
+		}
 	}
-	if err != nil {
-		l.mu.Lock()
-		delete(l.logins, login{p.ID, p.Name, via})
-		l.mu.Unlock()
-		return err
-	}
-	l.recorded.Send(login{p.ID, p.Name, via})
+	l.recorded.Send(who)
 	return nil
 }
 
 // due reports whether a log-in is to be recorded, and remembers it.
-func (l *Log) due(p access.Principal, via string) bool {
-	who, now := login{p.ID, p.Name, via}, l.clock.Now()
+func (l *Log) due(e Entry) bool {
+	who, now := loginOf(e), l.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if at, seen := l.logins[who]; seen && now.Sub(at) < loginEvery {

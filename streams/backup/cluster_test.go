@@ -26,7 +26,7 @@ func TestOneServerBecomesThree(t *testing.T) {
 	}
 	r.stop() // writes snapshots
 	settings, _ := history(t, r.js)
-	if _, err := settings.Set(t.Context(), "reminder.rate", "100", "ann@ops"); err != nil {
+	if _, err := settings.Set(t.Context(), "reminder.rate", "100", ann); err != nil {
 		t.Fatal(err)
 	}
 	dir, m := take(t, r.js)

@@ -62,7 +62,7 @@ func TestWhatCannotBeReadIsCopied(t *testing.T) {
 	}
 	store, _ := history(t, r.js)
 	for _, change := range [][2]string{{"reminder.pause.summer", "true"}, {"reminder.rate", "200"}} {
-		if _, err := store.Set(t.Context(), change[0], change[1], "ann@ops"); err != nil {
+		if _, err := store.Set(t.Context(), change[0], change[1], ann); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -81,7 +81,7 @@ func TestWhatCannotBeReadIsCopied(t *testing.T) {
 	if len(restored) != 2 || !reflect.DeepEqual(restored, settings) {
 		t.Errorf("the settings are %+v, were %+v", restored, settings)
 	}
-	if c, err := store.Set(t.Context(), "reminder.pause.summer", "false", "bob@ops"); err != nil || c.N != 3 || c.Was != "true" {
+	if c, err := store.Set(t.Context(), "reminder.pause.summer", "false", ann); err != nil || c.N != 3 || c.Was != "true" {
 		t.Errorf("what was paused stays so, and can be changed again: %+v, %v", c, err)
 	}
 	for n := range lanes {

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/backup"
 	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/registry"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -117,10 +118,10 @@ func (r *rig) deliver(to *endpoints, clock wall.Clock) (run *webhook.Runner, sto
 }
 
 func webhooks(js jetstream.JetStream, log topology.Log) *webhook.Store {
-	return webhook.Open(js, webhook.NewKey(testKey, log.UUID))
+	return webhook.Open(js, webhook.NewKey(testKey, log.UUID), registry.Options{})
 }
 
-var ann = webhook.Author{Principal: access.Local("ann")}
+var ann = access.Author{Principal: access.Local("ann")}
 
 // some are the customers of claims, from and to on both lanes.
 func some(from, to int) (all []string) {
@@ -143,7 +144,7 @@ func TestWebhooksComeBack(t *testing.T) {
 	store := webhooks(r.js, r.log)
 	id := map[string]string{}
 	for path, hours := range map[string]int{"/shop": 168, "/old": 1, "/live": 168, "/moved": 168} {
-		made, secret, err := store.Create(t.Context(), ann, webhook.Settings{URL: e.URL + path, Types: []string{"coupon.claimed"}, MaxAgeHours: hours, Batch: 100})
+		made, secret, err := store.Create(t.Context(), ann, webhook.Config{URL: e.URL + path, Types: []string{"coupon.claimed"}, MaxAgeHours: hours, Batch: 100})
 		if err != nil {
 			t.Fatal(err)
 		}

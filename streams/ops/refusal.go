@@ -5,9 +5,8 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
-	"github.com/seed-4a2410e3/scrip/streams/changelog"
 	"github.com/seed-4a2410e3/scrip/streams/command"
-	"github.com/seed-4a2410e3/scrip/streams/settings"
+	"github.com/seed-4a2410e3/scrip/streams/registry"
 	"github.com/seed-4a2410e3/scrip/streams/webhook"
 )
 
@@ -49,7 +48,7 @@ var kinds = []struct {
 	{access.ErrNoSuchKey, NotFound}, {webhook.ErrNotFound, NotFound},
 	{access.ErrNameTaken, NameTaken}, {access.ErrEnded, KeyEnded}, {webhook.ErrChanged, Changed},
 	{access.ErrInvalid, wire.Invalid},
-	{changelog.ErrUnknown, UnknownOutcome}, {access.ErrUnrecorded, UnknownOutcome}, {webhook.ErrUnrecorded, UnknownOutcome},
+	{registry.ErrUnknown, UnknownOutcome}, {registry.ErrUnrecorded, UnknownOutcome},
 }
 
 // refusal is the refusal of an error. One without a kind is of a part that is away: nothing was done.
@@ -64,11 +63,10 @@ func refusal(err error) *Refusal {
 			return &Refusal{Code: k.code, Message: err.Error()}
 		}
 	}
-	var setting *settings.InvalidError
-	var hook *webhook.InvalidError
+	var notValid *registry.InvalidError
 	var unknown *command.UnknownError
 	switch {
-	case errors.As(err, &setting), errors.As(err, &hook):
+	case errors.As(err, &notValid):
 		code = wire.Invalid
 	case errors.As(err, &unknown):
 		code = UnknownOutcome

@@ -10,9 +10,8 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
-	"github.com/seed-4a2410e3/scrip/streams/audit"
-	"github.com/seed-4a2410e3/scrip/streams/changelog"
 	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/registry"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
 
@@ -132,19 +131,16 @@ func (o *Ops) SetSettings(ctx context.Context, who Caller, fields Fields) (Setti
 	return out, nil
 }
 
-// set stores a change and records it.
+// set stores a change, which is recorded.
 func (o *Ops) set(ctx context.Context, who Caller, setting, value string) (settings.Change, error) {
-	change, err := o.Settings.Set(ctx, setting, value, who.Name)
+	change, err := o.Settings.Set(ctx, setting, value, who)
 	switch {
-	case errors.Is(err, changelog.ErrUnknown):
+	case err == nil, errors.Is(err, registry.ErrUnknown):
 		return change, err
-	case err != nil:
-		return change, fmt.Errorf("%s was not changed: %w", setting, err)
-	}
-	if err := o.record(ctx, who, audit.Settings, "set", change.Setting+" "+change.Was+" → "+change.Value); err != nil {
+	case errors.Is(err, registry.ErrUnrecorded):
 		return change, &Refusal{Code: UnknownOutcome, Message: setting + " is changed; " + err.Error() + "; read the settings again"}
 	}
-	return change, nil
+	return change, fmt.Errorf("%s was not changed: %w", setting, err)
 }
 
 // checkSetting checks a setting and its value, and that a campaign that is paused exists, so that a mistyped name is an error. A

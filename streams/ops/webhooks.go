@@ -31,7 +31,7 @@ type MadeWebhook struct {
 
 // CreateWebhook makes a webhook. Delivery starts with events from now on.
 func (o *Ops) CreateWebhook(ctx context.Context, who Caller, q CreateWebhook) (MadeWebhook, error) {
-	e, secret, err := o.Webhooks.Create(ctx, who, webhook.Settings(q))
+	e, secret, err := o.Webhooks.Create(ctx, who, webhook.Config(q))
 	return MadeWebhook{e, secret.Text()}, err
 }
 
@@ -86,7 +86,7 @@ type WebhookPatch struct {
 }
 
 // onto returns settings with those of the patch.
-func (p *WebhookPatch) onto(s webhook.Settings) webhook.Settings {
+func (p *WebhookPatch) onto(s webhook.Config) webhook.Config {
 	patch(&s.URL, p.URL)
 	patch(&s.Types, p.Types)
 	patch(&s.Campaigns, p.Campaigns)

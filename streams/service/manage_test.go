@@ -26,7 +26,7 @@ func managed(t *testing.T, r *rig, change ...func(*Options)) (js jetstream.JetSt
 	t.Helper()
 	js = r.server.JetStream(t)
 	log := audit.Open(js, nil)
-	store := access.Open(js, access.Options{Logger: streamtest.Logger(t), Record: log.KeyChanged})
+	store := access.Open(js, access.Options{Logger: streamtest.Logger(t), Audit: log})
 	keys = store.Registry()
 	streamtest.Background(t, keys.Run)
 	<-keys.Ready()

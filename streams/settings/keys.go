@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/registry"
 )
 
 // ToDefault is the value that restores a setting's default.
@@ -16,12 +17,11 @@ const ToDefault = "default"
 
 // InvalidError is the error of a value that a setting cannot have, or of a setting that does not exist. Its text names the
 // setting, the bounds, and an example.
-type InvalidError struct {
-	Setting, Value string
-	Problem        string
-}
+type InvalidError = registry.InvalidError
 
-func (e *InvalidError) Error() string { return e.Problem }
+func invalid(format string, args ...any) error {
+	return &InvalidError{Err: fmt.Errorf(format, args...)}
+}
 
 // scalar is one setting. Values are stored as text.
 type scalar struct {
@@ -179,7 +179,7 @@ func find(name string) (key, error) {
 			continue
 		}
 		if !wire.ValidCampaignName(campaign) {
-			return key{}, &InvalidError{Setting: name, Problem: fmt.Sprintf("setting %s: %s is no name of a campaign; give 1 to 64 letters, digits, _ and - after %s", quote(name), quote(campaign), pauses[i].prefix)}
+			return key{}, invalid("setting %s: %s is no name of a campaign; give 1 to 64 letters, digits, _ and - after %s", quote(name), quote(campaign), pauses[i].prefix)
 		}
 		return key{pauses[i].of(campaign), campaign}, nil
 	}
@@ -187,14 +187,13 @@ func find(name string) (key, error) {
 	if near := nearest(name); near != "" {
 		hint = fmt.Sprintf("; did you mean %s? ", near)
 	}
-	return key{}, &InvalidError{Setting: name, Problem: fmt.Sprintf("there is no setting %s%sthe settings are %s", quote(name), hint, strings.Join(Names(), ", "))}
+	return key{}, invalid("there is no setting %s%sthe settings are %s", quote(name), hint, strings.Join(Names(), ", "))
 }
 
 // put reads a value into s, which must not be shared, and returns it in its stored form. After an error s is unchanged.
 func (k *scalar) put(s *Settings, text string) (string, error) {
 	if !k.parse(s, text) {
-		return "", &InvalidError{Setting: k.name, Value: text,
-			Problem: fmt.Sprintf("%s can not be %s: it must be %s, such as %s, or %s", k.name, quote(text), k.bounds, k.example, ToDefault)}
+		return "", invalid("%s can not be %s: it must be %s, such as %s, or %s", k.name, quote(text), k.bounds, k.example, ToDefault)
 	}
 	return k.text(s), nil
 }

@@ -2,20 +2,21 @@ package settings
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/streams/changelog"
+	"github.com/seed-4a2410e3/scrip/streams/registry"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// batch is a change of reminder.batch.
-func batch(n int) string {
-	return fmt.Sprintf(`{"setting":"reminder.batch","value":"%d","was":"default","by":"ann@ops","at":"2026-11-27T12:00:00Z"}`, n)
+// batch is a change of reminder.batch, as the bucket has it.
+func batch(n int) []byte {
+	return fmt.Appendf(nil, `{"change":{"setting":"reminder.batch","value":"%d","was":"default"},"by":"ann@ops","at":"2026-11-27T12:00:00Z"}`, n)
 }
 
-// TestAChangeIsInForceAtEveryServer, on a log that others make with the bucket; package changelog shows it for clusters, lost
+// TestAChangeIsInForceAtEveryServer, on a log that others make with the bucket; package registry shows it for clusters, lost
 // connections and lost buckets.
 func TestAChangeIsInForceAtEveryServer(t *testing.T) {
 	server := streamtest.Start(t)
@@ -61,69 +62,23 @@ func TestAChangeIsInForceAtEveryServer(t *testing.T) {
 	}
 }
 
-// TestTheLastGoodValueStays after any bad change; an ignored change is counted once, also when all is folded again.
+// TestTheLastGoodValueStays after any bad change, which is measured.
 func TestTheLastGoodValueStays(t *testing.T) {
-	l := newLog(t)
-	_, changed := l.live.Current()
-	l.add(changeKey(1), batch(200))
+	s := open(t, streamtest.Start(t).JetStream(t))
+	l := watch(t, s)
+	_, changed := l.Current()
+	set(t, s, "reminder.batch", "200")
 	<-changed
-	<-l.live.Ready()
-	_, changed = l.live.Current()
-	for i, bad := range []struct{ key, value string }{
-		{changeKey(2), batch(0)},
-		{changeKey(3), `{"setting":"reminder.colour","value":"red","was":"default","by":"newer","at":"2026-11-27T12:00:00Z"}`},
-		{changeKey(4), "nonsense"},
-		{"change.latest", batch(3)},
-	} {
-		l.add(bad.key, bad.value)
-		l.measures(float64(i+2), float64(i+1))
-		if now, _ := l.live.Current(); now.ReminderBatch != 200 {
-			t.Errorf("%s is in force: %+v", bad.value, now)
+	_, changed = l.Current()
+	for n, bad := range []string{string(batch(0)), strings.Replace(string(batch(1)), "reminder.batch", "reminder.colour", 1), "nonsense"} {
+		if err := s.registry.Add(t.Context(), registry.Key(uint64(n+2)), []byte(bad)); err != nil {
+			t.Fatal(err)
 		}
 	}
-	l.again()
-	l.measures(5, 4)
-	select {
-	case <-changed:
-		t.Error("nothing was changed, and a change was reported")
-	default:
+	set(t, s, "reminder.batch", "300")
+	<-changed // the bad ones were no change
+	if now, _ := l.Current(); now.ReminderBatch != 300 || l.Status().Ignored != 3 {
+		t.Errorf("%+v, %+v", now, l.Status())
 	}
-	l.add(changeKey(5), batch(300))
-	<-changed
-	if now, _ := l.live.Current(); now.ReminderBatch != 300 || l.live.Status().Ignored != 4 {
-		t.Errorf("%+v, %+v", now, l.live.Status())
-	}
-}
-
-// TestALossTakesNothingOutOfForce: neither a bucket that is missing, nor an empty one or one without a valid change; the first
-// change in that begins a new history. The status has the reason.
-func TestALossTakesNothingOutOfForce(t *testing.T) {
-	l := newLog(t)
-	l.add(changeKey(1), batch(200))
-	before, changed := l.live.Current()
-	f := (*fold)(l.live)
-	for _, trouble := range []struct{ err, shown error }{
-		{changelog.ErrMissing, errMissing}, {changelog.ErrMissing, errMissing}, {changelog.ErrDisconnected, changelog.ErrDisconnected}, {errEmpty, errEmpty},
-	} {
-		f.Trouble(trouble.err)
-		if st := l.live.Status(); st.Following || st.Error != trouble.shown.Error() || st.Change != 1 {
-			t.Errorf("%v: %+v", trouble.err, st)
-		}
-	}
-	f.Begin()
-	l.current(true, errEmpty)
-	f.Apply(changelog.Message{Key: changeKey(1), Value: []byte("nonsense"), Revision: 1})
-	l.current(true, errEmpty)
-	if now, _ := l.live.Current(); now != before {
-		t.Errorf("%+v", now)
-	}
-	f.Apply(changelog.Message{Key: changeKey(2), Value: []byte(batch(9)), Revision: 2})
-	l.current(true, nil)
-	<-changed
-	if now, _ := l.live.Current(); now.ReminderBatch != 9 {
-		t.Errorf("%+v", now)
-	}
-	if st := l.live.Status(); !st.Following || st.Error != "" || st.Change != 2 {
-		t.Errorf("%+v", st)
-	}
+	measures(t, l, 5, 3)
 }

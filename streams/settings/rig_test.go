@@ -8,13 +8,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-4a2410e3/scrip/streams/changelog"
+	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-const mostAhead = changelog.MostAhead
-
-var changeKey = changelog.Key
+// ann is a person with the credentials of the data directory.
+var ann = access.Author{Principal: access.Principal{Name: "ann@ops", Role: access.Operator}}
 
 func TestMain(m *testing.M) { streamtest.VerifyTestMain(m) }
 
@@ -31,7 +30,7 @@ func set(t *testing.T, s *Store, setting, value string) Change {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	c, err := s.Set(ctx, setting, value, "ann@ops")
+	c, err := s.Set(ctx, setting, value, ann)
 	if err != nil {
 		t.Fatalf("setting %s to %s: %v", setting, value, err)
 	}
@@ -74,49 +73,14 @@ func holds(t *testing.T, l *Live, what string, fact func(*Settings) bool) {
 	}
 }
 
-// log is a history in memory, which a Live folds as changelog.Follower does.
-type log struct {
-	*testing.T
-	live     *Live
-	messages []changelog.Message
-}
-
-func newLog(t *testing.T) *log { return &log{T: t, live: open(t, nil).Watch()} }
-
-// add adds a change as the bucket has it, and folds it.
-func (l *log) add(key, value string) {
-	m := changelog.Message{Key: key, Value: []byte(value), Revision: uint64(len(l.messages) + 1)}
-	if l.messages = append(l.messages, m); l.live.state == nil {
-		(*fold)(l.live).Begin()
-	}
-	(*fold)(l.live).Apply(m)
-	l.current(false, nil)
-}
-
-// again folds all from the first, as after a lost connection.
-func (l *log) again() {
-	(*fold)(l.live).Begin()
-	for _, m := range l.messages {
-		(*fold)(l.live).Apply(m)
-	}
-	l.current(false, nil)
-}
-
-func (l *log) current(lost bool, want error) {
-	l.Helper()
-	if err := (*fold)(l.live).Current(lost); err != want {
-		l.Errorf("put in force: %v, want %v", err, want)
-	}
-}
-
 // measures checks what is measured.
-func (l *log) measures(revision, ignored float64) {
-	l.Helper()
+func measures(t *testing.T, l *Live, revision, ignored float64) {
+	t.Helper()
 	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(l.live)
+	r.MustRegister(l)
 	families, err := r.Gather()
 	if err != nil {
-		l.Fatal(err)
+		t.Fatal(err)
 	}
 	got := map[string]float64{}
 	for _, f := range families {
@@ -124,6 +88,6 @@ func (l *log) measures(revision, ignored float64) {
 		got[f.GetName()] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 	}
 	if len(got) != 2 || got["scrip_config_revision"] != revision || got["scrip_config_ignored_total"] != ignored {
-		l.Errorf("measured %v, want %v and %v ignored", got, revision, ignored)
+		t.Errorf("measured %v, want %v and %v ignored", got, revision, ignored)
 	}
 }

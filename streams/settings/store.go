@@ -1,17 +1,57 @@
 package settings
 
 import (
-	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/streams/changelog"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/registry"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
+
+// record is the stored part of a Change.
+type record struct {
+	Setting string `json:"setting"`
+	Value   string `json:"value"`
+	Was     string `json:"was"`
+}
+
+// Change is one change of one setting, as recorded in the history.
+type Change struct {
+	// N numbers the changes from 1, without gaps unless a key was written by hand. 0 where the key is no number.
+	N uint64 `json:"change"`
+	// Revision is the bucket's, rising.
+	Revision uint64 `json:"revision"`
+	Setting  string `json:"setting"`
+	// Value is the new value; ToDefault restores the default.
+	Value string `json:"value"`
+	// Was is the value before, or ToDefault.
+	Was string    `json:"was"`
+	By  string    `json:"by"`
+	At  time.Time `json:"at"`
+	// Ignored is the reason why the change is not in force, nor ever was; "" where it is or was.
+	Ignored string `json:"ignored,omitempty"`
+}
+
+// changeOf is a change as users see it. Of one that cannot be read they see the text.
+func changeOf(c registry.Change[record]) Change {
+	r := c.Record
+	if c.Ignored != "" && r.Setting == "" {
+		r.Value = wire.Shorten(strings.ToValidUTF8(string(c.Value), "\uFFFD"), 200)
+	}
+	return Change{c.N, c.Revision, r.Setting, r.Value, r.Was, c.By, c.At, c.Ignored}
+}
 
 // Options for Open.
 type Options struct {
@@ -21,12 +61,14 @@ type Options struct {
 	Logger *slog.Logger
 	// Clock stamps changes. Nil is the machine's.
 	Clock wall.Clock
+	// Audit records changes; nil = nothing is recorded.
+	Audit *audit.Log
 }
 
 // Store is the history of the settings. It may be used by several goroutines at once.
 type Store struct {
-	js   jetstream.JetStream
-	opts Options
+	registry *registry.Registry[*State, record]
+	defaults *Settings
 }
 
 // Open prepares a store; it sends no request and makes nothing. The first Set or Live.Run makes the bucket. The error names
@@ -38,92 +80,83 @@ func Open(_ context.Context, js jetstream.JetStream, opts Options) (*Store, erro
 	if err := opts.Defaults.Validate(); err != nil {
 		return nil, fmt.Errorf("the defaults of the settings are not valid: %w", err)
 	}
-	opts.Defaults = opts.Defaults.clone()
-	opts.Logger = cmp.Or(opts.Logger, slog.Default())
-	if opts.Clock == nil {
-		opts.Clock = wall.Machine
+	defaults := opts.Defaults.clone()
+	spec := &registry.Spec[*State, record]{
+		Bucket: topology.Settings, Noun: "settings", See: "`scrip config history`",
+		Restore: "the first `scrip config set` starts a new history, and every other setting has its default then; restore the log from a backup, or set the settings again, pauses first",
+		New:     func() *State { return newState(defaults) }, Take: (*State).take,
+		Audit: audit.Settings, Entry: func(_ *State, c *registry.Change[record]) (action, about string) {
+			return "set", c.Record.Setting + " " + c.Record.Was + " → " + c.Record.Value
+		},
 	}
-	return &Store{js, opts}, nil
+	return &Store{registry.New(js, spec, registry.Options{Logger: opts.Logger, Clock: opts.Clock, Audit: opts.Audit}), defaults}, nil
 }
 
 // Read folds all changes that were stored before the call, and perhaps later ones. ctx bounds the retries to a server that
 // does not answer. Without a bucket there are no changes.
 func (s *Store) Read(ctx context.Context) (*State, error) {
-	var state *State
-	err := s.bucket().Read(ctx, func() { state = newState(s.opts.Defaults) }, func(m changelog.Message) { state.apply(parseMessage(m)) })
+	f, err := s.registry.Read(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("reading the settings: %w", err)
+		return nil, err
 	}
-	return state, nil
+	f.State.Revision, f.State.Ignored = f.Last().Revision, f.Ignored
+	return f.State, nil
 }
 
 // History returns all changes, oldest first, the ignored ones with the reason. Errors as of Read.
 func (s *Store) History(ctx context.Context) ([]Change, error) {
-	state, err := s.Read(ctx)
+	f, err := s.registry.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return state.Changes(), nil
+	all := make([]Change, len(f.Changes))
+	for i, c := range f.Changes {
+		all[i] = changeOf(c)
+	}
+	return all, nil
 }
 
-// ErrUnknown is the kind of error after which the change may have been stored or not.
-var ErrUnknown = changelog.ErrUnknown
-
-// Set changes a setting; by names the author. It returns when the change is stored: it is then in force within a second at
-// every server that can be reached. value [ToDefault] restores the default. A setting that has the value already is set all
-// the same: author and time are part of the history.
-//
-// ctx bounds the retries to a server that does not answer. Errors: *InvalidError, and nothing was stored; of kind
-// ErrUnknown, see there; any other, and nothing was stored.
-func (s *Store) Set(ctx context.Context, setting, value, by string) (Change, error) {
+// Set changes a setting. It returns when the change is stored: it is then in force within a second at every server that can be
+// reached. value [ToDefault] restores the default. A setting that has the value already is set all the same: author and time
+// are part of the history. Errors as of [registry.Registry.Write]; *InvalidError names the setting.
+func (s *Store) Set(ctx context.Context, setting, value string, by access.Author) (Change, error) {
 	value, err := Check(setting, value)
 	if err != nil {
 		return Change{}, err
 	}
-	if err := CheckBy(by); err != nil {
-		return Change{}, &InvalidError{Setting: setting, Value: value, Problem: err.Error()}
-	}
-	w := &writing{store: s, change: Change{Setting: setting, Value: value, By: by, At: s.opts.Clock.Now().UTC()}}
-	revision, err := s.bucket().Write(ctx, w)
-	switch {
-	case errors.Is(err, ErrUnknown):
-		return Change{}, fmt.Errorf("%w; see `scrip config history`", err)
-	case err != nil:
+	c, _, err := s.registry.Write(ctx, by.Entry(audit.Settings, "", ""), func(s *State, _ time.Time) (record, error) {
+		return record{Setting: setting, Value: value, Was: s.was(setting)}, nil
+	})
+	if err != nil && !errors.Is(err, registry.ErrUnrecorded) {
 		return Change{}, err
-	case revision != 0:
-		w.change.Revision = revision
 	}
-	return w.change, nil
+	return changeOf(c), err
 }
 
-// writing is a change that is being stored: a [changelog.Change].
-type writing struct {
-	store  *Store
-	state  *State
-	change Change
+// skipRecord is the value of a skip list key. Readers need the key only.
+type skipRecord struct {
+	Stream   string    `json:"stream"`
+	Sequence uint64    `json:"sequence"`
+	SHA256   string    `json:"sha256"` // see eventlog.Hash
+	By       string    `json:"by"`
+	At       time.Time `json:"at"`
 }
 
-func (w *writing) Begin() { w.state = newState(w.store.opts.Defaults) }
-
-func (w *writing) Apply(m changelog.Message) { w.state.apply(parseMessage(m)) }
-
-func (w *writing) Stored(from uint64) bool {
-	stored, ok := w.state.stored(&w.change, from)
-	if ok {
-		w.change = stored
+// Skip adds one message to the skip list, for good; it is named by its stream, sequence and hash. The caller has called
+// eventlog.Stream.CheckSkip. A second call has no effect. ctx bounds the retries to a server that does not answer.
+//
+// A crash before the key is made leaves the skip list as it was. After it every reader that starts ignores the message.
+func (s *Store) Skip(ctx context.Context, stream string, sequence uint64, hash, by string) error {
+	err := wire.CheckBy("by", by)
+	if err != nil {
+		return err
 	}
-	return ok
-}
-
-func (w *writing) Record() (n uint64, value []byte, err error) {
-	c := &w.change
-	c.N, c.Was = w.state.Next(), w.state.was(c.Setting)
-	if value, err = c.encode(); err != nil {
-		return 0, nil, fmt.Errorf("nothing was stored: %w", err)
+	value, err := json.Marshal(skipRecord{stream, sequence, hash, by, s.registry.Clock.Now().UTC()})
+	if err == nil {
+		err = s.registry.Add(ctx, eventlog.SkipKey(stream, sequence, hash), value)
 	}
-	// The whole record is checked, not only the new value.
-	if judged := w.state.apply(*c); judged.Ignored != "" {
-		return 0, nil, &InvalidError{Setting: c.Setting, Value: c.Value, Problem: judged.Ignored}
+	if err != nil {
+		return fmt.Errorf("adding message %d of stream %s to the skip list: %w", sequence, stream, err)
 	}
-	return c.N, value, nil
+	return nil
 }

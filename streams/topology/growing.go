@@ -6,7 +6,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// GrowingBucket is a KV bucket that only grows: a key takes one message, and none is removed. See package changelog.
+// GrowingBucket is a KV bucket that only grows: a key takes one message, and none is removed. See package registry.
 type GrowingBucket struct {
 	Bucket      string
 	Description string

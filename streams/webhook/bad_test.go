@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/streams/changelog"
 	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/registry"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
 )
@@ -38,11 +38,11 @@ func bad(t *testing.T, handler http.HandlerFunc, change func(*Guard, *http.Trans
 	if change != nil {
 		change(g, tr)
 	}
-	s, err := Settings{URL: server.URL + "/hook?token=to-ken", Types: []string{"coupon.*"}}.Validate()
+	s, err := Config{URL: server.URL + "/hook?token=to-ken", Types: []string{"coupon.*"}}.Validate()
 	if err != nil {
 		t.Fatal(err)
 	}
-	snd := newSender(Endpoint{ID: "x", Settings: s}, []signature.Secret{signature.NewSecret()}, tr, streamtest.NewClock(), func(context.Context, Change) error { return nil })
+	snd := newSender(Endpoint{ID: "x", Config: s}, []signature.Secret{signature.NewSecret()}, tr, streamtest.NewClock(), func(context.Context, Change) error { return nil })
 	t.Cleanup(snd.client.CloseIdleConnections)
 	return snd, server
 }
@@ -123,7 +123,7 @@ func TestHangs(t *testing.T) {
 	r := newRig(t)
 	release := make(chan struct{})
 	defer close(release)
-	hanging, _ := r.create(t, Settings{Concurrency: 1})
+	hanging, _ := r.create(t, Config{Concurrency: 1})
 	r.answers(func(_ http.ResponseWriter, req *http.Request) {
 		if strings.HasPrefix(req.URL.Path, "/well") {
 			return
@@ -133,7 +133,7 @@ func TestHangs(t *testing.T) {
 		case <-req.Context().Done():
 		}
 	})
-	well, _ := r.create(t, Settings{URL: r.endpoint.URL + "/well"})
+	well, _ := r.create(t, Config{URL: r.endpoint.URL + "/well"})
 	run := r.runner(r.js, func(o *Options) { o.timeout = 100 * time.Millisecond })
 	r.serve(t, run, hanging)
 	r.serve(t, run, well)
@@ -169,7 +169,7 @@ func TestRebinding(t *testing.T) {
 	tr := transport(&Guard{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}}, "http://rebind.example", nil, resolver)
 	tr.DisableKeepAlives = true
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	s := newSender(Endpoint{ID: "x", Settings: Settings{URL: "http://rebind.example:" + port, Batch: 1, Rate: 50, Concurrency: 1}}, nil, tr, streamtest.NewClock(), func(context.Context, Change) error { return nil })
+	s := newSender(Endpoint{ID: "x", Config: Config{URL: "http://rebind.example:" + port, Batch: 1, Rate: 50, Concurrency: 1}}, nil, tr, streamtest.NewClock(), func(context.Context, Change) error { return nil })
 	if err := s.push(t.Context(), one); err != nil {
 		t.Fatalf("the first request: %v", err)
 	}
@@ -244,22 +244,22 @@ func TestGuard(t *testing.T) {
 }
 
 func TestSettingsAreChecked(t *testing.T) {
-	good := Settings{URL: "https://shop.example/hooks", Types: []string{"coupon.*", "coupons.expired", "reminder.due", "campaign.created"}}
+	good := Config{URL: "https://shop.example/hooks", Types: []string{"coupon.*", "coupons.expired", "reminder.due", "campaign.created"}}
 	if s, err := good.Validate(); err != nil || s.Batch != 1 || s.Rate != 50 || s.Concurrency != 4 || s.MaxAgeHours != 168 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	for want, change := range map[string]func(*Settings){
-		"url must be an https":   func(s *Settings) { s.URL = "ftp://x" },
-		"neither user":           func(s *Settings) { s.URL = "https://u:p@x/" },
-		"url must be an":         func(s *Settings) { s.URL = "https://x/" + strings.Repeat("a", 3000) },
-		"give at least one":      func(s *Settings) { s.Types = nil },
-		"is none of":             func(s *Settings) { s.Types = []string{"reminder.set"} },
-		"is no name":             func(s *Settings) { s.Campaigns = []string{"a b"} },
-		"campaigns: 101":         func(s *Settings) { s.Campaigns = make([]string, 101) },
-		"batch is 501":           func(s *Settings) { s.Batch = 501 },
-		"rate is -1":             func(s *Settings) { s.Rate = -1 },
-		"concurrency is 65":      func(s *Settings) { s.Concurrency = 65 },
-		"max_age_hours is 10000": func(s *Settings) { s.MaxAgeHours = 10_000 },
+	for want, change := range map[string]func(*Config){
+		"url must be an https":   func(s *Config) { s.URL = "ftp://x" },
+		"neither user":           func(s *Config) { s.URL = "https://u:p@x/" },
+		"url must be an":         func(s *Config) { s.URL = "https://x/" + strings.Repeat("a", 3000) },
+		"give at least one":      func(s *Config) { s.Types = nil },
+		"is none of":             func(s *Config) { s.Types = []string{"reminder.set"} },
+		"is no name":             func(s *Config) { s.Campaigns = []string{"a b"} },
+		"campaigns: 101":         func(s *Config) { s.Campaigns = make([]string, 101) },
+		"batch is 501":           func(s *Config) { s.Batch = 501 },
+		"rate is -1":             func(s *Config) { s.Rate = -1 },
+		"concurrency is 65":      func(s *Config) { s.Concurrency = 65 },
+		"max_age_hours is 10000": func(s *Config) { s.MaxAgeHours = 10_000 },
 	} {
 		s := good
 		change(&s)
@@ -311,21 +311,19 @@ func TestSecretsAreSealed(t *testing.T) {
 }
 
 func FuzzChange(f *testing.F) {
-	f.Add("change.0000000001", []byte(`{"webhook":"a","what":"create","settings":{"url":"https://x","types":["coupon.*"]},"by":"ann","at":"2027-01-15T08:00:00Z"}`))
-	f.Add("change.0000000001", []byte(`{"webhook":"a","what":"rotate","secret":"AAAA"}`))
-	f.Fuzz(func(t *testing.T, key string, value []byte) {
-		r := newRegistry()
-		m := changelog.Message{Key: key, Value: value}
-		_ = r.fold(m)
-		var c Change
-		if json.Unmarshal(value, &c) != nil {
+	f.Add([]byte(`{"webhook":"a","what":"create","config":{"url":"https://x","types":["coupon.*"]}}`))
+	f.Add([]byte(`{"webhook":"a","what":"rotate","secret":"AAAA"}`))
+	f.Fuzz(func(t *testing.T, value []byte) {
+		var c registry.Change[Change]
+		if json.Unmarshal(value, &c.Record) != nil {
 			return
 		}
-		for n, what := range []string{Update, Rotate, Replay, Retry} {
-			c.N, c.What = uint64(n+2), what
-			_ = r.apply(c)
+		s := newState()
+		for n, what := range []string{c.Record.What, Update, Rotate, Replay, Retry} {
+			c.N, c.Record.What = uint64(n+1), what
+			_ = s.take(&c)
 		}
-		for _, e := range r.list() {
+		for _, e := range s.list() {
 			if _, err := e.Validate(); err != nil {
 				t.Errorf("an invalid endpoint is in force: %v", err)
 			}

@@ -2,19 +2,18 @@ package webhook
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/streams/changelog"
+	"github.com/seed-4a2410e3/scrip/streams/registry"
 )
 
 // What a change does.
 const (
 	Create  = "create"
-	Update  = "update"  // Settings are new, all of them
+	Update  = "update"  // Config is new, all of it
 	Rotate  = "rotate"  // Secret is new; the one before signs too for RotationPeriod
 	Pause   = "pause"   // by a person
 	Resume  = "resume"  // also of a disabled one
@@ -37,65 +36,41 @@ const endpointsMost = 100
 
 // Change is one change of one endpoint.
 type Change struct {
-	N        uint64    `json:"-"`
-	Webhook  string    `json:"webhook"`
-	What     string    `json:"what"`
-	Settings *Settings `json:"settings,omitempty"`
-	Secret   []byte    `json:"secret,omitempty"` // sealed
-	From     time.Time `json:"from,omitzero"`
-	Reason   string    `json:"reason,omitempty"`
-	By       string    `json:"by"`
-	At       time.Time `json:"at"`
+	Webhook string    `json:"webhook"`
+	What    string    `json:"what"`
+	Config  *Config   `json:"config,omitempty"`
+	Secret  []byte    `json:"secret,omitempty"` // sealed
+	From    time.Time `json:"from,omitzero"`
+	Reason  string    `json:"reason,omitempty"`
 }
 
-// registry is the fold of all changes.
-type registry struct {
-	changelog.Numbers
+// state is the fold of all changes.
+type state struct {
 	endpoints map[string]*Endpoint
 	gone      map[string]*Endpoint // deleted; these do not change any more
 }
 
-func newRegistry() *registry {
-	return &registry{endpoints: map[string]*Endpoint{}, gone: map[string]*Endpoint{}}
+func newState() *state {
+	return &state{endpoints: map[string]*Endpoint{}, gone: map[string]*Endpoint{}}
 }
 
-// fold folds the next message of the bucket. The error is why it has no effect: it is of a newer version, or was written by
-// hand.
-func (r *registry) fold(m changelog.Message) error {
-	n, numbered := changelog.Number(m.Key)
-	near := r.Add(n)
+// take puts a change in force. The error is why it has no effect.
+func (s *state) take(change *registry.Change[Change]) error {
+	c, at, n := &change.Record, change.At, change.N
+	e := s.endpoints[c.Webhook]
 	switch {
-	case m.Deleted:
-		return errors.New("it is a deletion, and changes are never deleted")
-	case !numbered:
-		return fmt.Errorf("its key %.40q is no number of a change", m.Key)
-	case !near:
-		return fmt.Errorf("its number is more than %d above %d, the highest before it", changelog.MostAhead, r.Last)
-	}
-	var c Change
-	if err := json.Unmarshal(m.Value, &c); err != nil {
-		return fmt.Errorf("it is no change: %w", err)
-	}
-	c.N = n
-	return r.apply(c)
-}
-
-// apply puts a change in force. The error is why it has no effect.
-func (r *registry) apply(c Change) error {
-	e := r.endpoints[c.Webhook]
-	switch {
-	case c.What == Create && (e != nil || r.gone[c.Webhook] != nil):
+	case c.What == Create && (e != nil || s.gone[c.Webhook] != nil):
 		return fmt.Errorf("webhook %s exists", c.Webhook)
-	case c.What == Create && len(r.endpoints) >= endpointsMost:
+	case c.What == Create && len(s.endpoints) >= endpointsMost:
 		return fmt.Errorf("there are %d webhooks, the most that can be; delete one first", endpointsMost)
 	case c.What == Create:
-		s, err := c.settings()
+		chosen, err := c.config()
 		if err != nil {
 			return err
 		}
-		r.endpoints[c.Webhook] = &Endpoint{
-			ID: c.Webhook, Settings: s, State: Active, Created: c.At, By: c.By, Since: c.At, Version: c.N,
-			secrets: [][]byte{c.Secret}, audiences: [2]audience{{since: c.At}, {since: c.At}},
+		s.endpoints[c.Webhook] = &Endpoint{
+			ID: c.Webhook, Config: chosen, State: Active, Created: at, By: change.By, Since: at, Version: n,
+			secrets: [][]byte{c.Secret}, audiences: [2]audience{{since: at}, {since: at}},
 		}
 		return nil
 	case e == nil:
@@ -103,40 +78,40 @@ func (r *registry) apply(c Change) error {
 	}
 	switch c.What {
 	case Update:
-		s, err := c.settings()
+		chosen, err := c.config()
 		if err != nil {
 			return err
 		}
 		for kind := range e.audiences {
-			e.audiences[kind].become(e.wants(kind == reminders), s.wants(kind == reminders), c.At)
+			e.audiences[kind].become(e.wants(kind == reminders), chosen.wants(kind == reminders), at)
 		}
-		e.Settings, e.FailingSince, e.Version = s, time.Time{}, c.N
+		e.Config, e.FailingSince, e.Version = chosen, time.Time{}, n
 	case Rotate:
-		e.secrets, e.rotated = [][]byte{c.Secret, e.secrets[0]}, c.At.Add(RotationPeriod)
-		e.Version = c.N
+		e.secrets, e.rotated = [][]byte{c.Secret, e.secrets[0]}, at.Add(RotationPeriod)
+		e.Version = n
 	case Pause:
-		e.State, e.Reason, e.Version = Paused, "", c.N
+		e.State, e.Reason, e.Version = Paused, "", n
 	case Resume:
-		e.State, e.Reason, e.FailingSince, e.Version = Active, "", time.Time{}, c.N
+		e.State, e.Reason, e.FailingSince, e.Version = Active, "", time.Time{}, n
 	case Disable:
-		e.State, e.Reason, e.Version = Disabled, c.Reason, c.N
+		e.State, e.Reason, e.Version = Disabled, c.Reason, n
 	case Delete:
-		delete(r.endpoints, c.Webhook)
-		r.gone[c.Webhook] = e
+		delete(s.endpoints, c.Webhook)
+		s.gone[c.Webhook] = e
 	case Replay:
-		if c.From.IsZero() || c.From.After(c.At) {
+		if c.From.IsZero() || c.From.After(at) {
 			return fmt.Errorf("from must be a time in the past")
 		}
 		for kind := range e.audiences {
 			e.audiences[kind] = audience{e.audiences[kind].generation + 1, c.From}
 		}
-		e.Since, e.Version = c.From, c.N
+		e.Since, e.Version = c.From, n
 	case Test:
-		e.test = c.N
+		e.test = n
 	case Tested:
 		e.test, e.LastTest = 0, c.Reason
 	case Retry:
-		e.retry = c.N
+		e.retry = n
 	case Retried:
 		e.retry, e.LastRetry = 0, c.Reason
 	case Failing:
@@ -149,18 +124,18 @@ func (r *registry) apply(c Change) error {
 	return nil
 }
 
-// settings returns the settings of a change, with their defaults.
-func (c *Change) settings() (Settings, error) {
-	if c.Settings == nil {
-		return Settings{}, errors.New("settings are missing")
+// choices returns the config of a change, with their defaults.
+func (c *Change) config() (Config, error) {
+	if c.Config == nil {
+		return Config{}, errors.New("config is missing")
 	}
-	return c.Settings.Validate()
+	return c.Config.Validate()
 }
 
 // list returns copies of the endpoints, oldest first.
-func (r *registry) list() []Endpoint {
+func (s *state) list() []Endpoint {
 	var all []Endpoint
-	for _, e := range r.endpoints {
+	for _, e := range s.endpoints {
 		all = append(all, *e)
 	}
 	slices.SortFunc(all, func(a, b Endpoint) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })

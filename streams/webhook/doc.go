@@ -1,6 +1,6 @@
 // Package webhook delivers events of the log to HTTP endpoints of others, by the Standard Webhooks specification 1.0.0.
 //
-//	scrip webhook, HTTP ── Store ──> KV SCRIP_WEBHOOKS, a history that only grows (package changelog); audit stream
+//	scrip webhook, HTTP ── Store ──> KV SCRIP_WEBHOOKS, a history that only grows (package registry); audit stream
 //	                                        │ every server of role api folds it
 //	                            lease webhook.<slot>: each endpoint has one server
 //	                                        │
@@ -8,7 +8,7 @@
 //	SCRIP_RMD_<lane> ── push.NewEvents ─┴───┘      2xx: done · 410: disabled · else: retried by the schedule, then a dead letter
 //
 // Package push gives what an endpoint needs: positions, retries with a breaker, Retry-After, a maximum age, dead letters. An
-// endpoint is one audience of it, and a replay is a new one that begins at an earlier time.
+// endpoint is one audience of it, and a replay is a new one that starts at an earlier time.
 //
 // A request is the lines of one message of the log that pass the filter of the endpoint, at most Settings.Batch of them. The
 // id of an event follows from its position in the log: it is the same at each try, by each server, and after a restore. It is the

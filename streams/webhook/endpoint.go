@@ -10,8 +10,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// Settings of an endpoint are chosen by people.
-type Settings struct {
+// Config is what people choose for an endpoint.
+type Config struct {
 	// URL is https, or http where the server allows that; at most 2,048 bytes, without user and fragment.
 	URL string `json:"url"`
 	// Types are event types such as coupon.claimed, or coupon.* and campaign.*.
@@ -47,8 +47,8 @@ func Types() []string {
 	return append(all, wire.ReminderDue.String())
 }
 
-// Validate returns the settings with their defaults, or an error that names the field.
-func (s Settings) Validate() (Settings, error) {
+// Validate returns the config with its defaults, or an error that names the field.
+func (s Config) Validate() (Config, error) {
 	u, err := url.Parse(s.URL)
 	switch {
 	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || len(s.URL) > 2048:
@@ -86,7 +86,7 @@ func (s Settings) Validate() (Settings, error) {
 }
 
 // passes reports whether an event is delivered to the endpoint.
-func (s *Settings) passes(e *wire.Event) bool {
+func (s *Config) passes(e *wire.Event) bool {
 	if !delivered(e.Type) || len(s.Campaigns) > 0 && !slices.Contains(s.Campaigns, e.Campaign) {
 		return false
 	}
@@ -101,7 +101,7 @@ func (s *Settings) passes(e *wire.Event) bool {
 }
 
 // wants reports whether any of the types is of reminders, or of events.
-func (s *Settings) wants(reminders bool) bool {
+func (s *Config) wants(reminders bool) bool {
 	return slices.ContainsFunc(s.Types, func(pattern string) bool { return (pattern == wire.ReminderDue.String()) == reminders })
 }
 
@@ -118,12 +118,12 @@ const (
 // Endpoint is the fold of its changes.
 type Endpoint struct {
 	ID string `json:"id"`
-	Settings
+	Config
 	State  State  `json:"state"`
 	Reason string `json:"reason,omitempty"` // why it is disabled
 	// Version is the number of the last change of settings, state or secret.
 	Version uint64 `json:"version"`
-	// FailingSince is when it began to fail every request, zero = it does not; recorded after an hour.
+	// FailingSince is since when every request has failed, zero = they do not; recorded after an hour.
 	FailingSince time.Time `json:"failing_since,omitzero"`
 	// LastTest is the result of the last test request, and LastRetry that of the last retry of dead letters.
 	LastTest  string    `json:"last_test,omitempty"`
@@ -155,10 +155,11 @@ const reminders = 1
 // audience is how package push knows an endpoint: by one name for events and one for reminders.
 type audience struct {
 	generation int       // each is a name of its own; those before the present one are forgotten
-	since      time.Time // where a name that was never used begins
+	since      time.Time // from when a name that was never used delivers
 }
 
-// become follows a change of settings. A kind that is not wanted any more is forgotten; one that is wanted again begins then.
+// become follows a change of the types that an endpoint wants, of one kind. When the kind is not wanted any more, its position is
+// forgotten; when it is wanted again, delivery starts with what happens from then on.
 func (a *audience) become(was, is bool, at time.Time) {
 	switch {
 	case was && !is:

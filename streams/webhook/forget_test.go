@@ -40,7 +40,7 @@ func (h *heldRemoval) DeleteConsumer(ctx context.Context, stream, consumer strin
 // a removal that fails is retried without another change.
 func TestDeletedOnesAreForgottenBehind(t *testing.T) {
 	r := newRig(t)
-	deleted, _ := r.create(t, Settings{})
+	deleted, _ := r.create(t, Config{})
 	stop := r.serve(t, r.runner(r.js, nil), deleted)
 	kept := func() int {
 		all, err := push.Positions(within(t), r.js, deleted.name(0))
@@ -54,12 +54,12 @@ func TestDeletedOnesAreForgottenBehind(t *testing.T) {
 	if _, err := r.store.Make(within(t), ann, Change{Webhook: deleted.ID, What: Delete}, 0); err != nil {
 		t.Fatal(err)
 	}
-	active, _ := r.create(t, Settings{})
+	active, _ := r.create(t, Config{})
 	for slotOf(active.ID) != slotOf(deleted.ID) {
 		if _, err := r.store.Make(within(t), ann, Change{Webhook: active.ID, What: Delete}, 0); err != nil {
 			t.Fatal(err)
 		}
-		active, _ = r.create(t, Settings{})
+		active, _ = r.create(t, Config{})
 	}
 
 	js := &heldRemoval{JetStream: r.js, id: deleted.ID, release: make(chan struct{})}
@@ -81,7 +81,7 @@ func TestDeletedOnesAreForgottenBehind(t *testing.T) {
 // is retried.
 func TestEarlierAudiencesAreForgottenBehind(t *testing.T) {
 	r := newRig(t)
-	e, _ := r.create(t, Settings{})
+	e, _ := r.create(t, Config{})
 	before := e.name(0)
 	stop := r.serve(t, r.runner(r.js, nil), e)
 	kept := func() int {

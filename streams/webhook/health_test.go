@@ -22,7 +22,7 @@ type health struct {
 	stored   []string
 }
 
-func newHealth(t *testing.T, s Settings) *health {
+func newHealth(t *testing.T, s Config) *health {
 	h := &health{endpoint: &endpoint{body: `{"failed":[1]}`}, clock: streamtest.NewClock()}
 	h.sender = to(t, h.endpoint, s)
 	h.sender.clock = h.clock
@@ -50,7 +50,7 @@ func (h *health) after(t *testing.T, d time.Duration, code int, lost bool, want 
 
 // A change of the health that was not stored is stored by a later request, and each once.
 func TestHealthIsStoredByALaterRequest(t *testing.T) {
-	h := newHealth(t, Settings{})
+	h := newHealth(t, Config{})
 	h.after(t, 0, 500, false)
 	h.after(t, 2*time.Hour, 500, true)
 	h.after(t, 0, 500, false, Failing)
@@ -60,7 +60,7 @@ func TestHealthIsStoredByALaterRequest(t *testing.T) {
 	h.after(t, 0, 200, false, Failing, Works)
 	for _, code := range []int{500, 410} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
-			h := newHealth(t, Settings{})
+			h := newHealth(t, Config{})
 			h.after(t, 0, 500, true)
 			h.after(t, 6*24*time.Hour, code, true)
 			h.after(t, 0, code, false, Disable)
@@ -71,7 +71,7 @@ func TestHealthIsStoredByALaterRequest(t *testing.T) {
 
 // An endpoint that takes some events of each request works: that is no failure of five days.
 func TestAPartOfARequestIsNoFailure(t *testing.T) {
-	h := newHealth(t, Settings{Batch: 2})
+	h := newHealth(t, Config{Batch: 2})
 	for range 10 {
 		h.after(t, 24*time.Hour, http.StatusMultiStatus, false)
 	}

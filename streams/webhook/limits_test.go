@@ -28,7 +28,7 @@ func letter(t *testing.T, r *rig, run *Runner, e Endpoint, clock *streamtest.Clo
 // An event that is older than the age limit is given up without a request, and not before.
 func TestAgeLimit(t *testing.T) {
 	r := newRig(t)
-	e, _ := r.create(t, Settings{MaxAgeHours: 24})
+	e, _ := r.create(t, Config{MaxAgeHours: 24})
 	clock := streamtest.NewClock()
 	begun := clock.Now()
 	run := r.runner(r.js, func(o *Options) { o.Clock = clock })
@@ -46,7 +46,7 @@ func TestAgeLimit(t *testing.T) {
 // across a replay.
 func TestDeadLettersAreRetried(t *testing.T) {
 	r := newRig(t)
-	e, _ := r.create(t, Settings{MaxAgeHours: 24})
+	e, _ := r.create(t, Config{MaxAgeHours: 24})
 	clock := streamtest.NewClock()
 	letter(t, r, r.runner(r.js, func(o *Options) { o.Clock = clock }), e, clock)
 	first := r.received()[0]
@@ -93,7 +93,7 @@ func TestDeadLettersAreRetried(t *testing.T) {
 // Pages have each dead letter once, oldest first, those of before a replay and those of after it.
 func TestDeadLettersInPages(t *testing.T) {
 	r := newRig(t)
-	e, _ := r.create(t, Settings{MaxAgeHours: 24})
+	e, _ := r.create(t, Config{MaxAgeHours: 24})
 	r.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 	clock := streamtest.NewClock()
 	run := r.runner(r.js, func(o *Options) { o.Clock = clock })
@@ -146,7 +146,7 @@ func TestDeadLettersInPages(t *testing.T) {
 // A replay that would leave out what is not delivered is refused, with the time that would not: what waits is part of a replay.
 func TestAReplayLeavesNothingOut(t *testing.T) {
 	r := newRig(t)
-	e, _ := r.create(t, Settings{})
+	e, _ := r.create(t, Config{})
 	replay := func(from time.Time) (Endpoint, error) {
 		return r.store.Make(within(t), ann, Change{Webhook: e.ID, What: Replay, From: from}, 0)
 	}
@@ -208,13 +208,13 @@ func TestAReplayLeavesNothingOut(t *testing.T) {
 // A retry ends when its endpoint is changed: what it has not sent yet does not go to the URL of before.
 func TestARetryEndsAtAChange(t *testing.T) {
 	r := newRig(t)
-	e, _ := r.create(t, Settings{MaxAgeHours: 24})
+	e, _ := r.create(t, Config{MaxAgeHours: 24})
 	clock := streamtest.NewClock()
 	letter(t, r, r.runner(r.js, func(o *Options) { o.Clock = clock }), e, clock)
 	r.answers(nil)
-	changed := e.Settings
+	changed := e.Config
 	changed.URL += "/new"
-	if _, err := r.store.Make(within(t), ann, Change{Webhook: e.ID, What: Update, Settings: &changed}, 0); err != nil {
+	if _, err := r.store.Make(within(t), ann, Change{Webhook: e.ID, What: Update, Config: &changed}, 0); err != nil {
 		t.Fatal(err)
 	}
 	run := r.runner(r.js, nil)

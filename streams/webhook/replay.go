@@ -10,10 +10,10 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// mayReplay refuses a replay that begins after an event that is not delivered: a replay forgets what waits, and that event would
+// mayReplay refuses a replay from after an event that is not delivered: a replay forgets what waits, and that event would
 // be neither delivered nor a dead letter. What is delivered during the check only makes the replay possible.
 func (s *Store) mayReplay(ctx context.Context, c *Change) error {
-	if c.From.IsZero() || c.From.After(s.Clock.Now()) {
+	if c.From.IsZero() || c.From.After(s.history.Clock.Now()) {
 		return nil // refused as any change that is not valid
 	}
 	e, err := s.Show(ctx, c.Webhook)
@@ -30,7 +30,7 @@ func (s *Store) mayReplay(ctx context.Context, c *Change) error {
 	case oldest.IsZero() || !c.From.After(oldest):
 		return nil
 	}
-	return &InvalidError{fmt.Errorf("from is %s, and what happened since %s is not delivered yet: give that time or an earlier one; to lose it, delete the webhook and create another",
+	return &InvalidError{Err: fmt.Errorf("from is %s, and what happened since %s is not delivered yet: give that time or an earlier one; to lose it, delete the webhook and create another",
 		c.From.UTC().Format(time.RFC3339), oldest.UTC().Format(time.RFC3339))}
 }
 

@@ -12,13 +12,13 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/push"
 )
 
-// errChangedMeanwhile ends a retry whose endpoint has other settings now: its URL may not be the owner's any more.
+// errChangedMeanwhile ends a retry whose endpoint has another config now: its URL may not be the owner's any more.
 var errChangedMeanwhile = errors.New("the webhook was changed or deleted; retry again")
 
-// current reports whether an endpoint still has its settings.
+// current reports whether an endpoint still has its config.
 func (r *Runner) current(e *Endpoint) bool {
 	now, _, _ := r.state()
-	return slices.ContainsFunc(now, func(n Endpoint) bool { return n.ID == e.ID && reflect.DeepEqual(n.Settings, e.Settings) })
+	return slices.ContainsFunc(now, func(n Endpoint) bool { return n.ID == e.ID && reflect.DeepEqual(n.Config, e.Config) })
 }
 
 // test makes the request that a change requests, and stores its result.
@@ -35,7 +35,7 @@ func (r *Runner) test(ctx context.Context, e Endpoint) {
 }
 
 // retry delivers the dead letters of an endpoint again, each once, and stores the result. A server that stops in the middle
-// stores none: the next one begins with those that are left.
+// stores none: the next one retries those that are left.
 func (r *Runner) retry(ctx context.Context, e Endpoint) {
 	s, err := r.sender(e)
 	if err != nil {
@@ -51,7 +51,7 @@ func (r *Runner) retry(ctx context.Context, e Endpoint) {
 		}
 		return s.push(ctx, batch)
 	}
-	every := func(*wire.Event) bool { return true } // also what the settings have excluded since
+	every := func(*wire.Event) bool { return true } // also what the config has excluded since
 	for kind := range e.audiences {
 		for _, name := range e.names(kind, true) {
 			p, err := push.NewEvents(r.o.JetStream, r.options(&e, name, time.Time{}), push.Events{Reminders: kind == reminders, Pass: every})

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/registry"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -61,8 +62,7 @@ func newRig(t *testing.T) *rig {
 	if r.log, err = topology.Ensure(within(t), r.js, topology.Spec{Lanes: 1, KeyFingerprint: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	r.store = Open(r.js, NewKey(codeKey, r.log.UUID))
-	r.store.Audit = audit.Open(r.js, nil)
+	r.store = r.open(r.js)
 	r.endpoint = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		body, _ := io.ReadAll(req.Body)
 		r.mu.Lock()
@@ -77,6 +77,11 @@ func newRig(t *testing.T) *rig {
 	r.endpoint.StartTLS()
 	t.Cleanup(r.endpoint.Close)
 	return r
+}
+
+// open opens the registry over a connection.
+func (r *rig) open(js jetstream.JetStream) *Store {
+	return Open(js, NewKey(codeKey, r.log.UUID), registry.Options{Audit: audit.Open(r.js, nil)})
 }
 
 func within(t *testing.T) context.Context {
@@ -125,7 +130,7 @@ func claimed(customer string) string {
 const paused = `{"type":"campaign.paused","campaign":"summer","at":"2027-01-15T08:00:00Z","id":"c-2"}`
 
 // create makes an endpoint for the rig's server.
-func (r *rig) create(t *testing.T, s Settings) (Endpoint, signature.Secret) {
+func (r *rig) create(t *testing.T, s Config) (Endpoint, signature.Secret) {
 	t.Helper()
 	if s.URL == "" {
 		s.URL = r.endpoint.URL

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"hash/fnv"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -17,10 +18,10 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
-	"github.com/seed-4a2410e3/scrip/streams/changelog"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/registry"
 	"github.com/seed-4a2410e3/scrip/streams/seal"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -93,15 +94,14 @@ func New(o Options) *Runner {
 		o.Clock = wall.Machine
 	}
 	key := NewKey(o.CodeKey, o.Log.UUID)
-	store := Open(o.JetStream, key)
-	store.Logger, store.Audit = o.Logger, audit.Open(o.JetStream, nil)
+	store := Open(o.JetStream, key, registry.Options{Logger: o.Logger, Audit: audit.Open(o.JetStream, nil)})
 	return &Runner{o: o, key: key, store: store, changed: make(chan struct{}), running: map[string]*runs{}}
 }
 
 // Run delivers until ctx ends, and then returns nil. As long as there was never a webhook it only looks for one.
 func (r *Runner) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return r.follow(ctx) })
+	g.Go(func() error { return r.store.history.Live(r.put).Run(ctx) })
 	g.Go(func() error {
 		for {
 			all, gone, changed := r.state()
@@ -126,10 +126,14 @@ func (r *Runner) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// follow keeps the endpoints current until ctx ends. While NATS is unreachable they stay as they are.
-func (r *Runner) follow(ctx context.Context) error {
-	f := changelog.Follower{Bucket: r.store.bucket(), Fold: &fold{runner: r, ignored: map[uint64]bool{}}}
-	return f.Run(ctx)
+// put puts the endpoints of a fold in force.
+func (r *Runner) put(f *registry.Fold[*state, Change]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now, r.gone = f.State.list(), maps.Clone(f.State.gone)
+	close(r.changed)
+	r.changed = make(chan struct{})
+	r.Changed.Send(struct{}{})
 }
 
 func (r *Runner) state() ([]Endpoint, map[string]*Endpoint, <-chan struct{}) {
@@ -152,7 +156,7 @@ func (r *Runner) slot(ctx context.Context, slot int) error {
 		done    chan struct{}
 	}
 	all := map[string]running{}
-	begun, forgotten := map[uint64]bool{}, map[string]bool{} // begun: numbers of changes that request a test or a retry
+	started, forgotten := map[uint64]bool{}, map[string]bool{} // started: numbers of changes that request a test or a retry
 	stop := func(id string) {
 		all[id].stop()
 		<-all[id].done
@@ -166,8 +170,8 @@ func (r *Runner) slot(ctx context.Context, slot int) error {
 			<-all[id].done
 		}
 	}()
-	var behind sync.WaitGroup // requests of people, and what is forgotten
-	defer behind.Wait()
+	var background sync.WaitGroup // requests of people, and what is forgotten
+	defer background.Wait()
 	for {
 		now, gone, changed := r.state()
 		want := map[string]Endpoint{}
@@ -178,13 +182,13 @@ func (r *Runner) slot(ctx context.Context, slot int) error {
 			if e.State == Active {
 				want[e.ID] = e
 			}
-			if e.test != 0 && !begun[e.test] {
-				begun[e.test] = true
-				behind.Go(func() { r.test(ctx, e) })
+			if e.test != 0 && !started[e.test] {
+				started[e.test] = true
+				background.Go(func() { r.test(ctx, e) })
 			}
-			if e.retry != 0 && !begun[e.retry] {
-				begun[e.retry] = true
-				behind.Go(func() { r.retry(ctx, e) })
+			if e.retry != 0 && !started[e.retry] {
+				started[e.retry] = true
+				background.Go(func() { r.retry(ctx, e) })
 			}
 		}
 		for id, run := range all {
@@ -204,7 +208,7 @@ func (r *Runner) slot(ctx context.Context, slot int) error {
 				r.keep(ectx, e)
 			}()
 		}
-		// Those that are active are delivered to meanwhile. After a crash the next server forgets all again.
+		// Those that are active are delivered to at the same time. After a crash the next server forgets all again.
 		var old []*Endpoint
 		for id, e := range gone {
 			if slotOf(id) == slot && !forgotten[id] {
@@ -213,7 +217,7 @@ func (r *Runner) slot(ctx context.Context, slot int) error {
 			}
 		}
 		if len(old) > 0 {
-			behind.Go(func() { r.forgetAll(ctx, old, true) })
+			background.Go(func() { r.forgetAll(ctx, old, true) })
 		}
 		select {
 		case <-changed:
@@ -251,12 +255,13 @@ func (r *Runner) forget(ctx context.Context, e *Endpoint, all bool) bool {
 	return true
 }
 
-// keep runs an endpoint, again after errors. Its earlier audiences are forgotten behind: nothing of the present ones depends on
-// them, since a replay begins at a time that is stored and not after what waits. After a crash the next server forgets them.
+// keep runs an endpoint, again after errors. Its earlier audiences are forgotten in the background: nothing of the present ones
+// depends on them, since a replay starts at a time that is stored and not after what waits. After a crash the next server forgets
+// them.
 func (r *Runner) keep(ctx context.Context, e Endpoint) {
-	var behind sync.WaitGroup
-	defer behind.Wait()
-	behind.Go(func() { r.forgetAll(ctx, []*Endpoint{&e}, false) })
+	var background sync.WaitGroup
+	defer background.Wait()
+	background.Go(func() { r.forgetAll(ctx, []*Endpoint{&e}, false) })
 	for ctx.Err() == nil {
 		if err := r.endpoint(ctx, e); err != nil && ctx.Err() == nil {
 			r.o.Logger.Error("a webhook is not served; it is started again", "webhook", e.ID, "err", err)
@@ -289,7 +294,6 @@ func (r *Runner) sender(e Endpoint) (*sender, error) {
 func (r *Runner) record(ctx context.Context, c Change) error {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), recordFor)
 	defer done()
-	c.By = "scrip serve"
 	level := slog.LevelWarn
 	if c.What == Tested || c.What == Retried || c.What == Works {
 		level = slog.LevelInfo

@@ -46,29 +46,29 @@ func (e *endpoint) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // to is a sender to an endpoint in memory.
-func to(t *testing.T, e *endpoint, s Settings) *sender {
+func to(t *testing.T, e *endpoint, s Config) *sender {
 	t.Helper()
 	s.URL, s.Types = "https://shop.example/", []string{"coupon.*"}
 	s, err := s.Validate()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newSender(Endpoint{ID: "x", Settings: s}, nil, e, wall.Machine, func(context.Context, Change) error { return nil })
+	return newSender(Endpoint{ID: "x", Config: s}, nil, e, wall.Machine, func(context.Context, Change) error { return nil })
 }
 
 // An endpoint never has more requests at once than its concurrency, nor more a second than its rate, of which the first tenth
 // of a second's may come at once.
 func TestRateAndConcurrency(t *testing.T) {
 	for name, tc := range map[string]struct {
-		settings Settings
+		settings Config
 		takes    time.Duration
 		calls    int
 		most     int
 		last     time.Duration // when the last request begins
 	}{
-		"concurrency": {Settings{Concurrency: 2, Rate: 1000}, time.Second, 8, 2, 3 * time.Second},
-		"rate":        {Settings{Concurrency: 64, Rate: 20}, 0, 8, 2, 300 * time.Millisecond}, // two at once, then one each 50 ms
-		"both":        {Settings{Concurrency: 1, Rate: 1}, 3 * time.Second, 4, 1, 9 * time.Second},
+		"concurrency": {Config{Concurrency: 2, Rate: 1000}, time.Second, 8, 2, 3 * time.Second},
+		"rate":        {Config{Concurrency: 64, Rate: 20}, 0, 8, 2, 300 * time.Millisecond}, // two at once, then one each 50 ms
+		"both":        {Config{Concurrency: 1, Rate: 1}, 3 * time.Second, 4, 1, 9 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestRateAndConcurrency(t *testing.T) {
 func TestASlowEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
-		err := to(t, &endpoint{takes: time.Hour}, Settings{}).push(t.Context(), one)
+		err := to(t, &endpoint{takes: time.Hour}, Config{}).push(t.Context(), one)
 		if took := time.Since(begun); err == nil || !errors.Is(err, context.DeadlineExceeded) || took != requestTimeout {
 			t.Errorf("%v after %s", err, took)
 		}

@@ -1,15 +1,12 @@
 package webhook
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base32"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"slices"
 	"strings"
@@ -19,210 +16,134 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
-	"github.com/seed-4a2410e3/scrip/streams/changelog"
 	"github.com/seed-4a2410e3/scrip/streams/push"
-	"github.com/seed-4a2410e3/scrip/streams/settings"
+	"github.com/seed-4a2410e3/scrip/streams/registry"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
-	"github.com/seed-4a2410e3/scrip/streams/wall"
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
 )
 
-// valueMost bounds the value of a change: topology.MaxGrowing without headers.
-const valueMost = topology.MaxGrowing - 1<<10
-
-// The kinds of errors of changes, beside *InvalidError.
+// The kinds of refusals of a change, beside *InvalidError: nothing was stored.
 var (
 	// ErrNotFound: there is no such webhook.
 	ErrNotFound = errors.New("there is no such webhook; scrip webhook list shows all")
-	// ErrChanged: the webhook has another version than the change is for. Nothing was stored.
+	// ErrChanged: the webhook has another version than the change is for.
 	ErrChanged = errors.New("the webhook was changed meanwhile; read it again")
-	// ErrForbidden: an author who does not see codes cannot send them to a URL. Nothing was stored.
+	// ErrForbidden: an author who does not see codes cannot send them to a URL.
 	ErrForbidden = errors.New("codes: a key that does not see codes cannot make or change a webhook that gets them")
-	// ErrUnknown: the change may be stored or not.
-	ErrUnknown = changelog.ErrUnknown
-	// ErrUnrecorded: the change is stored, and its entry in the audit stream may be missing.
-	ErrUnrecorded = errors.New("the webhook was changed, and this is not recorded in the audit stream")
 )
 
-// InvalidError: the change is not possible, and nothing was stored.
-type InvalidError struct{ Err error }
-
-func (e *InvalidError) Error() string { return e.Err.Error() }
-
-func (e *InvalidError) Unwrap() error { return e.Err }
+// InvalidError is described there.
+type InvalidError = registry.InvalidError
 
 // Store is the history of the webhooks. It may be used by several goroutines at once.
 type Store struct {
-	// Clock stamps changes; Open sets the machine's. Audit is the audit stream, nil = nothing is
-	// recorded. Logger defaults to slog.Default. They are set before the first call.
-	Clock  wall.Clock
-	Audit  *audit.Log
-	Logger *slog.Logger
+	history *registry.Registry[*state, Change]
+	js      jetstream.JetStream
+	key     *Key // nil = no secret can be made
+}
 
-	js  jetstream.JetStream
-	key *Key // nil = no secret can be made
+var spec = &registry.Spec[*state, Change]{
+	Bucket: topology.Webhooks, Noun: "webhooks", See: "scrip webhook list", Restore: "restore the log from a backup, or make the webhooks again",
+	New: newState, Take: (*state).take, Audit: audit.Webhooks, Entry: about,
 }
 
 // Open prepares a store; it sends no request and makes nothing. Without a key Create and Rotate fail.
-func Open(js jetstream.JetStream, key *Key) *Store {
-	return &Store{Clock: wall.Machine, js: js, key: key}
-}
-
-func (s *Store) bucket() changelog.Bucket {
-	return changelog.Bucket{JS: s.js, Spec: topology.Webhooks, Logger: s.Logger}
+func Open(js jetstream.JetStream, key *Key, opts registry.Options) *Store {
+	return &Store{history: registry.New(js, spec, opts), js: js, key: key}
 }
 
 // read folds all changes stored before the call. Without a bucket there are none.
-func (s *Store) read(ctx context.Context) (*registry, error) {
-	r := newRegistry()
-	// A change without effect, of a newer version or written by hand, is not in force.
-	err := s.bucket().Read(ctx, func() { r = newRegistry() }, func(m changelog.Message) { _ = r.fold(m) })
+func (s *Store) read(ctx context.Context) (*state, error) {
+	f, err := s.history.Read(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("reading the webhooks: %w", err)
+		return nil, err
 	}
-	return r, nil
+	return f.State, nil
 }
 
 // Author is who makes a change. The change is stored with the name, and the audit stream has the rest.
 type Author = access.Author
 
-// Make makes a change for a person, records it in the audit stream, and returns the endpoint after it, zero after a
-// deletion. version, if not 0, is the one that the change is for. The change is in force within a second at every server
-// that can be reached. Errors: *InvalidError; of kinds ErrChanged, ErrForbidden, ErrUnknown and ErrUnrecorded; any other, and
-// nothing was stored.
+// Make makes a change for a person, and returns the endpoint after it, zero after a deletion. version, if not 0, is the one that
+// the change is for. The change is in force within a second at every server that can be reached. Errors: of kinds ErrChanged,
+// ErrForbidden and ErrNotFound, and as of [registry.Registry.Write].
 func (s *Store) Make(ctx context.Context, who Author, c Change, version uint64) (Endpoint, error) {
 	if c.What == Replay {
 		if err := s.mayReplay(ctx, &c); err != nil {
 			return Endpoint{}, err
 		}
 	}
-	return s.recorded(ctx, who, &writing{store: s, change: c, version: version})
+	return s.write(ctx, who, c, version, nil)
 }
 
-// Set changes settings: f returns the new ones for those in force, and may be called several times. The rest is as of Make.
-func (s *Store) Set(ctx context.Context, who Author, id string, version uint64, f func(Settings) Settings) (Endpoint, error) {
-	return s.recorded(ctx, who, &writing{store: s, change: Change{Webhook: id, What: Update}, version: version, settings: f})
+// Set changes the config: f returns the new one for that in force, and may be called several times. The rest is as of Make.
+func (s *Store) Set(ctx context.Context, who Author, id string, version uint64, f func(Config) Config) (Endpoint, error) {
+	return s.write(ctx, who, Change{Webhook: id, What: Update}, version, f)
 }
 
-func (s *Store) recorded(ctx context.Context, who Author, w *writing) (Endpoint, error) {
-	w.change.By, w.codes = who.Name, who.Codes
-	e, err := s.write(ctx, w)
-	if err != nil {
-		return Endpoint{}, err
+// byServer stores a change by a server. Errors as of Make, but an entry that may be missing in the audit stream is logged: the
+// change itself is not made again.
+func (s *Store) byServer(ctx context.Context, c Change) (Endpoint, error) {
+	e, err := s.write(ctx, Author{Principal: access.Principal{Name: "scrip serve"}}, c, 0, nil)
+	if errors.Is(err, registry.ErrUnrecorded) {
+		s.history.Logger.Warn("a webhook was disabled, and the audit stream may not have it", "webhook", c.Webhook, "err", err)
+		err = nil
 	}
-	entry := audit.By(who.Principal, audit.Webhooks, w.change.What, about(&w.change))
-	entry.Via, entry.From = who.Via, who.From
-	if err := s.Audit.Append(ctx, entry); err != nil {
-		return e, fmt.Errorf("%w: %w", ErrUnrecorded, err)
-	}
-	return e, nil
+	return e, err
 }
 
-// about is what the audit stream shows of a change: without path and query of the URL, which may hold a secret.
-func about(c *Change) string {
-	text := c.Webhook
-	if c.Settings != nil {
-		if u, err := url.Parse(c.Settings.URL); err == nil {
+// write stores a change. config, if not nil, returns that of an Update.
+func (s *Store) write(ctx context.Context, who Author, c Change, version uint64, config func(Config) Config) (Endpoint, error) {
+	_, after, err := s.history.Write(ctx, who.Entry(audit.Webhooks, "", ""), func(st *state, _ time.Time) (Change, error) {
+		e := st.endpoints[c.Webhook]
+		switch {
+		case e == nil && c.What != Create:
+			return c, &InvalidError{Err: fmt.Errorf("%.40q: %w", c.Webhook, ErrNotFound)}
+		case version != 0 && e.Version != version:
+			return c, fmt.Errorf("version %d of webhook %s: %w", version, c.Webhook, ErrChanged)
+		case config != nil:
+			next := config(e.Config)
+			c.Config = &next
+		}
+		if c.Config != nil && c.Config.Codes && !who.Codes {
+			return c, ErrForbidden
+		}
+		return c, nil
+	})
+	var e Endpoint
+	if after != nil && after.endpoints[c.Webhook] != nil {
+		e = *after.endpoints[c.Webhook]
+	}
+	if errors.Is(err, registry.ErrUnknown) {
+		err = fmt.Errorf("webhook %s: %w", c.Webhook, err)
+	}
+	return e, err
+}
+
+// about is what the audit stream shows of a change: without path and query of the URL, which may hold a secret. Results of
+// requests and the health are in the history only.
+func about(_ *state, change *registry.Change[Change]) (action, text string) {
+	c := &change.Record
+	switch c.What {
+	case Tested, Retried, Failing, Works:
+		return "", ""
+	}
+	text = c.Webhook
+	if c.Config != nil {
+		if u, err := url.Parse(c.Config.URL); err == nil {
 			text += " " + u.Host
 		}
 	}
 	if !c.From.IsZero() {
 		text += " from " + c.From.UTC().Format(time.RFC3339)
 	}
-	return text
-}
-
-// byServer stores a change by a server. The audit stream has those of the state; results of requests and the health are in the
-// history only. Errors as of Make, but an entry that may be missing is logged: the change itself is not made again.
-func (s *Store) byServer(ctx context.Context, c Change) (Endpoint, error) {
-	w := &writing{store: s, change: c}
-	if c.What != Disable {
-		return s.write(ctx, w)
-	}
-	e, err := s.recorded(ctx, Author{Principal: access.Principal{Name: c.By}}, w)
-	if errors.Is(err, ErrUnrecorded) {
-		cmp.Or(s.Logger, slog.Default()).Warn("a webhook was disabled, and the audit stream may not have it", "webhook", c.Webhook, "err", err)
-		err = nil
-	}
-	return e, err
-}
-
-func (s *Store) write(ctx context.Context, w *writing) (Endpoint, error) {
-	if err := settings.CheckBy(w.change.By); err != nil {
-		return Endpoint{}, &InvalidError{err}
-	}
-	w.change.At = s.Clock.Now().UTC()
-	if _, err := s.bucket().Write(ctx, w); err != nil {
-		if errors.Is(err, ErrUnknown) {
-			err = fmt.Errorf("webhook %s: %w; see scrip webhook show", w.change.Webhook, err)
-		}
-		return Endpoint{}, err
-	}
-	if e := w.registry.endpoints[w.change.Webhook]; e != nil {
-		return *e, nil
-	}
-	return Endpoint{}, nil
-}
-
-// writing is a change that is being stored: a [changelog.Change].
-type writing struct {
-	store    *Store
-	change   Change
-	version  uint64                  // of the endpoint, which the change is for; 0 = any
-	settings func(Settings) Settings // of an Update; nil = those of the change
-	codes    bool                    // the author sees codes
-
-	registry *registry
-	tried    [][]byte // values that were sent
-	own      uint64   // number under which the history has one of them, 0 = it has none
-}
-
-func (w *writing) Begin() { w.registry, w.own = newRegistry(), 0 }
-
-func (w *writing) Apply(m changelog.Message) {
-	_ = w.registry.fold(m)
-	if slices.ContainsFunc(w.tried, func(v []byte) bool { return bytes.Equal(v, m.Value) }) {
-		w.own, _ = changelog.Number(m.Key)
-	}
-}
-
-// Stored recognises its own change by its value, in which author, time and sealed secret are.
-func (w *writing) Stored(from uint64) bool { return w.own != 0 && w.own >= from }
-
-func (w *writing) Record() (n uint64, value []byte, err error) {
-	c := &w.change
-	e := w.registry.endpoints[c.Webhook]
-	switch {
-	case e == nil && c.What != Create:
-		return 0, nil, &InvalidError{fmt.Errorf("%.40q: %w", c.Webhook, ErrNotFound)}
-	case w.version != 0 && e.Version != w.version:
-		return 0, nil, fmt.Errorf("version %d of webhook %s: %w", w.version, c.Webhook, ErrChanged)
-	case w.settings != nil:
-		next := w.settings(e.Settings)
-		c.Settings = &next
-	}
-	if c.Settings != nil && c.Settings.Codes && !w.codes {
-		return 0, nil, ErrForbidden
-	}
-	c.N = w.registry.Next()
-	if value, err = json.Marshal(c); err != nil {
-		return 0, nil, fmt.Errorf("nothing was stored: %w", err)
-	}
-	if len(value) > valueMost {
-		return 0, nil, &InvalidError{fmt.Errorf("the settings have %d bytes, at most %d can be; name fewer campaigns", len(value), valueMost)}
-	}
-	// The whole record is checked as every server will.
-	if err := w.registry.fold(changelog.Message{Key: changelog.Key(c.N), Value: value}); err != nil {
-		return 0, nil, &InvalidError{err}
-	}
-	w.tried = append(w.tried, value)
-	return c.N, value, nil
+	return c.What, text
 }
 
 var errNoKey = errors.New("secrets are sealed with the code key, and there is none here; name the server's data directory with --data DIR, or set SCRIP_CODE_KEY")
 
 // Create makes an endpoint and its secret, which is shown now and never again. Errors as of Make.
-func (s *Store) Create(ctx context.Context, who Author, want Settings) (Endpoint, signature.Secret, error) {
+func (s *Store) Create(ctx context.Context, who Author, want Config) (Endpoint, signature.Secret, error) {
 	if s.key == nil {
 		return Endpoint{}, signature.Secret{}, errNoKey
 	}
@@ -230,7 +151,7 @@ func (s *Store) Create(ctx context.Context, who Author, want Settings) (Endpoint
 	_, _ = rand.Read(raw) // never fails
 	id := strings.ToLower(base32.StdEncoding.EncodeToString(raw))
 	secret := signature.NewSecret()
-	e, err := s.Make(ctx, who, Change{Webhook: id, What: Create, Settings: &want, Secret: s.key.seal(secret, id)}, 0)
+	e, err := s.Make(ctx, who, Change{Webhook: id, What: Create, Config: &want, Secret: s.key.seal(secret, id)}, 0)
 	return e, secret, err
 }
 
@@ -270,9 +191,9 @@ func (s *Store) Positions(ctx context.Context, e *Endpoint) ([]push.Position, er
 	return push.Positions(ctx, s.js, e.name(0), e.name(reminders))
 }
 
-// Letters returns the dead letters of an endpoint behind the one with the id after, also those of before a replay, oldest
-// first; at most that many. The next page begins behind the id next, 0 = there is none. One that is written again meanwhile, after
-// a retry that failed, has a new id and comes last.
+// Letters returns the dead letters of an endpoint after the one with that id, also those of before a replay, oldest
+// first; at most that many. The next page is after the id next, 0 = there is none. One that is written again after a retry that failed
+// has a new id and comes last.
 func (s *Store) Letters(ctx context.Context, id string, after uint64, most int) (all []push.DeadLetter, next uint64, err error) {
 	r, err := s.read(ctx)
 	if err != nil {

@@ -33,7 +33,7 @@ func signed(secret signature.Secret, r received) string {
 // new one; a paused endpoint gets nothing; a replay gets it again under the same id; a deleted one leaves nothing.
 func TestJourney(t *testing.T) {
 	r := newRig(t)
-	e, secret := r.create(t, Settings{})
+	e, secret := r.create(t, Config{})
 	run := r.runner(r.js, nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -110,7 +110,7 @@ func TestJourney(t *testing.T) {
 // Several events of a message are one request; a 207 leaves those that it names, which come again under an id of their own.
 func TestBatch(t *testing.T) {
 	r := newRig(t)
-	e, _ := r.create(t, Settings{Batch: 100, Codes: true, Types: []string{"coupon.claimed", "campaign.*"}})
+	e, _ := r.create(t, Config{Batch: 100, Codes: true, Types: []string{"coupon.claimed", "campaign.*"}})
 	var calls atomic.Int32
 	r.answers(func(w http.ResponseWriter, _ *http.Request) {
 		if calls.Add(1) == 1 {
@@ -147,7 +147,7 @@ func TestBatch(t *testing.T) {
 // requests have ids of their own.
 func TestABatchOfTwoCampaignsFails(t *testing.T) {
 	r := newRig(t)
-	e, _ := r.create(t, Settings{Batch: 100})
+	e, _ := r.create(t, Config{Batch: 100})
 	var calls atomic.Int32
 	r.answers(func(w http.ResponseWriter, _ *http.Request) {
 		if calls.Add(1) == 1 {
@@ -186,7 +186,7 @@ func TestABatchOfTwoCampaignsFails(t *testing.T) {
 // A server that dies between the delivery and its acknowledgement: another one delivers the same event under the same id.
 func TestKilledAfterTheDelivery(t *testing.T) {
 	r := newRig(t)
-	e, _ := r.create(t, Settings{})
+	e, _ := r.create(t, Config{})
 	js := r.server.JetStream(t)
 	var once sync.Once
 	r.answers(func(http.ResponseWriter, *http.Request) { once.Do(js.Conn().Close) })
@@ -206,7 +206,7 @@ func TestKilledAfterTheDelivery(t *testing.T) {
 // 410 disables the endpoint. The audit stream has it, once. Five days of failures do, too, see TestHealthIsStoredByALaterRequest.
 func TestDisabled(t *testing.T) {
 	r := newRig(t)
-	e, _ := r.create(t, Settings{})
+	e, _ := r.create(t, Config{})
 	r.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) })
 	stop := r.serve(t, r.runner(r.js, nil), e)
 	r.event(t, claimed("ann"))
@@ -215,7 +215,7 @@ func TestDisabled(t *testing.T) {
 		return err == nil && e.State == Disabled && e.Reason != ""
 	})
 	stop()
-	all, _, err := r.store.Audit.Read(within(t), audit.Filter{Actor: "scrip serve"}, 100)
+	all, _, err := r.store.history.Audit.Read(within(t), audit.Filter{Actor: "scrip serve"}, 100)
 	if err != nil || len(all) != 1 || all[0].Kind != audit.Webhooks || all[0].Action != Disable || all[0].About != e.ID {
 		t.Errorf("%+v, %v", all, err)
 	}

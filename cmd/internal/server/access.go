@@ -37,15 +37,15 @@ func (a audited) Authenticate(key string) (access.Principal, error) {
 
 // loggedIn records a log-in.
 func (s *server) loggedIn(p access.Principal, via, from string) {
-	s.keys.audit.LoggedIn(p, via, from, func(err error) {
+	s.keys.audit.LoggedIn(func(err error) {
 		s.log.Warn("a log-in is not in the audit stream; the next one will be", "key", p.ID, "err", err)
-	})
+	}, access.Author{Principal: p, Via: via, From: from}.LoggedIn()...)
 }
 
 // startAccess follows the keys of users, for HTTP, log-ins to NATS and the service of this server.
 func (s *server) startAccess(ctx context.Context) error {
 	log := audit.Open(s.js, nil)
-	store := access.Open(s.js, access.Options{Logger: s.log, Record: log.KeyChanged})
+	store := access.Open(s.js, access.Options{Logger: s.log, Audit: log})
 	s.keys = keys{registry: store.Registry(), store: store, audit: log}
 	s.registry.Store(s.keys.registry)
 	if err := s.metrics.registry.Register(s.keys.registry); err != nil {

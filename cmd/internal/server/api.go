@@ -16,6 +16,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
+	"github.com/seed-4a2410e3/scrip/streams/registry"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 	"github.com/seed-4a2410e3/scrip/streams/webhook"
 )
@@ -77,8 +78,7 @@ func (s *server) startAPI(ctx context.Context) error {
 
 // newOps returns what actions of people work with.
 func (s *server) newOps(js jetstream.JetStream, lanes *command.Lanes) *ops.Ops {
-	hooks := webhook.Open(js, webhook.NewKey(s.key, s.stream.UUID))
-	hooks.Audit, hooks.Logger = s.keys.audit, s.log
+	hooks := webhook.Open(js, webhook.NewKey(s.key, s.stream.UUID), registry.Options{Logger: s.log, Audit: s.keys.audit})
 	all := &ops.Ops{
 		Keys: s.keys.store, Settings: s.settings, Webhooks: hooks, Audit: s.keys.audit, Queries: client.New(js.Conn(), client.Options{}),
 		Status: func(ctx context.Context) (any, error) { return s.readStatus(ctx, js) },

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
@@ -22,7 +24,7 @@ func (s *server) startConfig(ctx context.Context) error {
 	}
 	defaults := settings.Default()
 	defaults.ReminderGrace = s.opts.ReminderGrace
-	store, err := settings.Open(ctx, s.js, settings.Options{Defaults: defaults, Logger: s.log})
+	store, err := settings.Open(ctx, s.js, settings.Options{Defaults: defaults, Logger: s.log, Audit: audit.Open(s.js, nil)})
 	if err != nil {
 		return err
 	}
@@ -96,7 +98,7 @@ func (s *server) skipMessages(ctx context.Context) error {
 
 // operator is the name of the user that runs this program.
 func operator() string {
-	if u, err := user.Current(); err == nil && settings.CheckBy(u.Username) == nil {
+	if u, err := user.Current(); err == nil && wire.ValidBy(u.Username) {
 		return u.Username
 	}
 	return "scrip serve"

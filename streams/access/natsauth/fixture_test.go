@@ -16,6 +16,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
+	"github.com/seed-4a2410e3/scrip/streams/registry"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -44,12 +45,12 @@ func newRealRig(t *testing.T) *rig {
 			return nil
 		}, ready)
 	}
-	store, err := settings.Open(t.Context(), r.js, settings.Options{Logger: streamtest.Logger(t)})
+	store, err := settings.Open(t.Context(), r.js, settings.Options{Logger: streamtest.Logger(t), Audit: audit.Open(r.js, nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.serve(t, log, service.Options{Logger: streamtest.Logger(t), Ops: &ops.Ops{
-		Settings: store, Audit: audit.Open(r.js, nil), Webhooks: webhook.Open(r.js, webhook.NewKey(key, log.UUID)), Letters: noLetters{},
+		Settings: store, Audit: audit.Open(r.js, nil), Webhooks: webhook.Open(r.js, webhook.NewKey(key, log.UUID), registry.Options{}), Letters: noLetters{},
 		Status: func(context.Context) (any, error) { return "here", nil },
 	}})
 	nc := r.Conn(t)
@@ -141,7 +142,7 @@ func (r *rig) fixture(t *testing.T, g guest, body string) string {
 			}
 			return k.ID
 		case "$hook":
-			e, _, err := r.ops.Webhooks.Create(t.Context(), access.Author{Principal: access.Local("test")}, webhook.Settings{URL: "https://shop.example/", Types: []string{"coupon.*"}})
+			e, _, err := r.ops.Webhooks.Create(t.Context(), access.Author{Principal: access.Local("test")}, webhook.Config{URL: "https://shop.example/", Types: []string{"coupon.*"}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package changelog
+package registry
 
 import (
 	"cmp"
@@ -35,26 +35,35 @@ type Bucket struct {
 
 func (b Bucket) logger() *slog.Logger { return cmp.Or(b.Logger, slog.Default()) }
 
-// Make makes the bucket, with as many copies as the log has. It may exist already.
-func (b Bucket) Make(ctx context.Context) error {
+// Create stores a value under a key that does not exist, within attempt, and makes the bucket if there is none. After an error,
+// unknown is true if it may be stored all the same. A crash in it leaves the value stored or not.
+func (b Bucket) Create(ctx context.Context, key string, value []byte) (revision uint64, unknown bool, err error) {
+	ctx, done := context.WithTimeout(ctx, attempt)
+	defer done()
+	kv, err := b.JS.KeyValue(ctx, b.Spec.Bucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		if err = b.make(ctx); err == nil {
+			kv, err = b.JS.KeyValue(ctx, b.Spec.Bucket)
+		}
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	// A key that exists is of another change, or of an earlier try. All other errors are not definite: a disk that fills up
+	// may fail after the write.
+	revision, err = kv.Create(ctx, key, value)
+	return revision, err != nil && !errors.Is(err, jetstream.ErrKeyExists), err
+}
+
+// make makes the bucket, with as many copies as the log has. It may exist already.
+func (b Bucket) make(ctx context.Context) error {
 	_, err := topology.FindOrMake(ctx, b.JS, b.Spec.Config)
 	return err
 }
 
-// KV opens the bucket, and makes it if there is none.
-func (b Bucket) KV(ctx context.Context) (jetstream.KeyValue, error) {
-	kv, err := b.JS.KeyValue(ctx, b.Spec.Bucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		if err = b.Make(ctx); err == nil {
-			kv, err = b.JS.KeyValue(ctx, b.Spec.Bucket)
-		}
-	}
-	return kv, err
-}
-
-// Newest reads the revision of the newest change from the bucket's leader, within attempt; 0 = there is none. The error is
+// newest reads the revision of the newest change from the bucket's leader, within attempt; 0 = there is none. The error is
 // [jetstream.ErrStreamNotFound] where there is no bucket.
-func (b Bucket) Newest(ctx context.Context) (uint64, error) {
+func (b Bucket) newest(ctx context.Context) (uint64, error) {
 	ctx, done := context.WithTimeout(ctx, attempt)
 	defer done()
 	m, _, err := natsx.LastMessage(ctx, b.JS, b.Spec.Stream(), b.Spec.Subject(keyPrefix+">"))
@@ -97,7 +106,7 @@ type reader struct {
 func (b Bucket) open(ctx context.Context) (*reader, error) {
 	ctx, done := context.WithTimeout(ctx, attempt)
 	defer done()
-	until, err := b.Newest(ctx)
+	until, err := b.newest(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -121,11 +130,12 @@ func (r *reader) take(f func(Message)) (err error) {
 	return nil
 }
 
-// Read calls begin, and then f with all changes that were stored before the call, and perhaps later ones. After a failure it
-// begins again; ctx bounds the retries to a server that does not answer. Without a bucket there are no changes.
-func (b Bucket) Read(ctx context.Context, begin func(), f func(Message)) error {
+// Read calls start, and then f with all changes that were stored before the call, and perhaps later ones. After a failure it
+// calls start again, and f with all of them; ctx bounds the retries to a server that does not answer. Without a bucket there
+// are no changes.
+func (b Bucket) Read(ctx context.Context, start func(), f func(Message)) error {
 	return Retry(ctx, func(ctx context.Context) error {
-		begin()
+		start()
 		r, err := b.open(ctx)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return nil

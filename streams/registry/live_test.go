@@ -1,4 +1,4 @@
-package changelog
+package registry
 
 import (
 	"context"
@@ -16,10 +16,10 @@ import (
 // TestWithoutNATSNothingChanges, and afterwards changes are heard of again: after a clean restart and after a crash.
 func TestWithoutNATSNothingChanges(t *testing.T) {
 	server := streamtest.Start(t)
-	b := bucket(t, server.JetStream(t))
-	write(t, b, "1")
-	write(t, b, "2")
-	l := follow(t, b)
+	r := open(t, server.JetStream(t))
+	write(t, r, "1")
+	write(t, r, "2")
+	l := follow(t, r)
 	l.holds(t, "1", "2") // the first that is in force: who starts on a history does not pass through it
 	for _, restart := range []func(){func() { server.Restart(t) }, func() { server.Kill(t) }} {
 		restart()
@@ -28,16 +28,16 @@ func TestWithoutNATSNothingChanges(t *testing.T) {
 			t.Errorf("%v is in force after the restart", again)
 		}
 	}
-	write(t, b, "3")
+	write(t, r, "3")
 	l.holds(t, "1", "2", "3")
 }
 
-// TestAConnectionThatDeliversNothing: it is not closed, and neither answers nor changes arrive. A change made meanwhile is in
+// TestAConnectionThatDeliversNothing: it is not closed, and neither answers nor changes arrive. A change made in that time is in
 // force afterwards.
 func TestAConnectionThatDeliversNothing(t *testing.T) {
 	server := streamtest.Start(t)
-	b := bucket(t, server.JetStream(t))
-	write(t, b, "1")
+	r := open(t, server.JetStream(t))
+	write(t, r, "1")
 	link := streamtest.NewLink(t, strings.TrimPrefix(server.ClientURL(), "nats://"))
 	nc, err := nats.Connect("nats://"+link.Addr(), nats.IgnoreDiscoveredServers(), nats.MaxReconnects(-1))
 	if err != nil {
@@ -48,35 +48,40 @@ func TestAConnectionThatDeliversNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := follow(t, bucket(t, js))
+	l := follow(t, open(t, js))
 	l.holds(t, "1")
 	link.Cut(false, true)
 	l.trouble.Wait(t)
-	write(t, b, "2")
+	write(t, r, "2")
 	link.Heal()
 	l.holds(t, "1", "2")
 }
 
-// TestABucketThatGoesTakesNothingOutOfForce, nor does a new one that a starting server makes; the first change in that begins a
-// new history.
+// TestABucketThatGoesTakesNothingOutOfForce, nor does a new one that a starting server makes, or a change in that which is ignored;
+// the first change in force there starts a new history.
 func TestABucketThatGoesTakesNothingOutOfForce(t *testing.T) {
 	js := streamtest.Start(t).JetStream(t)
-	b := bucket(t, js)
-	write(t, b, "1")
-	write(t, b, "2")
-	l := follow(t, b)
+	r := open(t, js)
+	write(t, r, "1")
+	write(t, r, "2")
+	l := follow(t, r)
 	l.holds(t, "1", "2")
-	if err := js.DeleteStream(t.Context(), spec.Stream()); err != nil {
+	if err := js.DeleteStream(t.Context(), spec.Bucket.Stream()); err != nil {
 		t.Fatal(err)
 	}
-	l.fails(t, ErrMissing)
-	started := follow(t, b)
+	l.fails(t, errMissing)
+	started := follow(t, r)
 	started.holds(t)
 	l.fails(t, errEmpty)
-	write(t, b, "3")
-	for _, l := range []*lines{l, started} {
-		if now := l.current.Wait(t); len(now) != 1 || now[0] != "3" {
-			t.Errorf("%v is in force", now)
+	if _, _, err := r.History.Create(t.Context(), Key(1), []byte("nonsense")); err != nil {
+		t.Fatal(err)
+	}
+	l.fails(t, errEmpty)
+	write(t, r, "3")
+	for _, l := range []*live{l, started} {
+		l.holds(t, "3")
+		if st := l.Status(); !st.Following || st.Error != "" || st.Change != 2 || st.By != "ann" || st.Ignored != 1 {
+			t.Errorf("%+v", st)
 		}
 	}
 }
@@ -85,25 +90,25 @@ func TestABucketThatGoesTakesNothingOutOfForce(t *testing.T) {
 // alike.
 func TestABucketMadeByOthersIsUsed(t *testing.T) {
 	js := streamtest.Start(t).JetStream(t)
-	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: spec.Bucket})
+	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: spec.Bucket.Bucket})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := bucket(t, js)
-	write(t, b, "1")
-	l := follow(t, b)
+	r := open(t, js)
+	write(t, r, "1")
+	l := follow(t, r)
 	l.holds(t, "1")
-	if stream, err := js.Stream(t.Context(), spec.Stream()); err != nil || topology.GrowsOnly(stream.CachedInfo().Config) {
+	if stream, err := js.Stream(t.Context(), spec.Bucket.Stream()); err != nil || topology.GrowsOnly(stream.CachedInfo().Config) {
 		t.Errorf("%+v, %v", stream, err)
 	}
-	for key, value := range map[string]string{"elsewhere": "no change at all", Key(1): "2"} {
+	for key, value := range map[string]string{"elsewhere": "no change at all", Key(1): `{"change":{"text":"2"},"by":"ann","at":"2026-11-27T12:00:00Z"}`} {
 		if _, err := kv.Put(t.Context(), key, []byte(value)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	l.holds(t, "1", "2")
-	follow(t, b).holds(t, "2")
-	write(t, b, "3")
+	follow(t, r).holds(t, "2")
+	write(t, r, "3")
 	l.holds(t, "1", "2", "3")
 }
 
@@ -125,7 +130,7 @@ func (f full) CreateStream(ctx context.Context, config jetstream.StreamConfig) (
 // TestNothingCountsAsReadWithoutABucket: a start continues to wait for it, and has the reason.
 func TestNothingCountsAsReadWithoutABucket(t *testing.T) {
 	f := full{streamtest.Start(t).JetStream(t), make(chan struct{})}
-	l := follow(t, bucket(t, f))
+	l := follow(t, open(t, f))
 	if err := l.trouble.Wait(t); !strings.Contains(err.Error(), "insufficient storage") {
 		t.Errorf("%v", err)
 	}

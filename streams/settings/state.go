@@ -1,71 +1,46 @@
 package settings
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/streams/changelog"
+	"github.com/seed-4a2410e3/scrip/streams/registry"
 )
 
 // State is the fold of the history up to a change. It is not safe for use by several goroutines at once.
 type State struct {
-	// Revision of the last change folded, 0 = none.
+	// Revision is of the last change, 0 = there is none. Ignored counts the changes that are not in force nor ever were.
 	Revision uint64
-	changelog.Numbers
-	// Ignored counts the changes that are not in force nor ever were.
-	Ignored int
+	Ignored  int
 
 	defaults *Settings
 	now      *Settings // not shared
-	set      map[string]Change
-	changes  []Change
+	set      map[string]registry.Change[record]
 }
 
 func newState(defaults *Settings) *State {
-	return &State{defaults: defaults, now: defaults.clone(), set: map[string]Change{}}
-}
-
-// apply folds the next change in the order of revisions, and returns it with the reason if it is ignored.
-func (s *State) apply(c Change) Change {
-	s.Revision = c.Revision
-	if !s.Add(c.N) && c.Ignored == "" {
-		c.Ignored = fmt.Sprintf("its number is more than %d above %d, the highest before it; set it again with `scrip config set`", changelog.MostAhead, s.Last)
-	}
-	if c.Ignored == "" {
-		if err := s.take(&c); err != nil {
-			c.Ignored = err.Error()
-		}
-	}
-	if c.Ignored != "" {
-		s.Ignored++
-	}
-	s.changes = append(s.changes, c)
-	return c
+	return &State{defaults: defaults, now: defaults.clone(), set: map[string]registry.Change[record]{}}
 }
 
 // take puts a change in force, or returns the reason why not and changes nothing.
-func (s *State) take(c *Change) error {
-	k, err := find(c.Setting)
+func (s *State) take(c *registry.Change[record]) error {
+	k, err := find(c.Record.Setting)
 	if err != nil {
 		return err
 	}
-	value := c.Value
+	value := c.Record.Value
 	if value == ToDefault {
 		value = k.text(s.defaults)
 	}
 	if _, err = k.put(s.now, value); err != nil {
 		return err
 	}
-	s.set[c.Setting] = *c
+	s.set[c.Record.Setting] = *c
 	return nil
 }
 
 // Settings returns those in force. They are the caller's.
 func (s *State) Settings() *Settings { return s.now.clone() }
-
-// Changes returns all changes, oldest first, the ignored ones with the reason. The caller must not change them.
-func (s *State) Changes() []Change { return s.changes }
 
 // Value is a setting in force.
 type Value struct {
@@ -86,14 +61,14 @@ func (s *State) Value(setting string) (Value, error) {
 		return Value{}, err
 	}
 	c, was := s.set[setting]
-	return Value{Setting: setting, Value: k.text(s.now), Default: !was || c.Value == ToDefault, Change: c.N, By: c.By, At: c.At}, nil
+	return Value{Setting: setting, Value: k.text(s.now), Default: !was || c.Record.Value == ToDefault, Change: c.N, By: c.By, At: c.At}, nil
 }
 
 // Values returns all settings in order, without pauses that have their default.
 func (s *State) Values() []Value {
 	names := make([]string, 0, len(s.set))
 	for name, c := range s.set {
-		if _, isPause := Pauses(name); isPause && c.Value != ToDefault {
+		if _, isPause := Pauses(name); isPause && c.Record.Value != ToDefault {
 			names = append(names, name)
 		}
 	}
@@ -111,19 +86,9 @@ func (s *State) Values() []Value {
 
 // was returns the value that a change of the setting replaces.
 func (s *State) was(setting string) string {
-	if c, ok := s.set[setting]; ok && c.Value != ToDefault {
+	if c, ok := s.set[setting]; ok && c.Record.Value != ToDefault {
 		v, _ := s.Value(setting)
 		return v.Value
 	}
 	return ToDefault
-}
-
-// stored finds a written change among those numbered from n on.
-func (s *State) stored(want *Change, n uint64) (Change, bool) {
-	for i := range s.changes {
-		if c := &s.changes[i]; c.N >= n && c.Setting == want.Setting && c.Value == want.Value && c.By == want.By && c.At.Equal(want.At) {
-			return *c, true
-		}
-	}
-	return Change{}, false
 }
