@@ -11,7 +11,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/push"
 )
 
-// dead lists dead letters.
 func (m *Main) dead(cmd *cobra.Command, _ []string) error {
 	nc, js, err := m.connect()
 	if err != nil {
@@ -50,7 +49,6 @@ func (m *Main) dead(cmd *cobra.Command, _ []string) error {
 	return err
 }
 
-// retry retries dead letters.
 func (m *Main) retry(cmd *cobra.Command, _ []string) error {
 	nc, js, err := m.connect()
 	if err != nil {

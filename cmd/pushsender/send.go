@@ -50,7 +50,6 @@ func (m *Main) send(cmd *cobra.Command, _ []string) error {
 	return err
 }
 
-// sender returns the function that delivers reminders.
 func (m *Main) sender() push.Func {
 	if m.webhook == "" {
 		return m.print

@@ -76,9 +76,16 @@ func TestNothingStarves(t *testing.T) {
 	})
 }
 
-// Alone, one goes each time; a name is read as it is written, and no campaign has the priority of what failed before.
-func TestAlone(t *testing.T) {
-	s := &Shares{Part: 1}
+// Where all wait the higher goes first; alone, one goes each time; a name is read as it is written, and no campaign has the priority of what failed before.
+func TestHigherGoesFirst(t *testing.T) {
+	s := &Shares{Part: 5_000}
+	for want := range Campaigns {
+		if p, _ := s.Next(func(Priority) bool { return true }); p != want {
+			t.Errorf("%s goes before %s", p, want)
+		}
+		s.Pay(want, 8*s.Part)
+	}
+	s = &Shares{Part: 1}
 	for range 100 {
 		if p, ok := s.Next(func(p Priority) bool { return p == Low }); p != Low || !ok {
 			t.Fatalf("%s goes", p)

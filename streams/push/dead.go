@@ -177,7 +177,6 @@ func untilStored(ctx context.Context, request func(context.Context) error) error
 	return err
 }
 
-// delete deletes a letter of which nothing is left.
 func (d *direct) delete(ctx context.Context, id uint64) error {
 	stream, err := d.js.Stream(ctx, DeadStream)
 	if err == nil {

@@ -48,7 +48,6 @@ type direct struct {
 
 func (d *direct) stream(lane int) eventlog.Stream { return d.source.stream(d.js, lane).In(d.log) }
 
-// find finds the log.
 func (d *direct) find(ctx context.Context) (err error) {
 	log, found, err := topology.Inspect(ctx, d.js)
 	if err == nil && !found {

@@ -240,7 +240,6 @@ func (g *gate) wake(now time.Time) {
 	}()
 }
 
-// answered returns how many calls were answered.
 func (g *gate) answered() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -257,7 +256,6 @@ func (g *gate) state(workers int) (calling int, open bool, next time.Time) {
 	return workers - g.free, g.open, next
 }
 
-// end stops its timers.
 func (g *gate) end() { close(g.done) }
 
 const (

@@ -173,7 +173,6 @@ func long(name string, d *time.Duration, preset, least time.Duration) error {
 	return nil
 }
 
-// pause returns the wait after so many failed tries.
 func (o *Options) pause(tries int) time.Duration {
 	if n := len(o.Schedule); n > 0 {
 		return o.Schedule[min(max(tries, 1), n)-1]

@@ -371,7 +371,6 @@ func store(ctx context.Context, on *direct, r *request) (Answer, error) {
 	return Answer{}, invalid("do is %q, which this server does not know", r.Do)
 }
 
-// letter stores a dead letter, or the result of a retry.
 func letter(ctx context.Context, on *direct, r *request) (Answer, error) {
 	id := *r.Message
 	if r.Letter == nil || len(r.Letter.Reminders) > lettersMost || len(r.Letter.Reminders) == 0 && r.Do == doAdd {
@@ -393,7 +392,6 @@ func letter(ctx context.Context, on *direct, r *request) (Answer, error) {
 	return value(struct{}{}, err)
 }
 
-// count records a lane's position, and adds to its counts.
 func count(ctx context.Context, on *direct, r *request) (Answer, error) {
 	if r.Counts == nil || !validLane(r.Counts.Lane) {
 		return Answer{}, invalid("counts: give the lane")

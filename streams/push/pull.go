@@ -191,7 +191,6 @@ func (p *Pusher) takeEntry(msg delivery) error {
 	return nil
 }
 
-// lookup reads the message of the log that an entry refers to.
 func (p *Pusher) lookup(w *work) (eventlog.Message, error) {
 	raw, err := p.from.read(p.ctx, w.id.Lane, w.id.Sequence)
 	if err != nil {

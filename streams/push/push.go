@@ -86,7 +86,6 @@ func newPusher(js jetstream.JetStream, opts Options, from source) (*Pusher, erro
 	}, nil
 }
 
-// onReminders makes a caller's function of a Func.
 func onReminders(push Func) func(context.Context, []item) error {
 	return func(ctx context.Context, batch []item) error { return push(ctx, bare(batch)) }
 }
@@ -174,7 +173,6 @@ func (p *Pusher) prepare(ctx context.Context) error {
 	return nil
 }
 
-// saving records positions and counts until ctx ends.
 func (p *Pusher) saving(ctx context.Context) {
 	for natsx.Pause(ctx, saveEvery) == nil {
 		short, done := context.WithTimeout(ctx, requestTimeout)

@@ -99,7 +99,6 @@ func (s *source) lines(log string, lane int, m *eventlog.Message) (all []item, b
 	return all, bad
 }
 
-// keysOf returns the keys of items.
 func keysOf(all []item) []string {
 	keys := make([]string, len(all))
 	for i := range all {
@@ -108,7 +107,6 @@ func keysOf(all []item) []string {
 	return keys
 }
 
-// bare returns the reminders of items.
 func bare(all []item) []Reminder {
 	list := make([]Reminder, len(all))
 	for i := range all {
@@ -195,12 +193,10 @@ func NewEvents(js jetstream.JetStream, opts Options, from Events) (*Pusher, erro
 	return newPusher(js, opts, s)
 }
 
-// RunEvents is Run with lines.
 func (p *Pusher) RunEvents(ctx context.Context, push func(ctx context.Context, batch []Line) error) error {
 	return p.run(ctx, onLines(push))
 }
 
-// onLines makes a caller's function of one that takes lines.
 func onLines(push func(context.Context, []Line) error) func(context.Context, []item) error {
 	return func(ctx context.Context, batch []item) error {
 		lines := make([]Line, len(batch))

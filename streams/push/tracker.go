@@ -69,7 +69,6 @@ func (t *tracker) finish(id messageID) {
 	t.next = (t.next + 1) % doneKept
 }
 
-// leave removes a message from those in flight.
 func (t *tracker) leave(id messageID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -47,7 +47,6 @@ type entry struct {
 	Answers uint64 `json:"answers,omitempty"`
 }
 
-// waitConsumer is the name of the consumer of one class of a name.
 func waitConsumer(name string, c class) string { return name + "-" + c.String() }
 
 // waitSubject names an entry: of one hop of one message there may be several, of different lines.
@@ -111,7 +110,6 @@ func (d *direct) put(ctx context.Context, c class, id messageID, e entry) error 
 	return nil
 }
 
-// covers reports whether an entry has all lines of another.
 func (e *entry) covers(other *entry) bool {
 	if len(e.Lines) == 0 || len(other.Lines) == 0 {
 		return len(e.Lines) == 0

@@ -59,7 +59,6 @@ func (s *Scheduler) Backlog() (b Backlog, ok bool) {
 	return Backlog{}, false
 }
 
-// report sets the gauges.
 func (r *run) report(now wire.Instant) {
 	inFlight := r.planner.inFlight[reminder] + r.fan.Unpublished()
 	// Before the first event of them is on the log.

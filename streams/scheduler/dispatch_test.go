@@ -44,16 +44,3 @@ func TestDispatchOrder(t *testing.T) {
 		t.Errorf("%+v goes, expected the expiry", j)
 	}
 }
-
-// Higher goes first where credit is equal.
-func TestHigherGoesFirst(t *testing.T) {
-	d := newDispatcher()
-	for p := range priority.Campaigns {
-		d.wait(&job{campaign: p.String(), at: 1, class: reminder, priority: p})
-	}
-	for _, want := range []priority.Priority{priority.High, priority.Normal, priority.Low} {
-		if j := d.take(reminder, 10); j.priority != want {
-			t.Errorf("%s goes before %s", j.priority, want)
-		}
-	}
-}

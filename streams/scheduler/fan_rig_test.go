@@ -93,17 +93,6 @@ func (r *rig) expandAll(ctx context.Context, f *fanout.Fan, upTo int) error {
 				}
 			}
 		}
-		for f.Waiting() > 0 { // all of it on its way, but not landed
-			again, err := f.Pump(ctx)
-			if err != nil {
-				return err
-			}
-			if f.Waiting() > 0 {
-				if err := f.Wait(ctx, again); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
+		return f.Drain(ctx, 1) // all but one on its way, and not landed
 	})
 }

@@ -39,7 +39,7 @@ func TestFanOutDiesAtEveryMessage(t *testing.T) {
 				}
 				err := r.expandAll(ctx, f, customers)
 				if err == nil {
-					err = f.Settle(ctx)
+					err = f.Drain(ctx, 0)
 				}
 				if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, fanout.ErrLost) {
 					t.Fatal(err)
@@ -89,7 +89,7 @@ func TestStrangersOnTheReminderStream(t *testing.T) {
 	r := newRig(t)
 	fired(r, 700)
 	f := r.newFan(0)
-	if err := errors.Join(r.expandAll(t.Context(), f, 500), f.Settle(t.Context())); err != nil {
+	if err := errors.Join(r.expandAll(t.Context(), f, 500), f.Drain(t.Context(), 0)); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
@@ -130,12 +130,12 @@ func TestFanOutWithoutAcknowledgements(t *testing.T) {
 			fired(r, customers)
 			f := r.newFan(c.ackWait)
 			f.LastID = c.lastID
-			if err := errors.Join(r.expandAll(t.Context(), f, customers), f.Settle(t.Context())); err != nil {
+			if err := errors.Join(r.expandAll(t.Context(), f, customers), f.Drain(t.Context(), 0)); err != nil {
 				t.Fatal(err)
 			}
 			eachOnce(t, r.published(), customers)
-			if f.InFlight() != 0 || f.Last != 4 {
-				t.Errorf("%d on their way, the stream is thought to end at %d", f.InFlight(), f.Last)
+			if !f.Settled() || f.Last != 4 {
+				t.Errorf("%d on their way, the stream is thought to end at %d", f.Unpublished(), f.Last)
 			}
 		})
 	}

@@ -87,7 +87,6 @@ type meters struct {
 	pending, instants, foldedSequence        prometheus.Gauge
 }
 
-// meter finds this lane's metrics.
 func (r *run) meter() {
 	m, lane := r.opts.Metrics, strconv.Itoa(r.lane)
 	r.requested = map[wire.CommandType]prometheus.Counter{

@@ -209,7 +209,6 @@ func (p *planner) review(e *timers.Campaign, now wire.Instant) (next wire.Instan
 	return next
 }
 
-// forget drops a plan of which nothing is due.
 func (p *planner) forget(pl *plan) {
 	if pl.givenUp {
 		p.givenUp--

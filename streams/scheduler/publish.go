@@ -136,7 +136,6 @@ func (r *run) roundEnded(ctx context.Context) {
 	}
 }
 
-// abandon ends the round, if there is one, and waits for its end.
 func (x *round) abandon() {
 	if x != nil {
 		x.cancel()

@@ -77,7 +77,6 @@ type rig struct {
 	last       uint64         // of the event stream
 	covered    uint64         // commands, by the steps written
 	silent     bool           // do not answer
-	lag        time.Duration  // of the lane's clock
 	requests   []wire.Command // as the lane read them
 	messages   int            // of requests
 	metrics    *Metrics
@@ -139,7 +138,7 @@ func (r *rig) answer(payload []byte) {
 	defer r.mu.Unlock()
 	r.messages++
 	var events []wire.Event
-	at := wire.At(r.clock.Now().Add(-r.lag))
+	at := wire.At(r.clock.Now())
 	for _, line := range eventlog.Lines(payload) {
 		var cmd wire.Command
 		if err := wire.ParseCommand(line, wire.Defaults{}, &cmd); err != nil || !wire.ScopeScheduler.Allows(cmd.Type) {

@@ -78,7 +78,6 @@ type rest struct {
 	quiet      bool // nothing is due, requested or on its way to the reminder stream, and no snapshot is being written
 }
 
-// events and reminders are the lane's streams.
 func (s *Scheduler) events() eventlog.Stream { return eventlog.Events(s.js, s.lane).In(s.topology()) }
 
 func (s *Scheduler) reminders() eventlog.Stream {

@@ -1,15 +1,12 @@
 package scheduler
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -101,29 +98,6 @@ func TestDueWhileAway(t *testing.T) {
 		if got := r.value(name); got != want {
 			t.Errorf("%s is %g, want %g", name, got, want)
 		}
-	}
-	run.stop()
-}
-
-// A lane whose clock lags does nothing, or not all; it is requested until it has.
-func TestLaneClockLags(t *testing.T) {
-	r := newRig(t)
-	r.lag = 1500 * time.Millisecond
-	r.do(`"type":"create_campaign","campaign":"a","codes":5,"expires_at":` + quoted(start+seconds(10)))
-	r.create("b", `,"opens_at":`+quoted(start+seconds(20)))
-	r.remind("b", 1, 1, "10s")
-	run := r.run(r.scheduler())
-	r.seen()
-	r.set(start + seconds(10))
-	r.heard.WaitFor(t, func(n int) bool { return n == 2 })
-	if published := r.published(); len(published) != 0 {
-		t.Fatalf("published %d before the lane's time", len(published))
-	}
-	r.set(start + seconds(12))
-	r.waitPublished(1)
-	events := r.events()
-	if last := slices.IndexFunc(events, func(ev wire.Event) bool { return ev.Type == wire.CouponsExpired && ev.Through >= start+seconds(10) }); last < 0 {
-		t.Error("a does not expire")
 	}
 	run.stop()
 }
@@ -239,15 +213,6 @@ func TestServerRestarts(t *testing.T) {
 	r.heard.Wait(t)
 	eachOnce(t, r.waitPublished(700), 700)
 	run.stop()
-}
-
-func TestStopsBeforeItStarts(t *testing.T) {
-	r := newRig(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := r.scheduler().Run(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Run ended with %v", err)
-	}
 }
 
 // A line that this program does not understand stops it: it must not pretend.

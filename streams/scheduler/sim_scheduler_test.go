@@ -175,15 +175,15 @@ func (s *simScheduler) fold(m *eventlog.Message) bool {
 		}
 	}
 	reached := s.r.fan.Reached
-	waiting := s.r.fan.Waiting()
+	waiting := s.r.fan.Unpublished()
 	if err := s.r.fold(context.Background(), m); err != nil {
 		w.Violate(simFits, "%s: %v", s.name, err)
 		return false
 	}
-	if s.r.fan.Waiting() > waiting && reached.Sequence == m.Sequence && s.r.fan.Resumes() {
-		w.Count("fan-out resumed within a firing", 1)
+	if s.r.fan.Unpublished() > waiting && reached.Sequence == m.Sequence {
+		w.Count("fan-out resumed within a step", 1)
 	}
-	if s.r.fan.Waiting() > waiting && s.life > 1 && s.next < s.caughtUp {
+	if s.r.fan.Unpublished() > waiting && s.life > 1 && s.next < s.caughtUp {
 		w.Count("a firing was late, for its scheduler was down", 1)
 	}
 	return true
@@ -200,7 +200,7 @@ func (s *simScheduler) request(now wire.Instant) {
 	if w.bug.floods {
 		p.most = 1 << 40
 	}
-	p.unpublished, p.held = s.r.fan.Waiting()+s.inFlight(), s.r.fan.Full()
+	p.unpublished, p.held = s.r.fan.Unpublished()+s.inFlight(), s.r.fan.Full()
 	if p.wake() > now && !p.ready() {
 		return
 	}
@@ -244,7 +244,7 @@ func (s *simScheduler) pump() {
 			return
 		}
 	}
-	for n := w.Rng.IntN(4); n > 0 && f.Waiting() > 0 && len(s.window) < s.room(); n-- {
+	for n := w.Rng.IntN(4); n > 0 && f.Unpublished() > 0 && len(s.window) < s.room(); n-- {
 		attempt, published := f.Next(f.Pace.Batch())
 		x := &simShipment{Attempt: attempt, published: published}
 		s.window = append(s.window, x)
@@ -341,7 +341,7 @@ func (s *simScheduler) settleAll() {
 }
 
 func (s *simScheduler) idle() bool {
-	return s.r != nil && s.next == len(s.w.events) && len(s.window) == 0 && s.r.fan.Waiting() == 0
+	return s.r != nil && s.next == len(s.w.events) && len(s.window) == 0 && s.r.fan.Unpublished() == 0
 }
 
 // freeze starts a snapshot, which is taken and written later.
@@ -350,7 +350,7 @@ func (s *simScheduler) freeze() bool {
 	if s.r == nil || s.stopped || s.frozen != nil || s.next < s.caughtUp {
 		return false
 	}
-	settled := s.r.fan.Waiting() == 0 && len(s.window) == 0
+	settled := s.r.fan.Unpublished() == 0 && len(s.window) == 0
 	if !settled && !w.bug.unsettled {
 		return false
 	}

@@ -27,7 +27,7 @@ var simSuite = simtest.Suite[simBug]{
 	Package: "./streams/scheduler", New: newSimWorld,
 	Must: []string{
 		"reminders fired", "reminders dropped", "coupons expired", "request repeated", "reminder stream refused a write",
-		"scheduler lost the reminder stream", "scheduler started with a snapshot", "fan-out resumed within a firing", "a message publishes of several steps",
+		"scheduler lost the reminder stream", "scheduler started with a snapshot", "fan-out resumed within a step", "a message publishes of several steps",
 		"a firing was late, for its scheduler was down", "reminder stream refused what followed a refused message",
 	},
 }

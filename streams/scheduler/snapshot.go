@@ -228,7 +228,7 @@ func (r *run) saveLast() {
 	if r.saver.writing != nil || r.saver.changed == 0 || r.saver.changed < r.timers.Size()/notWorth {
 		return
 	}
-	if r.fan.Settle(ctx) != nil {
+	if r.fan.Drain(ctx, 0) != nil {
 		return
 	}
 	if frozen, save := r.take(); frozen != nil {

@@ -9,7 +9,7 @@
 // the memory there is: the next fan-out reads the last message and goes on after its source, so that every customer is on
 // the stream once.
 //
-// Owner: the goroutine that runs the scheduler of the lane. Nothing here waits but Settle, Drain and Wait.
+// Owner: the goroutine that runs the scheduler of the lane. Nothing here waits but Drain.
 //
 // What a crash does: messages in flight are stored, or not, each as a whole. The next scheduler folds the events from its
 // snapshot on and passes over what the source of the last message covers.

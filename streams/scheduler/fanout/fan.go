@@ -72,9 +72,6 @@ func (f *Fan) Unpublished() int { return f.waiting + f.inFlight }
 // Settled reports whether everything folded is on the stream.
 func (f *Fan) Settled() bool { return f.waiting == 0 && len(f.window) == 0 }
 
-// InFlight is the number of messages in flight.
-func (f *Fan) InFlight() int { return len(f.window) }
-
 // Pump publishes what waits as far as pace and window allow, and takes in what was acknowledged. It does not wait, but after a
 // failure reads from the stream what was stored. It returns when to pump again at the latest; the zero time if only an
 // acknowledgement, or another firing, changes anything.
@@ -124,10 +121,7 @@ func (f *Fan) publish() {
 	f.Pace.left(f.Clock.Now())
 }
 
-// Settle publishes what waits, at the pace, and waits until all of it is stored.
-func (f *Fan) Settle(ctx context.Context) error { return f.Drain(ctx, 0) }
-
-// Drain goes on until at most so many customers wait; for 0, until they are all on the stream.
+// Drain goes on, at the pace, until at most so many customers wait; for 0, until they are all on the stream.
 func (f *Fan) Drain(ctx context.Context, most int) error {
 	for {
 		if f.Around != nil {
@@ -140,25 +134,17 @@ func (f *Fan) Drain(ctx context.Context, most int) error {
 		if f.Settled() || most > 0 && f.waiting <= most {
 			return nil
 		}
-		if err := f.Wait(ctx, again); err != nil {
-			return err
+		var fires <-chan time.Time
+		if !again.IsZero() {
+			fires = f.Clock.After(max(again.Sub(f.Clock.Now()), 0))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-f.Changes():
+		case <-fires:
 		}
 	}
-}
-
-// Wait waits for the result of the oldest message, or until that time, if it is not zero.
-func (f *Fan) Wait(ctx context.Context, until time.Time) error {
-	var fires <-chan time.Time
-	if !until.IsZero() {
-		fires = f.Clock.After(max(until.Sub(f.Clock.Now()), 0))
-	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-f.Changes():
-	case <-fires:
-	}
-	return nil
 }
 
 // Changes is closed when Pump has something to do because of a message in flight; nil if none is.

@@ -75,10 +75,8 @@ func NewPace(busy func() bool) *Pace {
 	return &Pace{settings: settings.Default(), busy: busy, duty: firstDuty}
 }
 
-// Configure puts other settings in force.
 func (p *Pace) Configure(s *settings.Settings) { p.settings = s }
 
-// Batch is the most customers of a message.
 func (p *Pace) Batch() int { return max(p.settings.ReminderBatch, 1) }
 
 // Share is the share of time in which the fan-out may work, 1/16 to 1.

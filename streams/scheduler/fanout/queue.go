@@ -65,14 +65,6 @@ func (q *Queue) Add(m *eventlog.Message, line int, ev *wire.Event, of priority.P
 	q.waiting += len(customers)
 }
 
-// Waiting is the number of customers that are in no message yet.
-func (q *Queue) Waiting() int { return q.waiting }
-
-// Resumes reports whether the next message starts within an event line of which a part is in the message before.
-func (q *Queue) Resumes() bool {
-	return len(q.firings) > 0 && compareLines(q.firings[0].source, q.Reached) == 0
-}
-
 // Next makes a message of at most that many customers, of whom one waits at least, and returns how many it has.
 func (q *Queue) Next(most int) (attempt eventlog.Attempt, customers int) {
 	var payload []byte

@@ -80,7 +80,6 @@ func (k Key) Compare(other Key) int {
 	return cmp.Or(cmp.Compare(k.At, other.At), cmp.Compare(other.Kind, k.Kind))
 }
 
-// Pending is the number of pending reminders.
 func (e *Campaign) Pending() int { return e.pending.Len() }
 
 // remembers reports whether the customer of reminder r is kept.

@@ -16,7 +16,6 @@ func (o *ownExpiries) has(n uint32) bool {
 	return n >= o.from && n <= o.through && n != 0 || o.rest != nil && o.rest.Contains(n)
 }
 
-// add puts coupon n in.
 func (o *ownExpiries) add(n uint32) {
 	switch {
 	case o.has(n):
@@ -30,7 +29,6 @@ func (o *ownExpiries) add(n uint32) {
 	}
 }
 
-// remove takes coupon n out.
 func (o *ownExpiries) remove(n uint32) {
 	if !o.has(n) {
 		return

@@ -102,7 +102,6 @@ func (s *segments) write(b *customerBlock, of *customerList, data []byte) error 
 	return nil
 }
 
-// drop counts n customers of a segment less.
 func (s *segments) drop(of *segment, n int) {
 	of.live -= n
 	switch {
@@ -141,7 +140,6 @@ func (s *segments) close() {
 // freeze makes views possible: until thaw no segment is closed.
 func (s *segments) freeze() { s.views++ }
 
-// thaw ends the views of one freeze.
 func (s *segments) thaw() {
 	s.views--
 	s.closeEmpty()

@@ -54,7 +54,6 @@ func (b *Timers) Close() {
 // Campaign is the campaign of that name, nil if none was created.
 func (b *Timers) Campaign(name string) *Campaign { return b.campaigns[name] }
 
-// Campaigns is the number of campaigns.
 func (b *Timers) Campaigns() int { return len(b.list) }
 
 // Reminders is the number of pending reminders, over all campaigns.
@@ -80,7 +79,6 @@ func (b *Timers) add(name string) *Campaign {
 	return e
 }
 
-// SetWake sets the wake instant of a campaign.
 func (b *Timers) SetWake(e *Campaign, at wire.Instant) {
 	if at != e.wake {
 		b.order.Delete(e)
@@ -162,7 +160,6 @@ func (b *Timers) Fold(ev *wire.Event) (gone []Fired, err error) {
 // errNoRule is the error of an event that may change what is due, and that Fold has no rule for.
 var errNoRule = errors.New("this version has no rule for it")
 
-// set stores a subscription and its customer.
 func (b *Timers) set(e *Campaign, ev *wire.Event) error {
 	if ev.R == 0 || ev.R > reminder.MaxReminder {
 		return fmt.Errorf("reminder %d, expected 1 to %d", ev.R, uint64(reminder.MaxReminder))
@@ -210,7 +207,6 @@ func (b *Timers) fire(e *Campaign, ev *wire.Event) ([]Fired, error) {
 	return gone, nil
 }
 
-// release counts n reminders less.
 func (b *Timers) release(e *Campaign, n int) {
 	b.reminders -= n
 	if e.customers.empty() {
@@ -304,7 +300,6 @@ type claimReader struct {
 	at    wire.Instant
 }
 
-// fold applies the claim; false if the line has to be parsed.
 func (c *claimReader) fold(b *Timers, line []byte) bool {
 	campaign, n, stamp, ok := wire.ClaimParts(line)
 	if !ok {
