@@ -24,9 +24,7 @@ func (m *Main) doctorCommand() *cobra.Command {
 clocks. Give the flags of "scrip serve", before a server starts or while it runs. Each finding is ok, warn or fail, with
 what to do. The exit code is 1 if one of them is fail.
 
-It changes nothing. --as looks a key up, compares its permissions on NATS with the table of roles, and tries each request of
-the service as this user, in a form that has no effect; of a user without a key, given as a URL, it tries the requests.
-NATS shows whether it syncs its files only on its monitoring port: name it with --monitor.`,
+It changes nothing. --as logs in to NATS as a user, looks its key up, and lists what it may do. NATS shows whether it syncs its files only on its monitoring port: name it with --monitor.`,
 		Example: `  scrip doctor
   scrip doctor --nats nats://USER:PASSWORD@nats-1:4222 --postgres postgres://… --monitor http://nats-1:8222,http://nats-2:8222
   scrip doctor --as sk_producer_01h8z3qk…
@@ -54,7 +52,7 @@ NATS shows whether it syncs its files only on its monitoring port: name it with 
 	f.StringVar(&o.NATSListen, "nats-listen", natsd.DefaultListen, "`HOST:PORT` of the embedded NATS server")
 	f.StringVar(&o.HTTPListen, "http-listen", server.DefaultHTTPListen, "`HOST:PORT` of HTTP")
 	f.StringVar(&o.Monitor, "monitor", "", "`URL`s of NATS servers' monitoring ports, separated by commas")
-	f.StringVar(&o.As, "as", "", "`KEY` of a user whose rights to try, or a NATS URL with credentials")
+	f.StringVar(&o.As, "as", "", "`KEY` of a user to log in as, or a NATS URL with credentials")
 	cli.WithVariable(f, "postgres", "nats-listen", "http-listen")
 	unusedIDFlag(cmd)
 	return cmd

@@ -3,7 +3,7 @@
 //	Options ── Run ──> checks (a table) ──> findings: ok, warn or fail, what was found, and how to mend it
 //
 // It changes nothing. It writes one file beside the data, to time an fsync, and removes it; on PostgreSQL it makes a schema in
-// a transaction that it rolls back; as the user of Options.As it sends requests that have no effect.
+// a transaction that it rolls back.
 //
 // Owner: none. A crash may leave the file .scrip-doctor-* in the data directory; it may be removed.
 package doctor

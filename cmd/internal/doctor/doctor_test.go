@@ -128,7 +128,6 @@ func TestBadDeployments(t *testing.T) {
 		{"a role without rights", "postgres", func(o *Options) { o.Postgres = rightless }, Fail, "may not make schemas", "GRANT CREATE, TEMPORARY ON DATABASE", false},
 		{"servers with permissions", "rights", func(o *Options) { o.NATS = "nats://u:p@" + limited.Addr().String() }, Fail, "user u of account $G, as which servers connect, lacks ", "scrip nats config --lanes 4", false},
 		{"wrong credentials", "rights", func(o *Options) { o.As = closed.ClientURL() }, Fail, "connecting as this user", "scrip env", false},
-		{"the rights of a user, and no server", "rights", func(o *Options) { o.As = lazy.ClientURL() }, Fail, "no server answers", "role api", false},
 		{"a clock that is set", "clock", func(o *Options) { o.Clock = &stepping{Clock: wall.Machine} }, Warn, "the clock was set by ", "synchronize", false},
 		{"a clock that is wrong", "clock", func(o *Options) { o.Postgres, o.Clock = database, &stepping{wall.Machine, true} }, Fail, " behind this machine's", "synchronize", false},
 	} {

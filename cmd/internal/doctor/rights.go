@@ -5,21 +5,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
-	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
-	"github.com/seed-4a2410e3/scrip/streams/service"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
-
-// anyCampaign stands for the campaign in a subject.
-const anyCampaign = "scrip-doctor"
 
 // rights examines the users on NATS: that of scrip's servers, and that of Options.As.
 func (v *visit) rights(ctx context.Context) (all []Finding) {
@@ -97,57 +97,100 @@ func userInfo(ctx context.Context, nc *nats.Conn) (info, error) {
 	return answer.Data, err
 }
 
-// tryAll tries, as the user of a connection, each request of the micro service, and the JetStream API. A request has a header
-// that makes the service refuse it before it reads anything else, so none has an effect. campaign is in the subjects that have
-// one.
-func (d *denials) tryAll(ctx context.Context, nc *nats.Conn, campaign string) (all []Finding) {
-	var may, mayNot, silent []string
-	for _, subject := range subjects() {
-		subject = strings.ReplaceAll(subject, "*", campaign)
-		name := strings.TrimSuffix(strings.TrimPrefix(subject, "scrip."), "."+campaign)
-		switch allowed, err := d.try(ctx, nc, subject); {
-		case errors.Is(err, nats.ErrNoResponders):
-			silent = append(silent, name)
-		case err != nil:
-			return append(all, bad(Fail, "start a server with role api, or see `scrip status`", "%s: no answer: %v", subject, err)...)
-		case allowed:
-			may = append(may, name)
-		default:
-			mayNot = append(mayNot, name)
-		}
-	}
-	all = append(all, good("may: %s", list(may))...)
-	all = append(all, good("may not: %s", list(mayNot))...)
-	switch {
-	case len(silent) > 0 && len(may) == 0:
-		all = append(all, bad(Fail, "start a server with role api, or see `scrip status`", "no server answers requests")...)
-	case len(silent) > 0:
-		all = append(all, bad(Fail, "print the accounts again, `scrip nats config`, and restart the NATS servers one by one; upgrade the servers of scrip",
-			"may, but no server is reached: %s", list(silent))...)
-	}
-	open, err := d.api(ctx, nc)
-	switch {
-	case err != nil:
-		all = append(all, bad(Warn, "see `scrip status`", "the JetStream API: %v", err)...)
-	case open && len(mayNot) > 0:
-		all = append(all, bad(Warn, "take away publish on $JS.API.> from users that are not servers, or give them an account of their own",
-			"may use the JetStream API on the log, and so delete it, though it may not use all of the service")...)
-	case open:
-		all = append(all, good("may use the JetStream API on the log, as servers must")...)
-	default:
-		all = append(all, good("may not use the JetStream API on the log")...)
-	}
-	return all
+// user is the user of Options.As.
+type user struct {
+	urls string // with its credentials
+	// id and role are of its key; "" = a user of the NATS configuration.
+	id   string
+	role access.Role
+	// record is what the log has about the key; nil = nothing. looked: the log was read.
+	record *access.Key
+	looked bool
 }
 
-// subjects of all requests of the service. A last token * is the campaign.
-func subjects() (all []string) {
-	for operation := range access.Operations() {
-		for _, endpoint := range operation.Endpoints() {
-			all = append(all, "scrip."+endpoint)
+// errNoNATS: a key alone names no server.
+var errNoNATS = errors.New("a key alone names no server, and none runs on this data directory")
+
+// parse reads Options.As: a key, for the NATS server that is examined, or URLs with credentials.
+func (v *visit) parse() (u user, err error) {
+	key := ""
+	if strings.HasPrefix(v.As, "sk_") && !strings.Contains(v.As, "@") {
+		if key = v.As; v.natsURL() == "" {
+			return u, errNoNATS
+		}
+		all, err := natsx.URLs(v.natsURL())
+		if err != nil {
+			return u, err
+		}
+		var texts []string
+		for _, one := range all {
+			one.User = url.User(key)
+			texts = append(texts, one.String())
+		}
+		u.urls = strings.Join(texts, ",")
+	} else {
+		all, err := natsx.URLs(v.As)
+		if err != nil {
+			return u, err
+		}
+		u.urls = v.As
+		for _, one := range all {
+			password, _ := one.User.Password()
+			for _, text := range []string{one.User.Username(), password} {
+				if natsx.KeyInbox(text) != "" {
+					key = text
+				}
+			}
 		}
 	}
-	return all
+	if key != "" {
+		u.role, u.id, err = access.ParseKey(key)
+	}
+	return u, err
+}
+
+// user examines what the user of Options.As may do. own is a connection of the servers, nil if there is none.
+func (v *visit) user(ctx context.Context, own *nats.Conn) (all []Finding) {
+	u, err := v.parse()
+	switch {
+	case errors.Is(err, access.ErrNoKey):
+		return bad(Fail, "copy it as `scrip access create` printed it, or make another one", "%v", err)
+	case errors.Is(err, errNoNATS):
+		return bad(Fail, "start the server, or give --nats URL", "%v", err)
+	case err != nil:
+		return bad(Fail, "give --as KEY, or nats://USER:PASSWORD@HOST:PORT", "%v", err)
+	}
+	if u.id != "" {
+		all = append(all, u.look(ctx, own)...)
+	}
+	nc, err := v.connectAs(u.urls)
+	if err != nil {
+		return append(all, bad(Fail, u.mend(err, v.Clock.Now()), "connecting as %s to %s: %v", u.name(), natsx.WithoutUser(u.urls), err)...)
+	}
+	defer nc.Close()
+	if u.record == nil {
+		have, err := userInfo(ctx, nc)
+		switch {
+		case err != nil: // a user that may not even see what it may
+			return append(all, good("it logs in")...)
+		case have.limited():
+			return append(all, good("user %s of account %s has permissions of its own in the NATS configuration", have.User, have.Account)...)
+		}
+		return append(all, good("user %s may do everything in account %s, as servers must", have.User, have.Account)...)
+	}
+	campaign := ""
+	if len(u.record.Campaigns) > 0 {
+		campaign = u.record.Campaigns[0]
+	}
+	var may, mayNot []string
+	for o := range access.Operations() {
+		if u.record.Principal().May(o, campaign) {
+			may = append(may, o.String())
+		} else {
+			mayNot = append(mayNot, o.String())
+		}
+	}
+	return append(append(all, good("may: %s", list(may))...), good("may not: %s", list(mayNot))...)
 }
 
 func list(names []string) string {
@@ -157,88 +200,64 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// denials collects what the NATS server refused. It reports that apart from the request, which just stays unanswered.
-type denials struct {
-	mu      sync.Mutex
-	text    []string
-	changed chan struct{} // closed at the next one; nil = nobody waits
-}
-
-func (d *denials) note(_ *nats.Conn, _ *nats.Subscription, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.text = append(d.text, err.Error())
-	if d.changed != nil {
-		close(d.changed)
-		d.changed = nil
+func (u *user) name() string {
+	if u.id == "" {
+		return "this user"
 	}
+	return "key " + u.id
 }
 
-// of reports whether a subject was refused; else changed is closed at the next denial.
-func (d *denials) of(subject string) (refused bool, changed <-chan struct{}) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, text := range d.text {
-		if strings.Contains(text, `"`+subject+`"`) {
-			return true, nil
+// look looks the key up with the servers' connection.
+func (u *user) look(ctx context.Context, own *nats.Conn) []Finding {
+	const fix = "give the credentials of scrip's servers with --nats, or run this where the server's data directory is"
+	if own == nil {
+		return bad(Warn, fix, "key %s, role %s; its limits are unknown here", u.id, u.role)
+	}
+	c := client.New(own, client.Options{Timeout: answerWait})
+	defer c.Close()
+	for after := ""; !u.looked; {
+		var page ops.KeyPage
+		if err := c.Manage(ctx, "access.list", map[string]string{"after": after}, &page); err != nil {
+			return bad(Warn, fix, "key %s, role %s; looking it up: %v", u.id, u.role, err)
 		}
-	}
-	if d.changed == nil {
-		d.changed = make(chan struct{})
-	}
-	return false, d.changed
-}
-
-// request sends a request and waits for its answer, or its denial: refused. The error is nats.ErrNoResponders if nobody gets
-// the request.
-func (d *denials) request(ctx context.Context, nc *nats.Conn, m *nats.Msg) (answer *nats.Msg, refused bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWait)
-	defer cancel()
-	m.Reply = nc.NewInbox()
-	answers := make(chan *nats.Msg, 1)
-	sub, err := nc.ChanSubscribe(m.Reply, answers)
-	if err != nil {
-		return nil, false, err
-	}
-	defer sub.Unsubscribe() //nolint:errcheck // the connection is closed soon
-	if err := nc.PublishMsg(m); err != nil {
-		return nil, false, err
-	}
-	for {
-		refused, changed := d.of(m.Subject)
-		if refused {
-			return nil, true, nil
+		if i := slices.IndexFunc(page.Keys, func(k access.Key) bool { return k.ID == u.id }); i >= 0 {
+			u.record, u.looked = &page.Keys[i], true
 		}
-		select {
-		case answer := <-answers:
-			if len(answer.Data) == 0 && answer.Header.Get("Status") == noResponders {
-				return nil, false, nats.ErrNoResponders
-			}
-			return answer, false, nil
-		case <-changed:
-		case <-ctx.Done():
-			return nil, false, ctx.Err()
-		}
+		after = page.Next
+		u.looked = u.looked || after == ""
 	}
+	if u.record == nil {
+		return nil // the log-in fails, and its finding names the mend
+	}
+	limits := "all campaigns"
+	if u.record.Campaigns != nil {
+		limits = "campaigns " + strings.Join(u.record.Campaigns, ", ") + " only"
+	}
+	if u.record.Public {
+		limits += ", public"
+	}
+	if u.record.Rate > 0 {
+		limits += fmt.Sprintf(", %d requests a second", u.record.Rate)
+	}
+	if u.record.Codes {
+		limits += ", codes in clear"
+	}
+	return good("key %s of %s, role %s, %s", u.id, u.record.Name, u.role, limits)
 }
 
-// noResponders is the status of an answer of NATS itself.
-const noResponders = "503"
-
-// try sends a request without an effect.
-func (d *denials) try(ctx context.Context, nc *nats.Conn, subject string) (allowed bool, err error) {
-	_, refused, err := d.request(ctx, nc, &nats.Msg{Subject: subject, Header: nats.Header{service.HeaderTimeout: {"none: this is a trial of rights"}}})
-	return err == nil && !refused, err
-}
-
-// api reports whether the user may request information about the log's first stream.
-func (d *denials) api(ctx context.Context, nc *nats.Conn) (open bool, err error) {
-	answer, refused, err := d.request(ctx, nc, &nats.Msg{Subject: jetstream.DefaultAPIPrefix + "STREAM.INFO." + topology.EvtStream(0)})
+// mend is what to do when the log-in failed.
+func (u *user) mend(err error, now time.Time) string {
 	switch {
-	case errors.Is(err, nats.ErrNoResponders), refused: // an account without JetStream
-		return false, nil
-	case err != nil:
-		return false, err
+	case !errors.Is(err, nats.ErrAuthorization):
+		return "start the NATS server, or give another URL with --nats"
+	case u.id == "":
+		return "check user and password, or the key; `scrip env` prints those of the server on a data directory"
+	case !u.looked:
+		return "see whether it is in force: `scrip access list`"
+	case u.record == nil:
+		return "this log has no such key: make one with `scrip access create NAME --role ROLE`"
+	case !u.record.In(now):
+		return fmt.Sprintf("it ended at %s by %s: make another one with `scrip access create NAME --role ROLE`", u.record.Ended.Format(time.RFC3339), u.record.EndedBy)
 	}
-	return strings.Contains(string(answer.Data), `"state"`), nil
+	return "it is in force, so log-ins do not reach scrip: start a server with role api or lanes; on NATS servers of your own include the accounts of `scrip nats config`, with NATS_ISSUER as `scrip nats issuer` prints it"
 }
