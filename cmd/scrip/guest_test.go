@@ -84,7 +84,7 @@ func TestOperatorsWithAKey(t *testing.T) {
 		t.Errorf("with the key of support: %+v", got)
 	}
 
-	for _, args := range []string{"replay", "verify", "rebuild", "backup " + filepath.Join(t.TempDir(), "b") + " --without-key", "demo", "key seal",
+	for _, args := range []string{"replay", "verify", "rebuild", "backup " + filepath.Join(t.TempDir(), "b") + " --without-key", "key seal",
 		"deadletter show SCRIP_CMD_0/1/1", "deadletter retry SCRIP_CMD_0/1/1", "deadletter discard SCRIP_CMD_0/1/1"} {
 		got := keyed(strings.Fields(args)...)
 		for _, want := range []string{"credentials of the servers", "key " + id + " of role operator", "scrip.json", "NATS_USER", "--nats-creds"} {

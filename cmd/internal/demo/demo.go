@@ -7,17 +7,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // Options of a demo. All but PostgresURL are required.
 type Options struct {
-	JetStream jetstream.JetStream
-	Log       topology.Log
 	// Do sends a command and returns its outcome. It must be safe for concurrent use.
 	Do func(context.Context, wire.Command) (wire.Outcome, error)
 	// PostgresURL is the database with the read tables; "" omits SQL.
@@ -29,8 +26,6 @@ type Options struct {
 	Phase func(name string, steps int) (step func())
 	// Codes of the sale, and Customers who claim them; more than codes.
 	Codes, Customers int
-	// Watch is how long after the start coupons expire and reminders fire.
-	Watch time.Duration
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -40,26 +35,27 @@ const (
 	mostFew = 500
 	// everyTenth reminder is cancelled.
 	everyTenth = 10
+	// soon is when coupons expire and reminders fire, after the start.
+	soon = 6 * time.Second
 	// reminderBefore is how long before the opening the reminders fire.
 	reminderBefore = 5 * time.Second
-	// patience is how long due work may take to appear in the log, and the log in SQL.
+	// patience is how long due work may take to appear in SQL.
 	patience = 20 * time.Second
 	// callers is how many requests are in flight at once.
 	callers = 512
 )
 
-// show is one run of the demo.
-type show struct {
+// sale is one run of the demo.
+type sale struct {
 	Options
 	sale, brief, next string // campaigns
 	few               int
-	due               time.Time // when the brief coupons expire and the reminders fire
-	log               *events
-	first             []wire.Outcome // of the claims in the sale
-	briefly           []wire.Outcome
-	sent              int           // claims
-	took              time.Duration // all of them together
-	redeemed          int           // coupons to redeem
+	due               time.Time      // when the brief coupons expire and the reminders fire
+	first             []wire.Outcome // of the claims in the sale, by customer
+	briefly           []wire.Outcome // of those that expire
+	claims            int            // all of them
+	took              time.Duration  // of them together
+	redeemed          int            // coupons to redeem
 
 	mu      sync.Mutex // guards the fields below
 	answers counts
@@ -69,29 +65,24 @@ type show struct {
 // Run runs the sale and returns the results of the checks. An error means that it could not be completed.
 func Run(ctx context.Context, opts Options) (*Report, error) {
 	name := "demo-" + opts.Suffix
-	d := &show{Options: opts, sale: name + "-sale", brief: name + "-brief", next: name + "-next", few: min(mostFew, opts.Codes), answers: counts{}}
-	d.log = newEvents(d.sale, d.brief, d.next)
-	defer d.log.close()
-	if err := d.log.open(ctx, opts.JetStream, opts.Log); err != nil {
-		return nil, err
-	}
-	for _, phase := range []func(context.Context) error{d.open, d.soon, d.claims, d.redemptions, d.watch, d.tooLate, d.log.read} {
+	d := &sale{Options: opts, sale: name + "-sale", brief: name + "-brief", next: name + "-next", few: min(mostFew, opts.Codes), answers: counts{}}
+	for _, phase := range []func(context.Context) error{d.open, d.prepare, d.claim, d.redeem, d.tooLate} {
 		if err := phase(ctx); err != nil {
 			return nil, err
 		}
 	}
 	d.Phase("comparing with SQL", 0)
-	sql, missing := d.readSQL(ctx)
-	return d.report(sql, missing), nil
+	tables, missing := d.query(ctx)
+	return d.report(tables, missing), nil
 }
 
 // open creates the campaigns.
-func (d *show) open(ctx context.Context) error {
-	d.due = d.Now().Truncate(time.Millisecond).Add(d.Watch)
-	sale, brief, next := wire.DefaultSettings(uint32(d.Codes)), wire.DefaultSettings(uint32(d.few)), wire.DefaultSettings(uint32(d.few))
-	sale.Prefix, sale.Category, sale.Benefit = "FLASH", "demo", []byte(`{"percent":20}`)
-	brief.Category, brief.ExpiresAt = "demo", wire.At(d.due)
-	next.Category, next.OpensAt = "demo", wire.At(d.due.Add(reminderBefore))
+func (d *sale) open(ctx context.Context) error {
+	d.due = d.Now().Truncate(time.Millisecond).Add(soon)
+	few := wire.DefaultSettings(uint32(d.few))
+	sale, brief, next := wire.DefaultSettings(uint32(d.Codes)), few, few
+	sale.Prefix, sale.Benefit = "FLASH", []byte(`{"percent":20}`)
+	brief.ExpiresAt, next.OpensAt = wire.At(d.due), wire.At(d.due.Add(reminderBefore))
 	return d.each(ctx, "creating three campaigns", 3, func(ctx context.Context, i int) error {
 		name, settings := []string{d.sale, d.brief, d.next}[i], []wire.Settings{sale, brief, next}[i]
 		_, err := d.must(ctx, wire.Command{Type: wire.CreateCampaign, Campaign: name, Patch: wire.PatchOf(settings)}, wire.StatusCreated)
@@ -99,8 +90,8 @@ func (d *show) open(ctx context.Context) error {
 	})
 }
 
-// soon claims the coupons that will expire and sets the reminders that will fire.
-func (d *show) soon(ctx context.Context) error {
+// prepare claims the coupons that will expire and sets the reminders that will fire; some are cancelled.
+func (d *sale) prepare(ctx context.Context) error {
 	d.briefly = make([]wire.Outcome, d.few)
 	return d.each(ctx, "claiming coupons that expire soon, setting reminders", d.few, func(ctx context.Context, i int) (err error) {
 		if d.briefly[i], err = d.must(ctx, wire.Command{Type: wire.Claim, Campaign: d.brief, CustomerID: customer(i)}, wire.StatusClaimed); err != nil {
@@ -116,17 +107,16 @@ func (d *show) soon(ctx context.Context) error {
 	})
 }
 
-// claims sends the claims of all customers concurrently. Every third customer claims twice, under two ids.
-func (d *show) claims(ctx context.Context) error {
-	d.sent = d.Customers + share(d.Customers, 3)
-	d.first = make([]wire.Outcome, d.Customers)
+// claim sends the claims of all customers concurrently. Every third customer claims twice, under two ids.
+func (d *sale) claim(ctx context.Context) error {
+	d.claims, d.first = d.Customers+share(d.Customers, 3), make([]wire.Outcome, d.Customers)
 	start := d.Now()
 	err := d.each(ctx, fmt.Sprintf("%d customers claim %d coupons", d.Customers, d.Codes), d.Customers, func(ctx context.Context, i int) (err error) {
 		c := wire.Command{Type: wire.Claim, Campaign: d.sale, CustomerID: customer(i), Attributes: []byte(`{"channel":"demo"}`)}
 		if d.first[i], err = d.Do(ctx, c); err != nil || i%3 != 0 {
 			return err
 		}
-		return d.try(ctx, c, "repeated claims, same answer", func(again wire.Outcome) bool {
+		return d.try(ctx, c, repeated, func(again wire.Outcome) bool {
 			// A refused customer may not get a coupon later: no coupon ever returns to a campaign.
 			return again.Status == d.first[i].Status && again.Code == d.first[i].Code && (again.Refused() || again.Repeat)
 		})
@@ -136,18 +126,18 @@ func (d *show) claims(ctx context.Context) error {
 	for _, o := range d.first {
 		switch {
 		case o.Status == wire.StatusClaimed:
-			d.answers["coupons claimed"]++
+			d.answers[claimed]++
 			codes[o.Code] = true
 		case o.Refusal == wire.SoldOut:
-			d.answers["claims refused: sold out"]++
+			d.answers[soldOut]++
 		}
 	}
-	d.answers["distinct codes"] = len(codes)
+	d.answers[distinct] = len(codes)
 	return err
 }
 
-// redemptions redeems four of ten coupons, a part of them twice: for the same order, and for another.
-func (d *show) redemptions(ctx context.Context) error {
+// redeem redeems four of ten coupons, a part of them again for another order.
+func (d *sale) redeem(ctx context.Context) error {
 	d.redeemed = d.Codes * 4 / 10
 	var codes []string
 	for _, o := range d.first {
@@ -157,35 +147,24 @@ func (d *show) redemptions(ctx context.Context) error {
 	}
 	return d.each(ctx, fmt.Sprintf("redeeming %d of them, some twice", len(codes)), len(codes), func(ctx context.Context, i int) error {
 		c := wire.Command{Type: wire.Redeem, Code: codes[i], OrderID: "order-" + strconv.Itoa(i)}
-		err := d.try(ctx, c, "coupons redeemed", func(o wire.Outcome) bool { return o.Status == wire.StatusRedeemed })
-		switch {
-		case err != nil:
+		err := d.try(ctx, c, redeemed, func(o wire.Outcome) bool { return o.Status == wire.StatusRedeemed })
+		if err != nil || i%8 != 0 {
 			return err
-		case i%8 == 0:
-			return d.try(ctx, c, "redeemed again, same answer", func(o wire.Outcome) bool { return o.Status == wire.StatusRedeemed && o.Repeat })
-		case i%8 == 1:
-			c.OrderID = "another-" + c.OrderID
-			return d.try(ctx, c, "redeemed for another order, refused", func(o wire.Outcome) bool { return o.Refusal == wire.AlreadyRedeemed })
 		}
-		return nil
+		c.OrderID = "another-" + c.OrderID
+		return d.try(ctx, c, tooOften, func(o wire.Outcome) bool { return o.Refusal == wire.AlreadyRedeemed })
 	})
 }
 
-// watch waits until the log has all that is expected, the expiry and the fired reminders last, or patience ends: the report
-// shows what is missing then.
-func (d *show) watch(ctx context.Context) error {
+// tooLate waits until coupons have expired, and tries to redeem them.
+func (d *sale) tooLate(ctx context.Context) error {
 	d.Phase("waiting for an expiry and for reminders, due at "+d.due.Format(time.TimeOnly), 0)
-	return repeat(ctx, func() (bool, error) {
-		err := d.log.read(ctx)
-		return d.holds(inLog, d.countLog()) || d.Now().After(d.due.Add(patience)), err
-	})
-}
-
-// tooLate tries to redeem coupons that have expired.
-func (d *show) tooLate(ctx context.Context) error {
+	if err := natsx.Pause(ctx, d.due.Sub(d.Now())); err != nil {
+		return err
+	}
 	return d.each(ctx, "redeeming coupons that have expired", share(d.few, 5), func(ctx context.Context, i int) error {
 		c := wire.Command{Type: wire.Redeem, Code: d.briefly[i].Code, OrderID: "late-" + strconv.Itoa(i)}
-		return d.try(ctx, c, "redeemed too late, refused: expired", func(o wire.Outcome) bool { return o.Refusal == wire.Expired })
+		return d.try(ctx, c, tooLate, func(o wire.Outcome) bool { return o.Refusal == wire.Expired })
 	})
 }
 
@@ -195,7 +174,7 @@ func customer(i int) string { return "customer-" + strconv.Itoa(i) }
 func share(n, every int) int { return (n + every - 1) / every }
 
 // must sends a command that may not be refused here.
-func (d *show) must(ctx context.Context, c wire.Command, want string) (wire.Outcome, error) {
+func (d *sale) must(ctx context.Context, c wire.Command, want string) (wire.Outcome, error) {
 	o, err := d.Do(ctx, c)
 	if err == nil && o.Status != want {
 		err = fmt.Errorf("%s of %s was answered %s %s: %s", c.Type, c.Campaign, o.Status, o.Refusal, o.Message)
@@ -204,7 +183,7 @@ func (d *show) must(ctx context.Context, c wire.Command, want string) (wire.Outc
 }
 
 // try sends a command and counts its answer if it keeps the promise.
-func (d *show) try(ctx context.Context, c wire.Command, promise string, kept func(wire.Outcome) bool) error {
+func (d *sale) try(ctx context.Context, c wire.Command, promise string, kept func(wire.Outcome) bool) error {
 	o, err := d.Do(ctx, c)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -220,7 +199,7 @@ func (d *show) try(ctx context.Context, c wire.Command, promise string, kept fun
 }
 
 // each does f for 0 to n-1 as one phase, some at once, and stops at the first error.
-func (d *show) each(ctx context.Context, phase string, n int, f func(context.Context, int) error) error {
+func (d *sale) each(ctx context.Context, phase string, n int, f func(context.Context, int) error) error {
 	step := d.Phase(phase, n)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(callers)
@@ -231,20 +210,4 @@ func (d *show) each(ctx context.Context, phase string, n int, f func(context.Con
 		})
 	}
 	return g.Wait()
-}
-
-// repeat does f until it is done or fails.
-func repeat(ctx context.Context, f func() (done bool, err error)) error {
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if done, err := f(); done || err != nil {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }

@@ -1,15 +1,10 @@
-// Package demo runs a flash sale against a server and then checks the server's promises.
+// Package demo runs a flash sale against a server and shows three promises in seconds:
 //
-//	sale:   30,000 customers claim 10,000 coupons, many of them twice; some redeem, some try it twice
-//	brief:  coupons that expire during the demo; redeeming one afterwards is refused
-//	next:   opens during the demo; its reminders fire before that
+//	sale:   30,000 customers claim 10,000 coupons, many of them twice          a code goes to one holder only
+//	brief:  coupons expire; redeeming one afterwards, or twice, is refused     a coupon is not redeemed too late or too often
+//	next:   reminders before an opening fire, but those that were cancelled    a reminder fires once, not after a cancel
 //
-//	SCRIP_EVT_* ───┬──> oracle.Fold ──┐
-//	SCRIP_RMD_* ───┘                 ├──> a table of promises
-//	    answers, SQL ────────────────┘
-//
-// The log is folded by the oracle of the tests, which shares no state or rule with the server. It is read from its end
-// at the start of the demo, so that older events cost no time.
+//	answers, SQL ──> a table of numbers, with what is expected of each
 //
 // Owner: the caller of Run. A demo that is killed leaves its campaigns; the next one creates campaigns with other names.
 package demo
