@@ -17,7 +17,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// signature begins the format: no flags, no header extension.
+// signature starts the format: no flags, no header extension.
 const signature = "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 
 // postgresEpoch is 2000-01-01T00:00:00Z, the zero of PostgreSQL's timestamps.
@@ -32,13 +32,39 @@ type Rows struct {
 // Grow allocates room for that many bytes. Call it before the first row.
 func (r *Rows) Grow(bytes int) { r.buf = make([]byte, 0, bytes) }
 
-// Row begins a row of that many fields; as many calls of the methods below must follow.
+// Row starts a row of that many fields; as many calls of the methods below must follow.
 func (r *Rows) Row(fields int) {
 	if len(r.buf) == 0 {
 		r.buf = append(r.buf, signature...)
 	}
 	r.buf = binary.BigEndian.AppendUint16(r.buf, uint16(fields))
 	r.count++
+}
+
+// Add adds a row of texts as returned by Clean, numbers, instants, of which 0 is NULL, and nil. The methods for one field are
+// faster, for rows of which there are many.
+func (r *Rows) Add(fields ...any) {
+	r.Row(len(fields))
+	for _, v := range fields {
+		switch v := v.(type) {
+		case nil:
+			r.Null()
+		case string:
+			r.Text(v)
+		case int:
+			r.Int64(int64(v))
+		case int64:
+			r.Int64(v)
+		case uint32:
+			r.Int64(int64(v))
+		case uint64:
+			r.Int64(int64(v))
+		case wire.Instant:
+			r.Instant(v)
+		default:
+			panic(fmt.Sprintf("a field of type %T", v))
+		}
+	}
 }
 
 // Null writes NULL.

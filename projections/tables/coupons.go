@@ -1,9 +1,13 @@
 package tables
 
 import (
+	"context"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/pgcopy"
 )
 
 func (f *fold) claimed(c *campaign, l *Line) error {
@@ -149,4 +153,122 @@ func (f *fold) addCouponEvent(c *campaign, k *coupon, l *Line, before wire.Insta
 		h.before = before
 	}
 	f.couponEvents = append(f.couponEvents, h)
+}
+
+// couponBytes is the approximate size of a row of coupon_row in a COPY.
+const couponBytes = 192
+
+func (f *fold) copyCoupons(ctx context.Context, tx pgx.Tx) error {
+	var rows pgcopy.Rows
+	rows.Grow(f.claims * couponBytes)
+	for _, c := range f.sorted {
+		for k := c.claims; k != nil; k = k.next {
+			rows.Row(12)
+			rows.Int64(int64(k.n))
+			rows.Instant(k.claimedAt)
+			rows.Int64(int64(k.redeemedCount))
+			rows.Instant(k.ownExpiry)
+			rows.Instant(k.redeemedAt)
+			rows.Instant(k.voidedAt)
+			rows.Text(c.name)
+			rows.Text(k.code)
+			rows.Text(k.customer)
+			rows.TextOrNull(pgcopy.Clean(string(k.attributes)))
+			rows.TextOrNull(k.voidReason)
+			rows.Int64(k.position)
+		}
+	}
+	return rows.Send(ctx, tx, in(f.schema, "scrip.coupon_row"),
+		"n, claimed_at, redeemed_count, expires_at, redeemed_at, voided_at, campaign, code, customer_id, attributes, void_reason, claimed_place")
+}
+
+func (f *fold) copyRedemptions(ctx context.Context, tx pgx.Tx) error {
+	var rows pgcopy.Rows
+	for _, r := range f.redemptions {
+		rows.Row(9)
+		rows.Int64(int64(r.coupon.n))
+		rows.Instant(r.at)
+		rows.Instant(r.rolledBackAt)
+		rows.Int64(int64(r.sequence))
+		rows.Int64(int64(r.line))
+		rows.Text(r.campaign)
+		rows.Text(r.coupon.code)
+		rows.Text(r.coupon.customer)
+		rows.Text(r.order)
+	}
+	return rows.Send(ctx, tx, in(f.schema, "scrip.redemption"),
+		"n, redeemed_at, rolled_back_at, sequence, line, campaign, code, customer_id, order_id")
+}
+
+func (f *fold) copyCouponEvents(ctx context.Context, tx pgx.Tx) error {
+	var rows pgcopy.Rows
+	for i := range f.couponEvents {
+		h := &f.couponEvents[i]
+		order := any(h.order) // a rollback has one, if only an empty one
+		if h.what != "rolled_back" {
+			order = nil
+		}
+		rows.Add(h.n, h.position, h.at, h.expiresAt, h.before, h.campaign, h.what, order, orNull(h.reason))
+	}
+	return rows.Send(ctx, tx, in(f.schema, "scrip.coupon_event"), "n, place, at, expires_at, own_before, campaign, what, order_id, reason")
+}
+
+// $1, $2 = campaign, n   $3.. = their new values
+const changeCouponsSQL = `
+UPDATE scrip.coupon_row r
+SET expires_at = d.expires_at, redeemed_count = d.redeemed_count, redeemed_at = d.redeemed_at, voided_at = d.voided_at,
+    void_reason = nullif(d.void_reason, '')
+FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::bigint[], $5::timestamptz[], $6::timestamptz[], $7::text[])
+     d (campaign, n, expires_at, redeemed_count, redeemed_at, voided_at, void_reason)
+WHERE r.campaign = d.campaign AND r.n = d.n`
+
+func (f *fold) changeCoupons(w *writer) {
+	var rows arrays
+	for _, c := range f.sorted {
+		for _, k := range c.coupons {
+			if !k.isNew && k.changed {
+				rows.add(c.name, k.n, k.ownExpiry, k.redeemedCount, k.redeemedAt, k.voidedAt, k.voidReason)
+			}
+		}
+	}
+	w.change(changeCouponsSQL, &rows)
+}
+
+// Rows of this batch, copied before, are at or after ($5, $6) and are excluded.
+//
+// $1..$3 = campaign, n, order   $4 = when   $5, $6 = sequence and line of the batch's first event
+const rollBackSQL = `
+UPDATE scrip.redemption r SET rolled_back_at = d.at
+FROM unnest($1::text[], $2::bigint[], $3::text[], $4::timestamptz[]) d (campaign, n, order_id, at)
+WHERE r.campaign = d.campaign AND r.n = d.n AND r.order_id = d.order_id
+  AND coalesce(r.rolled_back_at IS NULL AND (r.sequence, r.line) < ($5::bigint, $6::bigint), false)`
+
+func (f *fold) rollBack(w *writer, first *Line) {
+	var rows arrays
+	for _, r := range f.rollbacks {
+		rows.add(r.campaign, r.n, r.order, r.at)
+	}
+	w.change(rollBackSQL, &rows, int64(first.Sequence), int64(first.Number))
+}
+
+// A coupon with some of its redemptions rolled back was last redeemed at the newest of the others.
+//
+// $1, $2 = campaign, n
+const recheckRedeemedSQL = `
+UPDATE scrip.coupon_row r SET redeemed_at = coalesce((
+    SELECT max(x.redeemed_at) FROM scrip.redemption x
+    WHERE x.campaign = r.campaign AND x.n = r.n AND x.rolled_back_at IS NULL), r.redeemed_at)
+FROM unnest($1::text[], $2::bigint[]) d (campaign, n)
+WHERE r.campaign = d.campaign AND r.n = d.n`
+
+func (f *fold) recheckRedeemed(w *writer) {
+	var rows arrays
+	for _, c := range f.sorted {
+		for _, k := range c.coupons {
+			if k.recheck && k.redeemedCount > 0 {
+				rows.add(c.name, k.n)
+			}
+		}
+	}
+	w.change(recheckRedeemedSQL, &rows)
 }

@@ -11,7 +11,7 @@
 // are as before the batch.
 //
 // Rows do not depend on how the log is divided into batches, for two reasons: events are folded one by one in log
-// order, and counts of coupons are sums of changes that can be added in any order (see places.go). Times in rows come
+// order, and counts of coupons are sums of changes that can be added in any order (see tasks.go). Times in rows come
 // from the log, never from a clock.
 //
 // Owner: one goroutine per lane. Lanes write different rows, because a campaign lives on one lane, and tables whose

@@ -114,41 +114,6 @@ func (f *fold) event(l *Line) (recount string, err error) {
 	return "", nil
 }
 
-func (f *fold) created(e *wire.Event) error {
-	if f.campaigns[e.Campaign] != nil {
-		return duplicateRow("campaign_key")
-	}
-	s := e.Settings
-	f.campaigns[e.Campaign] = &campaign{
-		name: e.Campaign, status: "active", created: &creation{at: e.At, number: e.Number}, settings: &s, changed: true,
-		maxRedemptions: max(s.MaxRedemptions, 1), expiresAt: s.ExpiresAt, namedOpensAt: s.OpensAt,
-	}
-	return nil
-}
-
-// updated replaces the settings. Coupons that inherit the campaign's expiry, and reminders anchored to its opening or
-// end, move with it.
-func (f *fold) updated(c *campaign, e *wire.Event) (recount string) {
-	s := e.Settings
-	if s.ExpiresAt != c.expiresAt {
-		f.remindersMove(c, reminderMove{kind: wire.KindExpires, anchor: s.ExpiresAt})
-	}
-	if s.OpensAt != c.namedOpensAt {
-		f.remindersMove(c, reminderMove{kind: wire.KindOpens, anchor: s.OpensAt})
-	}
-	c.moveEnd(s.ExpiresAt)
-	c.namedOpensAt = s.OpensAt
-	if int64(s.Codes)+c.imported > c.claimed {
-		c.soldOutAt = 0
-	}
-	c.settings, c.changed = &s, true
-	if most := max(s.MaxRedemptions, 1); most != c.maxRedemptions {
-		c.maxRedemptions = most
-		return c.name
-	}
-	return ""
-}
-
 // rejected stores a command line that could not be parsed.
 func (f *fold) rejected(l *Line) {
 	e := &l.Event
@@ -172,4 +137,104 @@ func (f *fold) park(l *Line, problem error) {
 // duplicateRow is the error for a duplicate row, with the same text whether the fold or PostgreSQL detects it.
 func duplicateRow(constraint string) error {
 	return fmt.Errorf("the row is there already (%s)", constraint)
+}
+
+// campaign has what the fold needs of a campaign's row, and its changes, with its coupons, tasks and counts.
+type campaign struct {
+	name string
+
+	// As in the row, updated by the fold.
+	status             string
+	maxRedemptions     uint32
+	expiresAt          wire.Instant
+	namedOpensAt       wire.Instant
+	expiredThrough     wire.Instant
+	soldOutAt          wire.Instant
+	claimed            int64
+	redeemed           int64
+	expired            int64
+	voided             int64
+	imported           int64
+	inheritingLive     int64
+	inheritingRedeemed int64
+
+	statsDay wire.Instant
+
+	created  *creation      // set if it is not in the table yet
+	settings *wire.Settings // set if they changed
+	changed  bool           // any column
+	counted  bool           // claimed and inheritingLive
+
+	through   wire.Instant // expiredThrough before this batch
+	hasTask   wire.Instant // at which a task exists for certain, 0 = at none
+	hasTotal  wire.Instant // day whose total exists for certain
+	crossings []crossing
+	tasks     []*task
+	last      *task // of tasks, the one used last
+	claims    *coupon
+	newest    *coupon // claim
+	highest   uint32  // number claimed
+	coupons   map[uint32]*coupon
+	totals    []*total // by day
+	stats     map[statKey]*stat
+	statOrder []statKey // keys of stats, in the order of their first occurrence in the log
+}
+
+type creation struct {
+	at     wire.Instant
+	number uint32
+}
+
+// coupon is one row of coupon_row.
+type coupon struct {
+	n              uint32
+	code           string
+	customer       string
+	attributes     []byte
+	claimedAt      wire.Instant
+	position       int64        // of the claim
+	ownExpiry      wire.Instant // own expiry, 0 = the campaign's
+	redeemedCount  uint32
+	redeemedAt     wire.Instant
+	voidedAt       wire.Instant
+	voidReason     string
+	isNew, changed bool
+	next           *coupon // claimed in this batch
+	recheck        bool    // redeemedAt must be read from the remaining redemptions
+}
+
+// redemption is a new row of that table.
+type redemption struct {
+	campaign     string
+	coupon       *coupon
+	order        string
+	at           wire.Instant
+	rolledBackAt wire.Instant
+	sequence     uint64
+	line         uint32
+}
+
+// orderKey identifies the one redemption of a coupon for an order that is not rolled back.
+type orderKey struct {
+	campaign string
+	n        uint32
+	order    string
+}
+
+// rollback is a redemption of an earlier batch that was rolled back.
+type rollback struct {
+	orderKey
+	at wire.Instant
+}
+
+// deadLetter is a new row of dead_letter.
+type deadLetter struct {
+	stream    string
+	sequence  uint64
+	line      uint32
+	reason    string
+	payload   string
+	at        wire.Instant
+	eventSeq  uint64
+	eventLine uint32
 }

@@ -1,9 +1,13 @@
 package tables
 
 import (
+	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/pgcopy"
 )
 
 // reminderRound is a part of the batch whose changes to table reminder can be written kind by kind, in the order of the
@@ -129,4 +133,82 @@ func (f *fold) remindersMove(c *campaign, m reminderMove) {
 	round := f.round(c.name, phaseMove, func(r *reminderRound) bool { return r.moved[anchor] })
 	round.moved[anchor] = true
 	round.moves = append(round.moves, m)
+}
+
+func (r *reminderRound) copySet(ctx context.Context, tx pgx.Tx, schema string) error {
+	var rows pgcopy.Rows
+	for _, s := range r.set {
+		rows.Row(11)
+		rows.Int64(int64(s.r))
+		rows.Int64OrNull(int64(s.n))
+		rows.Int64(int64(s.before / time.Microsecond))
+		rows.Instant(s.dueAt)
+		rows.Instant(s.ownExpiry)
+		rows.Instant(s.setAt)
+		rows.Text(s.campaign)
+		rows.Text(s.customer)
+		rows.Text(s.kind)
+		rows.Text("pending")
+		rows.Int64(s.position)
+	}
+	return rows.Send(ctx, tx, in(schema, "scrip.reminder"), "r, n, before_us, due_at, own_expires_at, set_at, campaign, customer_id, kind, state, set_place")
+}
+
+// $1, $2 = campaign, r   $3, $4 = time, packed position
+const cancelRemindersSQL = `
+UPDATE scrip.reminder r SET state = 'cancelled', settled_at = d.at, settled_place = d.place
+FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::bigint[]) d (campaign, r, at, place)
+WHERE r.campaign = d.campaign AND r.r = d.r AND coalesce(r.state = 'pending', false)`
+
+// The lane fired or dropped the reminders that are pending, due at this instant and in this range; with passed only
+// those that announce an instant up to it.
+//
+// $1..$3 = campaign, kind, due_at   $4, $5 = first and last r   $6 = fired or dropped   $7, $8 = time, packed position
+// $9 = passed, or NULL
+const remindersDueSQL = `
+UPDATE scrip.reminder r SET state = d.state, settled_at = d.at, settled_place = d.place
+FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::bigint[], $5::bigint[], $6::text[], $7::timestamptz[], $8::bigint[], $9::timestamptz[])
+     d (campaign, kind, due_at, from_r, through_r, state, at, place, passed)
+WHERE r.campaign = d.campaign AND r.kind = d.kind AND r.due_at = d.due_at AND r.r BETWEEN d.from_r AND d.through_r
+  AND coalesce(r.state = 'pending', false)
+  AND (d.passed IS NULL OR r.due_at + r.before_us * interval '1 microsecond' <= d.passed)`
+
+// Reminders anchored to their campaign: all of kind opens, and of kind expires those whose coupon has no own expiry.
+// NULL = no anchor any more: they stay pending and never become due.
+//
+// $1, $2 = campaign, kind   $3 = its new opening or end
+const moveByCampaignSQL = `
+UPDATE scrip.reminder r SET due_at = d.anchor - r.before_us * interval '1 microsecond'
+FROM unnest($1::text[], $2::text[], $3::timestamptz[]) d (campaign, kind, anchor)
+WHERE r.campaign = d.campaign AND r.kind = d.kind AND coalesce(r.state = 'pending' AND r.own_expires_at IS NULL, false)`
+
+// Reminders anchored to a coupon that now has an own expiry.
+//
+// $1, $2 = campaign, n   $3 = that expiry
+const moveByCouponSQL = `
+UPDATE scrip.reminder r SET due_at = d.anchor - r.before_us * interval '1 microsecond', own_expires_at = d.anchor
+FROM unnest($1::text[], $2::bigint[], $3::timestamptz[]) d (campaign, n, anchor)
+WHERE r.campaign = d.campaign AND r.n = d.n AND coalesce(r.kind = '` + wire.KindExpires + `' AND r.state = 'pending', false)`
+
+// write queues all changes except new rows.
+func (r *reminderRound) write(w *writer) {
+	var cancelled, due, byCampaign, byCoupon arrays
+	for _, c := range r.cancelled {
+		cancelled.add(c.campaign, c.r, c.at, c.position)
+	}
+	for i := range r.due {
+		d := &r.due[i]
+		due.add(d.campaign, d.kind, d.dueAt, d.fromR, d.throughR, d.state, d.at, d.position, d.passed)
+	}
+	for _, m := range r.moves {
+		if m.n == 0 {
+			byCampaign.add(m.campaign, m.kind, m.anchor)
+		} else {
+			byCoupon.add(m.campaign, m.n, m.anchor)
+		}
+	}
+	w.change(cancelRemindersSQL, &cancelled)
+	w.change(remindersDueSQL, &due)
+	w.change(moveByCampaignSQL, &byCampaign)
+	w.change(moveByCouponSQL, &byCoupon)
 }

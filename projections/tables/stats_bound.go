@@ -68,7 +68,7 @@ func (f *fold) boundStats(ctx context.Context, tx pgx.Tx) error {
 	var days []*today
 	var groups []*group
 	var entries []entry
-	var dayColumns, groupColumns, keyColumns statColumns
+	var dayRows, groupRows, keyRows arrays
 	for _, c := range f.sorted {
 		byDay, byName := make(map[wire.Instant]*today), make(map[statKey]*group) // without value
 		for _, key := range c.statOrder {
@@ -76,24 +76,24 @@ func (f *fold) boundStats(ctx context.Context, tx pgx.Tx) error {
 			if d == nil {
 				d = &today{campaign: c}
 				byDay[key.day], days = d, append(days, d)
-				dayColumns.key(c, statKey{day: key.day})
+				dayRows.add(key.day, c.name)
 			}
 			name := statKey{day: key.day, attribute: key.attribute}
 			g := byName[name]
 			if g == nil {
 				g = &group{today: d}
 				byName[name], groups = g, append(groups, g)
-				groupColumns.key(c, name)
+				groupRows.add(key.day, c.name, key.attribute)
 			}
 			entries = append(entries, entry{group: g, key: key})
-			keyColumns.key(c, key)
+			keyRows.add(key.day, c.name, key.attribute, key.value)
 		}
 	}
 	if len(entries) == 0 {
 		return nil
 	}
-	batch := &pgx.Batch{}
-	var ordinal, count int64 // ordinals begin at 1
+	w := &writer{tx: tx, schema: f.schema}
+	var ordinal, count int64 // ordinals start at 1
 	var named bool
 	each := func(into []any, do func()) func(pgx.Rows) error {
 		return func(rows pgx.Rows) error {
@@ -101,13 +101,13 @@ func (f *fold) boundStats(ctx context.Context, tx pgx.Tx) error {
 			return err
 		}
 	}
-	batch.Queue(in(f.schema, countNamesSQL), dayColumns.day, dayColumns.campaign, further).
+	w.change(countNamesSQL, &dayRows, further).
 		Query(each([]any{&ordinal, &count}, func() { days[ordinal-1].names = count }))
-	batch.Queue(in(f.schema, countValuesSQL), groupColumns.day, groupColumns.campaign, groupColumns.attribute, countedValues, further).
+	w.change(countValuesSQL, &groupRows, countedValues, further).
 		Query(each([]any{&ordinal, &named, &count}, func() { groups[ordinal-1].named, groups[ordinal-1].rows = named, count }))
-	batch.Queue(in(f.schema, knownValuesSQL), keyColumns.day, keyColumns.campaign, keyColumns.attribute, keyColumns.value).
+	w.change(knownValuesSQL, &keyRows).
 		Query(each([]any{&ordinal}, func() { entries[ordinal-1].known = true }))
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+	if err := w.flush(ctx); err != nil {
 		return fmt.Errorf("counting the attributes of claims: %w", err)
 	}
 	for _, e := range entries {

@@ -21,8 +21,57 @@ type writer struct {
 	batch  pgx.Batch
 }
 
-func (w *writer) queue(sql string, args ...any) *pgx.QueuedQuery {
-	return w.batch.Queue(in(w.schema, sql), args...)
+// change queues a statement over rows, whose columns are its first arguments. It returns nil if there are no rows.
+func (w *writer) change(sql string, rows *arrays, more ...any) *pgx.QueuedQuery {
+	if len(rows.columns) == 0 {
+		return nil
+	}
+	args := make([]any, 0, len(rows.columns)+len(more))
+	for i := range rows.columns {
+		switch c := &rows.columns[i]; {
+		case c.texts != nil:
+			args = append(args, c.texts)
+		case c.numbers != nil:
+			args = append(args, c.numbers)
+		default:
+			args = append(args, c.instants)
+		}
+	}
+	return w.batch.Queue(in(w.schema, sql), append(args, more...)...)
+}
+
+// arrays are rows as arguments of a statement: an array per column.
+type arrays struct{ columns []column }
+
+// column has values of one type.
+type column struct {
+	texts    []string
+	numbers  []int64
+	instants []pgtype.Timestamptz // 0 is NULL
+}
+
+// add adds a row of texts, numbers and instants.
+func (a *arrays) add(row ...any) {
+	if a.columns == nil {
+		a.columns = make([]column, len(row))
+	}
+	for i, v := range row {
+		c := &a.columns[i]
+		switch v := v.(type) {
+		case string:
+			c.texts = append(c.texts, v)
+		case int64:
+			c.numbers = append(c.numbers, v)
+		case uint32:
+			c.numbers = append(c.numbers, int64(v))
+		case uint64:
+			c.numbers = append(c.numbers, int64(v))
+		case wire.Instant:
+			c.instants = append(c.instants, timestamp(v))
+		default:
+			panic(fmt.Sprintf("a column of type %T", v))
+		}
+	}
 }
 
 func (w *writer) flush(ctx context.Context) error {
@@ -90,21 +139,7 @@ func (f *fold) copyDeadLetters(ctx context.Context, tx pgx.Tx) error {
 	var rows pgcopy.Rows
 	for i := range f.deadLetters {
 		l := &f.deadLetters[i]
-		rows.Row(9)
-		rows.Int64(int64(f.lane))
-		rows.Int64(int64(l.sequence))
-		rows.Int64(int64(l.line))
-		rows.Int64(int64(l.eventSeq))
-		rows.Int64(int64(l.eventLine))
-		rows.Instant(l.at)
-		rows.Text(l.stream)
-		rows.Text(l.reason)
-		rows.Text(l.payload)
+		rows.Add(f.lane, l.sequence, l.line, l.eventSeq, l.eventLine, l.at, l.stream, l.reason, l.payload)
 	}
 	return rows.Send(ctx, tx, in(f.schema, "scrip.dead_letter"), "lane, sequence, line, event_sequence, event_line, at, stream, reason, payload")
 }
-
-// instants is a column of times; 0 is NULL.
-type instants []pgtype.Timestamptz
-
-func (s instants) add(at wire.Instant) instants { return append(s, timestamp(at)) }

@@ -10,6 +10,41 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/pgcopy"
 )
 
+func (f *fold) created(e *wire.Event) error {
+	if f.campaigns[e.Campaign] != nil {
+		return duplicateRow("campaign_key")
+	}
+	s := e.Settings
+	f.campaigns[e.Campaign] = &campaign{
+		name: e.Campaign, status: "active", created: &creation{at: e.At, number: e.Number}, settings: &s, changed: true,
+		maxRedemptions: max(s.MaxRedemptions, 1), expiresAt: s.ExpiresAt, namedOpensAt: s.OpensAt,
+	}
+	return nil
+}
+
+// updated replaces the settings. Coupons that inherit the campaign's expiry, and reminders anchored to its opening or
+// end, move with it.
+func (f *fold) updated(c *campaign, e *wire.Event) (recount string) {
+	s := e.Settings
+	if s.ExpiresAt != c.expiresAt {
+		f.remindersMove(c, reminderMove{kind: wire.KindExpires, anchor: s.ExpiresAt})
+	}
+	if s.OpensAt != c.namedOpensAt {
+		f.remindersMove(c, reminderMove{kind: wire.KindOpens, anchor: s.OpensAt})
+	}
+	c.moveEnd(s.ExpiresAt)
+	c.namedOpensAt = s.OpensAt
+	if int64(s.Codes)+c.imported > c.claimed {
+		c.soldOutAt = 0
+	}
+	c.settings, c.changed = &s, true
+	if most := max(s.MaxRedemptions, 1); most != c.maxRedemptions {
+		c.maxRedemptions = most
+		return c.name
+	}
+	return ""
+}
+
 // copyCampaigns writes new campaigns with all their changes in this batch except expired coupons: their number is known
 // later, and writeCounts writes it.
 func (f *fold) copyCampaigns(ctx context.Context, tx pgx.Tx) error {
@@ -23,36 +58,23 @@ func (f *fold) copyCampaigns(ctx context.Context, tx pgx.Tx) error {
 		if opens == 0 {
 			opens = c.created.at
 		}
-		rows.Row(27)
-		rows.Text(c.name)
-		rows.Text(c.status)
-		rows.TextOrNull(set.Category)
-		for _, count := range [...]int64{c.claimed, c.redeemed, c.expired, c.voided} {
-			rows.Int64(count)
-		}
-		rows.Instant(opens)
-		rows.Instant(closing(set))
-		rows.Instant(set.ExpiresAt)
-		rows.Instant(c.created.at)
-		rows.Int64(int64(f.lane))
-		rows.Int64(int64(c.created.number))
-		rows.Int64(int64(set.PerCustomer))
-		rows.Int64(int64(c.maxRedemptions))
-		rows.Int64OrNull(int64(set.ValidFor / time.Microsecond))
-		rows.TextOrNull(set.Prefix)
-		rows.TextOrNull(set.Priority)
-		rows.TextOrNull(pgcopy.Clean(string(set.Benefit)))
-		rows.Instant(c.soldOutAt)
-		rows.Instant(c.expiredThrough)
-		rows.Instant(set.OpensAt)
-		rows.Instant(c.statsDay)
-		for _, count := range [...]int64{int64(set.Codes), c.imported, c.inheritingLive, c.inheritingRedeemed} {
-			rows.Int64(count)
-		}
+		rows.Add(c.name, c.status, orNull(set.Category), c.claimed, c.redeemed, c.expired, c.voided, opens, closing(set), set.ExpiresAt, c.created.at,
+			f.lane, c.created.number, set.PerCustomer, c.maxRedemptions, orNull(int64(set.ValidFor/time.Microsecond)), orNull(set.Prefix),
+			orNull(set.Priority), orNull(pgcopy.Clean(string(set.Benefit))), c.soldOutAt, c.expiredThrough, set.OpensAt, c.statsDay,
+			set.Codes, c.imported, c.inheritingLive, c.inheritingRedeemed)
 	}
 	return rows.Send(ctx, tx, in(f.schema, "scrip.campaign"), `campaign, status, category, claimed, redeemed, expired, voided, opens_at, closes_at, expires_at,
 		created_at, lane, number, per_customer, max_redemptions, valid_for_us, prefix, priority, benefit, sold_out_at, expired_through,
 		named_opens_at, stats_day, generated_codes, imported_codes, inheriting_live, inheriting_redeemed`)
+}
+
+// orNull is a value, NULL if it is zero.
+func orNull[T comparable](v T) any {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return v
 }
 
 func closing(s *wire.Settings) wire.Instant {
@@ -60,29 +82,6 @@ func closing(s *wire.Settings) wire.Instant {
 		return s.ClosesAt
 	}
 	return s.ExpiresAt
-}
-
-// settingsColumns are the arguments of changeSettingsSQL, one array each.
-type settingsColumns struct {
-	campaign, category, prefix, priority, benefit    []string
-	generated, perCustomer, maxRedemptions, validFor []int64
-	namedOpens, closes, expires                      instants
-}
-
-func (s *settingsColumns) add(c *campaign) {
-	set := c.settings
-	s.campaign = append(s.campaign, c.name)
-	s.category = append(s.category, set.Category)
-	s.prefix = append(s.prefix, set.Prefix)
-	s.priority = append(s.priority, set.Priority)
-	s.benefit = append(s.benefit, pgcopy.Clean(string(set.Benefit)))
-	s.generated = append(s.generated, int64(set.Codes))
-	s.perCustomer = append(s.perCustomer, int64(set.PerCustomer))
-	s.maxRedemptions = append(s.maxRedemptions, int64(c.maxRedemptions))
-	s.validFor = append(s.validFor, int64(set.ValidFor/time.Microsecond))
-	s.namedOpens = s.namedOpens.add(set.OpensAt)
-	s.closes = s.closes.add(closing(set))
-	s.expires = s.expires.add(set.ExpiresAt)
 }
 
 const changeSettingsSQL = `
@@ -96,16 +95,14 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigi
 WHERE c.campaign = d.campaign`
 
 func (f *fold) changeSettings(w *writer) {
-	var s settingsColumns
+	var rows arrays
 	for _, c := range f.sorted {
-		if c.settings != nil && c.created == nil {
-			s.add(c)
+		if set := c.settings; set != nil && c.created == nil {
+			rows.add(c.name, set.Category, set.Prefix, set.Priority, pgcopy.Clean(string(set.Benefit)), set.Codes, set.PerCustomer, c.maxRedemptions,
+				int64(set.ValidFor/time.Microsecond), set.OpensAt, closing(set), set.ExpiresAt)
 		}
 	}
-	if len(s.campaign) > 0 {
-		w.queue(changeSettingsSQL, s.campaign, s.category, s.prefix, s.priority, s.benefit, s.generated, s.perCustomer, s.maxRedemptions,
-			s.validFor, s.namedOpens, s.closes, s.expires)
-	}
+	w.change(changeSettingsSQL, &rows)
 }
 
 const writeCountsSQL = `
@@ -125,26 +122,17 @@ WHERE c.campaign = d.campaign`
 
 // writeCounts writes the columns of a campaign that every batch changes.
 func (f *fold) writeCounts(w *writer) {
-	var names, statuses, countedNames []string
-	var soldOut, through, days instants
-	var claimed, redeemed, expired, voided, imported, live, spent, countedClaimed, countedLive []int64
+	var changed, counted arrays
 	for _, c := range f.sorted {
 		switch {
 		case c.created != nil && len(c.crossings) == 0: // already copied
 		case c.changed:
-			names, statuses = append(names, c.name), append(statuses, c.status)
-			soldOut, through, days = soldOut.add(c.soldOutAt), through.add(c.expiredThrough), days.add(c.statsDay)
-			claimed, redeemed, expired, voided = append(claimed, c.claimed), append(redeemed, c.redeemed), append(expired, c.expired), append(voided, c.voided)
-			imported, live, spent = append(imported, c.imported), append(live, c.inheritingLive), append(spent, c.inheritingRedeemed)
+			changed.add(c.name, c.status, c.soldOutAt, c.expiredThrough, c.statsDay, c.claimed, c.redeemed, c.expired, c.voided, c.imported,
+				c.inheritingLive, c.inheritingRedeemed)
 		case c.counted:
-			countedNames = append(countedNames, c.name)
-			countedClaimed, countedLive = append(countedClaimed, c.claimed), append(countedLive, c.inheritingLive)
+			counted.add(c.name, c.claimed, c.inheritingLive)
 		}
 	}
-	if len(names) > 0 {
-		w.queue(writeCountsSQL, names, statuses, soldOut, through, days, claimed, redeemed, expired, voided, imported, live, spent)
-	}
-	if len(countedNames) > 0 {
-		w.queue(writeClaimedSQL, countedNames, countedClaimed, countedLive)
-	}
+	w.change(writeCountsSQL, &changed)
+	w.change(writeClaimedSQL, &counted)
 }
