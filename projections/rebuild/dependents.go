@@ -2,12 +2,15 @@ package rebuild
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 )
@@ -32,49 +35,8 @@ func (o *object) key() string { return fmt.Sprintf("%s:%d", o.Class, o.OID) }
 
 func (o *object) String() string { return o.Type + " " + o.Identity }
 
-// Rules, row types and the like depend on the relation that they are part of; the search continues from that relation.
-//
-// $1 = schema
-const objectsSQL = `
-WITH RECURSIVE o (classid, objid, objsubid) AS (
-    SELECT 'pg_namespace'::regclass::oid, oid, 0 FROM pg_namespace WHERE nspname = $1
-    UNION
-    SELECT x.classid, x.objid, x.objsubid FROM o CROSS JOIN LATERAL (
-        SELECT d.classid, d.objid, d.objsubid FROM pg_depend d
-        WHERE d.refclassid = o.classid AND d.refobjid = o.objid AND (o.objsubid = 0 OR d.refobjsubid IN (0, o.objsubid)) AND d.deptype <> 'e'
-        UNION ALL
-        SELECT d.refclassid, d.refobjid, d.refobjsubid FROM pg_depend d
-        WHERE d.classid = o.classid AND d.objid = o.objid AND d.deptype = 'i') x
-)
-SELECT (SELECT relname::text FROM pg_class WHERE oid = o.classid), o.objid, i.type, i.identity, coalesce(c.relkind::text, p.prokind::text, ''),
-       coalesce(x.indrelid, k.conrelid, t.tgrelid, w.ev_class, a.adrelid, pol.polrelid, pub.prrelid, st.stxrelid, nullif(ty.typrelid, 0),
-                CASE WHEN o.objsubid > 0 THEN o.objid END, 0),
-       coalesce(t.tgisinternal, w.rulename = '_RETURN', ty.typrelid <> 0 AND tc.relkind <> 'c' OR ty.typelem <> 0 AND ty.typlen = -1, false)
-           OR c.relkind = 't' IS TRUE OR i.schema = 'pg_toast' IS TRUE
-           OR x.indexrelid IS NOT NULL AND EXISTS (SELECT 1 FROM pg_depend d WHERE d.classid = o.classid AND d.objid = o.objid AND d.deptype = 'i'),
-       pg_has_role(coalesce(c.relowner, p.proowner, acl.defaclrole, current_user::regrole::oid), 'USAGE'),
-       ARRAY(SELECT n.relname || ':' || d.refobjid FROM pg_depend d JOIN pg_class n ON n.oid = d.refclassid
-             WHERE d.classid = o.classid AND d.objid = o.objid AND d.objsubid = o.objsubid)
-FROM o CROSS JOIN LATERAL pg_identify_object(o.classid, o.objid, o.objsubid) i
-LEFT JOIN pg_class c ON o.classid = 'pg_class'::regclass AND c.oid = o.objid
-LEFT JOIN pg_proc p ON o.classid = 'pg_proc'::regclass AND p.oid = o.objid
-LEFT JOIN pg_index x ON o.classid = 'pg_class'::regclass AND x.indexrelid = o.objid
-LEFT JOIN pg_constraint k ON o.classid = 'pg_constraint'::regclass AND k.oid = o.objid
-LEFT JOIN pg_trigger t ON o.classid = 'pg_trigger'::regclass AND t.oid = o.objid
-LEFT JOIN pg_rewrite w ON o.classid = 'pg_rewrite'::regclass AND w.oid = o.objid
-LEFT JOIN pg_attrdef a ON o.classid = 'pg_attrdef'::regclass AND a.oid = o.objid
-LEFT JOIN pg_policy pol ON o.classid = 'pg_policy'::regclass AND pol.oid = o.objid
-LEFT JOIN pg_publication_rel pub ON o.classid = 'pg_publication_rel'::regclass AND pub.oid = o.objid
-LEFT JOIN pg_statistic_ext st ON o.classid = 'pg_statistic_ext'::regclass AND st.oid = o.objid
-LEFT JOIN pg_default_acl acl ON o.classid = 'pg_default_acl'::regclass AND acl.oid = o.objid
-LEFT JOIN pg_type ty ON o.classid = 'pg_type'::regclass AND ty.oid = o.objid
-LEFT JOIN pg_class tc ON tc.oid = ty.typrelid
-WHERE i.identity IS NOT NULL AND o.classid <> 'pg_namespace'::regclass
-UNION ALL
-SELECT 'pg_attribute', c.oid, 'column', format('%I.%I.%I', $1::text, c.relname, a.attname), '', c.oid, false, true, '{}'
-FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace s ON s.oid = c.relnamespace
-WHERE s.nspname = $1 AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped
-ORDER BY 3, 4`
+//go:embed objects.sql
+var objectsSQL string
 
 func objects(ctx context.Context, tx pgx.Tx, name string) ([]object, error) {
 	rows, err := tx.Query(ctx, objectsSQL, name)
@@ -89,10 +51,19 @@ func identified(o *object, own *regexp.Regexp) string {
 	return o.Type + " " + own.ReplaceAllLiteralString(o.Identity, schema.Name)
 }
 
+// others looks after what others built on the read tables.
+type others struct {
+	db    *pgxpool.Pool
+	owner string          // of the read tables
+	super bool            // whether the role that connected is a superuser
+	drop  bool            // Options.DropDependents
+	known map[string]bool // what scrip creates, as identified
+}
+
 // withReference runs f in a transaction in which schema referenceSchema has what schema.Create makes, and rolls it
 // back.
-func (s *Session) withReference(ctx context.Context, f func(tx pgx.Tx) error) error {
-	tx, err := s.pool.Begin(ctx)
+func (s *others) withReference(ctx context.Context, f func(tx pgx.Tx) error) error {
+	tx, err := s.db.Begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -104,7 +75,7 @@ func (s *Session) withReference(ctx context.Context, f func(tx pgx.Tx) error) er
 }
 
 // reference lists what schema.Create makes, as identified.
-func (s *Session) reference(ctx context.Context) (map[string]bool, error) {
+func (s *others) reference(ctx context.Context) (map[string]bool, error) {
 	if s.known != nil {
 		return s.known, nil
 	}
@@ -137,8 +108,8 @@ type dependents struct {
 
 type extraIndex struct{ Table, Name, Definition string }
 
-// dependents compares what is in a schema, and depends on it, with what schema.Create makes.
-func (s *Session) dependents(ctx context.Context, tx pgx.Tx, name string) (*dependents, error) {
+// of compares what is in a schema, and depends on it, with what schema.Create makes.
+func (s *others) of(ctx context.Context, tx pgx.Tx, name string) (*dependents, error) {
 	known, err := s.reference(ctx)
 	if err != nil {
 		return nil, err
@@ -253,10 +224,10 @@ func (g *dependents) addStatements(ctx context.Context, tx pgx.Tx, o *object, sq
 	return err
 }
 
-// checkDependents returns an error if an exchange would leave dependents behind, unless Options.DropDependents allows
+// check returns an error if an exchange would lose dependents, unless Options.DropDependents allows
 // that.
-func (s *Session) checkDependents(g *dependents) error {
-	if len(g.left) == 0 || s.opts.DropDependents {
+func (s *others) check(g *dependents) error {
+	if len(g.left) == 0 || s.drop {
 		return nil
 	}
 	return refuse("these objects depend on the read tables and cannot be kept when the tables are exchanged: %s; drop them and create them again afterwards, "+
@@ -265,12 +236,12 @@ func (s *Session) checkDependents(g *dependents) error {
 
 // checkPrevious returns an error while dependents of others remain on the previous tables: they would be dropped with
 // them.
-func (s *Session) checkPrevious(ctx context.Context, tx pgx.Tx) error {
+func (s *others) checkPrevious(ctx context.Context, tx pgx.Tx) error {
 	_, found, err := previousFormat(ctx, tx)
-	if err != nil || !found || s.opts.DropDependents {
+	if err != nil || !found || s.drop {
 		return err
 	}
-	g, err := s.dependents(ctx, tx, PreviousSchema)
+	g, err := s.of(ctx, tx, PreviousSchema)
 	if err != nil {
 		return err
 	}
@@ -288,4 +259,122 @@ func (s *Session) checkPrevious(ctx context.Context, tx pgx.Tx) error {
 	}
 	return refuse("these objects still depend on the tables before the last rebuild, in schema %s, and would be dropped with them: %s; create them again "+
 		"(CREATE OR REPLACE), drop them, or allow that (--drop-dependents)", PreviousSchema, strings.Join(names, "; "))
+}
+
+const (
+	// carryFor is how long an exchange waits for the lock on a dependent that is in use; carryRest how long for each
+	// one after the first timeout. The projector waits as long.
+	carryFor  = 300 * time.Millisecond
+	carryRest = 10 * time.Millisecond
+	// carryLate bounds the total wait after the exchange, carryTry one attempt.
+	carryLate = 10 * time.Second
+	carryTry  = time.Second
+)
+
+// step has the statements that carry over one dependent.
+type step struct {
+	what string
+	sql  []string
+}
+
+// maintain switches a transaction from the owner of the tables to the session's own role, if that is a superuser:
+// dependents may belong to other roles.
+func (s *others) maintain(ctx context.Context, tx pgx.Tx) error {
+	role := "NONE"
+	if !s.super {
+		role = pgx.Identifier{s.owner}.Sanitize()
+	}
+	_, err := tx.Exec(ctx, "SET LOCAL ROLE "+role+"; SET LOCAL search_path = pg_catalog", pgx.QueryExecModeSimpleProtocol)
+	return err
+}
+
+// resume switches back to the owner.
+func (s *others) resume(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, "SET LOCAL ROLE "+pgx.Identifier{s.owner}.Sanitize())
+	return err
+}
+
+// steps returns the steps that carry over dependents after their tables became the previous ones: first they move back
+// into the schema, then they are created again on the new tables.
+func (g *dependents) steps() []step {
+	var list []step
+	for i := range g.moves {
+		o := &g.moves[i]
+		list = append(list, step{o.String(), []string{fmt.Sprintf("ALTER %s %s SET SCHEMA %s", o.Type, PreviousSchema+strings.TrimPrefix(o.Identity, schema.Name), schema.Name)}})
+	}
+	return append(list, g.recreate...)
+}
+
+// carry runs steps in the transaction of an exchange. late are those that timed out waiting for a lock, or that may
+// depend on such a step: carryLater runs them.
+func (s *others) carry(ctx context.Context, tx pgx.Tx, steps []step) (late []step, err error) {
+	wait := carryFor
+	for _, one := range steps {
+		if isLate(late, one) {
+			late = append(late, one)
+			continue
+		}
+		err := s.run(ctx, tx, one, wait)
+		switch {
+		case err == nil:
+		case isLockTimeout(err) || len(late) > 0:
+			late, wait = append(late, one), carryRest
+		case s.drop:
+			late = append(late, one)
+		default:
+			return nil, refuse("%s cannot be kept when the tables are exchanged (%w); drop it and create it again afterwards, or leave it on the previous tables, "+
+				"with which it is dropped (--drop-dependents)", one.what, err)
+		}
+	}
+	return late, s.resume(ctx, tx)
+}
+
+// isLate reports whether an earlier step of the same dependent is late. Before it is moved, creating it would make a
+// second object in the schema.
+func isLate(late []step, one step) bool {
+	return slices.ContainsFunc(late, func(l step) bool { return l.what == one.what })
+}
+
+// run runs one step, or changes nothing.
+func (s *others) run(ctx context.Context, tx pgx.Tx, one step, wait time.Duration) error {
+	return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { // a savepoint if tx is a transaction
+		if err := s.maintain(ctx, tx); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", wait.Milliseconds())); err != nil {
+			return err
+		}
+		for _, sql := range one.sql {
+			if _, err := tx.Exec(ctx, sql); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// carryLater runs the late steps after the exchange, and returns the dependents that could not be carried over. After a
+// crash here these are all late ones: --drop-previous and the next rebuild find and name them.
+func (s *others) carryLater(ctx context.Context, steps []step) (left []string) {
+	deadline := time.Now().Add(carryLate)
+	for len(steps) > 0 {
+		var late []step
+		var waiting bool
+		left = nil
+		for _, one := range steps {
+			if isLate(late, one) {
+				late = append(late, one)
+				continue
+			}
+			err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error { return s.run(ctx, tx, one, carryTry) })
+			if err != nil {
+				waiting = waiting || isLockTimeout(err)
+				late, left = append(late, one), append(left, fmt.Sprintf("%s (%v)", one.what, err))
+			}
+		}
+		if steps = late; !waiting || time.Now().After(deadline) || ctx.Err() != nil {
+			return left
+		}
+	}
+	return nil
 }

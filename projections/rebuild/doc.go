@@ -12,14 +12,15 @@
 //	                                      ├── one snapshot: digest per table and campaign ──> those that differ: rows, columns
 //	log up to P ──────────> scrip_scratch ┘                                     Verify; a repair copies campaigns
 //
-// Read rebuild.go first: it has the phases of a rebuild in their order. loader.go fills the tables, indexes.go creates
-// indexes late, carry.go and dependents.go keep what others built on the tables, session.go has the locks.
+// Read rebuild.go first: it has the phases of a rebuild in their order. loader.go fills the tables, indexes.go creates indexes
+// late, exchange.go makes the tables the live ones, and dependents.go keeps what others built on them. session.go has the lock,
+// room.go what a rebuild shares with live work. verify.go compares, repair.go copies.
 //
 // It uses the projector's code from an empty start: only tables.Apply changes rows, in transactions that also move a
 // checkpoint. Indexes are created later, when a query needs them, because they make loading slow.
 //
 // The live projector detects an exchange by the generation in its checkpoint (see schema/tables.sql): a transaction
-// that it began on the old tables cannot commit on the new ones, and it then continues at the new checkpoint. No event
+// that it opened on the old tables cannot commit on the new ones, and it then continues at the new checkpoint. No event
 // is applied twice or missed.
 //
 // A verification makes the expected rows with the code that fills the live tables; so it detects damage to rows and

@@ -147,7 +147,7 @@ func TestEmptyDatabaseAndLog(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	r.Work()
-	if got := r.rebuild(Options{}); !strings.Contains(got.NotCompared, "behind") {
+	if got := r.rebuild(Options{}); !strings.Contains(got.NotCompared, "lag") {
 		t.Errorf("%+v", got)
 	}
 	r.project() // goes on in tables that were rebuilt without one

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -147,7 +148,7 @@ func (sh *shadow) build(ctx context.Context, wanted func(index) bool) error {
 	g.SetLimit(sh.s.opts.Parallel)
 	for _, x := range now {
 		g.Go(func() error {
-			if err := sh.s.make(gctx, x); err != nil {
+			if err := makeIndex(gctx, sh.s.pool, x); err != nil {
 				return fmt.Errorf("creating index %s: %w", x.Name, err)
 			}
 			sh.s.report.update(func(p *Progress) { p.Indexes++ })
@@ -170,8 +171,8 @@ func (sh *shadow) build(ctx context.Context, wanted func(index) bool) error {
 	return nil
 }
 
-func (s *Session) make(ctx context.Context, x index) error {
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+func makeIndex(ctx context.Context, db *pgxpool.Pool, x index) error {
+	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		memory := hashMemory
 		if x.Btree {
 			memory = btreeMemory
@@ -193,31 +194,13 @@ func (s *Session) make(ctx context.Context, x index) error {
 	return err
 }
 
-// missing returns those of a list of indexes that a schema does not have.
-func missing(ctx context.Context, db rower, name string, list []extraIndex) (lacking []extraIndex, err error) {
-	for _, x := range list {
-		var lacks bool
-		err := db.QueryRow(ctx, "SELECT NOT EXISTS (SELECT 1 FROM pg_indexes WHERE schemaname = $1 AND tablename = $2 AND indexname = $3)", name, x.Table, x.Name).Scan(&lacks)
-		if err != nil {
-			return nil, err
-		}
-		if lacks {
-			lacking = append(lacking, x)
-		}
-	}
-	return lacking, nil
-}
-
 // addIndexes creates the indexes that others created on the live tables on the tables of another schema, unless they
 // exist.
-func (s *Session) addIndexes(ctx context.Context, name string, list []extraIndex) error {
-	list, err := missing(ctx, s.pool, name, list)
-	if err != nil {
-		return err
-	}
+func addIndexes(ctx context.Context, db *pgxpool.Pool, name string, list []extraIndex) error {
 	for _, x := range list {
 		definition := strings.Replace(x.Definition, " ON "+schema.Name+".", " ON "+name+".", 1)
-		if err := s.make(ctx, index{Table: x.Table, Name: x.Name, Definition: definition, Btree: strings.Contains(definition, " USING btree ")}); err != nil {
+		definition = strings.Replace(definition, "INDEX", "INDEX IF NOT EXISTS", 1)
+		if err := makeIndex(ctx, db, index{Definition: definition, Btree: strings.Contains(definition, " USING btree ")}); err != nil {
 			return fmt.Errorf("creating index %s, which others created on table %s: %w", x.Name, x.Table, err)
 		}
 	}
@@ -227,9 +210,15 @@ func (s *Session) addIndexes(ctx context.Context, name string, list []extraIndex
 // checkIndexes returns an error if an index was created since addIndexes: creating it under the lock would take too
 // long.
 func checkIndexes(ctx context.Context, tx pgx.Tx, name string, list []extraIndex) error {
-	list, err := missing(ctx, tx, name, list)
-	if err == nil && len(list) > 0 {
-		err = refuse("index %s was created on table %s meanwhile; run it again, so that the new table has it too", list[0].Name, list[0].Table)
+	for _, x := range list {
+		var there bool
+		err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM pg_indexes WHERE schemaname = $1 AND tablename = $2 AND indexname = $3)", name, x.Table, x.Name).Scan(&there)
+		if err != nil {
+			return err
+		}
+		if !there {
+			return refuse("index %s was created on table %s in between; run it again, so that the new table has it too", x.Name, x.Table)
+		}
 	}
-	return err
+	return nil
 }

@@ -56,7 +56,7 @@ func (s *Session) build(ctx context.Context, name string, only selection, to []u
 }
 
 func (s *Session) tryBuild(ctx context.Context, name string, only selection, to []uint64, complete, keyed bool) (*shadow, error) {
-	began := time.Now()
+	started := time.Now()
 	sh, err := s.newShadow(ctx, name, only, keyed)
 	if err != nil {
 		return nil, err
@@ -64,11 +64,11 @@ func (s *Session) tryBuild(ctx context.Context, name string, only selection, to 
 	if err := sh.fill(ctx, Loading, to); err != nil {
 		return nil, err
 	}
-	sh.loaded = time.Since(began)
+	sh.loaded = time.Since(started)
 	if err := sh.finish(ctx, complete); err != nil {
 		return nil, err
 	}
-	sh.indexed = time.Since(began) - sh.loaded
+	sh.indexed = time.Since(started) - sh.loaded
 	return sh, nil
 }
 
@@ -274,7 +274,7 @@ func (l *loader) write(ctx context.Context, phase Phase, b *batch) error {
 	if err := l.sh.ensure(ctx, b.lines); err != nil {
 		return err
 	}
-	began := time.Now()
+	started := time.Now()
 	err := l.Apply(ctx, b.Messages, b.lines)
 	switch {
 	case errors.Is(err, fill.ErrFenced): // the shadow was dropped and created again
@@ -283,7 +283,7 @@ func (l *loader) write(ctx context.Context, phase Phase, b *batch) error {
 		return fmt.Errorf("filling lane %d after message %d: %w", l.Lane, l.At.Sequence, err)
 	}
 	if !l.sh.urgent {
-		l.sh.s.throttle.Pause(ctx, time.Since(began))
+		l.sh.s.throttle.Pause(ctx, time.Since(started))
 	}
 	return ctx.Err()
 }

@@ -58,11 +58,11 @@ type Options struct {
 	DropDependents bool
 	// Who is shown to other sessions that try to acquire the lock. Defaults to "scrip rebuild".
 	Who string
-	// Progress is called when a phase begins and several times a second, one call at a time. Defaults to no call.
+	// Progress is called when a phase starts and several times a second, one call at a time. Defaults to no call.
 	Progress func(Progress)
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
-	// Hook is called at the beginning of each phase, in Loading and CatchingUp before each batch; an error ends the
+	// Hook is called at the start of each phase, in Loading and CatchingUp before each batch; an error ends the
 	// rebuild there. One call at a time. For fault injection in tests.
 	Hook func(Phase) error
 	// Room replaces the measurement of free bytes on the disk of PostgreSQL. For tests.
@@ -118,7 +118,7 @@ type reporter struct {
 	reported time.Time
 }
 
-// enter begins a phase and resets the count of messages.
+// enter starts a phase and resets the count of messages.
 func (r *reporter) enter(phase Phase, total uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-4a2410e3/scrip/projections/fill"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
@@ -20,7 +22,7 @@ type Result struct {
 	// Schema holds the new tables.
 	Schema string `json:"schema"`
 	// Events is the number of event lines applied. Loaded is the time to apply those that were in the log at the
-	// beginning, Indexed the time to create indexes after that, Took the total.
+	// start, Indexed the time to create indexes after that, Took the total.
 	Events  uint64        `json:"events"`
 	Loaded  time.Duration `json:"loaded_ns"`
 	Indexed time.Duration `json:"indexed_ns"`
@@ -47,7 +49,7 @@ type Table struct {
 // Rebuild fills new tables from the whole log and exchanges them with the live ones: it loads, indexes, catches up,
 // compares and exchanges.
 func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
-	began := time.Now()
+	started := time.Now()
 	version, err := replaceable(ctx, s.pool)
 	if err != nil {
 		return r, explain(err)
@@ -57,7 +59,7 @@ func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 			return r, err
 		}
 	}
-	extra, err := s.precheck(ctx, s.checkPrevious)
+	extra, err := s.precheck(ctx, s.others.checkPrevious)
 	if err != nil {
 		return r, err
 	}
@@ -66,7 +68,7 @@ func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 		if err != nil {
 			return err
 		}
-		if err := s.addIndexes(ctx, NextSchema, extra); err != nil {
+		if err := addIndexes(ctx, s.pool, NextSchema, extra); err != nil {
 			return err
 		}
 		if err := sh.catchUp(ctx, false); err != nil {
@@ -90,7 +92,7 @@ func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 		}
 		return nil
 	})
-	r.Took = time.Since(began)
+	r.Took = time.Since(started)
 	return r, err
 }
 
@@ -98,19 +100,19 @@ func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 // tables are filled. It returns the indexes that others created.
 func (s *Session) precheck(ctx context.Context, also func(context.Context, pgx.Tx) error) (extra []extraIndex, err error) {
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		g, err := s.dependents(ctx, tx, schema.Name)
+		g, err := s.others.of(ctx, tx, schema.Name)
 		if err != nil {
 			return err
 		}
 		extra = g.indexes
-		return errors.Join(also(ctx, tx), s.checkDependents(g))
+		return errors.Join(also(ctx, tx), s.others.check(g))
 	})
 	return extra, explain(err)
 }
 
 // load returns a shadow that is filled to the current end of the log and has all indexes.
 func (s *Session) load(ctx context.Context, name string, only selection, r *Result) (*shadow, error) {
-	note, err := s.checkRoom(ctx)
+	note, err := checkRoom(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +130,7 @@ func (s *Session) load(ctx context.Context, name string, only selection, r *Resu
 	return sh, err
 }
 
-// near is how many messages a shadow may lag behind the live tables when these are locked for the rest. rounds bounds
+// near is how many messages a shadow may lack of the live tables when these are locked for the rest. rounds bounds
 // the attempts to catch up that far: under load new messages keep arriving.
 const (
 	near   = 50
@@ -136,7 +138,7 @@ const (
 )
 
 // catchUp catches up until at most near messages are left: to the live tables' checkpoints but not further, so that
-// the tables can be compared; or to the end of the log, with beyond or if the live tables are behind the shadow.
+// the tables can be compared; or to the end of the log, with beyond or if the shadow is ahead of the live tables.
 func (sh *shadow) catchUp(ctx context.Context, beyond bool) error {
 	for range rounds {
 		at, err := sh.s.positions(ctx, sh.s.pool, schema.Name)
@@ -194,7 +196,7 @@ func (sh *shadow) compare(ctx context.Context) (list []Table, why string, err er
 	to := make([]uint64, len(at))
 	for n, p := range at {
 		if to[n] = p.Sequence; p.Sequence < sh.lanes[n].At.Sequence {
-			return nil, fmt.Sprintf("the tables in use are behind: lane %d at message %d of %d", n, p.Sequence, sh.lanes[n].At.Sequence), nil
+			return nil, fmt.Sprintf("the tables in use lag: lane %d at message %d of %d", n, p.Sequence, sh.lanes[n].At.Sequence), nil
 		}
 		if err := eventlog.Events(s.js, n).Verify(ctx, s.log.UUID, p); err != nil {
 			return nil, fmt.Sprintf("the tables in use were not filled from this log: %v", err), nil
@@ -260,7 +262,7 @@ func (sh *shadow) prepare(ctx context.Context, tx pgx.Tx, there bool) (version i
 	if err := schema.Stamp(background, tx); err != nil {
 		return 0, fmt.Errorf("recording the format of the new tables: %w", err)
 	}
-	return version, sh.s.checkPrevious(background, tx)
+	return version, sh.s.others.checkPrevious(background, tx)
 }
 
 // catchUpLocked fills the shadow to the checkpoints of the live tables, which are locked.
@@ -276,97 +278,56 @@ func (sh *shadow) catchUpLocked(ctx context.Context, tx pgx.Tx) error {
 	return sh.fillLocked(ctx, Exchanging, covered(at, ends))
 }
 
-// Running projectors start again when the generation changes.
-const generationSQL = `UPDATE %s.checkpoint SET generation = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint WHERE projection = $1`
+// schemaName matches the allowed names of a copy, which need no quotes.
+var schemaName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,50}$`)
 
-// Wakes processes that wait for a sequence.
-const notifySQL = `SELECT pg_notify('` + fill.Channel + `', lane || ' ' || sequence) FROM scrip.checkpoint WHERE projection = $1`
-
-// Copies the checkpoints of other projections, whose tables are in other schemas.
-const carrySQL = `
-INSERT INTO %[1]s.checkpoint (projection, lane, sequence, updated_at, log, digest, log_time, generation)
-SELECT projection, lane, sequence, updated_at, log, digest, log_time, generation FROM %[2]s.checkpoint WHERE projection <> $1
-ON CONFLICT (projection, lane) DO UPDATE SET sequence = excluded.sequence, updated_at = excluded.updated_at, log = excluded.log,
-    digest = excluded.digest, log_time = excluded.log_time, generation = excluded.generation`
-
-// exchange makes the tables of a schema the live ones, and those the previous ones, in one transaction in which the
-// projector is locked out. prepare begins it, and returns the format of the live tables. left lists dependents that
-// remain on the previous tables.
-func (s *Session) exchange(ctx context.Context, from string, prepare func(ctx context.Context, tx pgx.Tx, there bool) (version int64, err error)) (left []string, err error) {
-	var late []step
-	err = s.locked(ctx, func(ctx context.Context, tx pgx.Tx, there bool) error {
-		version, err := prepare(ctx, tx, there)
-		if err != nil {
-			return err
-		}
-		if err := s.phase(Exchanging); err != nil {
-			return err
-		}
-		ctx = context.WithoutCancel(ctx)
-		g, err := s.dependents(ctx, tx, schema.Name)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(s.checkDependents(g), checkIndexes(ctx, tx, from, g.indexes)); err != nil {
-			return err
-		}
-		left = g.left
-		if there {
-			if _, err := tx.Exec(ctx, fmt.Sprintf(carrySQL, from, schema.Name), fill.Projection); err != nil {
-				return err
-			}
-		}
-		if _, err := tx.Exec(ctx, fmt.Sprintf(generationSQL, from), fill.Projection); err != nil {
-			return err
-		}
-		if err := copyGrants(ctx, tx, schema.Name, from); err != nil {
-			return err
-		}
-		if err := swap(ctx, tx, from, version); err != nil {
-			return err
-		}
-		late, err = s.carry(ctx, tx, g.steps())
-		return err
-	})
-	if err != nil {
-		return nil, err
+// CheckName validates the schema name of a copy.
+func CheckName(name string) error {
+	switch {
+	case !schemaName.MatchString(name):
+		return fmt.Errorf("is not a valid schema name; give 1 to 51 of a-z, 0-9 and _, starting with a letter")
+	case strings.HasPrefix(name, "scrip"), strings.HasPrefix(name, "pg_"), name == "public", name == "information_schema":
+		return fmt.Errorf("is a name that scrip or PostgreSQL uses itself; choose another")
 	}
-	s.report.enter(Exchanged, 0)
-	return append(left, s.carryLater(ctx, late)...), s.opts.Hook(Exchanged)
+	return nil
 }
 
-// swap renames schemas, and comments the previous one with its format. Earlier previous tables are set aside and
-// dropped after the commit: dropping waits for readers, and the projector would wait too.
-func swap(ctx context.Context, tx pgx.Tx, from string, version int64) error {
-	const incoming, outgoing = "scrip_incoming", "scrip_outgoing"
-	if err := schema.Rename(ctx, tx, from, incoming); err != nil {
-		return err
+// Copy creates tables as of a time in a separate schema. A zero time is now. No projector updates them.
+func (s *Session) Copy(ctx context.Context, name string, until time.Time) (r Result, err error) {
+	started := time.Now()
+	if err := CheckName(name); err != nil {
+		return r, refuse("schema %q %w", name, err)
 	}
-	var there, previous bool
-	if err := tx.QueryRow(ctx, "SELECT to_regnamespace($1) IS NOT NULL, to_regnamespace($2) IS NOT NULL", schema.Name, PreviousSchema).Scan(&there, &previous); err != nil {
-		return err
-	}
-	if previous {
-		if err := setAside(ctx, tx, PreviousSchema); err != nil {
-			return err
+	var only selection
+	if !until.IsZero() {
+		if until.After(started) {
+			return r, refuse("%s is in the future; give a time that has passed", until.UTC().Format(time.RFC3339))
 		}
+		only.Until = wire.At(until)
+	}
+	var there bool
+	if err := s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1)", name).Scan(&there); err != nil {
+		return r, explain(err)
 	}
 	if there {
-		if err := schema.Rename(ctx, tx, schema.Name, outgoing); err != nil {
+		return r, refuse("schema %s exists; drop it (DROP SCHEMA %s CASCADE), or choose another name", name, name)
+	}
+	err = s.fillSchema(ctx, ScratchSchema, func(ctx context.Context) error {
+		sh, err := s.load(ctx, ScratchSchema, only, &r)
+		if err != nil {
 			return err
 		}
-	}
-	if err := schema.Rename(ctx, tx, incoming, schema.Name); err != nil {
-		return err
-	}
-	if there {
-		if err := schema.Rename(ctx, tx, outgoing, PreviousSchema); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, fmt.Sprintf("COMMENT ON SCHEMA %s IS '%s%d'", PreviousSchema, previousMark, version)); err != nil {
-			return err
-		}
-	}
-	_, err := tx.Exec(ctx, notifySQL, fill.Projection)
-	return err
+		r.Schema, r.Events = name, sh.events()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		ctx = context.WithoutCancel(ctx)
+		return pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error {
+			if err := copyGrants(ctx, tx, schema.Name, ScratchSchema); err != nil {
+				return err
+			}
+			return schema.Rename(ctx, tx, ScratchSchema, name)
+		})
+	})
+	r.Took = time.Since(started)
+	return r, err
 }

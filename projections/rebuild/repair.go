@@ -65,7 +65,7 @@ func (c *check) repair(ctx context.Context) error {
 }
 
 // level returns an error unless both are at the same positions. They differ if the tables were dropped and created
-// again meanwhile, or their checkpoint was moved back: then later events would be applied twice to repaired rows.
+// again in between, or their checkpoint was moved back: then later events would be applied twice to repaired rows.
 func (c *check) level(ctx context.Context, tx pgx.Tx) error {
 	live, err := c.s.positions(context.WithoutCancel(ctx), tx, schema.Name)
 	if err != nil {
@@ -112,18 +112,18 @@ func (c *check) renewParked(ctx context.Context, tx pgx.Tx, campaigns []string) 
 		lane := topology.LaneOf(name, c.s.log.Lanes)
 		lanes, streams = append(lanes, lane), append(streams, topology.EvtStream(lane))
 	}
-	begins := ""
+	prefix := ""
 	if c.opts.Campaign != "" {
-		begins = `^\{"type":"[^"]*","campaign":"` + regexp.QuoteMeta(c.opts.Campaign) + `"`
+		prefix = `^\{"type":"[^"]*","campaign":"` + regexp.QuoteMeta(c.opts.Campaign) + `"`
 	}
 	const scratch = ScratchSchema + "." + deadLetter
 	const live = schema.Name + "." + deadLetter
 	removed, err := tx.Exec(ctx, "DELETE FROM "+live+" x WHERE "+parkedSQL+" AND NOT EXISTS (SELECT 1 FROM "+scratch+` s
-		WHERE s.lane = x.lane AND s.event_sequence = x.event_sequence AND s.event_line = x.event_line)`, lanes, streams, begins)
+		WHERE s.lane = x.lane AND s.event_sequence = x.event_sequence AND s.event_line = x.event_line)`, lanes, streams, prefix)
 	if err != nil {
 		return err
 	}
-	added, err := tx.Exec(ctx, "INSERT INTO "+live+" SELECT x.* FROM "+scratch+" x WHERE "+parkedSQL+" ON CONFLICT DO NOTHING", lanes, streams, begins)
+	added, err := tx.Exec(ctx, "INSERT INTO "+live+" SELECT x.* FROM "+scratch+" x WHERE "+parkedSQL+" ON CONFLICT DO NOTHING", lanes, streams, prefix)
 	if n := removed.RowsAffected() + added.RowsAffected(); err == nil && n > 0 {
 		c.report.Notes = append(c.report.Notes, fmt.Sprintf("dead letters of events that conflicted with damaged rows: %d repaired as well", n))
 	}

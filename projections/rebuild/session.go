@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -38,7 +39,7 @@ type limits struct {
 	// lock is how long one attempt waits for the projector's transactions to end. Later transactions wait for this one, so it is
 	// short. watch is how often the connection that holds the lock and the live traffic are checked.
 	lock, watch time.Duration
-	// drop is how long dropping waits for readers of the tables. New readers wait meanwhile. dropAsked is the same for
+	// drop is how long dropping waits for readers of the tables. New readers wait as long. dropAsked is the same for
 	// --drop-previous.
 	drop, dropAsked time.Duration
 }
@@ -52,9 +53,8 @@ type Session struct {
 	opts Options
 	pool *pgxpool.Pool
 
-	owner string // of the live tables: the role to work as
-	super bool   // whether the role that connected is a superuser
-	known map[string]bool
+	owner  string // of the live tables: the role to work as
+	others *others
 
 	mu   sync.Mutex // one query at a time on conn
 	conn *pgx.Conn  // holds the lock; exchanges use it, so they cannot happen without the lock
@@ -95,6 +95,7 @@ func Open(ctx context.Context, postgres string, js jetstream.JetStream, log topo
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
+	s.others.db = s.pool
 	if err := s.dropLeftovers(ctx); err != nil {
 		return nil, err
 	}
@@ -103,9 +104,11 @@ func Open(ctx context.Context, postgres string, js jetstream.JetStream, log topo
 
 // acquire acquires the lock and finds the role to work as.
 func (s *Session) acquire(ctx context.Context) (err error) {
-	if s.owner, s.super, err = rights(ctx, s.conn); err != nil {
+	var super bool
+	if s.owner, super, err = rights(ctx, s.conn); err != nil {
 		return err
 	}
+	s.others = &others{owner: s.owner, super: super, drop: s.opts.DropDependents}
 	for attempt := 1; ; attempt++ {
 		var mine bool
 		if err := s.conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(rebuildLock)).Scan(&mine); err != nil {
@@ -186,7 +189,7 @@ func (s *Session) watch(ctx context.Context, lost context.CancelCauseFunc) {
 			lost(fmt.Errorf("the connection that holds the lock of rebuilds is lost: %w", err))
 			return
 		}
-		yields(s.lagging(ctx, first))
+		yields(lagging(ctx, s, first))
 	}
 }
 
@@ -213,7 +216,7 @@ func (s *Session) Close() {
 	_ = s.conn.Close(ctx)                                      // closed, even with an error
 }
 
-// phase reports to Options.Progress and Options.Hook that a phase begins.
+// phase reports to Options.Progress and Options.Hook that a phase starts.
 func (s *Session) phase(phase Phase) error {
 	s.report.enter(phase, 0)
 	return s.opts.Hook(phase)
@@ -270,76 +273,6 @@ func tablesOf(ctx context.Context, db rower, name string) ([]string, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-const (
-	// lockedFor is how long the live tables may be locked while the shadow catches up for the last time.
-	lockedFor = 5 * time.Second
-	// attempts are made before the last one, which locks them without this limit.
-	attempts = 5
-)
-
-// Locks out writers of checkpoint: the projector moves it first in each of its transactions, so no transaction is open
-// that wrote rows of the old tables and would write more into the new ones. A statement that waits for this lock looks
-// up its tables again when it gets it. Readers do not wait.
-const lockSQL = `LOCK TABLE scrip.checkpoint IN SHARE ROW EXCLUSIVE MODE`
-
-// locked runs f in a transaction that locks the projector out of the live tables, on the connection that holds the
-// session's lock. there is false if there are no live tables.
-func (s *Session) locked(ctx context.Context, f func(ctx context.Context, tx pgx.Tx, there bool) error) error {
-	for attempt := 1; ; attempt++ {
-		err := s.tryLocked(ctx, attempt > attempts, f)
-		if !isLockTimeout(err) && !errors.Is(err, errLockedTooLong) || attempt > attempts || ctx.Err() != nil {
-			return err
-		}
-		// The next attempt has less to wait for, or less to catch up.
-		if err := natsx.Pause(ctx, waits.lock); err != nil {
-			return err
-		}
-	}
-}
-
-// errLockedTooLong: catching up took longer than the live tables may be locked.
-var errLockedTooLong = errors.New("the live tables were locked for too long")
-
-func (s *Session) tryLocked(ctx context.Context, last bool, f func(ctx context.Context, tx pgx.Tx, there bool) error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	// Cancelling a query closes the connection and so releases the lock; ctx only limits what f does on other
-	// connections.
-	return pgx.BeginFunc(context.WithoutCancel(ctx), s.conn, func(tx pgx.Tx) error {
-		limit := waits.lock
-		if last {
-			limit = time.Minute
-		}
-		background := context.WithoutCancel(ctx)
-		if _, err := tx.Exec(background, fmt.Sprintf("SET LOCAL lock_timeout = %d", limit.Milliseconds())); err != nil {
-			return err
-		}
-		var there bool
-		if err := tx.QueryRow(background, "SELECT to_regclass('scrip.checkpoint') IS NOT NULL").Scan(&there); err != nil {
-			return err
-		}
-		if there {
-			if _, err := tx.Exec(background, lockSQL); err != nil {
-				return fmt.Errorf("waiting for the projector's transactions: %w", err)
-			}
-		}
-		locked, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		if !last {
-			timer := time.AfterFunc(lockedFor, func() { cancel(errLockedTooLong) })
-			defer timer.Stop()
-		}
-		err := f(locked, tx, there)
-		if err != nil && errors.Is(context.Cause(locked), errLockedTooLong) {
-			return errLockedTooLong
-		}
-		if err == nil {
-			err = ctx.Err()
-		}
-		return err
-	})
-}
-
 // explain adds to errors of PostgreSQL what the operator can do.
 func explain(err error) error {
 	var pg *pgconn.PgError
@@ -348,11 +281,107 @@ func explain(err error) error {
 	}
 	switch {
 	case pg.Code == "53100":
-		return fmt.Errorf("%w; the disk of PostgreSQL is full: make room and run it again, it starts from the beginning", err)
+		return fmt.Errorf("%w; the disk of PostgreSQL is full: make room and run it again, it starts over", err)
 	case pg.Code == "42501":
 		return fmt.Errorf("%w; GRANT the role this right, or run as the owner of schema scrip", err)
 	case pg.Code[:2] == "57" || pg.Code[:2] == "08":
-		return fmt.Errorf("%w; PostgreSQL became unavailable: run it again when it is available, it starts from the beginning", err)
+		return fmt.Errorf("%w; PostgreSQL became unavailable: run it again when it is available, it starts over", err)
 	}
 	return err
+}
+
+// Who owns the live tables, and what we may do.
+//
+// $1 = the live schema
+const rightsSQL = `
+SELECT current_user::text, current_database()::text, coalesce(pg_get_userbyid(s.nspowner)::text, current_user::text),
+       coalesce(pg_has_role(current_user, s.nspowner, 'MEMBER'), true),
+       (SELECT rolsuper FROM pg_roles WHERE rolname = session_user),
+       has_database_privilege(coalesce(s.nspowner, (SELECT oid FROM pg_roles WHERE rolname = current_user)), d.oid, 'CREATE')
+FROM pg_database d LEFT JOIN pg_namespace s ON s.nspname = $1 WHERE d.datname = current_database()`
+
+// rights returns the role to work as: the owner of the live tables, so that a role that may use them may use the new
+// ones. Errors of kind ErrRefused name the GRANT that is missing.
+func rights(ctx context.Context, conn *pgx.Conn) (owner string, super bool, err error) {
+	var me, database string
+	var member, create bool
+	if err := conn.QueryRow(ctx, rightsSQL, schema.Name).Scan(&me, &database, &owner, &member, &super, &create); err != nil {
+		return "", false, fmt.Errorf("reading the rights of the role: %w", err)
+	}
+	quoted := func(name string) string { return pgx.Identifier{name}.Sanitize() }
+	switch {
+	case !member:
+		return "", false, refuse("role %s does not own schema scrip; run this as %s, or have its owner run: GRANT %s TO %s", me, owner, quoted(owner), quoted(me))
+	case !create:
+		return "", false, refuse("role %s may not create schemas in database %s; have the owner of the database run: GRANT CREATE ON DATABASE %s TO %s",
+			owner, database, quoted(database), quoted(owner))
+	}
+	return owner, super, nil
+}
+
+// setRole switches a connection to the owner's role, so that the owner owns all it creates.
+func setRole(ctx context.Context, conn *pgx.Conn, owner string) error {
+	_, err := conn.Exec(ctx, "SET ROLE "+pgx.Identifier{owner}.Sanitize())
+	return err
+}
+
+// $1, $2 = upper and lower half of the lock's number
+const holderSQL = `
+SELECT l.pid, coalesce(a.application_name, ''), coalesce(a.backend_start, now())
+FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE l.locktype = 'advisory' AND l.granted AND l.classid::bigint = $1 AND l.objid::bigint = $2 AND l.objsubid = 1
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+
+// holder describes the connection that has an advisory lock; found is false if none has it.
+func holder(ctx context.Context, db rower, lock int64) (text string, found bool, err error) {
+	var pid int
+	var name string
+	var since time.Time
+	err = db.QueryRow(ctx, holderSQL, lock>>32, lock&0xffffffff).Scan(&pid, &name, &since)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return "", false, nil
+	case err != nil:
+		return "", false, err
+	case name == "":
+		return fmt.Sprintf("PostgreSQL process %d", pid), true, nil
+	}
+	return fmt.Sprintf("%s (PostgreSQL process %d, since %s)", name, pid, since.UTC().Format(time.RFC3339)), true, nil
+}
+
+// applicationName returns an application_name: at most 63 bytes.
+func applicationName(what string) string {
+	host, _ := os.Hostname() // informative only
+	name := fmt.Sprintf("%s, process %d on %s", what, os.Getpid(), host)
+	return name[:min(len(name), 63)]
+}
+
+// sameVersion refuses tables of another version than this program's.
+func sameVersion(ctx context.Context, db rower) error {
+	version, err := schema.Applied(ctx, db)
+	switch {
+	case err != nil:
+		return err
+	case version == 0:
+		return refuse("there are no read tables in this database; `scrip serve` or `scrip rebuild` creates them")
+	case version > schema.Format:
+		return newer(version)
+	case version != schema.Format:
+		return refuse("the read tables have format %d, and this program needs %d; run `scrip rebuild`", version, schema.Format)
+	}
+	return nil
+}
+
+func newer(version int64) error {
+	return refuse("the read tables have format %d, this program knows formats up to %d; use the scrip that made them", version, schema.Format)
+}
+
+// replaceable returns the format of the live tables, or an error if they must not be replaced: a projector of a newer
+// version would stop permanently on tables of this one.
+func replaceable(ctx context.Context, db rower) (version int64, err error) {
+	version, err = schema.Applied(ctx, db)
+	if err == nil && version > schema.Format {
+		err = newer(version)
+	}
+	return version, err
 }

@@ -108,7 +108,7 @@ func (s *Session) Verify(ctx context.Context, opts VerifyOptions) (*Report, erro
 	if opts.Limit <= 0 {
 		opts.Limit = 100
 	}
-	began := time.Now()
+	started := time.Now()
 	c := &check{s: s, opts: opts, report: &Report{Differences: []Difference{}}}
 	if opts.Campaign != "" {
 		c.lane = topology.LaneOf(opts.Campaign, s.log.Lanes)
@@ -116,7 +116,7 @@ func (s *Session) Verify(ctx context.Context, opts VerifyOptions) (*Report, erro
 	if err := sameVersion(ctx, s.pool); err != nil {
 		return nil, err
 	}
-	note, err := s.checkRoom(ctx)
+	note, err := checkRoom(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (s *Session) Verify(ctx context.Context, opts VerifyOptions) (*Report, erro
 	if err == nil {
 		err = explain(s.discard(ctx, ScratchSchema))
 	}
-	c.report.Took = time.Since(began)
+	c.report.Took = time.Since(started)
 	return c.report, err
 }
 
@@ -303,7 +303,7 @@ func (c *check) definitions(ctx context.Context, live pgx.Tx, there []string) er
 		return err
 	}
 	var expected []definition
-	if err := c.s.withReference(ctx, func(tx pgx.Tx) error {
+	if err := c.s.others.withReference(ctx, func(tx pgx.Tx) error {
 		expected, err = definitionsOf(ctx, tx, referenceSchema)
 		return err
 	}); err != nil {

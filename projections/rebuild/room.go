@@ -2,7 +2,6 @@ package rebuild
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -10,111 +9,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/load"
 )
-
-// Who may replace the live tables: the role, the version of the program, and what else runs on the database.
-
-// Who owns the live tables, and what we may do.
-//
-// $1 = the live schema
-const rightsSQL = `
-SELECT current_user::text, current_database()::text, coalesce(pg_get_userbyid(s.nspowner)::text, current_user::text),
-       coalesce(pg_has_role(current_user, s.nspowner, 'MEMBER'), true),
-       (SELECT rolsuper FROM pg_roles WHERE rolname = session_user),
-       has_database_privilege(coalesce(s.nspowner, (SELECT oid FROM pg_roles WHERE rolname = current_user)), d.oid, 'CREATE')
-FROM pg_database d LEFT JOIN pg_namespace s ON s.nspname = $1 WHERE d.datname = current_database()`
-
-// rights returns the role to work as: the owner of the live tables, so that a role that may use them may use the new
-// ones. Errors of kind ErrRefused name the GRANT that is missing.
-func rights(ctx context.Context, conn *pgx.Conn) (owner string, super bool, err error) {
-	var me, database string
-	var member, create bool
-	if err := conn.QueryRow(ctx, rightsSQL, schema.Name).Scan(&me, &database, &owner, &member, &super, &create); err != nil {
-		return "", false, fmt.Errorf("reading the rights of the role: %w", err)
-	}
-	quoted := func(name string) string { return pgx.Identifier{name}.Sanitize() }
-	switch {
-	case !member:
-		return "", false, refuse("role %s does not own schema scrip; run this as %s, or have its owner run: GRANT %s TO %s", me, owner, quoted(owner), quoted(me))
-	case !create:
-		return "", false, refuse("role %s may not create schemas in database %s; have the owner of the database run: GRANT CREATE ON DATABASE %s TO %s",
-			owner, database, quoted(database), quoted(owner))
-	}
-	return owner, super, nil
-}
-
-// setRole switches a connection to the owner's role, so that the owner owns all it creates.
-func setRole(ctx context.Context, conn *pgx.Conn, owner string) error {
-	_, err := conn.Exec(ctx, "SET ROLE "+pgx.Identifier{owner}.Sanitize())
-	return err
-}
-
-// $1, $2 = upper and lower half of the lock's number
-const holderSQL = `
-SELECT l.pid, coalesce(a.application_name, ''), coalesce(a.backend_start, now())
-FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-WHERE l.locktype = 'advisory' AND l.granted AND l.classid::bigint = $1 AND l.objid::bigint = $2 AND l.objsubid = 1
-  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`
-
-// holder describes the connection that has an advisory lock; found is false if none has it.
-func holder(ctx context.Context, db rower, lock int64) (text string, found bool, err error) {
-	var pid int
-	var name string
-	var since time.Time
-	err = db.QueryRow(ctx, holderSQL, lock>>32, lock&0xffffffff).Scan(&pid, &name, &since)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return "", false, nil
-	case err != nil:
-		return "", false, err
-	case name == "":
-		return fmt.Sprintf("PostgreSQL process %d", pid), true, nil
-	}
-	return fmt.Sprintf("%s (PostgreSQL process %d, since %s)", name, pid, since.UTC().Format(time.RFC3339)), true, nil
-}
-
-// applicationName returns an application_name: at most 63 bytes.
-func applicationName(what string) string {
-	host, _ := os.Hostname() // informative only
-	name := fmt.Sprintf("%s, process %d on %s", what, os.Getpid(), host)
-	return name[:min(len(name), 63)]
-}
-
-// sameVersion refuses tables of another version than this program's.
-func sameVersion(ctx context.Context, db rower) error {
-	version, err := schema.Applied(ctx, db)
-	switch {
-	case err != nil:
-		return err
-	case version == 0:
-		return refuse("there are no read tables in this database; `scrip serve` or `scrip rebuild` creates them")
-	case version > schema.Format:
-		return newer(version)
-	case version != schema.Format:
-		return refuse("the read tables have format %d, and this program needs %d; run `scrip rebuild`", version, schema.Format)
-	}
-	return nil
-}
-
-func newer(version int64) error {
-	return refuse("the read tables have format %d, this program knows formats up to %d; use the scrip that made them", version, schema.Format)
-}
-
-// replaceable returns the format of the live tables, or an error if they must not be replaced: a projector of a newer
-// version would stop permanently on tables of this one.
-func replaceable(ctx context.Context, db rower) (version int64, err error) {
-	version, err = schema.Applied(ctx, db)
-	if err == nil && version > schema.Format {
-		err = newer(version)
-	}
-	return version, err
-}
 
 // What a rebuild shares with live work: the disk, and the machine.
 
@@ -133,7 +32,7 @@ WHERE s.nspname = $1 AND c.relkind = 'r'`
 
 // checkRoom returns an error if the disk of PostgreSQL has no room for another set of tables. Free space is known only
 // on this machine, and if PostgreSQL shows its data directory; otherwise note reports that it was not checked.
-func (s *Session) checkRoom(ctx context.Context) (note string, err error) {
+func checkRoom(ctx context.Context, s *Session) (note string, err error) {
 	var live int64
 	if err := s.pool.QueryRow(ctx, sizeSQL, schema.Name).Scan(&live); err != nil {
 		return "", err
@@ -153,7 +52,7 @@ func (s *Session) checkRoom(ctx context.Context) (note string, err error) {
 		need = min(need, float64(live))
 	}
 	need *= 1 + sparePart
-	free, known := s.room(ctx)
+	free, known := freeRoom(ctx, s)
 	switch {
 	case !known:
 		return "free space on the disk of PostgreSQL was not checked: it is on another machine, or does not show its data directory", nil
@@ -164,8 +63,8 @@ func (s *Session) checkRoom(ctx context.Context) (note string, err error) {
 	return "", nil
 }
 
-// room returns the free bytes on the disk of PostgreSQL.
-func (s *Session) room(ctx context.Context) (free uint64, known bool) {
+// freeRoom returns the free bytes on the disk of PostgreSQL.
+func freeRoom(ctx context.Context, s *Session) (free uint64, known bool) {
 	if s.opts.Room != nil {
 		return s.opts.Room()
 	}
@@ -215,11 +114,11 @@ const (
 
 // lagging reports whether some of lookLanes lanes, from the given one on, lag with their commands, or live tables with
 // their events.
-func (s *Session) lagging(ctx context.Context, first int) bool {
+func lagging(ctx context.Context, s *Session, first int) bool {
 	ctx, done := context.WithTimeout(ctx, lookFor)
 	defer done()
 	for i := range min(lookLanes, s.log.Lanes) {
-		if s.lags(ctx, (first+i)%s.log.Lanes) {
+		if lags(ctx, s, (first+i)%s.log.Lanes) {
 			return true
 		}
 	}
@@ -234,7 +133,7 @@ SELECT sequence FROM scrip.checkpoint WHERE projection = $1 AND lane = $2 AND up
 
 // lags reports whether a lane lags with its commands or its live tables with their events. If that cannot be read, it
 // returns true.
-func (s *Session) lags(ctx context.Context, lane int) bool {
+func lags(ctx context.Context, s *Session, lane int) bool {
 	events, err := eventlog.Events(s.js, lane).In(s.log).Tail(ctx)
 	if err != nil {
 		return true
