@@ -59,10 +59,10 @@ var Actions = []Action{
 // action makes a row from a method of Ops.
 func action[Q, A any](name string, method func(*Ops, context.Context, Caller, Q) (A, error)) Action {
 	request := reflect.TypeFor[Q]()
-	a := Action{Name: name, Operation: access.OperationOn(name), Fields: fieldsOf(request), Most: wire.MaxLine, Request: request, Answer: reflect.TypeFor[A]()}
+	a := Action{Name: name, Operation: access.OperationOn(name), Fields: FieldsOf(request), Most: wire.MaxLine, Request: request, Answer: reflect.TypeFor[A]()}
 	a.call = func(o *Ops, ctx context.Context, who Caller, fields Fields) (any, error) {
-		var q Q
-		if err := decode(reflect.ValueOf(&q).Elem(), a.Fields, fields); err != nil {
+		q, err := Decode[Q](a.Fields, fields)
+		if err != nil {
 			return nil, err
 		}
 		return method(o, ctx, who, q)

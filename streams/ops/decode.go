@@ -33,7 +33,7 @@ func ParseFields(data []byte) (Fields, error) {
 }
 
 // Field is a field of a request. The tags of its struct are those that huma reads, so that the document of HTTP has the same:
-// doc, enum, minimum, maximum, default; without omitempty or omitzero it is required.
+// doc, enum, minimum, maximum, maxLength, default; without omitempty or omitzero it is required.
 type Field struct {
 	Name     string
 	Required bool
@@ -45,6 +45,7 @@ type Field struct {
 	enum            []string
 	least, most     int64
 	bounded         bool
+	longest         int // of a text, in bytes; 0 = no bound
 	whenAbsent, doc string
 }
 
@@ -56,8 +57,8 @@ var (
 	timeType = reflect.TypeFor[time.Time]()
 )
 
-// fieldsOf are the fields of a request's type, those of embedded structs too.
-func fieldsOf(request reflect.Type) (all []Field) {
+// FieldsOf are the fields of a request's type, those of embedded structs too.
+func FieldsOf(request reflect.Type) (all []Field) {
 	for _, of := range reflect.VisibleFields(request) {
 		name, rest, _ := strings.Cut(of.Tag.Get("json"), ",")
 		if of.Anonymous || name == "" || name == "-" {
@@ -72,6 +73,7 @@ func fieldsOf(request reflect.Type) (all []Field) {
 		least, err1 := strconv.ParseInt(of.Tag.Get("minimum"), 10, 64)
 		most, err2 := strconv.ParseInt(of.Tag.Get("maximum"), 10, 64)
 		f.least, f.most, f.bounded = least, most, err1 == nil && err2 == nil
+		f.longest, _ = strconv.Atoi(of.Tag.Get("maxLength"))
 		all = append(all, f)
 	}
 	return all
@@ -84,6 +86,12 @@ func names(fields []Field) string {
 		all = append(all, fields[i].Name)
 	}
 	return strings.Join(all, ", ")
+}
+
+// Decode reads a request whose type has these fields. The error is a *Refusal.
+func Decode[Q any](known []Field, given Fields) (request Q, err error) {
+	err = decode(reflect.ValueOf(&request).Elem(), known, given)
+	return request, err
 }
 
 // decode reads a request strictly: a field that it does not know may be a misspelt limit of a key.
@@ -136,6 +144,8 @@ func (f *Field) read(into reflect.Value, raw json.RawMessage) error {
 		return fmt.Errorf("must be one of %s", strings.Join(f.enum, ", "))
 	case f.bounded && f.kind.Kind() == reflect.Int && (into.Int() < f.least || into.Int() > f.most):
 		return fmt.Errorf("must be a whole number from %d to %d", f.least, f.most)
+	case f.longest > 0 && len(into.String()) > f.longest:
+		return fmt.Errorf("must have at most %d bytes", f.longest)
 	}
 	return nil
 }

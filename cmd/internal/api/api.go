@@ -3,19 +3,13 @@ package api
 import (
 	"context"
 	"crypto/cipher"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"reflect"
 	"slices"
-	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -83,10 +77,10 @@ type Route struct {
 // API is the routes.
 type API struct {
 	Options
-	mux    *http.ServeMux
-	huma   huma.API
-	routes []Route
-	slots  slots
+	mux      *http.ServeMux
+	document *huma.OpenAPI
+	routes   []Route
+	slots    slots
 
 	cursors cipher.AEAD // of sealCursor
 
@@ -94,72 +88,23 @@ type API struct {
 	stopOnce sync.Once
 }
 
-// The ways to authenticate, in the document.
-const (
-	keyScheme   = "key"
-	ownerScheme = "owner"
-)
-
-func init() {
-	// Package variables of huma: the form of errors, and exact names of fields, as in lines of the log.
-	huma.NewError = newError
-	huma.ValidateStrictCasing = true
-}
-
 // New adds the routes to a mux.
 func New(mux *http.ServeMux, o Options) *API {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	registry := huma.NewMapRegistry("#/components/schemas/", schemaName)
-	a := &API{Options: o, mux: mux, slots: newSlots(), cursors: newCursors(o.MaskKey), stopped: make(chan struct{})}
-	a.huma = humago.New(mux, huma.Config{
-		OpenAPI: &huma.OpenAPI{
-			OpenAPI: "3.1.0",
-			Info: &huma.Info{Title: "scrip", Version: o.Version, Description: description,
-				License: &huma.License{Name: "see LICENSE in the repository"}},
-			Tags:    slices.Clone(tags),
-			Servers: []*huma.Server{{URL: "/", Description: "the server that this document is from"}},
-			Components: &huma.Components{
-				Schemas: registry,
-				SecuritySchemes: map[string]*huma.SecurityScheme{
-					keyScheme:   {Type: "http", Scheme: "bearer", Description: "A key, as `scrip access create` prints it."},
-					ownerScheme: {Type: "http", Scheme: "basic", Description: "The credentials of the server's data directory, in `http_url` of scrip.json: the rights of an operator."},
-				},
-			},
-		},
-		Formats:                      map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat},
-		DefaultFormat:                "application/json",
-		RejectUnknownQueryParameters: true,
-	})
+	a := &API{Options: o, mux: mux, slots: newSlots(), cursors: newCursors(o.MaskKey), stopped: make(chan struct{}), document: newDocument(o.Version)}
 	for _, c := range commandRoutes() {
 		a.addCommand(c)
 	}
 	a.bulkRoute()
-	a.campaignRoutes()
-	a.couponRoutes()
+	a.readRoutes()
 	a.codeRoutes()
 	a.eventRoutes()
 	a.operate()
 	a.documentRoute()
 	return a
 }
-
-const description = "Coupons: claim, redeem, expire, remind. Errors are application/problem+json whose `code` is a refusal of the log " +
-	"or an error of HTTP. `Idempotency-Key` makes changes safe to retry; a 503 with `effect` = `unknown` must be retried with the same one. " +
-	"Times are RFC 3339 in UTC."
-
-var tags = []*huma.Tag{
-	{Name: "shop", Description: "What a shop needs."},
-	{Name: "campaigns", Description: "Create, change and stop campaigns."},
-	{Name: "coupons", Description: "Look up and change single coupons."},
-	{Name: "codes", Description: "Import and export codes."},
-	{Name: "events", Description: "The log, for analysts."},
-	{Name: "operation", Description: "Status, settings, dead letters, keys, webhooks."},
-}
-
-// Huma is the document's registry and the adapter, for routes that other packages add with [Register].
-func (a *API) Huma() huma.API { return a.huma }
 
 // Routes returns all routes, in the order in which they were added.
 func (a *API) Routes() []Route { return slices.Clone(a.routes) }
@@ -173,65 +118,6 @@ func (r Route) complete() Route {
 		r.Body = wire.MaxLine
 	}
 	return r
-}
-
-// document adds what the document shows of each route.
-func (a *API) document(r Route) huma.Operation {
-	r = r.complete()
-	a.routes = append(a.routes, r)
-	if doc := a.huma.OpenAPI(); !slices.ContainsFunc(doc.Tags, func(t *huma.Tag) bool { return t.Name == r.Tag }) {
-		doc.Tags = append(doc.Tags, &huma.Tag{Name: r.Tag})
-	}
-	op := huma.Operation{
-		Method: r.Method, Path: r.Path, OperationID: r.ID, Summary: r.Summary, Description: r.About, Tags: []string{r.Tag},
-		DefaultStatus: r.Status, MaxBodyBytes: r.Body, BodyReadTimeout: web.ReadWait,
-	}
-	if r.Operation != access.NoOperation {
-		var roles []string
-		for _, role := range r.Operation.Roles() {
-			roles = append(roles, role.String())
-		}
-		op.Security = []map[string][]string{{keyScheme: {}}, {ownerScheme: {}}}
-		op.Extensions = map[string]any{"x-scrip-operation": r.Operation.String(), "x-scrip-roles": roles}
-	}
-	return op
-}
-
-// jsonFormat reads no text that is not UTF-8: package json would read U+FFFD, and two that differ would be one.
-var jsonFormat = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: func(data []byte, v any) error {
-	if !utf8.Valid(data) {
-		return errors.New("must be UTF-8")
-	}
-	return json.Unmarshal(data, v)
-}}
-
-// Register adds a route whose handler huma calls with the request read and validated. The handler's error is a *web.Problem,
-// or a defect.
-func Register[I, O any](a *API, r Route, handler func(context.Context, *I) (*O, error)) {
-	op := a.document(r)
-	op.Middlewares = huma.Middlewares{a.admit(r)}
-	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*O, error) {
-		out, err := handler(ctx, in)
-		if err != nil {
-			return nil, a.problem(err)
-		}
-		return out, nil
-	})
-	rateHeaders(a.operation(r))
-}
-
-// admit authenticates a request of a route.
-func (a *API) admit(r Route) func(huma.Context, func(huma.Context)) {
-	return func(c huma.Context, next func(huma.Context)) {
-		req, w := humago.Unwrap(c)
-		ctx, problem := a.enter(r, w, req)
-		if problem != nil {
-			problem.Write(w)
-			return
-		}
-		w.Header().Set("Cache-Control", "no-store")
-		next(huma.WithContext(c, ctx))
-	}
 }
 
 // enter returns the context of an authenticated request that may use the route, and whose body is not announced as too long.
@@ -300,44 +186,6 @@ func (a *API) session(w http.ResponseWriter, req *http.Request, of *slot) (ctx c
 		return nil, nil
 	}
 	return ctx, end
-}
-
-// describe adds a route to the document only.
-func (a *API) describe(r Route, op huma.Operation) {
-	all := a.document(r)
-	all.Parameters, all.RequestBody, all.Responses = op.Parameters, op.RequestBody, op.Responses
-	all.Responses["default"] = &huma.Response{
-		Description: "A problem.",
-		Content:     map[string]*huma.MediaType{web.ProblemType: {Schema: a.schema(web.Problem{}, "Problem")}},
-	}
-	rateHeaders(&all)
-	a.huma.OpenAPI().AddOperation(&all)
-}
-
-// rateHeaders adds the headers of web.Rates to the answers of an operation that needs a key.
-func rateHeaders(op *huma.Operation) {
-	if len(op.Security) == 0 {
-		return
-	}
-	for _, answer := range op.Responses {
-		if answer.Headers == nil {
-			answer.Headers = map[string]*huma.Header{}
-		}
-		answer.Headers["RateLimit-Policy"] = &huma.Header{Schema: text(""),
-			Description: "While keys have a rate (setting http.rate): what a key may do, as \"key\";q=REQUESTS;w=SECONDS. By draft-ietf-httpapi-ratelimit-headers-10."}
-		answer.Headers["RateLimit"] = &huma.Header{Schema: text(""),
-			Description: "What is left of it, as \"key\";r=REQUESTS;t=SECONDS until all of it is. 429 rate_limited has Retry-After."}
-	}
-}
-
-// schema returns the schema of a value's type, or the reference to it.
-func (a *API) schema(v any, hint string) *huma.Schema {
-	return a.huma.OpenAPI().Components.Schemas.Schema(reflect.TypeOf(v), true, hint)
-}
-
-// schemaName names the schemas of the document.
-func schemaName(t reflect.Type, hint string) string {
-	return strings.TrimSuffix(huma.DefaultSchemaNamer(t, hint), "Body")
 }
 
 type addressKey struct{}

@@ -2,10 +2,7 @@ package api
 
 import (
 	"context"
-	"net/http"
 	"slices"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain"
@@ -13,57 +10,24 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access"
 )
 
-// Campaign is a campaign as its lane has it.
-type Campaign struct{ domain.CampaignView }
-
-// TransformSchema lets later versions add fields.
-func (Campaign) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema { return open(s) }
-
-// Named is the name in a path.
-type Named struct {
-	Campaign string `path:"campaign" doc:"The campaign's name."`
-}
-
-// OneCampaign is an answer with a campaign.
-type OneCampaign struct {
-	ETag string `header:"ETag" doc:"For If-Match."`
-	Body Campaign
-}
-
-func etag(v *domain.CampaignView) string {
-	return `"` + v.Version + `"`
-}
-
 // CampaignList is a page of campaigns.
 type CampaignList struct {
-	Body struct {
-		Campaigns []Campaign `json:"campaigns" nullable:"false" doc:"By name."`
-		Next      string     `json:"next,omitempty" doc:"The value of after for the next page; absent on the last one."`
-	}
+	Campaigns []domain.CampaignView `json:"campaigns" nullable:"false" doc:"By name."`
+	Next      string                `json:"next,omitempty" doc:"The value of after for the next page; absent on the last one."`
 }
 
 // Paging are the parameters of a list.
 type Paging struct {
-	Limit int    `query:"limit" minimum:"1" maximum:"100" default:"100" doc:"The most entries of a page."`
-	After string `query:"after" maxLength:"512" doc:"The next of the page before."`
-}
-
-func (a *API) campaignRoutes() {
-	Register(a, Route{Method: http.MethodGet, Path: "/v1/campaigns", ID: "listCampaigns", Tag: "campaigns", Summary: "List campaigns",
-		Operation: access.OpListCampaigns, Later: true}, a.listCampaigns)
-	Register(a, Route{Method: http.MethodGet, Path: "/v1/campaigns/{campaign}", ID: "getCampaign", Tag: "campaigns", Summary: "Show a campaign",
-		Operation: access.OpShowCampaign}, a.getCampaign)
+	Limit int    `json:"limit,omitempty" minimum:"1" maximum:"100" default:"100" doc:"The most entries of a page."`
+	After string `json:"after,omitempty" maxLength:"512" doc:"The next of the page before."`
 }
 
 func (a *API) listCampaigns(ctx context.Context, in *Paging) (*CampaignList, error) {
-	out := &CampaignList{}
-	out.Body.Campaigns = []Campaign{}
+	out := &CampaignList{Campaigns: []domain.CampaignView{}}
 	after, err := parseCursor[struct{ Name string }]("campaigns", in.After)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryWait)
-	defer cancel()
 	if p := principal(ctx); p.Campaigns != nil {
 		return out, a.listOwn(ctx, p, after.Name, in.Limit, out)
 	}
@@ -71,11 +35,9 @@ func (a *API) listCampaigns(ctx context.Context, in *Paging) (*CampaignList, err
 	if err != nil {
 		return nil, unanswered("the list of campaigns", err)
 	}
-	for _, v := range page {
-		out.Body.Campaigns = append(out.Body.Campaigns, Campaign{v})
-	}
+	out.Campaigns = append(out.Campaigns, page...)
 	if after.Name = next; next != "" {
-		out.Body.Next = cursor("campaigns", after)
+		out.Next = cursor("campaigns", after)
 	}
 	return out, nil
 }
@@ -86,8 +48,8 @@ func (a *API) listOwn(ctx context.Context, p access.Principal, after string, lim
 		if name <= after {
 			continue
 		}
-		if len(out.Body.Campaigns) == limit {
-			out.Body.Next = cursor("campaigns", struct{ Name string }{out.Body.Campaigns[limit-1].Campaign})
+		if len(out.Campaigns) == limit {
+			out.Next = cursor("campaigns", struct{ Name string }{out.Campaigns[limit-1].Campaign})
 			return nil
 		}
 		v, err := a.Queries.Campaign(ctx, name)
@@ -96,15 +58,18 @@ func (a *API) listOwn(ctx context.Context, p access.Principal, after string, lim
 		case err != nil:
 			return unanswered("campaign "+name, err)
 		default:
-			out.Body.Campaigns = append(out.Body.Campaigns, Campaign{v})
+			out.Campaigns = append(out.Campaigns, v)
 		}
 	}
 	return nil
 }
 
-func (a *API) getCampaign(ctx context.Context, in *Named) (*OneCampaign, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryWait)
-	defer cancel()
+// OneCampaign names a campaign.
+type OneCampaign struct {
+	Campaign string `json:"campaign" doc:"Its name."`
+}
+
+func (a *API) getCampaign(ctx context.Context, in *OneCampaign) (*domain.CampaignView, error) {
 	if err := checkCampaign(in.Campaign); err != nil {
 		return nil, err
 	}
@@ -112,7 +77,7 @@ func (a *API) getCampaign(ctx context.Context, in *Named) (*OneCampaign, error) 
 	if err != nil {
 		return nil, unanswered("campaign "+in.Campaign, err)
 	}
-	return &OneCampaign{ETag: etag(&v), Body: Campaign{v}}, nil
+	return &v, nil
 }
 
 // checkCampaign checks a name in a path.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -46,9 +47,6 @@ type Import struct {
 	Message    string         `json:"message,omitempty"`
 }
 
-// TransformSchema lets later versions add fields.
-func (Import) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema { return open(s) }
-
 // ImportReject is an unusable row.
 type ImportReject struct {
 	Row    int    `json:"row" doc:"Line of the file, from 1."`
@@ -66,7 +64,7 @@ func (a *API) codeRoutes() {
 		huma.Operation{
 			Parameters:  []*huma.Param{inPath("campaign", "The campaign's name."), weak, idempotencyKey()},
 			RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"text/csv": {Schema: text("CSV in UTF-8.")}}},
-			Responses:   answer("200", "Progress, and the report as the last line.", lines(a.schema(Import{}, "Import"))),
+			Responses:   answer("200", "Progress, and the report as the last line.", lines(a.schema(reflect.TypeFor[Import]()))),
 		}, a.importCodes)
 	a.exportRoute()
 }

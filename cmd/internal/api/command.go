@@ -295,7 +295,7 @@ func (a *API) campaignAfter(ctx context.Context, header http.Header, x *exchange
 		return problem
 	}
 	x.body = body.Bytes()
-	header.Set("ETag", etag(&v))
+	header.Set("ETag", `"`+v.Version+`"`)
 	if x.cmd.Type == wire.CreateCampaign {
 		header.Set("Location", "/v1/campaigns/"+name)
 	}

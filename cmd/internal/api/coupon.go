@@ -3,11 +3,8 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"slices"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain"
@@ -36,36 +33,25 @@ type Coupon struct {
 	Benefit       json.RawMessage `json:"benefit,omitempty" doc:"The campaign's, in the answer to one code."`
 }
 
-// TransformSchema lets later versions add fields.
-func (Coupon) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema { return open(s) }
-
-// HistoryEntry is one event of a coupon or reminder.
-type HistoryEntry struct{ readmodel.Entry }
-
-// TransformSchema lets later versions add fields.
-func (HistoryEntry) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema { return open(s) }
-
 // History is what happened, newest first, from the read tables.
 type History struct {
-	History     []HistoryEntry `json:"history,omitempty" nullable:"false" doc:"What happened, newest first."`
-	Unavailable string         `json:"history_unavailable,omitempty" doc:"Why there is no history: the read tables are away."`
-	Note        string         `json:"history_note,omitempty" doc:"What the entries lack."`
+	History     []readmodel.Entry `json:"history,omitempty" nullable:"false" doc:"What happened, newest first."`
+	Unavailable string            `json:"history_unavailable,omitempty" doc:"Why there is no history: the read tables are away."`
+	Note        string            `json:"history_note,omitempty" doc:"What the entries lack."`
 }
 
 // CouponList is a page of coupons.
 type CouponList struct {
-	Body struct {
-		Coupons []Coupon `json:"coupons" nullable:"false"`
-		History
-		Next string `json:"next,omitempty" doc:"The value of after for the next page: of the coupons, or of the history of one code. Absent on the last one."`
-	}
+	Coupons []Coupon `json:"coupons" nullable:"false"`
+	History
+	Next string `json:"next,omitempty" doc:"The value of after for the next page: of the coupons, or of the history of one code. Absent on the last one."`
 }
 
 // CouponName names a coupon.
 type CouponName struct {
-	Code     string `json:"code,omitempty" minLength:"1" maxLength:"128" doc:"As it was typed: case, spaces and hyphens do not count. Required without n."`
+	Code     string `json:"code,omitempty" maxLength:"128" doc:"As it was typed: case, spaces and hyphens do not count. Required without n."`
 	Campaign string `json:"campaign,omitempty" maxLength:"64" doc:"The coupon's. Required for imported codes, and with n."`
-	N        uint32 `json:"n,omitempty" minimum:"1" maximum:"1000000000" doc:"Of keys of support and operators, instead of code: the coupon's number in the campaign."`
+	N        int    `json:"n,omitempty" minimum:"1" maximum:"1000000000" doc:"Of keys of support and operators, instead of code: the coupon's number in the campaign."`
 }
 
 // check refuses n of a key that has to know the code, and other than one name. where is the part of the request that has it.
@@ -89,35 +75,23 @@ type Wanted struct {
 	CouponName
 	Customer string `json:"customer_id,omitempty" maxLength:"128" doc:"Those that the customer holds."`
 	Order    string `json:"order_id,omitempty" maxLength:"128" doc:"Those that were redeemed for the order, also if that was rolled back."`
-	Limit    int    `json:"limit,omitempty" minimum:"1" maximum:"100" doc:"The most entries of a page; 100 unless given."`
-	After    string `json:"after,omitempty" maxLength:"512" doc:"The next of the page before."`
+	Paging
 }
 
-func (a *API) couponRoutes() {
-	Register(a, Route{Method: http.MethodGet, Path: "/v1/coupons", ID: "listCoupons", Tag: "coupons", Summary: "Find coupons",
-		About:     "By code, by campaign and n, customer or order, or all of a campaign in the order of their claims; beside a customer or an order, campaign selects those of the campaign. URLs end up in logs of proxies: POST /v1/coupons/search keeps codes out of them.",
-		Operation: access.OpShowCoupon, Later: true},
-		func(ctx context.Context, in *struct {
-			Code     string `query:"code" maxLength:"128"`
-			Customer string `query:"customer" maxLength:"128"`
-			Order    string `query:"order" maxLength:"128"`
-			Campaign string `query:"campaign" maxLength:"64"`
-			N        uint32 `query:"n" minimum:"1" maximum:"1000000000"`
-			Paging
-		}) (*CouponList, error) {
-			return a.findCoupons(ctx, Wanted{CouponName{in.Code, in.Campaign, in.N}, in.Customer, in.Order, in.Limit, in.After}, "query")
-		})
-	Register(a, Route{Method: http.MethodPost, Path: "/v1/coupons/search", ID: "searchCoupons", Tag: "coupons", Summary: "Find coupons, with the code in the body",
-		Operation: access.OpShowCoupon, Later: true},
-		func(ctx context.Context, in *struct{ Body Wanted }) (*CouponList, error) {
-			return a.findCoupons(ctx, in.Body, "body")
-		})
-	Register(a, Route{Method: http.MethodPost, Path: "/v1/validations", ID: "validate", Tag: "shop", Summary: "Ask what a redemption would answer now",
-		About:     "Changes nothing. To a public key every code that cannot be redeemed is 404 code_not_valid. Wrong codes are counted: too many are 429.",
-		Operation: access.OpValidate, Later: true}, a.validate)
-	Register(a, Route{Method: http.MethodGet, Path: "/v1/customers/{customer}", ID: "getCustomer", Tag: "coupons", Summary: "Show a customer's coupons and history",
-		About:     "A page continues both the coupons and the history, each until it ends.",
-		Operation: access.OpShowCustomer, Later: true}, a.getCustomer)
+// Listed is Wanted as the parameters of a URL, whose names are shorter.
+type Listed struct {
+	CouponName
+	Customer string `json:"customer,omitempty" maxLength:"128"`
+	Order    string `json:"order,omitempty" maxLength:"128"`
+	Paging
+}
+
+func (a *API) listCoupons(ctx context.Context, in *Listed) (*CouponList, error) {
+	return a.findCoupons(ctx, &Wanted{in.CouponName, in.Customer, in.Order, in.Paging}, "query")
+}
+
+func (a *API) searchCoupons(ctx context.Context, in *Wanted) (*CouponList, error) {
+	return a.findCoupons(ctx, in, "body")
 }
 
 // Validation is the body of a validation.
@@ -127,39 +101,35 @@ type Validation struct {
 	CustomerID string `json:"customer_id,omitempty" maxLength:"128"`
 }
 
-// Validated is what a redemption would answer.
-type Validated struct{ Body Outcome }
-
-func (a *API) validate(ctx context.Context, in *struct{ Body Validation }) (out *Validated, err error) {
-	return out, a.triedIn(ctx, func() (err error) {
-		out, err = a.validated(ctx, in.Body)
+func (a *API) validate(ctx context.Context, in *Validation) (out Outcome, err error) {
+	err = a.triedIn(ctx, func() (err error) {
+		out.Outcome, err = a.validated(ctx, in)
 		return err
 	})
+	return out, err
 }
 
-func (a *API) validated(ctx context.Context, body Validation) (*Validated, error) {
-	if err := body.check(principal(ctx), "body"); err != nil {
-		return nil, err
+func (a *API) validated(ctx context.Context, in *Validation) (out wire.Outcome, err error) {
+	p := principal(ctx)
+	if err := in.check(p, "body"); err != nil {
+		return out, err
 	}
-	campaign, err := a.campaignOf(ctx, principal(ctx), access.OpValidate, body.Code, body.Campaign)
+	campaign, err := a.campaignOf(ctx, p, access.OpValidate, in.Code, in.Campaign)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	opts := []client.Option{client.Campaign(campaign), client.N(body.N)}
-	if body.CustomerID != "" {
-		opts = append(opts, client.Holder(body.CustomerID))
+	opts := []client.Option{client.Campaign(campaign), client.N(uint32(in.N))}
+	if in.CustomerID != "" {
+		opts = append(opts, client.Holder(in.CustomerID))
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryWait)
-	defer cancel()
-	out, err := a.Queries.Validate(ctx, body.Code, body.OrderID, opts...)
+	out, err = a.Queries.Validate(ctx, in.Code, in.OrderID, opts...)
 	switch {
 	case err != nil:
-		return nil, unanswered("the coupon", err)
+		return out, unanswered("the coupon", err)
 	case out.Refused():
-		return nil, web.Refused(&out)
+		return out, web.Refused(&out)
 	}
-	err = a.shown(ctx, access.OpValidate, &out, true, body.N != 0)
-	return &Validated{Outcome{out}}, err
+	return out, a.shown(ctx, access.OpValidate, &out, true, in.N != 0)
 }
 
 // campaignOf returns the campaign that a command or query about a code must name, "" = none, after checking that the key
@@ -193,7 +163,7 @@ func (a *API) campaignOf(ctx context.Context, p access.Principal, o access.Opera
 }
 
 // findCoupons is the search. where is the part of the request that has the fields.
-func (a *API) findCoupons(ctx context.Context, w Wanted, where string) (*CouponList, error) {
+func (a *API) findCoupons(ctx context.Context, w *Wanted, where string) (*CouponList, error) {
 	given := 0
 	for _, f := range [][2]string{{"code", w.Code}, {"customer", w.Customer}, {"order", w.Order}} {
 		if f[1] != "" {
@@ -214,11 +184,6 @@ func (a *API) findCoupons(ctx context.Context, w Wanted, where string) (*CouponL
 	case w.Campaign != "" && !wire.ValidCampaignName(w.Campaign):
 		return nil, web.New(web.Code(wire.Invalid), "campaign: must be 1 to 64 of A-Z a-z 0-9 _ -").At(where+".campaign", "must be 1 to 64 of A-Z a-z 0-9 _ -")
 	}
-	if w.Limit == 0 {
-		w.Limit = 100
-	}
-	ctx, cancel := context.WithTimeout(ctx, queryWait)
-	defer cancel()
 	if w.Code != "" || w.N != 0 {
 		if err := w.check(principal(ctx), where); err != nil {
 			return nil, err
@@ -241,7 +206,7 @@ func (a *API) findCoupons(ctx context.Context, w Wanted, where string) (*CouponL
 	if err != nil {
 		return nil, err
 	}
-	out.Body.Coupons, out.Body.Next = list, next
+	out.Coupons, out.Next = list, next
 	if err := a.unmasked(ctx, "coupons", w.by()); err != nil {
 		return nil, err
 	}
@@ -263,7 +228,7 @@ func (w *Wanted) by() string {
 }
 
 // oneCoupon shows the coupon of a code: as its lane has it, with what the read tables add.
-func (a *API) oneCoupon(ctx context.Context, w Wanted) (*CouponList, error) {
+func (a *API) oneCoupon(ctx context.Context, w *Wanted) (*CouponList, error) {
 	p := principal(ctx)
 	campaign, err := a.campaignOf(ctx, p, access.OpShowCoupon, w.Code, w.Campaign)
 	if err != nil {
@@ -273,7 +238,7 @@ func (a *API) oneCoupon(ctx context.Context, w Wanted) (*CouponList, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := a.Queries.CouponPage(ctx, w.Code, client.Page{Limit: w.Limit, Before: at.Before}, client.Campaign(campaign), client.N(w.N))
+	found, err := a.Queries.CouponPage(ctx, w.Code, client.Page{Limit: w.Limit, Before: at.Before}, client.Campaign(campaign), client.N(uint32(w.N)))
 	if err != nil {
 		return nil, unanswered("the coupon", err)
 	}
@@ -284,13 +249,13 @@ func (a *API) oneCoupon(ctx context.Context, w Wanted) (*CouponList, error) {
 		return nil, err
 	}
 	coupon.mask(p)
-	out.Body.Coupons = []Coupon{coupon}
-	if out.Body.History, err = historyOf(found.History, p, nil); err != nil {
+	out.Coupons = []Coupon{coupon}
+	if out.History, err = historyOf(found.History, p, nil); err != nil {
 		return nil, err
 	}
 	if found.More {
 		at.Before = found.Next
-		out.Body.Next = cursor("history", at)
+		out.Next = cursor("history", at)
 	}
 	return out, nil
 }
@@ -323,7 +288,7 @@ func historyOf(h client.History, p access.Principal, campaigns []string) (Histor
 		return out, unavailable("the history cannot be read", err)
 	}
 	if campaigns != nil {
-		out.History = slices.DeleteFunc(out.History, func(e HistoryEntry) bool { return !slices.Contains(campaigns, e.Campaign) })
+		out.History = slices.DeleteFunc(out.History, func(e readmodel.Entry) bool { return !slices.Contains(campaigns, e.Campaign) })
 	}
 	for i := range out.History {
 		if e := &out.History[i]; !p.Codes && e.Code != "" {
@@ -335,49 +300,48 @@ func historyOf(h client.History, p access.Principal, campaigns []string) (Histor
 
 // OneCustomer is a customer.
 type OneCustomer struct {
-	Body struct {
-		CustomerID string   `json:"customer_id"`
-		Coupons    []Coupon `json:"coupons" nullable:"false" doc:"Those that the customer holds, by campaign, newest first."`
-		History
-		Next string `json:"next,omitempty" doc:"The value of after for the next page; absent on the last one."`
-	}
+	CustomerID string   `json:"customer_id"`
+	Coupons    []Coupon `json:"coupons" nullable:"false" doc:"Those that the customer holds, by campaign, newest first."`
+	History
+	Next string `json:"next,omitempty" doc:"The value of after for the next page; absent on the last one."`
 }
 
-func (a *API) getCustomer(ctx context.Context, in *struct {
-	Customer string `path:"customer" maxLength:"128"`
+// CustomerPage is a page of a customer.
+type CustomerPage struct {
+	Customer string `json:"customer" maxLength:"128"`
 	Paging
-}) (*OneCustomer, error) {
+}
+
+func (a *API) getCustomer(ctx context.Context, in *CustomerPage) (*OneCustomer, error) {
 	// The place may be a coupon of a campaign that the key is not limited to.
 	at, err := openCursor[struct{ Before string }](a, "customer", in.After)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryWait)
-	defer cancel()
 	p := principal(ctx)
 	found, err := a.Queries.CustomerPage(ctx, in.Customer, client.Page{Limit: in.Limit, Before: at.Before})
 	if err != nil {
 		return nil, unanswered("the customer", err)
 	}
 	out := &OneCustomer{}
-	out.Body.CustomerID, out.Body.Coupons = in.Customer, []Coupon{}
+	out.CustomerID, out.Coupons = in.Customer, []Coupon{}
 	for _, v := range found.Coupons {
 		if p.Campaigns == nil || slices.Contains(p.Campaigns, v.Campaign) {
-			out.Body.Coupons = append(out.Body.Coupons, couponOf(v))
+			out.Coupons = append(out.Coupons, couponOf(v))
 		}
 	}
 	if err := a.unmasked(ctx, "customer", in.Customer); err != nil {
 		return nil, err
 	}
-	for i := range out.Body.Coupons {
-		out.Body.Coupons[i].mask(p)
+	for i := range out.Coupons {
+		out.Coupons[i].mask(p)
 	}
-	if out.Body.History, err = historyOf(found.History, p, p.Campaigns); err != nil {
+	if out.History, err = historyOf(found.History, p, p.Campaigns); err != nil {
 		return nil, err
 	}
 	if found.More {
 		at.Before = found.Next
-		out.Body.Next = a.sealCursor("customer", at)
+		out.Next = a.sealCursor("customer", at)
 	}
 	return out, nil
 }

@@ -35,7 +35,7 @@ const (
 )
 
 // readCoupons reads a page from the read tables, as of their checkpoints. limited are the campaigns of the key.
-func (a *API) readCoupons(ctx context.Context, w Wanted, limited []string) ([]Coupon, string, error) {
+func (a *API) readCoupons(ctx context.Context, w *Wanted, limited []string) ([]Coupon, string, error) {
 	sql, of, list := ofCampaign, w.Campaign, "campaign"
 	switch {
 	case w.Customer != "":

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"math"
 	"net/http"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,8 +14,49 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/readmodel"
+	"github.com/seed-4a2410e3/scrip/streams/access"
 )
+
+// The ways to authenticate.
+const (
+	keyScheme   = "key"
+	ownerScheme = "owner"
+)
+
+const description = "Coupons: claim, redeem, expire, remind. Errors are application/problem+json whose `code` is a refusal of the log " +
+	"or an error of HTTP. `Idempotency-Key` makes changes safe to retry; a 503 with `effect` = `unknown` must be retried with the same one. " +
+	"Times are RFC 3339 in UTC."
+
+var tags = []*huma.Tag{
+	{Name: "shop", Description: "What a shop needs."},
+	{Name: "campaigns", Description: "Create, change and stop campaigns."},
+	{Name: "coupons", Description: "Look up and change single coupons."},
+	{Name: "codes", Description: "Import and export codes."},
+	{Name: "events", Description: "The log, for analysts."},
+	{Name: "operation", Description: "Status, settings, dead letters, keys, webhooks."},
+}
+
+// newDocument is the document without routes.
+func newDocument(version string) *huma.OpenAPI {
+	return &huma.OpenAPI{
+		OpenAPI: "3.1.0",
+		Info: &huma.Info{Title: "scrip", Version: version, Description: description,
+			License: &huma.License{Name: "see LICENSE in the repository"}},
+		Tags:    tags,
+		Servers: []*huma.Server{{URL: "/", Description: "the server that this document is from"}},
+		Components: &huma.Components{
+			Schemas: huma.NewMapRegistry("#/components/schemas/", schemaName),
+			SecuritySchemes: map[string]*huma.SecurityScheme{
+				keyScheme: {Type: "http", Scheme: "bearer", Description: "A key, as `scrip access create` prints it."},
+				ownerScheme: {Type: "http", Scheme: "basic",
+					Description: "The credentials of the server's data directory, in `http_url` of scrip.json: the rights of an operator."},
+			},
+		},
+	}
+}
 
 // documentRoute serves the document. It needs no key: it is the same for every log.
 func (a *API) documentRoute() {
@@ -30,7 +72,7 @@ func (a *API) documentRoute() {
 // request and kept: it takes some milliseconds, and requests without a key must cost no more than their bytes.
 func (a *API) serveDocument() func(http.ResponseWriter, *http.Request) {
 	once := sync.OnceValues(func() (body []byte, tag string) {
-		body, err := json.Marshal(a.huma.OpenAPI())
+		body, err := json.Marshal(a.document)
 		if err != nil {
 			a.Logger.Error("the document cannot be rendered", "err", err)
 		}
@@ -57,12 +99,65 @@ func (a *API) serveDocument() func(http.ResponseWriter, *http.Request) {
 	}
 }
 
-// operation finds a route in the document.
-func (a *API) operation(r Route) *huma.Operation {
-	item := a.huma.OpenAPI().Paths[r.Path]
-	return map[string]*huma.Operation{
-		http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPut: item.Put, http.MethodPatch: item.Patch, http.MethodDelete: item.Delete,
-	}[r.Method]
+// describe adds a route to the document. op has what it shows beyond the route: parameters, bodies, answers.
+func (a *API) describe(r Route, op huma.Operation) {
+	a.routes = append(a.routes, r.complete())
+	op.Method, op.Path, op.OperationID, op.Summary, op.Description, op.Tags = r.Method, r.Path, r.ID, r.Summary, r.About, []string{r.Tag}
+	op.Responses["default"] = &huma.Response{
+		Description: "A problem.",
+		Content:     map[string]*huma.MediaType{web.ProblemType: {Schema: a.schema(reflect.TypeFor[web.Problem]())}},
+	}
+	if r.Operation != access.NoOperation {
+		var roles []string
+		for _, role := range r.Operation.Roles() {
+			roles = append(roles, role.String())
+		}
+		op.Security = []map[string][]string{{keyScheme: {}}, {ownerScheme: {}}}
+		op.Extensions = map[string]any{"x-scrip-operation": r.Operation.String(), "x-scrip-roles": roles}
+		rateHeaders(&op)
+	}
+	a.document.AddOperation(&op)
+}
+
+// rateHeaders adds the headers of web.Rates to the answers of an operation that needs a key.
+func rateHeaders(op *huma.Operation) {
+	for _, answer := range op.Responses {
+		if answer.Headers == nil {
+			answer.Headers = map[string]*huma.Header{}
+		}
+		answer.Headers["RateLimit-Policy"] = &huma.Header{Schema: text(""),
+			Description: "While keys have a rate (setting http.rate): what a key may do, as \"key\";q=REQUESTS;w=SECONDS. By draft-ietf-httpapi-ratelimit-headers-10."}
+		answer.Headers["RateLimit"] = &huma.Header{Schema: text(""),
+			Description: "What is left of it, as \"key\";r=REQUESTS;t=SECONDS until all of it is. 429 rate_limited has Retry-After."}
+	}
+}
+
+// schemaName names the schemas of the document.
+func schemaName(t reflect.Type, hint string) string {
+	switch t {
+	case reflect.TypeFor[domain.CampaignView]():
+		return "Campaign"
+	case reflect.TypeFor[readmodel.Entry]():
+		return "HistoryEntry"
+	}
+	return huma.DefaultSchemaNamer(t, hint)
+}
+
+// schema is the schema of an answer, or the reference to it. It and the schemas that it adds accept further fields: within /v1 answers only gain
+// fields.
+func (a *API) schema(t reflect.Type) *huma.Schema {
+	registry := a.document.Components.Schemas
+	before := map[string]bool{}
+	for name := range registry.Map() {
+		before[name] = true
+	}
+	schema := registry.Schema(t, true, "")
+	for name, s := range registry.Map() {
+		if !before[name] && s.Type == huma.TypeObject && s.Properties != nil {
+			open(s)
+		}
+	}
+	return schema
 }
 
 // commandOperation is what the document has of a route of a command.
@@ -95,9 +190,9 @@ func (a *API) commandOperation(c *commandRoute) huma.Operation {
 		"Scrip-Command-Id":     {Schema: text(""), Description: aboutCommandID},
 		"Idempotency-Replayed": {Schema: text(""), Description: aboutReplayed},
 	}}
-	schema := a.schema(Outcome{}, "Outcome")
+	schema := a.schema(reflect.TypeFor[Outcome]())
 	if c.campaign {
-		schema = a.schema(Campaign{}, "Campaign")
+		schema = a.schema(reflect.TypeFor[domain.CampaignView]())
 		done.Headers["ETag"] = &huma.Header{Schema: text(""), Description: "For If-Match."}
 		done.Headers["Location"] = &huma.Header{Schema: text(""), Description: "Of a campaign that was created."}
 	}
@@ -119,7 +214,7 @@ func bodyName(t wire.CommandType) (name string) {
 
 // named adds a schema to the document and returns the reference to it.
 func (a *API) named(name string, s *huma.Schema) *huma.Schema {
-	return define(a.huma.OpenAPI().Components.Schemas, name, s)
+	return define(a.document.Components.Schemas, name, s)
 }
 
 func define(r huma.Registry, name string, s *huma.Schema) *huma.Schema {

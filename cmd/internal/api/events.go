@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -35,13 +36,10 @@ type EventLine struct {
 	Reason   string  `json:"reason,omitempty" doc:"Of a line of type end; else of the event."`
 }
 
-// TransformSchema: events have further fields by their type.
-func (EventLine) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema { return open(s) }
-
 func (a *API) eventRoutes() {
 	follow := inQuery("follow", "1: do not end, but continue with new events as they are stored.")
 	follow.Schema.Enum = []any{"0", "1"}
-	one := a.schema(EventLine{}, "EventLine")
+	one := a.schema(reflect.TypeFor[EventLine]())
 	a.stream(Route{Method: http.MethodGet, Path: "/v1/events", ID: "readEvents", Tag: "events", Summary: "Read the log of events",
 		About: "NDJSON; or server-sent events with Accept: text/event-stream, where the id of an event is the cursor and Last-Event-ID continues. " +
 			"Each lane is in its order; lanes are read one after another, and with follow side by side. A client that reconnects may get events after its cursor again: " +

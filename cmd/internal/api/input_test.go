@@ -21,7 +21,7 @@ func TestTextThatIsNone(t *testing.T) {
 		return places(strings.ReplaceAll(path, "{"+name+"}", value), c)
 	}
 	api, tried := api.New(http.NewServeMux(), api.Options{}), 0
-	for path, item := range api.Huma().OpenAPI().Paths {
+	for path, item := range api.Document().Paths {
 		for method, op := range map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "DELETE": item.Delete, "PATCH": item.Patch} {
 			if op == nil {
 				continue

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -19,6 +21,9 @@ func AllowWrongCodes(t *testing.T, burst float64) {
 	access.PerKey = access.Allowance{Burst: burst, PerMinute: 1e-3}
 	t.Cleanup(func() { access.PerKey = was })
 }
+
+// Document is the document before it is rendered.
+func (a *API) Document() *huma.OpenAPI { return a.document }
 
 func TestIfMatch(t *testing.T) {
 	version := func(given string) (string, error) {

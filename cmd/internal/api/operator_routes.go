@@ -1,19 +1,17 @@
 package api
 
 import (
+	"context"
 	"net/http"
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/readmodel"
-)
-
-// match is whether the route of a change takes If-Match.
-type match uint8
-
-const (
-	noMatch match = iota
-	mayMatch
-	mustMatch // so that two people do not overwrite each other
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
 // actionRoute is the route of an action of package ops.
@@ -89,4 +87,45 @@ var actionRoutes = []actionRoute{
 type Retried struct {
 	State    string    `json:"state" doc:"Of the dead letter afterwards: retried if all lines were accepted."`
 	Outcomes []Outcome `json:"outcomes" nullable:"false"`
+}
+
+// operate adds the routes of operators: each carries out an action of package ops.
+func (a *API) operate() {
+	for _, r := range actionRoutes {
+		action := ops.Named(r.action)
+		of := fieldRoute{match: r.match, tagged: r.tagged, fields: action.Fields, request: action.Request, answer: action.Answer,
+			Route: Route{Method: r.method, Path: r.path, Action: r.action, ID: r.id, Tag: "operation", Summary: r.summary, About: r.about,
+				Operation: action.Operation, Status: r.status, Body: int64(action.Most)}}
+		if r.answer != nil {
+			of.answer = reflect.TypeOf(r.answer)
+		}
+		of.do = func(ctx context.Context, given ops.Fields) (any, error) {
+			return action.Do(ctx, a.Ops, author(ctx), given)
+		}
+		a.addFields(of)
+	}
+	a.changeSettings()
+}
+
+// changeSettings adds the route that changes several settings at once: each member of its body is one.
+func (a *API) changeSettings() {
+	op := huma.Operation{
+		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+			jsonType[0]: {Schema: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: text("")}}}},
+		Responses: answer("200", "The changes.", map[string]*huma.MediaType{jsonType[0]: {Schema: a.schema(reflect.TypeFor[ops.SettingChanges]())}}),
+	}
+	a.stream(Route{Method: http.MethodPatch, Path: "/v1/settings", Action: "config.set", ID: "changeSettings", Tag: "operation", Summary: "Change settings while servers run",
+		About: "Each member is a setting and its value, as in `scrip config set`; the value default restores the default. All are checked before the first one is stored. " +
+			"They are in force at all servers within a second.",
+		Operation: access.OpChangeSettings}, op, func(w http.ResponseWriter, req *http.Request) {
+		fields, where, problem := fieldsInBody(w, req, wire.MaxLine)
+		if problem != nil {
+			problem.Write(w)
+			return
+		}
+		ctx, cancel := context.WithTimeout(req.Context(), commandWait)
+		defer cancel()
+		answer, err := a.Ops.SetSettings(ctx, author(ctx), fields)
+		a.answered(w, &fieldRoute{}, answer, err, where)
+	})
 }

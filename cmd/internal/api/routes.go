@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access"
 )
 
 const (
@@ -61,4 +62,26 @@ func commandRoutes() []commandRoute {
 		{Route: void, command: wire.Void},
 		{Route: extend, command: wire.Extend},
 	}
+}
+
+// readRoutes adds the routes that read. Those of coupons check the campaign once they know it.
+func (a *API) readRoutes() {
+	read(a, fieldRoute{Route: Route{Method: http.MethodGet, Path: "/v1/campaigns", ID: "listCampaigns", Tag: "campaigns",
+		Summary: "List campaigns", Operation: access.OpListCampaigns, Later: true}}, a.listCampaigns)
+	read(a, fieldRoute{tagged: true, Route: Route{Method: http.MethodGet, Path: oneCampaign, ID: "getCampaign", Tag: "campaigns",
+		Summary: "Show a campaign", Operation: access.OpShowCampaign}}, a.getCampaign)
+	read(a, fieldRoute{Route: Route{Method: http.MethodGet, Path: "/v1/coupons", ID: "listCoupons", Tag: "coupons", Summary: "Find coupons",
+		About: "By code, by campaign and n, customer or order, or all of a campaign in the order of their claims; beside a customer or an " +
+			"order, campaign selects those of the campaign. URLs end up in logs of proxies: POST /v1/coupons/search keeps codes out of them.",
+		Operation: access.OpShowCoupon, Later: true}}, a.listCoupons)
+	read(a, fieldRoute{Route: Route{Method: http.MethodPost, Path: "/v1/coupons/search", ID: "searchCoupons", Tag: "coupons",
+		Summary: "Find coupons, with the code in the body", Operation: access.OpShowCoupon, Later: true}}, a.searchCoupons)
+	read(a, fieldRoute{Route: Route{Method: http.MethodPost, Path: "/v1/validations", ID: "validate", Tag: "shop",
+		Summary: "Ask what a redemption would answer now",
+		About: "Changes nothing. To a public key every code that cannot be redeemed is 404 code_not_valid. Wrong codes are counted: too " +
+			"many are 429.",
+		Operation: access.OpValidate, Later: true}}, a.validate)
+	read(a, fieldRoute{Route: Route{Method: http.MethodGet, Path: "/v1/customers/{customer}", ID: "getCustomer", Tag: "coupons",
+		Summary: "Show a customer's coupons and history", About: "A page continues both the coupons and the history, each until it ends.",
+		Operation: access.OpShowCustomer, Later: true}}, a.getCustomer)
 }

@@ -76,7 +76,7 @@ func TestIdentify(t *testing.T) {
 			t.Errorf("%s: %+v, %v", c.name, p, problem)
 		case c.status != 0 && (problem == nil || problem.Status != c.status || p.Role != access.NoRole):
 			t.Errorf("%s: %+v, %v", c.name, p, problem)
-		case c.status == 401 && problem.GetHeaders().Get("WWW-Authenticate") == "":
+		case c.status == 401 && problem.headers.Get("WWW-Authenticate") == "":
 			t.Errorf("%s: no WWW-Authenticate", c.name)
 		}
 	}

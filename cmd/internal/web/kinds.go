@@ -22,7 +22,6 @@ const (
 	TooLarge          Code = "too_large"          // the body is longer than the route allows
 	TooSlow           Code = "too_slow"           // the body did not arrive in time
 	WrongMediaType    Code = "wrong_media_type"   // Content-Type
-	NotAcceptable     Code = "not_acceptable"     // Accept
 	Changed           Code = "changed"            // If-Match: somebody else changed it
 	ConditionRequired Code = "condition_required" // If-Match is missing
 	RateLimited       Code = "rate_limited"       // the key's rate
@@ -88,7 +87,6 @@ var kinds = map[Code]Kind{
 	TooLarge:          {Status: http.StatusRequestEntityTooLarge},
 	TooSlow:           {Status: http.StatusRequestTimeout, Effect: NoEffect},
 	WrongMediaType:    {Status: http.StatusUnsupportedMediaType},
-	NotAcceptable:     {Status: http.StatusNotAcceptable},
 	Changed:           {Status: http.StatusPreconditionFailed},
 	ConditionRequired: {Status: http.StatusPreconditionRequired},
 	RateLimited:       {Status: http.StatusTooManyRequests, Effect: NoEffect, RetryAfter: time.Second},

@@ -14,8 +14,6 @@ import (
 const ProblemType = "application/problem+json"
 
 // Problem is an error answer (RFC 9457). Its JSON has the fields of the refused outcome beside those of the RFC.
-//
-// It has the methods by which huma writes errors of handlers: a handler of huma may return one.
 type Problem struct {
 	Type     string       `json:"type"`               // always about:blank: code has the kind
 	Title    string       `json:"title"`              // of the status
@@ -117,15 +115,6 @@ func (p *Problem) Error() string {
 	}
 	return string(p.Code) + ": " + p.Detail
 }
-
-// GetStatus returns the status of HTTP. This method and the next two are those by which huma writes an error.
-func (p *Problem) GetStatus() int { return p.Status }
-
-// GetHeaders returns the headers that belong to the problem.
-func (p *Problem) GetHeaders() http.Header { return p.headers }
-
-// ContentType returns the type of the answer's body.
-func (p *Problem) ContentType(string) string { return ProblemType }
 
 // AppendJSON appends the body. It is written by hand because refusals may be as frequent as claims.
 func (p *Problem) AppendJSON(dst []byte) []byte {

@@ -15,71 +15,73 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
-// operate adds the routes of operators: each carries out an action of package ops. A field of the request is in the path, in the
-// query of a GET, or in the body; the field version is If-Match.
-func (a *API) operate() {
-	for i := range actionRoutes {
-		r := &actionRoutes[i]
-		action := ops.Named(r.action)
-		route := Route{Method: r.method, Path: r.path, Action: r.action, ID: r.id, Tag: "operation", Summary: r.summary, About: r.about,
-			Operation: action.Operation, Status: r.status, Body: int64(action.Most)}
-		a.stream(route, a.describeAction(r, action), func(w http.ResponseWriter, req *http.Request) {
-			fields, where, problem := r.fields(w, req, action)
-			if problem != nil {
-				problem.Write(w)
-				return
-			}
-			ctx, cancel := context.WithTimeout(req.Context(), queryWait)
-			defer cancel()
-			answer, err := action.Do(ctx, a.Ops, author(ctx), fields)
-			a.answered(w, r, answer, err, where)
-		})
-	}
-	a.changeSettings()
+// fieldRoute is a route whose request has fields and whose answer is a value: the reads, and the actions of package ops. A field is
+// in the path, in the query of a GET, or in the body; the field version may be If-Match.
+type fieldRoute struct {
+	Route
+	fields          []ops.Field
+	request, answer reflect.Type
+	match           match
+	tagged          bool // the answer has a version, which is its ETag
+	// do carries out a request. Its errors are *ops.Refusal and *web.Problem.
+	do func(ctx context.Context, given ops.Fields) (any, error)
 }
 
-// changeSettings adds the route that changes several settings at once: each member of its body is one.
-func (a *API) changeSettings() {
-	r := &actionRoute{method: http.MethodPatch}
-	op := huma.Operation{
-		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-			jsonType[0]: {Schema: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: text("")}}}},
-		Responses: answer("200", "The changes.", map[string]*huma.MediaType{jsonType[0]: {Schema: a.answerSchema(reflect.TypeFor[ops.SettingChanges]())}}),
-	}
-	a.stream(Route{Method: r.method, Path: "/v1/settings", Action: "config.set", ID: "changeSettings", Tag: "operation", Summary: "Change settings while servers run",
-		About: "Each member is a setting and its value, as in `scrip config set`; the value default restores the default. All are checked before the first one is stored. " +
-			"They are in force at all servers within a second.",
-		Operation: access.OpChangeSettings}, op, func(w http.ResponseWriter, req *http.Request) {
-		fields, where, problem := r.body(w, req, wire.MaxLine)
+// match is whether the route of a change takes If-Match.
+type match uint8
+
+const (
+	noMatch match = iota
+	mayMatch
+	mustMatch // so that two people do not overwrite each other
+)
+
+// addFields adds a route whose request has fields.
+func (a *API) addFields(r fieldRoute) {
+	a.stream(r.Route, a.describeFields(&r), func(w http.ResponseWriter, req *http.Request) {
+		given, where, problem := r.given(w, req)
 		if problem != nil {
 			problem.Write(w)
 			return
 		}
-		ctx, cancel := context.WithTimeout(req.Context(), commandWait)
+		ctx, cancel := context.WithTimeout(req.Context(), queryWait)
 		defer cancel()
-		answer, err := a.Ops.SetSettings(ctx, author(ctx), fields)
-		a.answered(w, r, answer, err, where)
+		answer, err := r.do(ctx, given)
+		a.answered(w, &r, answer, err, where)
 	})
+}
+
+// read adds a route that reads: method gets the request, whose type has its fields.
+func read[Q, A any](a *API, r fieldRoute, method func(context.Context, *Q) (A, error)) {
+	r.request, r.answer = reflect.TypeFor[Q](), reflect.TypeFor[A]()
+	r.fields = ops.FieldsOf(r.request)
+	r.do = func(ctx context.Context, given ops.Fields) (any, error) {
+		request, err := ops.Decode[Q](r.fields, given)
+		if err != nil {
+			return nil, err
+		}
+		return method(ctx, &request)
+	}
+	a.addFields(r)
 }
 
 // places are the parts of a request that have its fields, such as query, by the name of the field; "" = that of all others.
 type places map[string]string
 
-// fields returns the fields of a request, and where they are.
-func (r *actionRoute) fields(w http.ResponseWriter, req *http.Request, action *ops.Action) (ops.Fields, places, *web.Problem) {
+// given returns the fields of a request, and where they are.
+func (r *fieldRoute) given(w http.ResponseWriter, req *http.Request) (ops.Fields, places, *web.Problem) {
 	fields, where := ops.Fields{}, places{}
-	if r.method != http.MethodGet {
+	if r.Method != http.MethodGet {
 		var problem *web.Problem
-		if fields, where, problem = r.body(w, req, action.Most); problem != nil {
+		if fields, where, problem = fieldsInBody(w, req, int(r.complete().Body)); problem != nil {
 			return nil, nil, problem
 		}
 	}
-	for i := range action.Fields {
-		f := &action.Fields[i]
+	for i := range r.fields {
+		f := &r.fields[i]
 		matched := r.match != noMatch && f.Name == versionField
 		if _, there := fields[f.Name]; there && (matched || r.inPath(f.Name)) {
 			return nil, nil, web.New(web.Malformed, f.Name+": is not for the body").At("body."+f.Name, "is not for the body")
@@ -104,21 +106,21 @@ func (r *actionRoute) fields(w http.ResponseWriter, req *http.Request, action *o
 			return nil, nil, problem
 		}
 		where[name] = "query"
-		if r.method != http.MethodGet {
+		if r.Method != http.MethodGet {
 			return nil, nil, web.New(web.Malformed, wire.Shorten(name, 64)+": this route has no parameters").At("query."+name, "unknown")
 		}
-		fields[name] = quoted(field(action, name), values[0])
+		fields[name] = quoted(r.field(name), values[0])
 	}
 	return fields, where, nil
 }
 
 // inPath reports whether a field is in the path.
-func (r *actionRoute) inPath(name string) bool { return strings.Contains(r.path, "{"+name+"}") }
+func (r *fieldRoute) inPath(name string) bool { return strings.Contains(r.Path, "{"+name+"}") }
 
-// body reads the body as an object.
-func (r *actionRoute) body(w http.ResponseWriter, req *http.Request, most int) (ops.Fields, places, *web.Problem) {
-	if kind, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";"); kind != "" && !strings.EqualFold(strings.TrimSpace(kind), jsonType[0]) {
-		return nil, nil, web.New(web.WrongMediaType, "Content-Type must be application/json")
+// fieldsInBody reads a body as an object.
+func fieldsInBody(w http.ResponseWriter, req *http.Request, most int) (ops.Fields, places, *web.Problem) {
+	if problem := web.CheckMediaType(req, jsonType[0]); problem != nil {
+		return nil, nil, problem
 	}
 	body, problem := web.Body(w, req, nil, most)
 	if problem != nil {
@@ -132,10 +134,10 @@ func (r *actionRoute) body(w http.ResponseWriter, req *http.Request, most int) (
 }
 
 // field returns the field of a name, a text if there is none.
-func field(action *ops.Action, name string) *ops.Field {
-	for i := range action.Fields {
-		if action.Fields[i].Name == name {
-			return &action.Fields[i]
+func (r *fieldRoute) field(name string) *ops.Field {
+	for i := range r.fields {
+		if r.fields[i].Name == name {
+			return &r.fields[i]
 		}
 	}
 	return &ops.Field{Text: true}
@@ -154,7 +156,7 @@ func quoted(f *ops.Field, value string) json.RawMessage {
 const versionField = "version"
 
 // version returns the version that a change is for, 0 = any.
-func (r *actionRoute) version(req *http.Request) (uint64, *web.Problem) {
+func (r *fieldRoute) version(req *http.Request) (uint64, *web.Problem) {
 	given := req.Header.Get("If-Match")
 	switch {
 	case given == "" && r.match == mustMatch:
@@ -172,7 +174,7 @@ func (r *actionRoute) version(req *http.Request) (uint64, *web.Problem) {
 }
 
 // answered writes the answer of an action, or its refusal.
-func (a *API) answered(w http.ResponseWriter, r *actionRoute, answer any, err error, where places) {
+func (a *API) answered(w http.ResponseWriter, r *fieldRoute, answer any, err error, where places) {
 	if err != nil {
 		a.refused(err, where).Write(w)
 		return
@@ -185,17 +187,12 @@ func (a *API) answered(w http.ResponseWriter, r *actionRoute, answer any, err er
 	}
 	w.Header()["Content-Type"] = jsonType
 	if r.tagged {
-		version := reflect.ValueOf(answer).FieldByName("Version").Uint()
-		w.Header().Set("ETag", fmt.Sprintf(`"%d"`, version))
-		if r.status == http.StatusCreated {
-			w.Header().Set("Location", r.path+"/"+reflect.ValueOf(answer).FieldByName("ID").String())
+		w.Header().Set("ETag", fmt.Sprintf(`"%v"`, reflect.Indirect(reflect.ValueOf(answer)).FieldByName("Version")))
+		if r.Status == http.StatusCreated {
+			w.Header().Set("Location", r.Path+"/"+reflect.Indirect(reflect.ValueOf(answer)).FieldByName("ID").String())
 		}
 	}
-	status := http.StatusOK
-	if r.status != 0 {
-		status = r.status
-	}
-	w.WriteHeader(status)
+	w.WriteHeader(r.complete().Status)
 	_, _ = w.Write(append(body, '\n')) // the client may have closed the connection
 }
 
@@ -203,8 +200,7 @@ func (a *API) answered(w http.ResponseWriter, r *actionRoute, answer any, err er
 func (a *API) refused(err error, where places) *web.Problem {
 	var no *ops.Refusal
 	if !errors.As(err, &no) {
-		a.Logger.Error("a request failed", "err", err)
-		return web.New(web.Internal, "the server has a defect; its log has the details")
+		return a.problem(err)
 	}
 	problem := web.New(web.Code(no.Code), no.Message)
 	switch {
@@ -223,13 +219,13 @@ func (a *API) refused(err error, where places) *web.Problem {
 	}
 }
 
-// describeAction is what the document has of an action.
-func (a *API) describeAction(r *actionRoute, action *ops.Action) huma.Operation {
+// describeFields is what the document has of a route.
+func (a *API) describeFields(r *fieldRoute) huma.Operation {
 	op := huma.Operation{}
-	schema := huma.SchemaFromType(a.huma.OpenAPI().Components.Schemas, action.Request)
+	schema := huma.SchemaFromType(a.document.Components.Schemas, r.request)
 	body := &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{}, AdditionalProperties: false}
-	for i := range action.Fields {
-		f := &action.Fields[i]
+	for i := range r.fields {
+		f := &r.fields[i]
 		of := schema.Properties[f.Name]
 		switch {
 		case r.inPath(f.Name):
@@ -237,7 +233,7 @@ func (a *API) describeAction(r *actionRoute, action *ops.Action) huma.Operation 
 		case r.match != noMatch && f.Name == versionField:
 			op.Parameters = append(op.Parameters, &huma.Param{Name: "If-Match", In: "header", Required: r.match == mustMatch, Schema: text(""),
 				Description: "The ETag of the webhook as it was read, or * for any. Once settings, state or secret are others, the change is refused with 412: read it again."})
-		case r.method == http.MethodGet:
+		case r.Method == http.MethodGet:
 			op.Parameters = append(op.Parameters, &huma.Param{Name: f.Name, In: "query", Required: f.Required, Description: f.Doc(), Schema: of})
 		default:
 			if body.Properties[f.Name] = of; f.Required {
@@ -248,31 +244,10 @@ func (a *API) describeAction(r *actionRoute, action *ops.Action) huma.Operation 
 	if len(body.Properties) > 0 {
 		op.RequestBody = &huma.RequestBody{Required: len(body.Required) > 0, Content: map[string]*huma.MediaType{jsonType[0]: {Schema: body}}}
 	}
-	kind := action.Answer
-	if r.answer != nil {
-		kind = reflect.TypeOf(r.answer)
-	}
-	status := strconv.Itoa(max(r.status, http.StatusOK))
-	op.Responses = answer(status, http.StatusText(max(r.status, http.StatusOK)), map[string]*huma.MediaType{jsonType[0]: {Schema: a.answerSchema(kind)}})
+	status := r.complete().Status
+	op.Responses = answer(strconv.Itoa(status), http.StatusText(status), map[string]*huma.MediaType{jsonType[0]: {Schema: a.schema(r.answer)}})
 	if r.tagged {
-		op.Responses[status].Headers = map[string]*huma.Param{"ETag": {Description: "For If-Match.", Schema: text("")}}
+		op.Responses[strconv.Itoa(status)].Headers = map[string]*huma.Param{"ETag": {Description: "For If-Match.", Schema: text("")}}
 	}
 	return op
-}
-
-// answerSchema is the schema of an answer. It and the schemas that it adds accept further fields: within /v1 answers only gain
-// fields.
-func (a *API) answerSchema(t reflect.Type) *huma.Schema {
-	registry := a.huma.OpenAPI().Components.Schemas
-	before := map[string]bool{}
-	for name := range registry.Map() {
-		before[name] = true
-	}
-	schema := registry.Schema(t, true, "")
-	for name, s := range registry.Map() {
-		if !before[name] && s.Type == huma.TypeObject && s.Properties != nil {
-			open(s)
-		}
-	}
-	return schema
 }
