@@ -74,33 +74,6 @@ type delivery struct {
 	token      string // the subject of JetStream to which it is answered
 }
 
-const (
-	asAck      = "ack"
-	asNak      = "nak" // returned, for any process after a delay
-	asProgress = "progress"
-)
-
-// opened is what open returns, and the answer of EndpointOpen.
-type opened struct {
-	Log     string        `json:"log"`
-	Format  int           `json:"format"`
-	AckWait time.Duration `json:"ack_wait"` // ns, the shortest of its consumers
-	Lanes   []openedLane  `json:"lanes"`
-}
-
-type openedLane struct {
-	Used  time.Time      `json:"begun"` // when the name was used first
-	Skips eventlog.Skips `json:"skips,omitempty"`
-}
-
-// counts are of one lane since the last time.
-type counts struct {
-	Lane      int    `json:"lane"`
-	Delivered uint64 `json:"delivered"`
-	Dead      uint64 `json:"dead"`
-	Failed    uint64 `json:"failed"`
-}
-
 // longer returns a context that ends so long after ctx.
 func longer(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
 	after, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -31,13 +31,6 @@ func (d *direct) letters(ctx context.Context) iter.Seq2[DeadLetter, error] {
 	return eachLetter(func(after uint64) (storedLetter, error) { return d.nextLetter(ctx, after) })
 }
 
-// storedLetter is a letter, nil if there is no other, and the answer of doNext.
-type storedLetter struct {
-	Letter  *DeadLetter `json:"letter"`
-	Message *messageID  `json:"message"`
-	Last    uint64      `json:"last"` // the highest id so far, where the list starts
-}
-
 // nextLetter reads the first letter after an id.
 func (d *direct) nextLetter(ctx context.Context, after uint64) (s storedLetter, err error) {
 	if after == 0 {
