@@ -28,7 +28,6 @@ type plan struct {
 
 	counted wire.Instant // left counts what is due up to it
 	left    int          // customers that are due and not requested, about
-	givenUp bool         // a request was given up
 }
 
 // maxDeferred bounds how many instants one advance passes over one by one. After them it goes on where nothing is late.

@@ -30,26 +30,19 @@ type planner struct {
 	waiting  *dispatcher
 	repeats  []wire.Command // collected by reviews
 
-	chunk       int              // customers a request is for at most; the pace changes it
-	most        int              // customers that may be in flight and not published
-	held        bool             // no reminders are requested for now
-	idle        bool             // nothing is: the lane decides nothing
-	unpublished int              // customers that have fired and are not on the reminder stream
-	inFlight    [classes]int     // what the requests in flight cost
-	rated       wire.Instant     // operators set a rate until then; Never = they do now
-	clock       wire.Instant     // the time that was seen last
-	examined    int              // due instants of reminders looked at so far
-	repeated    uint64           // requests that were not the first of their kind
-	answered    time.Duration    // the longest that an answer took since this was last set to 0
-	small       bool             // that was the answer to a request that is hardly any work for a lane
-	givenUp     int              // plans with a request that was given up
-	lastGivenUp abandonedRequest // of those
-}
-
-type abandonedRequest struct {
-	campaign string
-	class    class
-	key      timers.Key
+	chunk       int           // customers a request is for at most; the pace changes it
+	most        int           // customers that may be in flight and not published
+	held        bool          // no reminders are requested for now
+	idle        bool          // nothing is: the lane decides nothing
+	unpublished int           // customers that have fired and are not on the reminder stream
+	inFlight    [classes]int  // what the requests in flight cost
+	rated       wire.Instant  // operators set a rate until then; Never = they do now
+	clock       wire.Instant  // the time that was seen last
+	examined    int           // due instants of reminders looked at so far
+	repeated    uint64        // requests that were not the first of their kind
+	answered    time.Duration // the longest that an answer took since this was last set to 0
+	small       bool          // that was the answer to a request that is hardly any work for a lane
+	givenUp     *wire.Command // the last request that was given up, nil = none since this was last set to nil
 }
 
 func newPlanner(b *timers.Timers) *planner {
@@ -204,16 +197,9 @@ func (p *planner) review(e *timers.Campaign, now wire.Instant) (next wire.Instan
 		p.advance(pl, now)
 	}
 	if !due[expiry] && !due[reminder] {
-		p.forget(pl)
+		delete(p.plans, e)
 	}
 	return next
-}
-
-func (p *planner) forget(pl *plan) {
-	if pl.givenUp {
-		p.givenUp--
-	}
-	delete(p.plans, pl.campaign)
 }
 
 // advance moves the cursor to the next instant to request, and lets the campaign wait for it.

@@ -59,7 +59,11 @@ func (r *run) request(ctx context.Context, now wire.Instant) {
 		r.pace.Replied(r.opts.Clock.Now(), took, r.planner.small)
 		r.planner.answered = 0
 	}
-	r.logUnanswered(ctx)
+	if cmd := r.planner.givenUp; cmd != nil {
+		r.planner.givenUp = nil
+		r.log.WarnContext(ctx, "the lane does not answer requests of the scheduler; they are made again later, and the rest goes on. If the lane works otherwise, keep its event log and report this",
+			"type", cmd.Type, "campaign", cmd.Campaign, "kind", cmd.Kind, "due_at", cmd.DueAt.Time())
+	}
 	if len(cmds) == 0 {
 		return
 	}
@@ -68,19 +72,6 @@ func (r *run) request(ctx context.Context, now wire.Instant) {
 	}
 	r.repeats.Add(float64(r.planner.repeated - repeated))
 	r.round = r.publish(ctx, requestMessages(cmds, r.idPrefix, &r.serial))
-}
-
-// logUnanswered logs once that the lane does not answer, and once that it does again.
-func (r *run) logUnanswered(ctx context.Context) {
-	n, last := r.planner.givenUp, &r.planner.lastGivenUp
-	switch {
-	case n > 0 && !r.unanswered:
-		r.log.WarnContext(ctx, "the lane does not answer requests of the scheduler; they are repeated, and the rest goes on. If the lane works otherwise, keep its event log and report this",
-			"campaigns", n, "campaign", last.campaign, "class", last.class, "kind", last.key.Kind, "due_at", last.key.At.Time())
-	case n == 0 && r.unanswered:
-		r.log.InfoContext(ctx, "the lane has answered all requests, or what they were for is not due any more")
-	}
-	r.unanswered = n > 0
 }
 
 // publish publishes messages one after the other, in the background.

@@ -47,9 +47,6 @@ func reminderCost(customers int) int { return max(customers, leastCost) }
 // request makes the next request of a plan that waits, of reminders for one chunk; false if nothing was left of it.
 func (p *planner) request(pl *plan, c class, now wire.Instant) (cmd wire.Command, ok bool) {
 	q := request{cost: 1, sent: now, through: now}
-	if pl.givenUp {
-		q.times = maxRetries
-	}
 	if c == reminder {
 		q.Key = pl.head
 		chunk, more := pl.campaign.Chunk(q.Key, pl.requestedR(q.Key), p.chunk)
@@ -120,11 +117,8 @@ func (p *planner) retry(pl *plan, c class, now wire.Instant) (next wire.Instant)
 			return false
 		}
 		if q.times > maxRetries && now-q.sent >= wire.Instant(giveUpAfter/time.Microsecond) {
-			if !pl.givenUp {
-				pl.givenUp = true
-				p.givenUp++
-			}
-			p.lastGivenUp = abandonedRequest{pl.campaign.Name, c, q.Key}
+			cmd := p.command(pl, c, q, now)
+			p.givenUp = &cmd
 			return true
 		}
 		// A repeat is for the same unless more expired since: had the first been merely slow, the lane would otherwise announce

@@ -38,7 +38,6 @@ type run struct {
 	dueSubject string
 	round      *round // of requests that is being published; nil if none is
 	failing    bool   // the last round was not published
-	unanswered bool   // the lane does not answer some requests, and that was logged
 
 	configured bool
 	changed    <-chan struct{} // closed when there are other settings; nil = never
