@@ -3,13 +3,10 @@ package eventlog
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +18,7 @@ import (
 
 var (
 	// ErrConflict: the stream did not end where the publish expected. Definite: nothing was written by this publish.
-	// Another writer has written, or an earlier publish of this one whose answer was lost. errors.As gives a *ConflictError.
+	// Another writer has written, or an earlier publish of this one whose answer was lost.
 	ErrConflict = errors.New("the stream has another last message")
 	// ErrUnknown: no answer came, or an ambiguous one. The message may be stored, now or later: Resolve.
 	ErrUnknown = errors.New("it is not known whether the message was written")
@@ -32,69 +29,32 @@ var (
 	ErrTooLarge = errors.New("the message is too large for the stream")
 )
 
-// ConflictError is an ErrConflict with its numbers.
-type ConflictError struct {
-	Stream           string
-	Expected, Actual uint64
-}
-
-func (e *ConflictError) Error() string {
-	return fmt.Sprintf("stream %s: expected last sequence %d, it is %d", e.Stream, e.Expected, e.Actual)
-}
-
-// Is makes it an ErrConflict.
-func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
-
-// DefaultAckWait is how long an acknowledgement is waited for: longer than a leader election.
-const DefaultAckWait = 5 * time.Second
+// ackWait is how long an acknowledgement is waited for by default: longer than a leader election.
+const ackWait = 5 * time.Second
 
 // Appender publishes to a stream with one writer. Every publish carries the fence: the sequence it expects to be the
 // stream's last. It does not retry by itself.
 //
 // It is used by one goroutine; publishes reach the server in the order of the calls.
 type Appender struct {
-	stream  Stream
-	ackWait time.Duration
-	nc      *nats.Conn
-	sub     *nats.Subscription
-	inbox   string // of acknowledgements, followed by a number per publish
-	status  chan nats.Status
-	ended   sync.WaitGroup
-
-	mu      sync.Mutex
-	last    uint64
-	waiting map[string]*Pending // by reply subject
-	closed  bool
+	stream Stream
+	wait   time.Duration
+	js     jetstream.JetStream // with an inbox of its own
+	life   context.Context
+	end    context.CancelFunc
+	waits  sync.WaitGroup // one for each publish in flight
 }
 
-// NewAppender subscribes to an inbox of its own. ackWait 0 is DefaultAckWait. The caller closes it.
-func (s Stream) NewAppender(ackWait time.Duration) (*Appender, error) {
-	if ackWait == 0 {
-		ackWait = DefaultAckWait
-	}
-	a := &Appender{stream: s, ackWait: ackWait, nc: s.js.Conn(), waiting: map[string]*Pending{}}
-	a.inbox = a.nc.NewInbox()
-	sub, err := a.nc.Subscribe(a.inbox+".*", a.answered)
+// NewAppender returns an appender that waits so long for acknowledgements; 0 is 5 s. The caller closes it.
+func (s Stream) NewAppender(wait time.Duration) (*Appender, error) {
+	wait = cmp.Or(wait, ackWait)
+	js, err := jetstream.New(s.js.Conn(), jetstream.WithPublishAsyncTimeout(wait))
 	if err != nil {
 		return nil, fmt.Errorf("preparing to write to stream %s: %w", s.name, err)
 	}
-	a.sub = sub
-	a.status = a.nc.StatusChanged(nats.CONNECTED)
-	a.ended.Go(a.watch)
+	a := &Appender{stream: s, wait: wait, js: js}
+	a.life, a.end = context.WithCancel(context.Background())
 	return a, nil
-}
-
-// watch settles, after a reconnect, the publishes in flight: their acknowledgements were lost with the connection. A publish
-// that nats.go buffered and sends only now is settled as well; Resolve finds its result.
-func (a *Appender) watch() {
-	for range a.status { // closed by Close
-		a.mu.Lock()
-		left := slices.Collect(maps.Keys(a.waiting))
-		a.mu.Unlock()
-		for _, reply := range left {
-			a.settle(reply, 0, fmt.Errorf("stream %s: reconnected before the acknowledgement: %w", a.stream.name, ErrUnknown))
-		}
-	}
 }
 
 // Pending is a publish in flight.
@@ -103,7 +63,6 @@ type Pending struct {
 	Attempt Attempt
 
 	done     chan struct{}
-	timer    *time.Timer
 	sequence uint64
 	err      error
 }
@@ -150,79 +109,55 @@ func (a *Appender) Publish(ctx context.Context, attempt Attempt) (uint64, error)
 // PublishAsync publishes and returns at once. A following publish may expect the sequence this one will get; if this one
 // fails, that one fails too, unless another writer is active: see Attempt.After. The attempt's header and payload must not be
 // changed until there is a result.
+//
+// After a crash or an error from here on the message may be stored or not; the fence ensures that it is stored at most once and
+// only directly after Expected. When the connection is lost the result is ErrUnknown at once.
 func (a *Appender) PublishAsync(attempt Attempt) *Pending {
 	p := &Pending{Attempt: attempt, done: make(chan struct{})}
 	msg := &nats.Msg{Subject: a.stream.subject, Header: nats.Header{}, Data: attempt.Payload}
-	for name, values := range attempt.Header {
-		msg.Header[name] = values
-	}
+	maps.Copy(msg.Header, attempt.Header)
 	msg.Header.Set(jetstream.ExpectedStreamHeader, a.stream.name)
 	msg.Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(attempt.Expected, 10))
-
 	if attempt.ID != "" {
 		msg.Header.Set(jetstream.MsgIDHeader, attempt.ID)
 	}
 	if attempt.After != "" {
 		msg.Header.Set(jetstream.ExpectedLastMsgIDHeader, attempt.After)
 	}
-
-	a.mu.Lock()
-	if a.closed {
-		a.mu.Unlock()
-		p.finish(0, fmt.Errorf("stream %s: appender closed before publishing: %w", a.stream.name, ErrUnknown))
+	err := a.life.Err()
+	var future jetstream.PubAckFuture
+	if err == nil {
+		future, err = a.js.PublishMsgAsync(msg, jetstream.WithRetryAttempts(0))
+	}
+	if err != nil {
+		p.err = a.classify(err)
+		close(p.done)
 		return p
 	}
-	a.last++
-	msg.Reply = a.inbox + "." + strconv.FormatUint(a.last, 10)
-	a.waiting[msg.Reply] = p
-	wait := cmp.Or(attempt.Wait, a.ackWait)
-	p.timer = time.AfterFunc(wait, func() {
-		a.settle(msg.Reply, 0, fmt.Errorf("stream %s: no acknowledgement within %s: %w", a.stream.name, wait, ErrUnknown))
+	a.waits.Go(func() {
+		defer close(p.done)
+		p.sequence, p.err = a.result(future, cmp.Or(attempt.Wait, a.wait))
 	})
-	a.mu.Unlock()
-
-	// After a crash or an error from here on the message may be stored or not; the fence ensures that it is stored at most
-	// once and only directly after Expected.
-	if err := a.nc.PublishMsg(msg); err != nil {
-		a.settle(msg.Reply, 0, a.notSent(err))
-	}
 	return p
 }
 
-func (a *Appender) notSent(err error) error {
-	if errors.Is(err, nats.ErrMaxPayload) {
-		return fmt.Errorf("stream %s: %w: %w", a.stream.name, ErrTooLarge, err)
+// result waits for the acknowledgement.
+func (a *Appender) result(future jetstream.PubAckFuture, wait time.Duration) (uint64, error) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case ack := <-future.Ok():
+		if ack.Stream != a.stream.name || ack.Sequence == 0 {
+			return 0, fmt.Errorf("stream %s: %w: acknowledgement %+v", a.stream.name, ErrUnknown, ack)
+		}
+		return ack.Sequence, nil
+	case err := <-future.Err():
+		return 0, a.classify(err)
+	case <-timer.C:
+		return 0, fmt.Errorf("stream %s: no acknowledgement within %s: %w", a.stream.name, wait, ErrUnknown)
+	case <-a.life.Done():
+		return 0, fmt.Errorf("stream %s: appender closed: %w", a.stream.name, ErrUnknown)
 	}
-	return fmt.Errorf("stream %s: %w: %w", a.stream.name, ErrUnknown, err)
-}
-
-// answered handles an acknowledgement.
-func (a *Appender) answered(msg *nats.Msg) {
-	sequence, err := a.classify(msg)
-	a.settle(msg.Subject, sequence, err)
-}
-
-func (a *Appender) settle(reply string, sequence uint64, err error) {
-	a.mu.Lock()
-	p := a.waiting[reply]
-	delete(a.waiting, reply)
-	a.mu.Unlock()
-	if p == nil {
-		return // answered after the wait: the caller resolves already
-	}
-	var conflict *ConflictError
-	if errors.As(err, &conflict) {
-		conflict.Expected = p.Attempt.Expected
-	}
-	p.finish(sequence, err)
-}
-
-func (p *Pending) finish(sequence uint64, err error) {
-	if p.timer != nil {
-		p.timer.Stop()
-	}
-	p.sequence, p.err = sequence, err
-	close(p.done)
 }
 
 // JetStream error codes of a publish.
@@ -237,52 +172,23 @@ const (
 	// 10164 is "wrong last sequence" too, but means that some write is in flight on a replicated stream: unknown.
 )
 
-// classify turns an answer into a sequence or one of the kinds of error.
-func (a *Appender) classify(msg *nats.Msg) (uint64, error) {
-	name := a.stream.name
-	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" {
-		return 0, fmt.Errorf("stream %s: %w: %w", name, ErrUnknown, nats.ErrNoResponders)
+// classify gives the error of a publish its kind.
+func (a *Appender) classify(err error) error {
+	kind := ErrUnknown
+	switch {
+	case natsx.HasCode(err, codeWrongSequence, codeWrongID):
+		kind = ErrConflict
+	case natsx.HasCode(err, codeStoreFailed, codeNoResources, codeNoStorage, codeTooMany):
+		kind = ErrNotDurable
+	case natsx.HasCode(err, codeTooLarge), errors.Is(err, nats.ErrMaxPayload):
+		kind = ErrTooLarge
 	}
-	var ack struct {
-		natsx.Answer
-		Stream   string `json:"stream"`
-		Sequence uint64 `json:"seq"`
-	}
-	if err := json.Unmarshal(msg.Data, &ack); err != nil {
-		return 0, fmt.Errorf("stream %s: %w: acknowledgement %q: %w", name, ErrUnknown, msg.Data, err)
-	}
-	if ack.Error == nil {
-		if ack.Stream != name || ack.Sequence == 0 {
-			return 0, fmt.Errorf("stream %s: %w: acknowledgement %q", name, ErrUnknown, msg.Data)
-		}
-		return ack.Sequence, nil
-	}
-	switch ack.Error.ErrorCode {
-	case codeWrongSequence:
-		_, number, _ := strings.Cut(ack.Error.Description, ": ")
-		if actual, ok := parseNumber(number); ok {
-			return 0, &ConflictError{Stream: name, Actual: actual}
-		}
-	case codeWrongID:
-		return 0, fmt.Errorf("stream %s: %w: %w", name, ErrConflict, ack.Error)
-	case codeStoreFailed, codeNoResources, codeNoStorage, codeTooMany:
-		return 0, fmt.Errorf("stream %s: %w: %w", name, ErrNotDurable, ack.Error)
-	case codeTooLarge:
-		return 0, fmt.Errorf("stream %s: %w: %w", name, ErrTooLarge, ack.Error)
-	}
-	return 0, fmt.Errorf("stream %s: %w: %w", name, ErrUnknown, ack.Error)
+	return fmt.Errorf("stream %s: %w: %w", a.stream.name, kind, err)
 }
 
-// Close stops listening. Publishes still in flight end as ErrUnknown.
+// Close stops listening. Publishes still in flight, and later ones, end as ErrUnknown.
 func (a *Appender) Close() {
-	_ = a.sub.Unsubscribe()
-	a.nc.RemoveStatusListener(a.status)
-	a.ended.Wait()
-	a.mu.Lock()
-	left := a.waiting
-	a.waiting, a.closed = nil, true
-	a.mu.Unlock()
-	for _, p := range left {
-		p.finish(0, fmt.Errorf("stream %s: appender closed: %w", a.stream.name, ErrUnknown))
-	}
+	a.end()
+	a.waits.Wait()
+	a.js.CleanupPublisher()
 }
