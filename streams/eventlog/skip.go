@@ -33,25 +33,18 @@ func parseSkip(rest string) (sequence uint64, hash string, ok bool) {
 
 // skips reads the skip list. The keys are complete; values are not read.
 func (s Stream) skips(ctx context.Context) (Skips, error) {
-	type info struct {
-		natsx.Answer
-		State struct {
-			Subjects map[string]uint64 `json:"subjects"`
-		} `json:"state"`
-	}
 	ctx, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
 	under := "$KV." + topology.SettingsBucket + "." + skipPrefix + s.name + "."
-	answer, err := natsx.Request[info](ctx, s.js, "STREAM.INFO."+topology.SettingsStream, fmt.Appendf(nil, `{"subjects_filter":%q}`, under+">"))
-	var api *jetstream.APIError
-	if errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamNotFound {
+	info, err := natsx.Info(ctx, s.js, topology.SettingsStream, under+">")
+	if natsx.HasCode(err, jetstream.JSErrCodeStreamNotFound) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the skip list of stream %s: %w", s.name, err)
 	}
 	var skips Skips
-	for subject := range answer.State.Subjects {
+	for subject := range info.State.Subjects {
 		sequence, hash, ok := parseSkip(subject[len(under):])
 		if !ok {
 			continue

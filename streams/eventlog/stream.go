@@ -108,34 +108,18 @@ type Bounds struct {
 // Bounds reads them from the stream's leader. While there is none, each replica answers from its own copy, which may lag:
 // those answers are ignored. Fails after 12 s without an answer, [natsx.Transient] is true then.
 func (s Stream) Bounds(ctx context.Context) (Bounds, error) {
-	type info struct {
-		natsx.Answer
-		Config struct {
-			MaxBytes int64 `json:"max_bytes"`
-			Replicas int   `json:"num_replicas"`
-		} `json:"config"`
-		State struct {
-			Messages uint64 `json:"messages"`
-			Bytes    uint64 `json:"bytes"`
-			First    uint64 `json:"first_seq"`
-			Last     uint64 `json:"last_seq"`
-		} `json:"state"`
-	}
 	ctx, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
-	answer, err := natsx.Request[info](ctx, s.js, "STREAM.INFO."+s.name, nil)
+	info, err := natsx.Info(ctx, s.js, s.name, "")
 	if err != nil {
 		return Bounds{}, fmt.Errorf("reading where stream %s ends: %w", s.name, err)
 	}
 	bounds := Bounds{
-		First: answer.State.First, Last: answer.State.Last,
-		Messages: answer.State.Messages, Bytes: answer.State.Bytes, MaxBytes: answer.Config.MaxBytes,
-		Replicated: answer.Config.Replicas > 1,
+		First: info.State.FirstSeq, Last: info.State.LastSeq, Messages: info.State.Msgs, Bytes: info.State.Bytes,
+		MaxBytes: info.Config.MaxBytes, Replicated: info.Config.Replicas > 1,
 	}
-	// The cluster is part of [natsx.Answer], which rejects answers without a leader by it: a field of the same name here
-	// would hide it.
-	if answer.Cluster != nil {
-		bounds.Leader = answer.Cluster.Leader
+	if info.Cluster != nil {
+		bounds.Leader = info.Cluster.Leader
 	}
 	return bounds, nil
 }
@@ -164,8 +148,7 @@ func (s Stream) Get(ctx context.Context, sequence uint64) (Raw, error) {
 }
 
 func isNotFound(err error) bool {
-	var api *jetstream.APIError
-	return errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeMessageNotFound
+	return natsx.HasCode(err, jetstream.JSErrCodeMessageNotFound)
 }
 
 func (s Stream) get(ctx context.Context, sequence uint64) (Raw, error) {

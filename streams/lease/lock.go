@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 const (
@@ -180,14 +182,12 @@ func readLock(ctx context.Context, bucket store, name string) (note Note, revisi
 	ctx, cancel := context.WithTimeout(ctx, lockAttempt)
 	defer cancel()
 	u, found, err := bucket.last(ctx, lockPrefix+name)
-	var api *jetstream.APIError
-	if errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamNotFound {
+	switch {
+	case natsx.HasCode(err, jetstream.JSErrCodeStreamNotFound):
 		return Note{}, 0, false, nil
-	}
-	if err != nil || !found {
+	case err != nil || !found:
 		return Note{}, 0, false, err
-	}
-	if u.gone || json.Unmarshal(u.value, &note) != nil { // the latter: not a lock of this package
+	case u.gone || json.Unmarshal(u.value, &note) != nil: // the latter: not a lock of this package
 		return Note{}, u.revision, false, nil
 	}
 	return note, u.revision, time.Since(u.stored) < abandoned, nil

@@ -24,26 +24,6 @@ const (
 // ErrNoLeader: the replicas of a stream elect a leader; what one of them reports of its own copy may lag.
 var ErrNoLeader = errors.New("the stream has no leader")
 
-// Answer is the part that every answer of the JetStream API has. Embed it.
-type Answer struct {
-	Error   *jetstream.APIError `json:"error"`
-	Cluster *struct {
-		Leader string `json:"leader"`
-	} `json:"cluster"`
-}
-
-// Failed returns the error in the answer, nil if there is none. While a stream has no leader, every replica answers
-// STREAM.INFO from its own copy, without naming a leader: that counts as no answer.
-func (a *Answer) Failed() error {
-	switch {
-	case a.Error != nil:
-		return a.Error
-	case a.Cluster != nil && a.Cluster.Leader == "":
-		return ErrNoLeader
-	}
-	return nil
-}
-
 // API is the subject of a JetStream API request such as "STREAM.INFO.SCRIP_EVT_0", with the prefix that js was made
 // with.
 func API(js jetstream.JetStream, request string) string {
@@ -56,14 +36,32 @@ func API(js jetstream.JetStream, request string) string {
 	return jetstream.DefaultAPIPrefix + request
 }
 
-// Request sends a JetStream API request such as "STREAM.INFO.SCRIP_EVT_0" until it is answered or ctx ends: after 500 ms, then
-// at pauses of up to 1 s, each time listening for the answers to all of them. Use it for reads only. Answers of
-// kind [Transient] count as none; any other error in the answer is returned.
-func Request[A any, P interface {
+// response is the part that every response of the JetStream API has.
+type response struct {
+	Error   *jetstream.APIError    `json:"error"`
+	Cluster *jetstream.ClusterInfo `json:"cluster"`
+}
+
+// failed returns the error in the response, nil if there is none. While a stream has no leader, every replica answers
+// STREAM.INFO from its own copy, without naming a leader: that counts as no answer.
+func (r *response) failed() error {
+	switch {
+	case r.Error != nil:
+		return r.Error
+	case r.Cluster != nil && r.Cluster.Leader == "":
+		return ErrNoLeader
+	}
+	return nil
+}
+
+// request sends a JetStream API request such as "STREAM.INFO.SCRIP_EVT_0" until it is answered or ctx ends: after 500 ms, then
+// at pauses of up to 1 s, each time listening for the answers to all of them. It is for reads only. Answers of kind
+// [Transient] count as none; any other error in the answer is returned.
+func request[A any, P interface {
 	*A
-	Failed() error
-}](ctx context.Context, js jetstream.JetStream, request string, body []byte) (answer A, err error) {
-	nc, subject := js.Conn(), API(js, request)
+	failed() error
+}](ctx context.Context, js jetstream.JetStream, what string, body []byte) (answer A, err error) {
+	nc, subject := js.Conn(), API(js, what)
 	inbox := nc.NewRespInbox()
 	sub, err := nc.SubscribeSync(inbox)
 	if err != nil {
@@ -78,17 +76,16 @@ func Request[A any, P interface {
 		attempt, done := context.WithTimeout(ctx, wait)
 		msg, err := sub.NextMsgWithContext(attempt)
 		done()
+		var got A // nothing of an answer before this one
 		if err == nil {
-			var got A
-			err = parseAnswer(msg, P(&got))
-			if err == nil {
-				return got, nil
-			}
+			err = decode(msg, P(&got))
 		}
-		if ctx.Err() != nil {
+		switch {
+		case err == nil:
+			return got, nil
+		case ctx.Err() != nil:
 			return answer, fmt.Errorf("%s: %w", subject, errors.Join(ctx.Err(), last))
-		}
-		if !Transient(err) {
+		case !Transient(err):
 			return answer, fmt.Errorf("%s: %w", subject, err)
 		}
 		if last = err; errors.Is(err, context.DeadlineExceeded) {
@@ -96,6 +93,16 @@ func Request[A any, P interface {
 		}
 		_ = Pause(ctx, requestPause) // the next round checks ctx
 	}
+}
+
+func decode(msg *nats.Msg, into interface{ failed() error }) error {
+	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" {
+		return nats.ErrNoResponders
+	}
+	if err := json.Unmarshal(msg.Data, into); err != nil {
+		return fmt.Errorf("answer %.100q: %w", msg.Data, err)
+	}
+	return into.failed()
 }
 
 // Pause waits for d, or until ctx ends: then it returns the error of ctx.
@@ -110,14 +117,21 @@ func Pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func parseAnswer(msg *nats.Msg, answer interface{ Failed() error }) error {
-	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" {
-		return nats.ErrNoResponders
+// StreamInfo is what a stream's leader reports.
+type StreamInfo struct {
+	response
+	Config jetstream.StreamConfig `json:"config"`
+	State  jetstream.StreamState  `json:"state"`
+}
+
+// Info reads a stream's configuration and state from its leader. With a filter, which may have wildcards, the state counts the
+// messages of each subject that fits. It retries until ctx ends.
+func Info(ctx context.Context, js jetstream.JetStream, stream, filter string) (StreamInfo, error) {
+	var body []byte
+	if filter != "" {
+		body = fmt.Appendf(nil, `{"subjects_filter":%q}`, filter)
 	}
-	if err := json.Unmarshal(msg.Data, answer); err != nil {
-		return fmt.Errorf("answer %.100q: %w", msg.Data, err)
-	}
-	return answer.Failed()
+	return request[StreamInfo](ctx, js, "STREAM.INFO."+stream, body)
 }
 
 // Message is a message as the stream's leader stores it.
@@ -134,7 +148,7 @@ type Message struct {
 // [jetstream.JSErrCodeMessageNotFound] means that the stream has no such message.
 func GetMessage(ctx context.Context, js jetstream.JetStream, stream string, query []byte) (Message, error) {
 	type answer struct {
-		Answer
+		response
 		Message struct {
 			Subject string    `json:"subject"`
 			Seq     uint64    `json:"seq"`
@@ -143,7 +157,7 @@ func GetMessage(ctx context.Context, js jetstream.JetStream, stream string, quer
 			Time    time.Time `json:"time"`
 		} `json:"message"`
 	}
-	got, err := Request[answer](ctx, js, "STREAM.MSG.GET."+stream, query)
+	got, err := request[answer](ctx, js, "STREAM.MSG.GET."+stream, query)
 	if err != nil {
 		return Message{}, err
 	}

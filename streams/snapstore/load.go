@@ -66,11 +66,13 @@ func (s *Store) newest(ctx context.Context, name string, again bool, accept func
 			return meta, true, nil
 		}
 		if again && errors.Is(err, errMissing) {
-			replicated, unknown := s.replicated(ctx)
+			looking, done := context.WithTimeout(ctx, pointerFor)
+			info, unknown := natsx.Info(looking, s.js, snapStream, "")
+			done()
 			switch {
 			case unknown != nil:
 				return Meta{}, false, fmt.Errorf("reading snapshot %s: %w", r.Prefix, unknown)
-			case replicated:
+			case info.Config.Replicas > 1:
 				return Meta{}, false, err
 			}
 		}
@@ -193,37 +195,17 @@ func (s *Store) info(ctx context.Context, name string) (*jetstream.ObjectInfo, e
 	return info, nil
 }
 
-// replicated reports whether the store has more than one copy.
-func (s *Store) replicated(ctx context.Context) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, pointerFor)
-	defer cancel()
-	type answer struct {
-		natsx.Answer
-		Config struct {
-			Replicas int `json:"num_replicas"`
-		} `json:"config"`
-	}
-	stream, err := natsx.Request[answer](ctx, s.js, "STREAM.INFO."+snapStream, nil)
-	return stream.Config.Replicas > 1, err
-}
-
 // complete counts an object's chunks at the leader.
 func (s *Store) complete(ctx context.Context, info *jetstream.ObjectInfo) error {
 	if info.Chunks == 0 {
 		return nil
 	}
-	type answer struct {
-		natsx.Answer
-		State struct {
-			Subjects map[string]uint64 `json:"subjects"`
-		} `json:"state"`
-	}
 	subject := chunkPrefix + info.NUID
-	state, err := natsx.Request[answer](ctx, s.js, "STREAM.INFO."+snapStream, fmt.Appendf(nil, `{"subjects_filter":%q}`, subject))
+	stream, err := natsx.Info(ctx, s.js, snapStream, subject)
 	if err != nil {
 		return fmt.Errorf("counting the chunks of %s: %w", info.Name, err)
 	}
-	if have := state.State.Subjects[subject]; have != uint64(info.Chunks) {
+	if have := stream.State.Subjects[subject]; have != uint64(info.Chunks) {
 		return fmt.Errorf("%w: %s has %d of its %d chunks", errMissing, info.Name, have, info.Chunks)
 	}
 	return nil

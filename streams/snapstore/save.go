@@ -95,9 +95,7 @@ func (s *Store) point(ctx context.Context, name string, r ref) ([]ref, error) {
 }
 
 func isConflict(err error) bool {
-	var api *jetstream.APIError
-	return errors.Is(err, jetstream.ErrKeyExists) ||
-		errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == 10164)
+	return errors.Is(err, jetstream.ErrKeyExists) || natsx.IsWrongSequence(err)
 }
 
 // put stores one object, and retries when the server is busy; a failed attempt's chunks are purged by nats.go.
