@@ -27,7 +27,7 @@ type Lane struct {
 	label  string // the lane's number as a metrics label
 	status atomic.Pointer[Status]
 
-	load *load.Lane // what it reports
+	load *load.Report // what it reports
 
 	alarmed atomic.Uint64 // newest foreign message of the event stream that was reported
 

@@ -23,11 +23,11 @@ type Level int
 const (
 	Idle  Level = iota // all other work may go on
 	Busy               // a lane loads, or decides much: other work takes a share of the time
-	Burst              // a burst of reminders: work that can wait a second does not begin
+	Burst              // a burst of reminders: work that can wait a second does not start
 )
 
-// Lane is what one lane and its scheduler report.
-type Lane struct {
+// Report is what one lane and its scheduler report.
+type Report struct {
 	Done     atomic.Uint64 // commands answered, and reminders published
 	Client   atomic.Int64  // when a command was read last that is not a scheduler's, Unix time in ns; 0 = never
 	Loading  atomic.Bool   // the lane reads its snapshot and log: claims wait for it
@@ -36,7 +36,7 @@ type Lane struct {
 
 // Meter measures the level of a process. Nil is always idle. It is safe for concurrent use and cheap.
 type Meter struct {
-	Lanes []Lane // by number
+	Lanes []Report // by number
 
 	mu   sync.Mutex // guards the fields below
 	at   time.Time
@@ -54,16 +54,16 @@ const (
 )
 
 // NewMeter makes a meter for lanes 0 to lanes-1.
-func NewMeter(lanes int) *Meter { return &Meter{Lanes: make([]Lane, lanes)} }
+func NewMeter(lanes int) *Meter { return &Meter{Lanes: make([]Report, lanes)} }
 
 // Level is the level as of the last measurement, at most 0.1 s ago.
 func (m *Meter) Level() Level {
 	switch {
 	case m == nil:
 		return Idle
-	case m.any(func(l *Lane) bool { return l.Bursting.Load() }):
+	case m.any(func(r *Report) bool { return r.Bursting.Load() }):
 		return Burst
-	case m.any(func(l *Lane) bool { return l.Loading.Load() }), m.measure():
+	case m.any(func(r *Report) bool { return r.Loading.Load() }), m.measure():
 		return Busy
 	}
 	return Idle
@@ -73,13 +73,13 @@ func (m *Meter) Level() Level {
 // which make the lanes busy: so it is for their pace.
 func (m *Meter) Clients() bool {
 	now := time.Now().UnixNano()
-	return m != nil && m.any(func(l *Lane) bool {
-		last := l.Client.Load()
+	return m != nil && m.any(func(r *Report) bool {
+		last := r.Client.Load()
 		return last != 0 && now-last < int64(clientWithin)
 	})
 }
 
-func (m *Meter) any(is func(*Lane) bool) bool {
+func (m *Meter) any(is func(*Report) bool) bool {
 	for i := range m.Lanes {
 		if is(&m.Lanes[i]) {
 			return true
@@ -124,8 +124,8 @@ type Throttle struct {
 	slot chan struct{} // holds a token while the one batch runs that may run then
 }
 
-// Work runs a batch, and pauses after it. While the level is not Idle one batch runs at a time, of all callers: one that begins
-// its next batch at once comes after those that wait. In a Burst none begins for 1.5 s. It returns the batch's error, without a
+// Work runs a batch, and pauses after it. While the level is not Idle one batch runs at a time, of all callers: one that starts
+// its next batch at once comes after those that wait. In a Burst none starts for 1.5 s. It returns the batch's error, without a
 // pause. ctx ends waits and pauses.
 func (t *Throttle) Work(ctx context.Context, batch func() error) error {
 	for left := burstMost; left > 0 && t.Level() == Burst && ctx.Err() == nil; left -= lookEvery {
@@ -134,11 +134,11 @@ func (t *Throttle) Work(ctx context.Context, batch func() error) error {
 	if t.acquire(ctx) {
 		defer func() { <-t.slot }() // after the pause
 	}
-	began := time.Now()
+	started := time.Now()
 	if err := batch(); err != nil {
 		return err
 	}
-	t.Pause(ctx, time.Since(began))
+	t.Pause(ctx, time.Since(started))
 	return nil
 }
 

@@ -59,7 +59,7 @@ type Scheduler struct {
 	log  string // UUID
 	lane int
 	opts Options
-	load *load.Lane // what it reports
+	load *load.Report // what it reports
 
 	backlog atomic.Pointer[Backlog]
 
