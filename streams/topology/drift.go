@@ -7,9 +7,29 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
+
+// AsMade returns the configuration that a stream of the log is made with, and how another one differs from it. The number of
+// copies and the size of a command stream are taken from that one. The zero value is for a stream that a log does not have.
+func (l Log) AsMade(name string, have jetstream.StreamConfig) (made jetstream.StreamConfig, differs []string) {
+	spec := Spec{Replicas: have.Replicas, CmdMaxBytes: have.MaxBytes}
+	id := identity{UUID: l.UUID, Lanes: l.Lanes, KeyFingerprint: l.KeyFingerprint, Format: l.Format, Created: l.Created}
+	all := []jetstream.StreamConfig{
+		stateConfig(have.Replicas), snapConfig(have.Replicas), auditStream(id, spec),
+		Settings.Config(have.Replicas), Access.Config(have.Replicas), Webhooks.Config(have.Replicas),
+		PushConfig(have.Replicas), PushWaitConfig(have.Replicas), PushDeadConfig(have.Replicas),
+	}
+	if lane, ok := parseLane(name[strings.LastIndexByte(name, '_')+1:]); ok && lane < l.Lanes {
+		all = streamConfigs(lane, id, spec)
+	}
+	if i := slices.IndexFunc(all, func(c jetstream.StreamConfig) bool { return c.Name == name }); i >= 0 {
+		made = all[i]
+	}
+	return made, drift(made, have)
+}
 
 // drift lists, for people, how a stream differs from what this program would have made, in every setting but its placement and
 // metadata that scrip did not set.

@@ -1,8 +1,8 @@
 package topology
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -44,11 +44,7 @@ func Ensure(ctx context.Context, js jetstream.JetStream, spec Spec) (Log, error)
 	if err != nil {
 		return Log{}, err
 	}
-	kv, err := openBucket(ctx, js, StateBucket)
-	if err != nil {
-		return Log{}, err
-	}
-	id, revision, err := claimIdentity(ctx, js, kv, spec)
+	id, revision, err := claimIdentity(ctx, js, spec)
 	if err != nil {
 		return Log{}, err
 	}
@@ -74,7 +70,7 @@ func Ensure(ctx context.Context, js jetstream.JetStream, spec Spec) (Log, error)
 
 	// A crash before this leaves the identity incomplete, and the next Ensure finds every stream in place.
 	if !id.Complete {
-		if err := markComplete(ctx, kv, id, revision); err != nil {
+		if err := markComplete(ctx, js, id, revision); err != nil {
 			return Log{}, err
 		}
 	}
@@ -93,12 +89,12 @@ func (s Spec) validate() error {
 	return nil
 }
 
-// claimIdentity reads the log's identity or creates it. It retries because losing the creation, or reading from a replica
-// that lags, both mean that another server has chosen.
-func claimIdentity(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, spec Spec) (id identity, revision uint64, err error) {
+// claimIdentity reads the log's identity or creates it. It retries because losing the creation means that another server has
+// chosen.
+func claimIdentity(ctx context.Context, js jetstream.JetStream, spec Spec) (id identity, revision uint64, err error) {
 	err = natsx.Retry(ctx, func(ctx context.Context) error {
 		var found bool
-		if id, revision, found, err = readIdentity(ctx, kv); err != nil || found {
+		if id, revision, found, err = readIdentity(ctx, js); err != nil || found {
 			return err
 		}
 		if id, found, err = adopt(ctx, js); err != nil {
@@ -109,13 +105,8 @@ func claimIdentity(ctx context.Context, js jetstream.JetStream, kv jetstream.Key
 				return err
 			}
 		}
-		value, err := json.Marshal(id)
-		if err != nil {
-			return err
-		}
 		// From here on the log exists under this UUID, also after a crash.
-		revision, err = kv.Create(ctx, identityKey, value)
-		if errors.Is(err, jetstream.ErrKeyExists) {
+		if revision, err = writeIdentity(ctx, js, id, revision); natsx.IsWrongSequence(err) {
 			return natsx.ErrAgain
 		}
 		return err
@@ -134,24 +125,16 @@ func newIdentity(spec Spec) (identity, error) {
 	if err != nil {
 		return identity{}, err
 	}
-	lanes := spec.Lanes
-	if lanes == 0 {
-		lanes = DefaultLanes
-	}
 	return identity{
-		UUID: name.String(), Lanes: lanes, KeyFingerprint: spec.KeyFingerprint, Format: Format,
+		UUID: name.String(), Lanes: cmp.Or(spec.Lanes, DefaultLanes), KeyFingerprint: spec.KeyFingerprint, Format: Format,
 		Created: time.Now().UTC().Truncate(time.Second),
 	}, nil
 }
 
-func markComplete(ctx context.Context, kv jetstream.KeyValue, id identity, revision uint64) error {
+func markComplete(ctx context.Context, js jetstream.JetStream, id identity, revision uint64) error {
 	id.Complete = true
-	value, err := json.Marshal(id)
-	if err != nil {
-		return err
-	}
-	err = natsx.Retry(ctx, func(ctx context.Context) error {
-		_, err := kv.Update(ctx, identityKey, value, revision)
+	err := natsx.Retry(ctx, func(ctx context.Context) error {
+		_, err := writeIdentity(ctx, js, id, revision)
 		if natsx.IsWrongSequence(err) {
 			return nil // another server was first, with the same identity
 		}
@@ -204,25 +187,7 @@ func ensureStreams(ctx context.Context, js jetstream.JetStream, id identity, spe
 // ensureStream checks one stream, or creates it. missing is true if it does not exist and must not be created. Nothing
 // of an existing stream is changed.
 func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, id identity) (have jetstream.StreamConfig, missing bool, err error) {
-	err = natsx.Retry(ctx, func(ctx context.Context) error {
-		missing = false
-		stream, err := js.Stream(ctx, want.Name)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			if id.Complete {
-				missing = true
-				return nil
-			}
-			stream, err = js.CreateStream(ctx, want)
-			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-				return natsx.ErrAgain // another server has made it with other settings: compare
-			}
-		}
-		if err != nil {
-			return err
-		}
-		have = stream.CachedInfo().Config
-		return nil
-	})
+	have, missing, err = findOrCreate(ctx, js, want, !id.Complete)
 	switch {
 	case natsx.HasCode(err, natsx.CodeNoStorage):
 		return have, false, fmt.Errorf("stream %s needs %d bytes reserved and the server has less storage left; free disk space or give the command streams a lower limit: %w", want.Name, want.MaxBytes, err)
@@ -245,48 +210,35 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 	return have, false, nil
 }
 
-// openBucket opens an existing bucket: a node of a cluster that does not know it yet is retried.
-func openBucket(ctx context.Context, js jetstream.JetStream, bucket string) (kv jetstream.KeyValue, err error) {
-	err = natsx.Retry(ctx, func(ctx context.Context) error {
-		if kv, err = js.KeyValue(ctx, bucket); errors.Is(err, jetstream.ErrBucketNotFound) {
-			err = errors.Join(natsx.ErrAgain, err)
-		}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("opening bucket %s: %w", bucket, err)
-	}
-	return kv, nil
-}
-
-// bucketStatus reads the status of an existing bucket: a node of a cluster that does not know it yet is retried.
-func bucketStatus(ctx context.Context, kv jetstream.KeyValue) (jetstream.KeyValueStatus, error) {
-	status, err := kv.Status(ctx)
-	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) {
-		err = errors.Join(natsx.ErrAgain, err)
-	}
-	return status, err
-}
-
-// ensureBeside finds a stream that holds nothing of the lanes, or creates it. One that was lost is empty then; no key is known to a server that starts, and running servers keep theirs.
-func ensureBeside(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (have jetstream.StreamConfig, err error) {
-	err = natsx.Retry(ctx, func(ctx context.Context) error {
-		stream, err := js.Stream(ctx, want.Name)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			stream, err = js.CreateStream(ctx, want)
-			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-				return natsx.ErrAgain
-			}
-		}
-		if err == nil {
-			have = stream.CachedInfo().Config
-		}
-		return err
-	})
+// ensureBeside finds a stream that holds nothing of the lanes, or creates it. One that was lost is empty then; no key is known to
+// a server that starts, and running servers keep theirs.
+func ensureBeside(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (jetstream.StreamConfig, error) {
+	have, _, err := findOrCreate(ctx, js, want, true)
 	if err != nil {
 		return have, fmt.Errorf("ensuring stream %s: %w", want.Name, err)
 	}
 	return have, nil
+}
+
+// findOrCreate returns the configuration of a stream, which it creates if there is none and it may; else missing is true.
+func findOrCreate(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, create bool) (have jetstream.StreamConfig, missing bool, err error) {
+	err = natsx.Retry(ctx, func(ctx context.Context) error {
+		stream, err := js.Stream(ctx, want.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			if missing = !create; missing {
+				return nil
+			}
+			stream, err = js.CreateStream(ctx, want)
+			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+				return natsx.ErrAgain // another server has made it with other settings: compare
+			}
+		}
+		if err == nil {
+			have, missing = stream.CachedInfo().Config, false
+		}
+		return err
+	})
+	return have, missing, err
 }
 
 // FindOrMake finds a stream that Ensure does not make, or makes it with as many copies as the log has; 1 where there is no log.
@@ -308,4 +260,23 @@ func FindOrMake(ctx context.Context, js jetstream.JetStream, config func(replica
 		return nil, fmt.Errorf("finding or making stream %s: %w", name, err)
 	}
 	return stream, nil
+}
+
+// TestedServer is the release of nats-server that scrip is tested with.
+const TestedServer = "2.15"
+
+// The oldest nats-server that has what the log needs: a bucket's markers with a TTL, for leases.
+const minServerMajor, minServerMinor = 2, 11
+
+// CheckServer refuses the version of a nats-server that is too old. One that is not known, or not understood, is accepted:
+// what is missing then fails where it is used.
+func CheckServer(version string) error {
+	var major, minor int
+	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); n < 2 {
+		return nil
+	}
+	if major > minServerMajor || major == minServerMajor && minor >= minServerMinor {
+		return nil
+	}
+	return fmt.Errorf("the NATS server has version %s; the log needs %d.%d or later, and is tested with %s: upgrade it", version, minServerMajor, minServerMinor, TestedServer)
 }

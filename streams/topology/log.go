@@ -18,7 +18,10 @@ import (
 )
 
 // identityKey is the key in StateBucket that holds the log's identity.
-const identityKey = "log"
+const (
+	identityKey     = "log"
+	identitySubject = "$KV." + StateBucket + "." + identityKey
+)
 
 // Log is the log as it is on the server.
 type Log struct {
@@ -121,18 +124,9 @@ func identityOf(stream string, meta map[string]string) (identity, error) {
 func Inspect(ctx context.Context, js jetstream.JetStream) (log Log, found bool, err error) {
 	var id identity
 	err = natsx.Retry(ctx, func(ctx context.Context) error {
-		kv, err := js.KeyValue(ctx, StateBucket)
-		switch {
-		case errors.Is(err, jetstream.ErrBucketNotFound):
+		if id, _, found, err = readIdentity(ctx, js); err == nil && !found {
 			id, found, err = adopt(ctx, js)
-			return err
-		case err != nil:
-			return err
 		}
-		if id, _, found, err = readIdentity(ctx, kv); err != nil || found {
-			return err
-		}
-		id, found, err = adopt(ctx, js)
 		return err
 	})
 	if err != nil {
@@ -141,27 +135,41 @@ func Inspect(ctx context.Context, js jetstream.JetStream) (log Log, found bool, 
 	return id.log(), found, nil
 }
 
-// readIdentity reads the arbiter's key. A replica that lags may answer: "not found" is proved only by a successful creation
-// of the key.
-func readIdentity(ctx context.Context, kv jetstream.KeyValue) (id identity, revision uint64, found bool, err error) {
-	status, err := bucketStatus(ctx, kv)
-	if err != nil {
+// readIdentity reads the arbiter's key from the bucket's leader. revision is that of its last change, 0 = there was none.
+func readIdentity(ctx context.Context, js jetstream.JetStream) (id identity, revision uint64, found bool, err error) {
+	state, err := natsx.Info(ctx, js, StateStream, "")
+	switch {
+	case natsx.HasCode(err, jetstream.JSErrCodeStreamNotFound):
+		return identity{}, 0, false, nil
+	case err != nil:
 		return identity{}, 0, false, fmt.Errorf("reading bucket %s: %w", StateBucket, err)
-	}
-	if status.Metadata()[MetaRestoring] != "" {
+	case state.Config.Metadata[MetaRestoring] != "":
 		return identity{}, 0, false, refuse("the log is being restored from a backup, or a restore was interrupted and it is incomplete; wait for `scrip restore`, or run it again: it removes what it had made and starts again")
 	}
-	entry, err := kv.Get(ctx, identityKey)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return identity{}, 0, false, nil
-	}
-	if err != nil {
+	entry, found, err := natsx.LastMessage(ctx, js, StateStream, identitySubject)
+	switch {
+	case err != nil:
 		return identity{}, 0, false, fmt.Errorf("reading key %q of bucket %s: %w", identityKey, StateBucket, err)
+	case !found || entry.Header.Get("KV-Operation") != "": // the latter: it was deleted
+		return identity{}, entry.Sequence, false, nil
 	}
-	if err := json.Unmarshal(entry.Value(), &id); err != nil || id.UUID == "" || id.Lanes < 1 || id.Lanes > MaxLanes {
-		return identity{}, 0, false, refuse("key %q of bucket %s is not a log identity: %q; delete the key, it is read again from the streams", identityKey, StateBucket, entry.Value())
+	if err := json.Unmarshal(entry.Data, &id); err != nil || id.UUID == "" || id.Lanes < 1 || id.Lanes > MaxLanes {
+		return identity{}, 0, false, refuse("key %q of bucket %s is not a log identity: %q; delete the key, it is read again from the streams", identityKey, StateBucket, entry.Data)
 	}
-	return id, entry.Revision(), true, nil
+	return id, entry.Sequence, true, nil
+}
+
+// writeIdentity writes the arbiter's key, if its revision is still the one given. [natsx.IsWrongSequence]: it is not.
+func writeIdentity(ctx context.Context, js jetstream.JetStream, id identity, revision uint64) (uint64, error) {
+	value, err := json.Marshal(id)
+	if err != nil {
+		return 0, err
+	}
+	ack, err := js.Publish(ctx, identitySubject, value, jetstream.WithExpectLastSequencePerSubject(revision))
+	if err != nil {
+		return 0, err
+	}
+	return ack.Sequence, nil
 }
 
 // adopt reads the identity from streams that exist although the arbiter's key does not: the bucket was lost, or the
