@@ -13,6 +13,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -72,36 +73,42 @@ func (f *finder) log(ctx context.Context) (found, error) {
 
 // request retries until a service answers, ctx ends or the client is closed, with pauses that grow up to most.
 func (f *finder) request(ctx context.Context, most time.Duration) (found, error) {
+	log, err := retry(ctx, f.life, 20*time.Millisecond, most, infoWait, f.requestOnce)
+	if err != nil && !errors.Is(err, ErrClosed) {
+		err = fmt.Errorf("no scrip service answers at %s: %w; is `scrip serve` running there?", natsx.WithoutUser(f.nc.ConnectedUrl()), err)
+	}
+	return log, err
+}
+
+// retry calls f, each time for at most wait, until it succeeds, this client may not do it, ctx ends or the client is closed, with pauses
+// that grow from first up to most.
+func retry[T any](ctx, life context.Context, first, most, wait time.Duration, f func(context.Context) (T, error)) (result T, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(f.life, cancel)()
-	pace := &backoff.ExponentialBackOff{
-		InitialInterval: 20 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: most,
-	}
+	defer context.AfterFunc(life, cancel)()
+	pace := &backoff.ExponentialBackOff{InitialInterval: first, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: most}
 	for {
-		log, err := f.requestOnce(ctx)
-		if err == nil {
-			return log, nil
+		once, done := context.WithTimeout(ctx, wait)
+		result, err = f(once)
+		done()
+		var denied *command.DeniedError
+		switch {
+		case err == nil, errors.As(err, &denied):
+			return result, err
+		case errors.Is(err, nats.ErrConnectionClosed), life.Err() != nil:
+			return result, ErrClosed
 		}
-		if errors.Is(err, nats.ErrConnectionClosed) {
-			return found{}, ErrClosed
+		if natsx.Pause(ctx, pace.NextBackOff()) == nil {
+			continue
 		}
-		select {
-		case <-f.life.Done():
-			return found{}, ErrClosed
-		case <-ctx.Done():
-			if f.life.Err() != nil {
-				return found{}, ErrClosed
-			}
-			return found{}, fmt.Errorf("no scrip service answers at %s (%w); is `scrip serve` running there? (%w)", natsx.WithoutUser(f.nc.ConnectedUrl()), err, ctx.Err())
-		case <-time.After(pace.NextBackOff()):
+		if life.Err() != nil {
+			return result, ErrClosed
 		}
+		return result, fmt.Errorf("%w (%w)", err, ctx.Err())
 	}
 }
 
 func (f *finder) requestOnce(ctx context.Context) (found, error) {
-	ctx, cancel := context.WithTimeout(ctx, infoWait)
-	defer cancel()
 	reply, err := f.nc.RequestWithContext(ctx, infoSubject, nil)
 	if err != nil {
 		return found{}, err

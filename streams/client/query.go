@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
@@ -198,33 +197,13 @@ func (c *Client) query(ctx context.Context, subject string, q query) ([]byte, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 	defer cancel()
-	defer context.AfterFunc(c.finder.life, cancel)()
-	pace := &backoff.ExponentialBackOff{
-		InitialInterval: 50 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: time.Second,
+	reply, err := retry(ctx, c.finder.life, 50*time.Millisecond, time.Second, queryWait, func(ctx context.Context) ([]byte, error) {
+		return c.queryOnce(ctx, subject, body)
+	})
+	if err != nil && ctx.Err() != nil && !errors.Is(err, ErrClosed) {
+		err = fmt.Errorf("no answer from %s: %w", subject, err)
 	}
-	for {
-		once, done := context.WithTimeout(ctx, queryWait)
-		reply, err := c.queryOnce(once, subject, body)
-		done()
-		if err == nil {
-			return reply, nil
-		}
-		var denied *command.DeniedError
-		if errors.As(err, &denied) {
-			return nil, err
-		}
-		if errors.Is(err, nats.ErrConnectionClosed) || c.finder.life.Err() != nil {
-			return nil, ErrClosed
-		}
-		select {
-		case <-ctx.Done():
-			if c.finder.life.Err() != nil {
-				return nil, ErrClosed
-			}
-			return nil, fmt.Errorf("no answer from %s: %w (%w)", subject, ctx.Err(), err)
-		case <-time.After(pace.NextBackOff()):
-		}
-	}
+	return reply, err
 }
 
 func (c *Client) queryOnce(ctx context.Context, subject string, body []byte) ([]byte, error) {
