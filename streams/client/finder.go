@@ -35,7 +35,7 @@ type found struct {
 // same reports whether two answers are about one log. Fields that change in an upgrade are not compared.
 func (f found) same(other found) bool { return f.uuid == other.uuid && f.lanes == other.lanes }
 
-// finder reads the log's identity from the micro service's metadata, once, and detects another log behind the same
+// finder reads the log's identity from the micro service's metadata, once, and detects another log at the same
 // address: lanes computed for the one would be wrong in the other.
 type finder struct {
 	nc       *nats.Conn
@@ -47,7 +47,7 @@ type finder struct {
 
 func (f *finder) log(ctx context.Context) (found, error) {
 	if now := f.replaced.Load(); now != nil {
-		return found{}, fmt.Errorf("the log behind this connection is another one now (%s, was %s); make a new client", now.uuid, f.known.Load().uuid)
+		return found{}, fmt.Errorf("this connection leads to another log now (%s, was %s); make a new client", now.uuid, f.known.Load().uuid)
 	}
 	if log := f.known.Load(); log != nil {
 		return *log, nil
@@ -157,11 +157,11 @@ func (f *finder) requestsOnly(ctx context.Context) (bool, error) {
 // lanes that work while a service is missing.
 const sameWait = 5 * time.Second
 
-// samePause is the longest pause between two requests meanwhile: a service that restarts is soon ready, and all lines wait
+// samePause is the longest pause between two requests after a reconnect: a service that restarts is soon ready, and all lines wait
 // for it.
 const samePause = 100 * time.Millisecond
 
-// same reports whether the log behind the connection is still the one that lines were sent to. It returns true when no
+// same reports whether the log of the connection is still the one that lines were sent to. It returns true when no
 // service answers in time: watch continues to check.
 func (f *finder) same(ctx context.Context) bool {
 	was := f.known.Load()

@@ -58,7 +58,7 @@ type link struct {
 	up         bool
 	reconnects uint64
 	checking   bool // Options.Same is running
-	again      bool // the connection changed meanwhile
+	again      bool // the connection changed since
 	result     chan bool
 }
 

@@ -37,24 +37,24 @@ func TestFaults(t *testing.T) {
 		{name: "OutcomeTwice", fates: []fate{{copies: 1}}, messages: 1, late: 1},
 		{name: "CutAfterSending", fates: []fate{{silent: true, cut: true}}, messages: 2, repeat: true, after: 50 * time.Millisecond},
 		{name: "CutBeforeSending", fates: []fate{{lost: true, cut: true}}, messages: 2, after: 50 * time.Millisecond},
-		{name: "NobodyThere", fates: repeated(3, fate{nobody: true}), messages: 4, after: 2 * time.Second},
+		{name: "NobodyThere", fates: repeated(3, fate{alone: true}), messages: 4, after: 2 * time.Second},
 		{name: "StoredPerhaps", fates: []fate{{noAck: true, silent: true}, full, full}, messages: 4, repeat: true, after: time.Minute},
-		{name: "EmptyOutcome", fates: []fate{says("")}, messages: 2, repeat: true, mismatched: 1, after: soon},
-		{name: "TwoOutcomes", fates: []fate{says(`{"id":"c","status":"claimed","n":9}` + "\n" + `{"id":"c","status":"claimed","n":9}`)}, messages: 2, repeat: true, mismatched: 1, after: soon},
-		{name: "AnothersOutcome", fates: []fate{says(`{"id":"d","status":"claimed","n":9}`)}, messages: 2, repeat: true, mismatched: 1, after: soon},
-		{name: "NoOutcome", fates: []fate{says("hello")}, messages: 2, repeat: true, mismatched: 1, after: soon},
+		{name: "EmptyOutcome", fates: []fate{answering("")}, messages: 2, repeat: true, mismatched: 1, after: soon},
+		{name: "TwoOutcomes", fates: []fate{answering(`{"id":"c","status":"claimed","n":9}` + "\n" + `{"id":"c","status":"claimed","n":9}`)}, messages: 2, repeat: true, mismatched: 1, after: soon},
+		{name: "AnothersOutcome", fates: []fate{answering(`{"id":"d","status":"claimed","n":9}`)}, messages: 2, repeat: true, mismatched: 1, after: soon},
+		{name: "NoOutcome", fates: []fate{answering("hello")}, messages: 2, repeat: true, mismatched: 1, after: soon},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inBubble(t, Options{}, func(t *testing.T, r *rig) {
 				r.fates = test.fates
-				began := time.Now()
+				started := time.Now()
 				w, _ := r.claim("c", 0)
 				a := w.get(t)
 				a.claimed(t, "c")
 				if a.Repeat != test.repeat || a.N != 1 || len(r.decided) != 1 {
 					t.Errorf("answered %+v, expected coupon 1, repeat %t; %d effects", a.Outcome, test.repeat, len(r.decided))
 				}
-				if took := time.Since(began); took > test.after {
+				if took := time.Since(started); took > test.after {
 					t.Errorf("it took %s, expected %s at most", took, test.after)
 				}
 				pass(time.Hour)
@@ -73,8 +73,8 @@ func TestFaults(t *testing.T) {
 // Whatever becomes of many messages, each caller gets its own answer, once.
 func TestManyFaults(t *testing.T) {
 	kinds := []fate{
-		{}, {}, {lost: true}, {silent: true}, {noAck: true}, {copies: 2}, {nobody: true}, {cut: true}, {silent: true, cut: true},
-		{fails: errors.New("broken pipe")}, {fails: nats.ErrReconnectBufExceeded, lost: true}, refusedBy(10164, "wrong last sequence"), says("hello"),
+		{}, {}, {lost: true}, {silent: true}, {noAck: true}, {copies: 2}, {alone: true}, {cut: true}, {silent: true, cut: true},
+		{fails: errors.New("broken pipe")}, {fails: nats.ErrReconnectBufExceeded, lost: true}, refusedBy(10164, "wrong last sequence"), answering("hello"),
 	}
 	for seed := range uint64(20) {
 		inBubble(t, Options{InFlight: 1 + int(seed%3)}, func(t *testing.T, r *rig) {
@@ -110,7 +110,7 @@ func TestManyFaults(t *testing.T) {
 // Of the answers of a micro service, not_durable and 503 are about one attempt only: another one may have been stored.
 func TestAnswersOfTheService(t *testing.T) {
 	o := wire.Outcome{ID: "r", Status: wire.StatusRefused, Refusal: wire.NotDurable, Message: "the log could not keep the command"}
-	notDurable := says(string(o.AppendJSON(nil)))
+	notDurable := answering(string(o.AppendJSON(nil)))
 	for _, test := range []struct {
 		name    string
 		fates   []fate
@@ -125,7 +125,7 @@ func TestAnswersOfTheService(t *testing.T) {
 		{name: "Error", fates: repeated(3, failed("503", "the result is not known")), status: wire.StatusRedeemed},
 		{name: "Denied", fates: []fate{failed("403", "no right")}, denied: true},
 		{name: "DeniedAfterALostReply", fates: []fate{{silent: true}, failed("403", "no right")}, denied: true, unknown: true},
-		{name: "NobodyThere", always: fate{nobody: true}},
+		{name: "NobodyThere", always: fate{alone: true}},
 		{name: "Silence", always: fate{silent: true}, unknown: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestADeadline(t *testing.T) {
 		if a := again.get(t); !a.Repeat || a.N != 1 {
 			t.Errorf("sent again, the answer is %+v", a)
 		}
-		r.set(func(n *network) { n.always = fate{nobody: true} })
+		r.set(func(n *network) { n.always = fate{alone: true} })
 		w, _ = r.claim("hasty", time.Minute)
 		if a := w.get(t); a.err != nil || a.ID != "hasty" || a.Refusal != wire.NotDurable {
 			t.Errorf("without responders: %+v, expected that the log could not keep it", a)
@@ -238,11 +238,11 @@ func TestAReconnect(t *testing.T) {
 		})
 	}
 	t.Run("another", func(t *testing.T) {
-		asked := 0
+		looked := 0
 		inBubble(t, Options{Same: func(context.Context) bool {
 			<-time.After(time.Second)
-			asked++
-			return asked == 1
+			looked++
+			return looked == 1
 		}}, func(t *testing.T, r *rig) {
 			r.fates = []fate{{silent: true}}
 			_, ticket := r.claim("cut", 0)
@@ -250,8 +250,8 @@ func TestAReconnect(t *testing.T) {
 			synctest.Wait()
 			r.set((*network).reconnect) // while the first answer is awaited
 			pass(time.Hour)
-			if len(r.sent) != 1 || asked != 2 {
-				t.Errorf("%d messages were sent after %d questions", len(r.sent), asked)
+			if len(r.sent) != 1 || looked != 2 {
+				t.Errorf("%d messages were sent after %d questions", len(r.sent), looked)
 			}
 			unknown(t, r.giveUp(ticket), "cut", context.Canceled)
 		})

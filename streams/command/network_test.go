@@ -44,7 +44,7 @@ type fate struct {
 	lost   bool   // it does not arrive
 	noAck  bool   // the stream's acknowledgement is lost
 	error  string // the stream's answer; nothing is stored
-	nobody bool   // neither a stream nor a service is there
+	alone  bool   // neither a stream nor a service is there
 	silent bool   // the outcome is lost
 	hold   bool   // the outcome is held back until release
 	copies int    // more outcomes
@@ -52,8 +52,8 @@ type fate struct {
 	reply  *nats.Msg
 }
 
-// says is the fate of a message that is answered in a way of its own.
-func says(text string) fate { return fate{reply: &nats.Msg{Data: []byte(text)}} }
+// answering is the fate of a message that is answered in a way of its own.
+func answering(text string) fate { return fate{reply: &nats.Msg{Data: []byte(text)}} }
 
 // failed is a micro error.
 func failed(code, why string) fate {
@@ -88,7 +88,7 @@ func (n *network) arrive(m *nats.Msg, f fate) {
 	to := m.Header.Get(topology.HeaderReply)
 	direct := to == ""
 	switch {
-	case f.nobody:
+	case f.alone:
 		n.answer(m.Reply, &nats.Msg{Header: nats.Header{"Status": {"503"}}})
 		return
 	case direct:

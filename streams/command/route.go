@@ -251,7 +251,7 @@ func (r *route) publish(b *batch) {
 	}
 }
 
-// pause is the time until a line without an answer is sent again. The service retries to its lane meanwhile.
+// pause is the time until a line without an answer is sent again. The service retries to its lane itself.
 func (r *route) pause() time.Duration {
 	if r.direct {
 		return 2 * r.lanes.opts.RetryAfter

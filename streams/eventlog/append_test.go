@@ -66,7 +66,7 @@ func TestChainedFence(t *testing.T) {
 		after = a.ID
 	}
 	s.Kill(t)
-	if _, err := eventlog.Events(js, lane).Bounds(t.Context()); err != nil { // asks until the server is back
+	if _, err := eventlog.Events(js, lane).Bounds(t.Context()); err != nil { // retries until the server is back
 		t.Fatal(err)
 	}
 	if seq, err := mine.Publish(t.Context(), chained("a", 4, "a-3")); err != nil || seq != 4 {
@@ -98,7 +98,7 @@ func TestFence(t *testing.T) {
 				t.Errorf("step %d: %v", n, err)
 			}
 		}
-		// Pipelined by one writer, each behind the one before.
+		// Pipelined by one writer, each after the one before.
 		var pending []*eventlog.Pending
 		for n := uint64(4); n <= 20; n++ {
 			pending = append(pending, mine.PublishAsync(attempt("o", n, "x")))
@@ -136,7 +136,7 @@ func TestFence(t *testing.T) {
 	})
 }
 
-// A write whose answer is lost landed or did not; publishing the same bytes again behind the same fence is safe in
+// A write whose answer is lost landed or did not; publishing the same bytes again with the same fence is safe in
 // either case.
 func TestResolve(t *testing.T) {
 	onBoth(t, func(t *testing.T, js jetstream.JetStream) {
@@ -164,7 +164,7 @@ func TestResolve(t *testing.T) {
 }
 
 // A publish without a server has no result. The client may have kept it and sent it on reconnecting, or not; both end the same
-// way, as the same bytes are published behind the same fence.
+// way, as the same bytes are published with the same fence.
 func TestLostAcknowledgement(t *testing.T) {
 	s := streamtest.Start(t)
 	js := s.JetStream(t)
@@ -181,7 +181,7 @@ func TestLostAcknowledgement(t *testing.T) {
 		t.Errorf("no server: %v", err)
 	}
 	s.Up(t)
-	if _, err := eventlog.Events(js, lane).Bounds(t.Context()); err != nil { // asks until the server is back
+	if _, err := eventlog.Events(js, lane).Bounds(t.Context()); err != nil { // retries until the server is back
 		t.Fatal(err)
 	}
 	if _, err := appender(t, js).Publish(t.Context(), second); err != nil && !errors.Is(err, eventlog.ErrConflict) {

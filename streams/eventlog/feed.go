@@ -78,7 +78,7 @@ type Feed struct {
 	queue   []Raw
 	bytes   int
 	err     error
-	behind  uint64 // messages in the stream after the last queued one, when that arrived
+	pending uint64 // messages in the stream after the last queued one, when that arrived
 	closing bool
 
 	// Owned by the consuming side of run: one consumer at a time.
@@ -101,7 +101,7 @@ func (s Stream) OpenFeed(ctx context.Context, after uint64, log *slog.Logger) (*
 	run, cancel := context.WithCancel(context.Background())
 	f.cancel = cancel
 	// The first consumer is made before Open returns, so that Lag is valid.
-	g, err := f.begin(ctx)
+	g, err := f.start(ctx)
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("reading stream %s after %d: %w", s.name, after, err)
@@ -161,7 +161,7 @@ func (f *Feed) NextBatch(ctx context.Context, max int, dst []Raw) ([]Raw, error)
 func (f *Feed) Lag() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return uint64(len(f.queue)) + f.behind
+	return uint64(len(f.queue)) + f.pending
 }
 
 // Close stops reading and waits until its goroutines have ended.
@@ -216,7 +216,7 @@ func (f *Feed) run(ctx context.Context, g *generation) {
 	for {
 		select {
 		case <-looks.timer.C:
-			looks.begin()
+			looks.start()
 			continue
 		case l := <-looks.done:
 			if err := looks.judge(l); err != nil {
@@ -270,7 +270,7 @@ func (f *Feed) again(ctx context.Context) (*generation, error) {
 			}
 			attempt, cancel := context.WithTimeout(ctx, wait)
 			var g *generation
-			g, err = f.begin(attempt)
+			g, err = f.start(attempt)
 			cancel()
 			if err == nil {
 				return g, nil
@@ -289,7 +289,7 @@ func (f *Feed) again(ctx context.Context) (*generation, error) {
 	}
 }
 
-// checkLast checks that the message delivered last is still stored at its sequence. One that was purged meanwhile is fine as
+// checkLast checks that the message delivered last is still stored at its sequence. One that was purged since is fine as
 // long as the next one was not.
 func (f *Feed) checkLast(ctx context.Context) error {
 	if f.last == 0 {
@@ -317,7 +317,7 @@ func (f *Feed) checkLast(ctx context.Context) error {
 }
 
 // takeStatuses queues the messages after the last one that no consumer delivers: nats.go takes a message without a payload
-// and with a header Status for a status of the server, whoever published it. Without this one such message would stop the
+// and with a header Status for a status of the server, from any publisher. Without this one such message would stop the
 // feed for ever.
 func (f *Feed) takeStatuses(ctx context.Context) {
 	for {
@@ -349,8 +349,8 @@ func (f *Feed) put(raw Raw) {
 	f.token()
 }
 
-// begin makes a consumer and starts it.
-func (f *Feed) begin(ctx context.Context) (*generation, error) {
+// start makes a consumer and starts it.
+func (f *Feed) start(ctx context.Context) (*generation, error) {
 	ctx, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
 	consumer, err := f.place(ctx)
@@ -360,7 +360,7 @@ func (f *Feed) begin(ctx context.Context) (*generation, error) {
 	info := consumer.CachedInfo()
 	g := &generation{feed: f, name: info.Name, trouble: make(chan error, 1)}
 	f.mu.Lock()
-	f.behind = info.NumPending
+	f.pending = info.NumPending
 	f.mu.Unlock()
 	g.consume, err = consumer.Consume(g.receive,
 		jetstream.PullMaxMessagesWithBytesLimit(feedMessages, f.stream.feedBytes()),
@@ -449,6 +449,6 @@ func (g *generation) receive(msg jetstream.Msg) {
 		g.signal(&GapError{Stream: f.stream.name, After: f.last, Next: raw.Sequence})
 		return
 	}
-	f.behind = meta.NumPending
+	f.pending = meta.NumPending
 	f.put(raw)
 }

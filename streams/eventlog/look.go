@@ -18,7 +18,7 @@ type looks struct {
 	done      chan look
 	requested bool
 	seen      uint64 // the newest queued sequence at the look before
-	behind    int    // looks in a row that found messages that were not delivered
+	missed    int    // looks in a row that found messages that were not delivered
 	wait      sync.WaitGroup
 }
 
@@ -51,22 +51,22 @@ func (l *looks) queued() (last uint64, full bool) {
 	return l.feed.last, l.feed.bytes >= l.feed.stream.feedBytes()
 }
 
-// schedule sets when the next look begins. While messages are missing it backs off from a tenth of base: a new
+// schedule sets when the next look starts. While messages are missing it backs off from a tenth of base: a new
 // consumer may be placed on the replica that stalls, again, and a slow one needs time to deliver.
 func (l *looks) schedule() {
 	d := l.every
-	if l.behind > 0 {
-		d = min(d, l.base/10<<min(l.behind-1, 5))
+	if l.missed > 0 {
+		d = min(d, l.base/10<<min(l.missed-1, 5))
 	}
 	l.timer.Reset(d)
 }
 
-// begin requests the end of the stream, in a goroutine of its own, if nothing was delivered since the look before.
-func (l *looks) begin() {
+// start requests the end of the stream, in a goroutine of its own, if nothing was delivered since the look before.
+func (l *looks) start() {
 	last, full := l.queued()
 	quiet := last == l.seen && !full
 	if l.seen = last; !quiet {
-		l.behind = 0
+		l.missed = 0
 	}
 	l.schedule()
 	if !quiet || l.requested {
@@ -90,12 +90,12 @@ func (l *looks) judge(found look) error {
 	}
 	last, full := l.queued()
 	if last != found.last || full || found.bounds.Last <= last {
-		l.behind = 0
+		l.missed = 0
 		return nil
 	}
-	l.behind++
+	l.missed++
 	l.schedule()
-	if l.behind < 2 {
+	if l.missed < 2 {
 		return nil // it may be in flight
 	}
 	return &lagError{delivered: last, bounds: found.bounds}

@@ -38,9 +38,9 @@ func TestLooksReplaceSuccessorsToo(t *testing.T) {
 				t.Fatalf("look %d: error %v, want one: %v", i, err, step.replace)
 			}
 			l.schedule()
-			began := time.Now()
+			started := time.Now()
 			<-l.timer.C
-			if next := time.Since(began); next != step.next {
+			if next := time.Since(started); next != step.next {
 				t.Errorf("look %d: the next one comes after %s, want %s", i, next, step.next)
 			}
 		}

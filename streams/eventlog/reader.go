@@ -128,7 +128,7 @@ func (r *Reader) take(max int) (raw []Raw, err error) {
 		if r.held = r.held[n:]; len(r.held) == 0 {
 			r.held = nil
 		}
-		r.feed.token() // for the rest of them, or messages that have arrived meanwhile
+		r.feed.token() // for the rest of them, or messages that have arrived since
 		return r.raw, nil
 	}
 	r.raw, err = r.feed.TryBatch(max, r.raw[:0])

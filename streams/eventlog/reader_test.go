@@ -13,7 +13,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-func TestReaderGoesOnBehindAPosition(t *testing.T) {
+func TestReaderContinuesAfterAPosition(t *testing.T) {
 	js := streamtest.Start(t).JetStream(t)
 	log := newLog(t, js, 1)
 	write(t, js, "o", 1, 3)
@@ -24,11 +24,11 @@ func TestReaderGoesOnBehindAPosition(t *testing.T) {
 	read(t, all, 1, 10)
 	tail := open(t, js, log, third)
 	if tail.Lag() != 7 {
-		t.Errorf("behind by %d, want 7", tail.Lag())
+		t.Errorf("it lags by %d, want 7", tail.Lag())
 	}
 	read(t, tail, 4, 10)
 	if tail.Lag() != 0 || tail.Sequence() != 10 {
-		t.Errorf("behind by %d at %d", tail.Lag(), tail.Sequence())
+		t.Errorf("it lags by %d at %d", tail.Lag(), tail.Sequence())
 	}
 	if batch, err := tail.TryBatch(10, nil); err != nil || len(batch) != 0 {
 		t.Errorf("nothing there, and yet: %v %v", batch, err)
@@ -201,7 +201,7 @@ func TestReaderGoesOnAfterTheServer(t *testing.T) {
 	r := open(t, js, log, eventlog.Position{})
 	read(t, r, 1, 5)
 	s.Kill(t)
-	if _, err := eventlog.Events(js, lane).Bounds(t.Context()); err != nil { // asks until the server is back
+	if _, err := eventlog.Events(js, lane).Bounds(t.Context()); err != nil { // retries until the server is back
 		t.Fatal(err)
 	}
 	write(t, js, "o", 6, 9)
@@ -268,7 +268,7 @@ func TestReaderSeesThatItsPlaceIsAnothers(t *testing.T) {
 	failsWith(t, r, eventlog.ErrDiverged)
 }
 
-func TestFeedReadsCommandsBehindAPurge(t *testing.T) {
+func TestFeedReadsCommandsAfterAPurge(t *testing.T) {
 	js := streamtest.Start(t).JetStream(t)
 	newLog(t, js, 1)
 	commands := eventlog.Commands(js, lane)
@@ -290,7 +290,7 @@ func TestFeedReadsCommandsBehindAPurge(t *testing.T) {
 	}{{3, eventlog.ErrTrimmed}, {4, nil}, {5, nil}, {10, nil}, {11, eventlog.ErrLostTail}} {
 		f, err := commands.OpenFeed(t.Context(), tc.after, quiet)
 		if !errors.Is(err, tc.want) {
-			t.Errorf("behind %d: %v, want %v", tc.after, err, tc.want)
+			t.Errorf("after %d: %v, want %v", tc.after, err, tc.want)
 		}
 		if err != nil {
 			continue
@@ -298,7 +298,7 @@ func TestFeedReadsCommandsBehindAPurge(t *testing.T) {
 		if tc.after < 10 {
 			got, err := f.NextBatch(t.Context(), 1, nil)
 			if err != nil || len(got) != 1 || got[0].Sequence != tc.after+1 || got[0].Subject != topology.LaneCmd(lane) || got[0].Time.IsZero() {
-				t.Errorf("behind %d comes %+v %v", tc.after, got, err)
+				t.Errorf("after %d comes %+v %v", tc.after, got, err)
 			}
 		}
 		f.Close()

@@ -19,8 +19,8 @@ var (
 	ErrLostTail = errors.New("the stream ends before this position")
 	// ErrDiverged: another message is stored at the requested position, or the position is of another log.
 	ErrDiverged = errors.New("the stream holds another message at this position")
-	// ErrTrimmed: the stream begins after the requested position.
-	ErrTrimmed = errors.New("the stream begins after this position")
+	// ErrTrimmed: the stream starts after the requested position.
+	ErrTrimmed = errors.New("the stream starts after this position")
 	// ErrHole: the message is missing within the stream, which no operation of scrip can cause.
 	ErrHole = errors.New("the message is missing from the stream")
 )
@@ -93,7 +93,7 @@ func (s Stream) Name() string { return s.name }
 // Raw is a message as the stream holds it.
 type Raw = natsx.Message
 
-// Bounds is where a stream begins and ends.
+// Bounds is where a stream starts and ends.
 type Bounds struct {
 	First, Last uint64 // sequences; an empty stream has Last = First-1, or both 0 if nothing was ever in it
 	Messages    uint64
@@ -138,7 +138,7 @@ func (s Stream) Get(ctx context.Context, sequence uint64) (Raw, error) {
 	case sequence > bounds.Last:
 		return Raw{}, fmt.Errorf("message %d of stream %s, which ends at %d: %w", sequence, s.name, bounds.Last, ErrLostTail)
 	case sequence < bounds.First:
-		return Raw{}, fmt.Errorf("message %d of stream %s, which begins at %d: %w", sequence, s.name, bounds.First, ErrTrimmed)
+		return Raw{}, fmt.Errorf("message %d of stream %s, which starts at %d: %w", sequence, s.name, bounds.First, ErrTrimmed)
 	}
 	// The log may have been restored between the two answers; the bounds are then of another stream than the first one.
 	if raw, err = s.get(ctx, sequence); !isNotFound(err) {

@@ -30,13 +30,13 @@ func TestWhatWasDecidedIsAnsweredWhileTheNextCommandWaits(t *testing.T) {
 	o.Logger = slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelError}))
 	run := r.up(r.start(o))
 	created, first := r.send(topology.LaneCmd(0), create("c", 1000, ""))
-	var behind []*nats.Subscription
+	var later []*nats.Subscription
 	for i := range 30 {
 		_, sub := r.send(topology.LaneCmd(0), claim("c", fmt.Sprint("k", i)))
-		behind = append(behind, sub)
+		later = append(later, sub)
 	}
 	run.reports(t, lane.StateWaiting, "in the future")
-	// Now the first may be decided, and those behind it not yet.
+	// Now the first may be decided, and those later it not yet.
 	stored, err := eventlog.Commands(r.js, 0).Get(t.Context(), created.Sequence)
 	if err != nil {
 		t.Fatal(err)
@@ -46,16 +46,16 @@ func TestWhatWasDecidedIsAnsweredWhileTheNextCommandWaits(t *testing.T) {
 		t.Fatalf("%+v", out)
 	}
 	run.reports(t, lane.StateWaiting, "in the future")
-	if n, _, err := behind[0].Pending(); n != 0 || err != nil {
+	if n, _, err := later[0].Pending(); n != 0 || err != nil {
 		t.Errorf("a command of the future was answered: %v", err)
 	}
 	clock.Set(time.Now().Add(time.Second))
-	for _, sub := range behind {
+	for _, sub := range later {
 		r.answers(sub)
 	}
 	run.reports(t, lane.StateOwner, "")
 	if n := strings.Count(logged.String(), "level=ERROR"); n < 1 || n > 10 {
-		t.Errorf("%d alarms for %d commands:\n%s", n, len(behind)+1, logged)
+		t.Errorf("%d alarms for %d commands:\n%s", n, len(later)+1, logged)
 	}
 }
 
@@ -66,11 +66,11 @@ func TestAClockThatJumpsAheadExpiresNothing(t *testing.T) {
 	d := &dial{now: settings.Default(), changed: make(chan struct{})}
 	o := r.options()
 	o.Config = d
-	// NATS stamps with the real clock, so what is two hours behind is the steady one.
-	began, steady := time.Now(), streamtest.NewClock()
+	// NATS stamps with the real clock, so what is two hours later is the steady one.
+	started, steady := time.Now(), streamtest.NewClock()
 	o.Clock = wall.New(wall.Options{
 		Wall:      func() time.Time { return time.Now().Round(0) },
-		Steady:    func() time.Duration { return time.Since(began) - steady.Now().Sub(began) },
+		Steady:    func() time.Duration { return time.Since(started) - steady.Now().Sub(started) },
 		Tolerance: func() time.Duration { now, _ := d.Current(); return now.ClockTolerance },
 	})
 	run := r.up(r.start(o))

@@ -197,18 +197,18 @@ func couponStep(u uses, c call, r result) (next []any) {
 
 // recorder keeps a history.
 type recorder struct {
-	began time.Time
-	mu    sync.Mutex
-	ops   []porcupine.Operation
-	codes []string
-	lost  int // operations whose result is unknown
-	again int // operations that were sent more than once
+	started time.Time
+	mu      sync.Mutex
+	ops     []porcupine.Operation
+	codes   []string
+	lost    int // operations whose result is unknown
+	again   int // operations that were sent more than once
 }
 
 func (h *recorder) note(client int, c call, r result, called time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	returned := int64(time.Since(h.began))
+	returned := int64(time.Since(h.started))
 	if r.unknown {
 		returned = math.MaxInt64 // it may happen yet
 		h.lost++
@@ -247,7 +247,7 @@ func (h *recorder) worker(ctx context.Context, nc *nats.Conn, client, n int, pat
 				line = fmt.Sprintf(`{"id":"%s","type":"void","code":"%s","reason":"because"}`, id, code)
 			}
 		}
-		called := time.Since(h.began)
+		called := time.Since(h.started)
 		r, err := request(ctx, nc, line, &c, patience)
 		if err != nil {
 			return err
@@ -292,7 +292,7 @@ func record(r *rig, full func(*recorder) bool, workers, n int, patience ...time.
 	}
 	seed := uint64(time.Now().UnixNano())
 	r.t.Logf("seed %d", seed)
-	h := &recorder{began: time.Now()}
+	h := &recorder{started: time.Now()}
 	errs := make(chan error, workers)
 	for w := range workers {
 		go func() {
@@ -341,7 +341,7 @@ func (h *recorder) check(t *testing.T) {
 // an ack blocks the lane for longer than some callers wait, so they never hear; others retry until they do.
 func TestAHistoryUnderFaultsIsLinearizable(t *testing.T) {
 	r := newRig(t)
-	p, o := r.behindProxy()
+	p, o := r.throughProxy()
 	o.WriteTimeout = 900 * time.Millisecond // longer than the shorter patience
 	r.up(r.start(o))
 	faults := []fault{cutBefore, cutAfter, swallowed, ackSwallowed, doubled}

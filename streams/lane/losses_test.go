@@ -8,7 +8,7 @@ import (
 // TestAFenceLostAgainAndAgainPauses: the third loss within ten seconds, and each that follows as closely.
 func TestAFenceLostAgainAndAgainPauses(t *testing.T) {
 	var l losses
-	began := time.Now()
+	started := time.Now()
 	for _, step := range []struct {
 		at   time.Duration
 		want time.Duration
@@ -21,7 +21,7 @@ func TestAFenceLostAgainAndAgainPauses(t *testing.T) {
 		{31 * time.Second, 0},
 		{39 * time.Second, lostPause},
 	} {
-		if got := l.add(began.Add(step.at)); got != step.want {
+		if got := l.add(started.Add(step.at)); got != step.want {
 			t.Errorf("a loss at %s pauses %s, expected %s", step.at, got, step.want)
 		}
 	}

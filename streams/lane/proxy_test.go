@@ -178,8 +178,8 @@ func (p *proxy) fromServer(args []string, _ []byte) bool {
 	return true
 }
 
-// behindProxy returns options whose connection goes through a proxy that can strike at the lane's event writes.
-func (r *rig) behindProxy() (*proxy, lane.Options) {
+// throughProxy returns options whose connection goes through a proxy that can strike at the lane's event writes.
+func (r *rig) throughProxy() (*proxy, lane.Options) {
 	r.t.Helper()
 	p := newProxy(r.t, r.srv.ClientURL(), topology.Evt(0))
 	nc, err := nats.Connect(p.url(), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0))

@@ -28,7 +28,7 @@ type record struct {
 	Server string    `json:"server"`
 	Nonce  string    `json:"nonce"` // of this run of the server
 	Since  time.Time `json:"since"`
-	// Started is when that run began.
+	// Started is when that run started.
 	Started time.Time `json:"started"`
 }
 

@@ -56,5 +56,5 @@
 //
 // What a crash does: the key is not renewed and expires within ten seconds; if NATS crashed as well, perhaps only within a
 // minute. A holder that was paused for longer finds out at its next renewal; it must check by other means what it did
-// meanwhile, since others continued.
+// in that time, since others continued.
 package lease

@@ -165,7 +165,7 @@ func (l *Lock) Release(ctx context.Context) error {
 	return nil
 }
 
-// Locked returns the holder of a lock as the bucket's leader knows it: every call of Locked that begins after a TakeLock has
+// Locked returns the holder of a lock as the bucket's leader knows it: every call of Locked that starts after a TakeLock has
 // returned sees its lock. Without a bucket no lock is held.
 func Locked(ctx context.Context, js jetstream.JetStream, name string) (Note, bool, error) {
 	note, _, held, err := readLock(ctx, lockStore(js), name)

@@ -46,9 +46,9 @@ func TestALock(t *testing.T) {
 			t.Errorf("released: %v, held by %q", err, o.holder("a"))
 		}
 		_, dead := o.lock("dead", 0)
-		began := time.Now()
+		started := time.Now()
 		_, second := o.lock("second", 3*LockTTL)
-		if waited := time.Since(began); waited < LockTTL || waited > LockTTL+lockPoll {
+		if waited := time.Since(started); waited < LockTTL || waited > LockTTL+lockPoll {
 			t.Errorf("taken from a dead holder after %s", waited)
 		}
 		// The first comes back to life.
@@ -91,10 +91,10 @@ func TestALockIsRenewed(t *testing.T) {
 			t.Errorf("released: %v, held by %q", err, o.holder("a"))
 		}
 		at, l = o.lock("one that is cut off", 0)
-		began := time.Now()
+		started := time.Now()
 		at.cut(true)
-		if err := l.Run(t.Context()); !errors.Is(err, ErrLockLost) || time.Since(began) > LockTTL+lockRenewal+2*lockAttempt {
-			t.Errorf("after %s: %v", time.Since(began), err)
+		if err := l.Run(t.Context()); !errors.Is(err, ErrLockLost) || time.Since(started) > LockTTL+lockRenewal+2*lockAttempt {
+			t.Errorf("after %s: %v", time.Since(started), err)
 		}
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()

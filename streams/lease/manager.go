@@ -69,7 +69,7 @@ type Manager struct {
 	announcing  bool
 	announced   uint64    // revision of the newest own announcement
 	acked       time.Time // when it was acknowledged
-	back        time.Time // when that began again after the bucket was silent so long that announcements expire
+	back        time.Time // when that started again after the bucket was silent so long that announcements expire
 	live        time.Time // since when announcements have been acknowledged without a gap; zero = they are not
 	ticks       int
 	rewatch     bool
@@ -147,7 +147,7 @@ func (m *Manager) Run(ctx context.Context, work func(ctx context.Context, key in
 		select {
 		case <-stop:
 			stop = nil
-			m.beginStop()
+			m.startStop()
 		case key := <-m.exited:
 			m.finish(key)
 		case apply := <-m.results:
@@ -165,7 +165,7 @@ func (m *Manager) Run(ctx context.Context, work func(ctx context.Context, key in
 			m.renew()
 		}
 		if m.failed != nil && !m.stopping {
-			m.beginStop()
+			m.startStop()
 		}
 		m.reconcile(work)
 		if m.stopping && len(m.held) == 0 && m.writing == 0 {

@@ -149,9 +149,9 @@ func TestKeysWhoseTTLWasForgotten(t *testing.T) {
 func TestEndedWorkIsStartedAgain(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, o *office) {
 		var runs []time.Duration
-		began := time.Now()
+		started := time.Now()
 		s := o.startOn(o.bucket.site(), "a", Options{}, func(ctx context.Context, _ int) error {
-			runs = append(runs, time.Since(began).Round(time.Millisecond))
+			runs = append(runs, time.Since(started).Round(time.Millisecond))
 			if len(runs) == 10 {
 				select {
 				case <-time.After(backoffReset):
@@ -175,9 +175,9 @@ func TestAStopWithoutABucket(t *testing.T) {
 		a := o.start("a")
 		o.spread("a")
 		a.cut(true)
-		began := time.Now()
+		started := time.Now()
 		a.stop()
-		if took := time.Since(began); took > DefaultTTL {
+		if took := time.Since(started); took > DefaultTTL {
 			t.Errorf("the stop took %s", took)
 		}
 	})
@@ -187,13 +187,13 @@ func TestAStopWithoutABucket(t *testing.T) {
 // keys have expired.
 func TestASilentBucketMovesNothing(t *testing.T) {
 	for _, long := range []time.Duration{9 * time.Second, 20 * time.Second, time.Minute} {
-		for begin := time.Minute; begin < 84*time.Second; begin += 3 * time.Second { // the bucket is read again every 24 s
-			t.Run(fmt.Sprint(long, " after ", begin), func(t *testing.T) {
+		for first := time.Minute; first < 84*time.Second; first += 3 * time.Second { // the bucket is read again every 24 s
+			t.Run(fmt.Sprint(long, " after ", first), func(t *testing.T) {
 				inBubble(t, keys, func(t *testing.T, o *office) {
 					a, b := o.start("a"), o.start("b")
 					o.spread("a", "b")
 					o.causes = map[string][]error{} // what a gave to b
-					pass(begin)
+					pass(first)
 					a.cut(true)
 					b.cut(true)
 					pass(long)

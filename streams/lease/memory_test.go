@@ -90,17 +90,17 @@ func (s *site) exchange(ctx context.Context, write bool, do func() error) error 
 	return err
 }
 
-func (s *site) put(ctx context.Context, key string, value []byte, ttl time.Duration, behind uint64) (revision uint64, err error) {
+func (s *site) put(ctx context.Context, key string, value []byte, ttl time.Duration, expected uint64) (revision uint64, err error) {
 	err = s.exchange(ctx, true, func() error {
-		revision, err = s.write(update{key: key, value: value}, ttl, behind)
+		revision, err = s.write(update{key: key, value: value}, ttl, expected)
 		return err
 	})
 	return revision, err
 }
 
-func (s *site) remove(ctx context.Context, key string, behind uint64) error {
+func (s *site) remove(ctx context.Context, key string, expected uint64) error {
 	return s.exchange(ctx, true, func() error {
-		_, err := s.write(update{key: key, gone: true}, markerTTL, behind)
+		_, err := s.write(update{key: key, gone: true}, markerTTL, expected)
 		return err
 	})
 }
@@ -114,8 +114,8 @@ func (s *site) last(ctx context.Context, key string) (u update, ok bool, err err
 }
 
 // write is called with the mutex held.
-func (m *memory) write(u update, ttl time.Duration, behind uint64) (uint64, error) {
-	if was := m.keys[u.key].revision; behind != whatever && was != behind {
+func (m *memory) write(u update, ttl time.Duration, expected uint64) (uint64, error) {
+	if was := m.keys[u.key].revision; expected != whatever && was != expected {
 		return 0, &conflictError{was}
 	}
 	m.revision++

@@ -31,10 +31,10 @@ const (
 // store is the bucket: natsStore, or one in memory in tests. Its methods may be called by several goroutines at once. Any
 // error but a *conflictError leaves open whether the write took effect.
 type store interface {
-	// put writes a key that expires after ttl, if its revision is still behind: 0 = it never existed, or whatever.
-	put(ctx context.Context, key string, value []byte, ttl time.Duration, behind uint64) (revision uint64, err error)
-	// remove replaces a key by a marker that stays for markerTTL, if its revision is still behind.
-	remove(ctx context.Context, key string, behind uint64) error
+	// put writes a key that expires after ttl, if its revision is still the expected one: 0 = it never existed, or whatever.
+	put(ctx context.Context, key string, value []byte, ttl time.Duration, expected uint64) (revision uint64, err error)
+	// remove replaces a key by a marker that stays for markerTTL, if its revision is still the expected one.
+	remove(ctx context.Context, key string, expected uint64) error
 	// last reads a key from the bucket's leader; ok is false if it never existed.
 	last(ctx context.Context, key string) (u update, ok bool, err error)
 	// watch reports a group's keys.
@@ -63,24 +63,24 @@ type natsStore struct {
 	retries int // of a write that nothing responds to
 }
 
-func (s natsStore) put(ctx context.Context, key string, value []byte, ttl time.Duration, behind uint64) (uint64, error) {
+func (s natsStore) put(ctx context.Context, key string, value []byte, ttl time.Duration, expected uint64) (uint64, error) {
 	msg := nats.NewMsg(bucketSubject + key)
 	msg.Data = value
-	return s.publish(ctx, msg, ttl, behind) // KeyValue.Update would drop the TTL, and the key would never expire
+	return s.publish(ctx, msg, ttl, expected) // KeyValue.Update would drop the TTL, and the key would never expire
 }
 
-func (s natsStore) remove(ctx context.Context, key string, behind uint64) error {
+func (s natsStore) remove(ctx context.Context, key string, expected uint64) error {
 	msg := nats.NewMsg(bucketSubject + key)
 	msg.Header.Set(operationHeader, "PURGE")
 	msg.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
-	_, err := s.publish(ctx, msg, markerTTL, behind)
+	_, err := s.publish(ctx, msg, markerTTL, expected)
 	return err
 }
 
-func (s natsStore) publish(ctx context.Context, msg *nats.Msg, ttl time.Duration, behind uint64) (uint64, error) {
+func (s natsStore) publish(ctx context.Context, msg *nats.Msg, ttl time.Duration, expected uint64) (uint64, error) {
 	opts := []jetstream.PublishOpt{jetstream.WithMsgTTL(ttl), jetstream.WithRetryAttempts(s.retries)}
-	if behind != whatever {
-		opts = append(opts, jetstream.WithExpectLastSequencePerSubject(behind))
+	if expected != whatever {
+		opts = append(opts, jetstream.WithExpectLastSequencePerSubject(expected))
 	}
 	ack, err := s.js.PublishMsg(ctx, msg, opts...)
 	if err != nil {

@@ -30,11 +30,11 @@ func checkStore(t *testing.T, s store) {
 		t.Errorf("an empty bucket is reported as %+v", u)
 	}
 	var revision uint64
-	put := func(key, value string, ttl time.Duration, behind uint64) {
+	put := func(key, value string, ttl time.Duration, expected uint64) {
 		t.Helper()
-		r, err := s.put(ctx, key, []byte(value), ttl, behind)
+		r, err := s.put(ctx, key, []byte(value), ttl, expected)
 		if err != nil || r <= revision {
-			t.Fatalf("writing %s behind %d: revision %d after %d, %v", key, behind, r, revision, err)
+			t.Fatalf("writing %s expected %d: revision %d after %d, %v", key, expected, r, revision, err)
 		}
 		revision = r
 	}
@@ -42,7 +42,7 @@ func checkStore(t *testing.T, s store) {
 		t.Helper()
 		var conflict *conflictError
 		if !errors.As(err, &conflict) || conflict.actual != revision {
-			t.Errorf("a write behind another revision than %d: %v", revision, err)
+			t.Errorf("a write expected another revision than %d: %v", revision, err)
 		}
 	}
 	must := func(key string, gone, found bool) {

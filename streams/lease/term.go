@@ -31,7 +31,7 @@ type term struct {
 	written  time.Time // when revision was acknowledged
 	writing  bool      // a renewal is in flight
 	leaving  bool      // the work has ended, and the lease is to be deleted after that
-	tried    time.Time // when the last renewal began
+	tried    time.Time // when the last renewal was sent
 	cancel   context.CancelCauseFunc
 	ctx      context.Context
 }
@@ -50,7 +50,7 @@ func (t *term) leave() { t.cancel(ErrReleased) }
 func (t *term) work(f func(context.Context, int) error, log *slog.Logger) {
 	pause := backoffFirst
 	for t.ctx.Err() == nil {
-		began := time.Now()
+		started := time.Now()
 		err := f(t.ctx, t.key)
 		if errors.Is(err, ErrLost) {
 			t.cancel(ErrLost)
@@ -58,7 +58,7 @@ func (t *term) work(f func(context.Context, int) error, log *slog.Logger) {
 		if t.ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) >= backoffReset {
+		if time.Since(started) >= backoffReset {
 			pause = backoffFirst
 		}
 		log.Warn("work under a lease ended, restarting it", "key", t.key, "pause", pause, "err", err)

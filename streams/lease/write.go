@@ -27,21 +27,21 @@ func (m *Manager) attempt() (context.Context, context.CancelFunc) {
 }
 
 // put writes a key that stays for so many TTLs.
-func (m *Manager) put(key string, since time.Time, stay int, behind uint64) (uint64, error) {
+func (m *Manager) put(key string, since time.Time, stay int, expected uint64) (uint64, error) {
 	value, err := json.Marshal(record{Server: m.server, Nonce: m.nonce, Since: since, Started: m.started})
 	if err != nil {
 		return 0, err
 	}
 	ctx, cancel := m.attempt()
 	defer cancel()
-	return m.bucket.put(ctx, key, value, time.Duration(stay)*m.opts.TTL, behind)
+	return m.bucket.put(ctx, key, value, time.Duration(stay)*m.opts.TTL, expected)
 }
 
 // remove deletes a key, which notifies the watchers.
-func (m *Manager) remove(key string, behind uint64) error {
+func (m *Manager) remove(key string, expected uint64) error {
 	ctx, cancel := m.attempt()
 	defer cancel()
-	return m.bucket.remove(ctx, key, behind)
+	return m.bucket.remove(ctx, key, expected)
 }
 
 // renew announces the server and, less often, renews what it holds.
@@ -107,13 +107,13 @@ func (m *Manager) announcedAt(sent time.Time, revision uint64, err error) {
 }
 
 // renewLease writes a held lease again, with an expected revision, once per tick.
-func (m *Manager) renewLease(t *term, behind uint64) {
+func (m *Manager) renewLease(t *term, expected uint64) {
 	if t.writing || time.Since(t.tried) < m.opts.TTL/renewals/2 {
 		return
 	}
 	t.writing, t.tried = true, time.Now()
 	m.beside(func() func() {
-		revision, err := m.put(leaseKey(m.group, t.key), t.since, leasesStay, behind)
+		revision, err := m.put(leaseKey(m.group, t.key), t.since, leasesStay, expected)
 		if err == nil {
 			return func() {
 				t.revision, t.written = revision, time.Now()
@@ -152,19 +152,19 @@ func (m *Manager) renewLease(t *term, behind uint64) {
 // acquire takes a free lease.
 func (m *Manager) acquire(key int, work func(context.Context, int) error) {
 	m.acquiring[key] = true
-	behind := m.view.leases[key].revision
+	expected := m.view.leases[key].revision
 	m.beside(func() func() {
 		now := time.Now().UTC()
-		revision, err := m.put(leaseKey(m.group, key), now, leasesStay, behind)
+		revision, err := m.put(leaseKey(m.group, key), now, leasesStay, expected)
 		return func() {
 			delete(m.acquiring, key)
 			if err == nil {
-				m.begin(key, revision, now, work)
+				m.start(key, revision, now, work)
 				return
 			}
 			// Another server was faster, or the view lags: the key has another revision, and the watcher will show its holder.
 			var conflict *conflictError
-			if refused := errors.As(err, &conflict); refused && m.view.leases[key].revision <= behind {
+			if refused := errors.As(err, &conflict); refused && m.view.leases[key].revision <= expected {
 				m.view.leases[key] = entry{revision: conflict.actual, unknown: conflict.actual != 0, seen: time.Now()}
 			} else if !refused {
 				m.log.Debug("lease not acquired", "key", key, "err", err)
@@ -174,8 +174,8 @@ func (m *Manager) acquire(key int, work func(context.Context, int) error) {
 	})
 }
 
-// begin starts the work of a lease that was acquired.
-func (m *Manager) begin(key int, revision uint64, now time.Time, work func(context.Context, int) error) {
+// start starts the work of a lease that was acquired.
+func (m *Manager) start(key int, revision uint64, now time.Time, work func(context.Context, int) error) {
 	if e := &m.view.leases[key]; e.revision < revision {
 		*e = entry{rec: record{Server: m.server, Nonce: m.nonce, Since: now}, revision: revision, seen: time.Now()}
 	}
@@ -229,7 +229,7 @@ func (m *Manager) release(key int, revision uint64) {
 	})
 }
 
-// renewed ends a renewal. Work that ended meanwhile waits for its revision.
+// renewed ends a renewal. Work that ended waits for its revision.
 func (m *Manager) renewed(t *term) {
 	t.writing = false
 	if t.leaving {
@@ -237,8 +237,8 @@ func (m *Manager) renewed(t *term) {
 	}
 }
 
-// beginStop withdraws the announcement, so that the others take over at once, and gives everything up.
-func (m *Manager) beginStop() {
+// startStop withdraws the announcement, so that the others take over at once, and gives everything up.
+func (m *Manager) startStop() {
 	m.stopping = true
 	m.beside(func() func() {
 		err := m.remove(serverKey(m.group, m.server), whatever)

@@ -43,9 +43,9 @@ func TestPauses(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				throttle := &Throttle{Level: c.level, Times: 4, Longest: 2 * time.Second}
 				called := time.Now()
-				var began time.Time
-				err := throttle.Work(t.Context(), func() error { began = time.Now(); time.Sleep(c.took); return nil })
-				before, after := began.Sub(called), time.Since(began)-c.took
+				var started time.Time
+				err := throttle.Work(t.Context(), func() error { started = time.Now(); time.Sleep(c.took); return nil })
+				before, after := started.Sub(called), time.Since(started)-c.took
 				if err != nil || before != c.before || after != c.after {
 					t.Errorf("paused %s before and %s after, want %s and %s (%v)", before, after, c.before, c.after, err)
 				}
@@ -58,9 +58,9 @@ func TestSlotIsReleasedAfterEveryBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broken")
 		throttle := &Throttle{Level: calls(always, Busy), Times: 4, Longest: time.Second}
-		began := time.Now()
-		if err := throttle.Work(t.Context(), func() error { return broken }); !errors.Is(err, broken) || time.Since(began) > 0 {
-			t.Errorf("error %v, paused %s", err, time.Since(began))
+		started := time.Now()
+		if err := throttle.Work(t.Context(), func() error { return broken }); !errors.Is(err, broken) || time.Since(started) > 0 {
+			t.Errorf("error %v, paused %s", err, time.Since(started))
 		}
 		ended, end := context.WithCancel(t.Context())
 		end()
@@ -73,24 +73,24 @@ func TestSlotIsReleasedAfterEveryBatch(t *testing.T) {
 	})
 }
 
-// While the lanes are busy one batch runs at a time, its pause included; a batch that waits begins when they are idle.
+// While the lanes are busy one batch runs at a time, its pause included; a batch that waits starts when they are idle.
 func TestOneBatchAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
+		started := time.Now()
 		throttle := &Throttle{Times: 4, Longest: time.Minute, Level: func() Level {
-			if time.Since(began) < 7*time.Second {
+			if time.Since(started) < 7*time.Second {
 				return Busy
 			}
 			return Idle
 		}}
 		var all sync.WaitGroup
 		var mu sync.Mutex
-		var begins []time.Duration
+		var starts []time.Duration
 		for range 4 {
 			all.Go(func() {
 				_ = throttle.Work(t.Context(), func() error {
 					mu.Lock()
-					begins = append(begins, time.Since(began).Round(100*time.Millisecond))
+					starts = append(starts, time.Since(started).Round(100*time.Millisecond))
 					mu.Unlock()
 					time.Sleep(time.Second)
 					return nil
@@ -98,13 +98,13 @@ func TestOneBatchAtATime(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if want := []time.Duration{0, 5 * time.Second, 7 * time.Second, 7 * time.Second}; !slices.Equal(begins, want) {
-			t.Errorf("batches began after %v, want %v", begins, want)
+		if want := []time.Duration{0, 5 * time.Second, 7 * time.Second, 7 * time.Second}; !slices.Equal(starts, want) {
+			t.Errorf("batches started after %v, want %v", starts, want)
 		}
 	})
 }
 
-// A caller that begins its next batch at once does not overtake the one that waits.
+// A caller that starts its next batch at once does not overtake the one that waits.
 func TestCallersTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		throttle := &Throttle{Times: 4, Longest: time.Second, Level: func() Level { return Busy }}

@@ -6,7 +6,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// The key of a user begins with sk_ROLE_ and the id of the key; package access has the rest of its form. The id is no
+// The key of a user starts with sk_ROLE_ and the id of the key; package access has the rest of its form. The id is no
 // secret.
 const (
 	keyPrefix = "sk_"

@@ -11,11 +11,11 @@ import (
 
 // conn is a connection that is at one of several nodes.
 type conn struct {
-	mu    sync.Mutex
-	nodes int
-	moved []time.Duration // when it moved
-	began time.Time
-	away  bool
+	mu      sync.Mutex
+	nodes   int
+	moved   []time.Duration // when it moved
+	started time.Time
+	away    bool
 }
 
 func (c *conn) IsConnected() bool { return !c.away }
@@ -24,7 +24,7 @@ func (c *conn) Servers() []string { return make([]string, c.nodes) }
 func (c *conn) ForceReconnect() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.moved = append(c.moved, time.Since(c.began))
+	c.moved = append(c.moved, time.Since(c.started))
 	return nil
 }
 
@@ -46,7 +46,7 @@ func TestMover(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := &conn{nodes: test.nodes, began: time.Now(), away: test.away}
+				c := &conn{nodes: test.nodes, started: time.Now(), away: test.away}
 				m := natsx.NewMover(c)
 				for now := time.Duration(0); now < 36500*time.Millisecond; now += 100 * time.Millisecond {
 					m.Unanswered()

@@ -19,7 +19,7 @@ const (
 )
 
 // ErrAgain makes retry start another round: another server was first.
-var ErrAgain = errors.New("changed meanwhile")
+var ErrAgain = errors.New("another server was first")
 
 // JetStream error codes that nats.go has no name for.
 const (

@@ -40,13 +40,13 @@ func TestRetry(t *testing.T) {
 					ctx, cancel = context.WithTimeout(ctx, c.within)
 					defer cancel()
 				}
-				began, n := time.Now(), 0
+				started, n := time.Now(), 0
 				err := Retry(ctx, func(ctx context.Context) error {
 					f := c.attempts[min(n, len(c.attempts)-1)]
 					n++
 					return f(ctx)
 				})
-				if took := time.Since(began); took != c.took {
+				if took := time.Since(started); took != c.took {
 					t.Errorf("it took %s, want %s", took, c.took)
 				}
 				if (err == nil) != (len(c.want) == 0) {

@@ -121,11 +121,11 @@ func BenchmarkSeal(b *testing.B) {
 		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
 			h, payload := header(), make([]byte, size)
 			b.SetBytes(int64(size))
-			began := cpuTime()
+			started := cpuTime()
 			for b.Loop() {
 				k.Message("SCRIP_EVT_0", 7, h, payload)
 			}
-			b.ReportMetric(float64(cpuTime()-began)/float64(b.N), "cpu-ns/op")
+			b.ReportMetric(float64(cpuTime()-started)/float64(b.N), "cpu-ns/op")
 		})
 	}
 }

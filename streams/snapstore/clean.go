@@ -27,7 +27,7 @@ const purgePauses = 4
 // Save: newer than this one in the log, and young. It purges: the object store's own Delete would leave a marker per object
 // for ever.
 //
-// The list ends with the last message that was pending when it began. If another server purges that one meanwhile, it
+// The list ends with the last message that was pending when it started. If another server purges that one, it
 // would wait for ever.
 func (s *Store) clean(ctx context.Context, name string, kept []ref, sequence uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanWait)

@@ -4,7 +4,7 @@
 //	                        ╳ crash: parts without a pointer, garbage that the next Save removes
 //
 //	Load:  pointer ──> newest snapshot ── complete, known format, accepted? ──> read
-//	                       └─ else the one before ── else none: the caller folds the log from its beginning
+//	                       └─ else the one before ── else none: the caller folds the log from its first message
 //
 // Parts, because an object of hundreds of megabytes overruns the server's queue; paced, because the lane's events are written
 // to the same disk.

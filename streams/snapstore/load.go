@@ -28,7 +28,7 @@ const (
 )
 
 // Load reads the newest snapshot of a name that is sealed, complete and accepted. ok is false if there is none: fold the log
-// from its beginning.
+// from its first message.
 //
 // accept checks the meta first: it returns an error for an unknown format, and for a position that is no longer valid in the
 // log. read gets the content, of which every byte has been checked against its hash; it must start from empty state each
@@ -36,7 +36,7 @@ const (
 // error, or does not read the content to its end, the snapshot counts as damaged.
 //
 // An object that a replicated store does not have is searched again for 5 s, each time after reading the pointer again: another
-// owner may have replaced the snapshot meanwhile.
+// owner may have replaced the snapshot.
 //
 // A snapshot not used is logged once, with the reason. An error that means only that the server, or a stream's leader, could
 // not be reached now ([natsx.Transient]) is returned, wherever it came from, accept and read included: retry, the snapshot

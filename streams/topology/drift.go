@@ -51,7 +51,7 @@ func drift(want, have jetstream.StreamConfig) (out []string) {
 	return out
 }
 
-// settings returns the settings of a stream by their names in JSON, durations in nanoseconds. What stands for "not set" is left
+// settings returns the settings of a stream by their names in JSON, durations in nanoseconds. What means "not set" is left
 // out: the server reports it in other forms than it was given.
 func settings(c jetstream.StreamConfig) map[string]string {
 	c.Placement, c.Metadata = nil, nil

@@ -13,9 +13,9 @@ const clockBoottime = 7
 func steady() time.Duration {
 	var t syscall.Timespec
 	if _, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&t)), 0); errno != 0 {
-		return time.Since(began) // no such clock: a kernel before 2.6.39, or a sandbox
+		return time.Since(started) // no such clock: a kernel before 2.6.39, or a sandbox
 	}
 	return time.Duration(t.Nano())
 }
 
-var began = time.Now()
+var started = time.Now()

@@ -6,6 +6,6 @@ import "time"
 
 // steady returns how long the process has run. If it stops while the machine is suspended, a resume looks as if the clock had
 // been set ahead.
-func steady() time.Duration { return time.Since(began) }
+func steady() time.Duration { return time.Since(started) }
 
-var began = time.Now()
+var started = time.Now()

@@ -166,7 +166,7 @@ type Command struct {
 	Campaign string
 	Reply    string // inbox, "" = none
 	BadReply bool   // the reply subject is no inbox
-	By       string // the person who sent it, "" = none; only a server says so
+	By       string // the person who sent it, "" = none; only a server may name one
 	Payload  []byte
 }
 
