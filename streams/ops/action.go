@@ -86,7 +86,7 @@ func Named(name string) *Action {
 }
 
 // Takes lists the fields of the request, for people.
-func (a *Action) Takes() string { return names(a.Fields) }
+func (a *Action) Takes() string { return Names(a.Fields) }
 
 // Parse reads the JSON object of a request; no text is an empty one.
 func (a *Action) Parse(data []byte) (Fields, error) {

@@ -2,6 +2,7 @@ package ops
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -39,18 +40,16 @@ type Field struct {
 	Required bool
 	// Text: its value is a JSON string, a time for example.
 	Text bool
+	Doc  string
+	// Least and Most bound a number; 0 and 0 = any.
+	Least, Most int64
 
-	index           []int
-	kind            reflect.Type
-	enum            []string
-	least, most     int64
-	bounded         bool
-	longest         int // of a text, in bytes; 0 = no bound
-	whenAbsent, doc string
+	index      []int
+	kind       reflect.Type
+	whenAbsent string
+	enum       []string
+	bytes      int // of a text at most; 0 = any number
 }
-
-// Doc describes it.
-func (f *Field) Doc() string { return f.doc }
 
 var (
 	textType = reflect.TypeFor[encoding.TextUnmarshaler]()
@@ -64,23 +63,21 @@ func FieldsOf(request reflect.Type) (all []Field) {
 		if of.Anonymous || name == "" || name == "-" {
 			continue
 		}
-		f := Field{Name: name, Required: !strings.Contains(rest, "omit"), index: of.Index, kind: of.Type,
-			whenAbsent: of.Tag.Get("default"), doc: of.Tag.Get("doc")}
+		f := Field{Name: name, Required: !strings.Contains(rest, "omit"), Doc: of.Tag.Get("doc"), index: of.Index, kind: of.Type, whenAbsent: of.Tag.Get("default")}
 		f.Text = of.Type.Kind() == reflect.String || reflect.PointerTo(of.Type).Implements(textType)
 		if list := of.Tag.Get("enum"); list != "" {
 			f.enum = strings.Split(list, ",")
 		}
-		least, err1 := strconv.ParseInt(of.Tag.Get("minimum"), 10, 64)
-		most, err2 := strconv.ParseInt(of.Tag.Get("maximum"), 10, 64)
-		f.least, f.most, f.bounded = least, most, err1 == nil && err2 == nil
-		f.longest, _ = strconv.Atoi(of.Tag.Get("maxLength"))
+		f.Least, _ = strconv.ParseInt(of.Tag.Get("minimum"), 10, 64)
+		f.Most, _ = strconv.ParseInt(of.Tag.Get("maximum"), 10, 64)
+		f.bytes, _ = strconv.Atoi(of.Tag.Get("maxLength"))
 		all = append(all, f)
 	}
 	return all
 }
 
-// names lists the names of fields, for people.
-func names(fields []Field) string {
+// Names lists the names of fields, for people.
+func Names(fields []Field) string {
 	var all []string
 	for i := range fields {
 		all = append(all, fields[i].Name)
@@ -90,85 +87,98 @@ func names(fields []Field) string {
 
 // Decode reads a request whose type has these fields. The error is a *Refusal.
 func Decode[Q any](known []Field, given Fields) (request Q, err error) {
-	err = decode(reflect.ValueOf(&request).Elem(), known, given)
+	err = given.Read(&request, known)
 	return request, err
 }
 
-// decode reads a request strictly: a field that it does not know may be a misspelt limit of a key.
-func decode(into reflect.Value, known []Field, given Fields) error {
+// Read reads a request into the struct that the known fields are of. It is strict: a field that it does not know may be a misspelt
+// limit of a key. An optional text that is empty is absent. The error is a *Refusal.
+func (given Fields) Read(request any, known []Field) error {
+	into := reflect.ValueOf(request).Elem()
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if !slices.ContainsFunc(known, func(f Field) bool { return f.Name == name }) {
-			takes := "no fields"
-			if len(known) > 0 {
-				takes = names(known)
-			}
+			takes := cmp.Or(Names(known), "no fields")
 			return &Refusal{Code: Malformed, Field: name, Message: fmt.Sprintf("%s: unknown field; this request takes %s", wire.Shorten(name, 64), takes)}
 		}
 	}
 	for i := range known {
 		f := &known[i]
-		raw, there := given[f.Name]
-		there = there && (f.Required || string(raw) != `""`)
-		switch {
-		case !there && f.Required:
-			return &Refusal{Code: Malformed, Field: f.Name, Message: f.Name + ": missing; this request needs it"}
-		case !there && f.whenAbsent == "":
+		raw := given[f.Name]
+		if (len(raw) == 0 || string(raw) == `""`) && !f.Required {
+			raw = f.preset()
+		}
+		if len(raw) == 0 {
 			continue
-		case !there:
-			raw = json.RawMessage(f.whenAbsent)
-			if f.Text {
-				raw = json.RawMessage(strconv.Quote(f.whenAbsent))
-			}
 		}
 		if err := f.read(into.FieldByIndex(f.index), raw); err != nil {
 			return invalid(f.Name, err.Error())
 		}
 	}
+	for i := range known {
+		if f := &known[i]; f.Required && given[f.Name] == nil {
+			return &Refusal{Code: Malformed, Field: f.Name, Message: f.Name + ": missing; this request needs it"}
+		}
+	}
 	return nil
+}
+
+// preset is the value of a field that is absent, nil = none.
+func (f *Field) preset() json.RawMessage {
+	if f.Text && f.whenAbsent != "" {
+		return json.RawMessage(strconv.Quote(f.whenAbsent))
+	}
+	return json.RawMessage(f.whenAbsent)
 }
 
 // read reads the value of a field and checks it by the tags.
 func (f *Field) read(into reflect.Value, raw json.RawMessage) error {
-	if string(raw) == "null" {
-		return errors.New("must not be null; leave it out")
-	}
-	if err := json.Unmarshal(raw, into.Addr().Interface()); err != nil {
-		var typed *json.UnmarshalTypeError
-		if f.kind != timeType && f.Text && !errors.As(err, &typed) {
-			return err // of a text with a form of its own
-		}
-		return errors.New("must be " + form(f.kind))
-	}
+	err := json.Unmarshal(raw, into.Addr().Interface())
+	var typed *json.UnmarshalTypeError
 	switch {
-	case len(f.enum) > 0 && f.kind.Kind() == reflect.String && !slices.Contains(f.enum, into.String()):
-		return fmt.Errorf("must be one of %s", strings.Join(f.enum, ", "))
-	case f.bounded && f.kind.Kind() == reflect.Int && (into.Int() < f.least || into.Int() > f.most):
-		return fmt.Errorf("must be a whole number from %d to %d", f.least, f.most)
-	case f.longest > 0 && len(into.String()) > f.longest:
-		return fmt.Errorf("must have at most %d bytes", f.longest)
+	case string(raw) == "null", errors.As(err, &typed), err != nil && f.kind == timeType:
+		return errors.New("must be " + f.form())
+	case err != nil:
+		return err // of a text with a form of its own
+	case into.Kind() == reflect.String:
+		return f.checkText(into.String())
+	case into.CanInt() && f.Most != 0 && (into.Int() < f.Least || into.Int() > f.Most),
+		into.CanUint() && f.Most != 0 && (into.Uint() < uint64(f.Least) || into.Uint() > uint64(f.Most)):
+		return errors.New("must be " + f.form())
 	}
 	return nil
 }
 
-// form describes the values of a type.
-func form(t reflect.Type) string {
+func (f *Field) checkText(s string) error {
 	switch {
-	case t == timeType:
-		return "a time such as 2026-01-02T15:04:05Z"
-	case t.Kind() == reflect.Pointer:
-		return form(t.Elem())
-	case t.Kind() == reflect.Slice:
-		return "a list of texts"
-	case t.Kind() == reflect.Map:
-		return "an object of texts"
-	case t.Kind() == reflect.Bool:
-		return "true or false"
-	case t.Kind() == reflect.String:
-		return "a text"
-	case t.Kind() == reflect.Uint64:
-		return "a whole number"
-	case t.Kind() == reflect.Int:
-		return "a whole number"
+	case len(f.enum) > 0 && !slices.Contains(f.enum, s):
+		return errors.New("must be one of " + strings.Join(f.enum, ", "))
+	case s == "":
+		return errors.New("must not be empty")
+	case f.bytes != 0 && len(s) > f.bytes:
+		return fmt.Errorf("has %d bytes, at most %d are allowed", len(s), f.bytes)
+	case !wire.Printable(s):
+		return errors.New("must be printable UTF-8 without control characters")
 	}
-	return "of another type"
+	return nil
+}
+
+// form describes the values of a field.
+func (f *Field) form() string {
+	kind := f.kind
+	if kind.Kind() == reflect.Pointer {
+		kind = kind.Elem()
+	}
+	switch {
+	case kind == timeType:
+		return "a time such as 2026-01-02T15:04:05Z"
+	case f.Most != 0:
+		return fmt.Sprintf("a whole number from %d to %d", f.Least, f.Most)
+	case kind.Kind() == reflect.Slice:
+		return "a list of strings"
+	case kind.Kind() == reflect.Bool:
+		return "true or false"
+	case f.Text || kind.Kind() == reflect.String:
+		return "a string"
+	}
+	return "a whole number"
 }

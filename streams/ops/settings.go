@@ -106,7 +106,7 @@ func (o *Ops) SetSettings(ctx context.Context, who Caller, fields Fields) (Setti
 	values := make([]string, len(sorted))
 	for i, name := range sorted {
 		if err := json.Unmarshal(fields[name], &values[i]); err != nil || string(fields[name]) == "null" {
-			return out, invalid(name, "must be a text")
+			return out, invalid(name, "must be a string")
 		}
 		if err := o.checkSetting(ctx, name, values[i]); err != nil {
 			no := *refusal(err)

@@ -79,10 +79,12 @@ func (s *Service) coupon(ctx context.Context, q *query) ([]byte, error) {
 	if wrong != nil {
 		return nil, wrong
 	}
-	out := shownBody{data: data}
+	out := shownBody{Data: data}
 	q.about = audit.Coupon(view.Campaign, view.N, q.N != 0)
-	next := out.addHistory(page, err, s.room(), before)
-	return out.bytes(next != nil, deref(next))
+	if older, more := out.addHistory(page, err, s.room(), before); more {
+		out.Next, out.More = older, true
+	}
+	return encode(out)
 }
 
 // customer answers customer.show: a page of the customer's coupons from all lanes, and one of the tables' history.
@@ -92,7 +94,7 @@ func (s *Service) customer(ctx context.Context, q *query) ([]byte, error) {
 	if err != nil {
 		return badCursor(err), nil
 	}
-	out := shownBody{data: json.RawMessage("[]")}
+	out := shownBody{Data: json.RawMessage("[]"), History: []json.RawMessage{}}
 	next := from
 	if !from.listed {
 		q.Limit, q.After, q.AfterN = limit+1, from.campaign, from.n
@@ -109,7 +111,7 @@ func (s *Service) customer(ctx context.Context, q *query) ([]byte, error) {
 		}
 		// At most half, to leave room for the history.
 		data, kept := join(all, s.room()/2)
-		out.data = data
+		out.Data = data
 		if next.listed = !more && kept == len(all); !next.listed {
 			var last struct {
 				Campaign string
@@ -129,16 +131,17 @@ func (s *Service) customer(ctx context.Context, q *query) ([]byte, error) {
 			return badCursor(err), nil
 		}
 		// While the tables are unreachable the next page starts at the same position of the history.
-		if older := out.addHistory(page, err, s.room(), from.history); older != nil {
-			next.history = *older
+		if older, more := out.addHistory(page, err, s.room(), from.history); more {
+			next.history = older
 		} else {
 			next.historyEnd = err == nil
 		}
-	} else {
-		out.history = []byte("[]")
 	}
 	q.about = q.CustomerID
-	return out.bytes(!next.listed || out.history != nil && !next.historyEnd, next.String())
+	if out.More = !next.listed || out.History != nil && !next.historyEnd; out.More {
+		out.Next = next.String()
+	}
+	return encode(out)
 }
 
 // history reads from the tables.
@@ -163,83 +166,43 @@ func (s *Service) history(ctx context.Context, q *query, get func(context.Contex
 	return page, nil
 }
 
-// shownBody is the answer of a show query.
+// shownBody is the answer of a show query. Nothing is omitted without more and next.
 type shownBody struct {
-	data             json.RawMessage
-	history          []byte // nil = unavailable
-	unavailable, had string // the reason, and what is missing
+	Data        json.RawMessage   `json:"data"`
+	History     []json.RawMessage `json:"history,omitzero"` // nil = Unavailable has the reason
+	Unavailable string            `json:"history_unavailable,omitempty"`
+	Note        string            `json:"history_note,omitempty"` // what is missing
+	More        bool              `json:"more,omitempty"`
+	Next        string            `json:"next,omitempty"`
 }
 
-// addHistory adds as many entries as fit, or the reason why there are none. It returns the cursor of the rest, nil if there
-// is none.
-func (b *shownBody) addHistory(page HistoryPage, err error, room int, before string) (older *string) {
+// addHistory adds as many entries as fit, or the reason why there are none. older is the cursor of the rest, if there is one.
+func (b *shownBody) addHistory(page HistoryPage, err error, room int, before string) (older string, more bool) {
 	if err != nil {
-		b.unavailable = err.Error()
-		return nil
+		b.History, b.Unavailable = nil, err.Error()
+		return "", false
 	}
-	b.had = page.Note
-	used := len(b.data)
-	b.history = []byte{'['}
+	b.Note, b.History = page.Note, []json.RawMessage{}
+	used := len(b.Data)
 	for i, e := range page.Entries {
 		used += len(e.JSON) + 1
 		if used > room && i > 0 {
-			return b.close(&before)
+			return before, true
 		}
-		if i > 0 {
-			b.history = append(b.history, ',')
-		}
-		b.history, before = append(b.history, e.JSON...), e.Before
+		b.History, before = append(b.History, e.JSON), e.Before
 	}
-	if page.More {
-		return b.close(&before)
-	}
-	return b.close(nil)
+	return before, page.More
 }
 
-func (b *shownBody) close(older *string) *string {
-	b.history = append(b.history, ']')
-	return older
-}
-
-// bytes writes the answer. Nothing is omitted without more and next.
-func (b *shownBody) bytes(more bool, next string) ([]byte, error) {
+// encode writes an answer, with texts as they are.
+func encode(answer any) ([]byte, error) {
 	var out bytes.Buffer
-	out.WriteString(`{"data":`)
-	out.Write(b.data)
-	field := func(name, text string) error {
-		if text == "" {
-			return nil
-		}
-		quoted, err := json.Marshal(text)
-		if err != nil {
-			return fmt.Errorf("encoding the answer: %w", err)
-		}
-		out.WriteString(`,"` + name + `":`)
-		out.Write(quoted)
-		return nil
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(answer); err != nil {
+		return nil, fmt.Errorf("encoding the answer: %w", err)
 	}
-	if b.history != nil {
-		out.WriteString(`,"history":`)
-		out.Write(b.history)
-	}
-	if err := errors.Join(field("history_unavailable", b.unavailable), field("history_note", b.had)); err != nil {
-		return nil, err
-	}
-	if more {
-		out.WriteString(`,"more":true`)
-		if err := field("next", next); err != nil {
-			return nil, err
-		}
-	}
-	out.WriteByte('}')
-	return out.Bytes(), nil
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
 func badCursor(err error) []byte {

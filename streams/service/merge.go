@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -98,28 +99,20 @@ func (s *Service) room() int {
 
 // list answers campaign.list: one page of campaigns by name, and in next the name to continue after, if there may be more.
 func (s *Service) list(ctx context.Context, q *query) ([]byte, error) {
-	limit := q.Limit
-	if limit == 0 {
-		limit = maxListed
-	}
-	q.Limit = limit
+	q.Limit = cmp.Or(q.Limit, maxListed)
 	all, more, err := s.queryAll(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	// Each lane returned up to limit campaigns, so a cut here, or a full page, means that there may be more.
-	more = more || len(all) >= limit
-	all = all[:min(limit, len(all))]
+	// Each lane returned up to the limit, so a cut here, or a full page, means that there may be more.
+	more = more || len(all) >= q.Limit
+	all = all[:min(q.Limit, len(all))]
 	data, kept := join(all, s.room())
-	body := append([]byte(`{"data":`), data...)
+	out := shownBody{Data: data}
 	if more || kept < len(all) {
-		next, err := json.Marshal(all[kept-1].campaign)
-		if err != nil {
-			return nil, fmt.Errorf("encoding the list: %w", err)
-		}
-		body = append(append(body, `,"next":`...), next...)
+		out.Next = all[kept-1].campaign
 	}
-	return append(body, '}'), nil
+	return encode(out)
 }
 
 // join makes a JSON array of as many items as fit, at least one.

@@ -2,16 +2,15 @@ package service
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
+	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/command"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -27,43 +27,50 @@ const queryWait = 2 * time.Second
 
 // queryKind is one kind of query.
 type queryKind struct {
-	name   string   // the lane's name for it
-	takes  []string // fields
-	needs  []string // of them, those that are required
-	most   int      // of field limit
+	name   string // the lane's name for it
+	fields []ops.Field
 	answer func(s *Service, ctx context.Context, q *query) ([]byte, error)
 }
 
 var (
-	validateCoupon = &queryKind{name: "coupon.validate", takes: []string{"code", "order_id", "customer_id", "campaign", "n", "id"},
-		needs: []string{"code"}, answer: (*Service).oneLane}
-	showCoupon = &queryKind{name: "coupon.show", takes: []string{"code", "campaign", "n", "limit", "before"}, most: MaxShown,
-		needs: []string{"code"}, answer: (*Service).coupon}
-	showCustomer = &queryKind{name: "customer.show", takes: []string{"customer_id", "limit", "before"}, most: MaxShown,
-		needs: []string{"customer_id"}, answer: (*Service).customer}
-	showCampaign = &queryKind{name: "campaign.show", takes: []string{"campaign"},
-		needs: []string{"campaign"}, answer: (*Service).oneLane}
-	listCampaigns = &queryKind{name: "campaign.list", takes: []string{"after", "limit"}, most: maxListed, answer: (*Service).list}
+	validateCoupon = queryOf("coupon.validate", 0, (*Service).oneLane, "code", "code", "order_id", "customer_id", "campaign", "n", "id")
+	showCoupon     = queryOf("coupon.show", MaxShown, (*Service).coupon, "code", "code", "campaign", "n", "limit", "before")
+	showCustomer   = queryOf("customer.show", MaxShown, (*Service).customer, "customer_id", "customer_id", "limit", "before")
+	showCampaign   = queryOf("campaign.show", 0, (*Service).oneLane, "campaign", "campaign")
+	listCampaigns  = queryOf("campaign.list", maxListed, (*Service).list, "", "after", "limit")
 )
 
-// query is a checked query; its JSON is sent to the lane's owner.
+// queryOf returns a kind of query that takes these fields and needs one of them. most is of the field limit.
+func queryOf(name string, most int64, answer func(*Service, context.Context, *query) ([]byte, error), needs string, takes ...string) *queryKind {
+	kind := &queryKind{name: name, answer: answer}
+	all := ops.FieldsOf(reflect.TypeFor[query]())
+	for _, field := range takes {
+		f := all[slices.IndexFunc(all, func(f ops.Field) bool { return f.Name == field })]
+		if f.Required = field == needs; field == "limit" {
+			f.Most = most
+		}
+		kind.fields = append(kind.fields, f)
+	}
+	return kind
+}
+
+// query is a checked query; its JSON is sent to the lane's owner. The bounds of its fields are those of commands.
 type query struct {
 	Query      string `json:"query"`
-	ID         string `json:"id,omitempty"`
-	Campaign   string `json:"campaign,omitempty"`
-	Code       string `json:"code,omitempty"`
-	N          uint32 `json:"n,omitempty"` // of the coupon, with Campaign and instead of Code
-	CustomerID string `json:"customer_id,omitempty"`
-	OrderID    string `json:"order_id,omitempty"`
-	After      string `json:"after,omitempty"`
+	ID         string `json:"id,omitempty" maxLength:"64"`
+	Campaign   string `json:"campaign,omitempty" maxLength:"64"`
+	Code       string `json:"code,omitempty" maxLength:"128"`
+	N          uint32 `json:"n,omitempty" minimum:"1" maximum:"1000000000"` // of the coupon, with Campaign and instead of Code
+	CustomerID string `json:"customer_id,omitempty" maxLength:"128"`
+	OrderID    string `json:"order_id,omitempty" maxLength:"128"`
+	After      string `json:"after,omitempty" maxLength:"64"`
 	AfterN     uint32 `json:"after_n,omitempty"` // coupon of campaign After
-	Limit      int    `json:"limit,omitempty"`
-	WaitMS     int64  `json:"wait_ms,omitempty"` // how long this service waits for the answer
+	Limit      int    `json:"limit,omitempty" minimum:"1"`
+	Before     string `json:"before,omitempty" maxLength:"256"` // not for the lane, which has no history
+	WaitMS     int64  `json:"wait_ms,omitempty"`                // how long this service waits for the answer
 
-	// The fields below are not sent.
-	before string // the lane has no history
-	mask   bool   // codes in the answer are masked
-	about  string // what was looked up, for the audit stream; set by an answer that has codes
+	mask  bool   // codes in the answer are masked
+	about string // what was looked up, for the audit stream; set by an answer that has codes
 }
 
 // maxListed is the most campaigns one answer lists, and the default.
@@ -181,111 +188,36 @@ func parseQuery(kind *queryKind, data []byte) (*query, error) {
 	if len(data) > wire.MaxLine {
 		return q, fmt.Errorf("the request has %d bytes, at most %d are allowed", len(data), wire.MaxLine)
 	}
-	if len(bytes.TrimSpace(data)) == 0 && len(kind.needs) == 0 {
-		data = []byte("{}")
+	given, err := ops.ParseFields(data)
+	if err != nil {
+		return q, err
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil || fields == nil || !utf8.Valid(data) { // package json would read U+FFFD
-		return q, errors.New("the request must be one JSON object in UTF-8")
-	}
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if !slices.Contains(kind.takes, name) {
-			return q, fmt.Errorf("%s: unknown field; this query takes %s", wire.Shorten(name, 64), strings.Join(kind.takes, ", "))
-		}
-		if err := q.set(kind, name, fields[name]); err != nil {
-			return q, fmt.Errorf("%s: %w", name, err)
+	known := kind.fields
+	if given["n"] != nil { // it names a coupon with the campaign, instead of the code
+		known = slices.Clone(known)
+		for i := range known {
+			known[i].Required = known[i].Name == "campaign"
 		}
 	}
-	needs := kind.needs
-	if fields["n"] != nil {
-		if needs = []string{"campaign"}; fields["code"] != nil {
-			return q, errors.New("code: " + wire.OneName)
+	if err := given.Read(q, known); err != nil {
+		return q, err
+	}
+	for _, name := range []string{"campaign", "after"} {
+		if value := map[string]string{"campaign": q.Campaign, "after": q.After}[name]; value != "" && !wire.ValidCampaignName(value) {
+			return q, fmt.Errorf("%s: must be 1 to %d of A-Z a-z 0-9 _ -", name, wire.MaxCampaignName)
 		}
 	}
-	for _, name := range needs {
-		if fields[name] == nil {
-			return q, fmt.Errorf("%s: missing; this query needs it", name)
-		}
+	if q.N != 0 && q.Code != "" {
+		return q, errors.New("code: " + wire.OneName)
 	}
 	return q, nil
 }
 
-func (q *query) set(kind *queryKind, name string, raw json.RawMessage) error {
-	if name == "limit" {
-		n, err := strconv.Atoi(string(raw))
-		if err != nil || n < 1 || n > kind.most {
-			return fmt.Errorf("must be a whole number from 1 to %d", kind.most)
-		}
-		q.Limit = n
-		return nil
-	}
-	if name == "n" {
-		n, err := strconv.ParseUint(string(raw), 10, 32)
-		if err != nil || n == 0 || n > wire.MaxCodes {
-			return fmt.Errorf("must be a whole number from 1 to %d", wire.MaxCodes)
-		}
-		q.N = uint32(n)
-		return nil
-	}
-	var s string
-	if err := json.Unmarshal(raw, &s); err != nil || string(raw) == "null" {
-		return errors.New("must be a string")
-	}
-	switch name {
-	case "id":
-		q.ID = s
-		return checkText(s, wire.MaxCommandID)
-	case "campaign":
-		q.Campaign = s
-		return checkName(s)
-	case "after":
-		q.After = s
-		return checkName(s)
-	case "before":
-		q.before = s
-		return checkText(s, maxCursor)
-	case "code":
-		q.Code = s
-		return checkText(s, wire.MaxCodeInput)
-	case "customer_id":
-		q.CustomerID = s
-		return checkText(s, wire.MaxCustomerID)
-	case "order_id":
-		q.OrderID = s
-		return checkText(s, wire.MaxOrderID)
-	}
-	return nil
-}
-
-func checkName(s string) error {
-	if !wire.ValidCampaignName(s) {
-		return fmt.Errorf("must be 1 to %d of A-Z a-z 0-9 _ -", wire.MaxCampaignName)
-	}
-	return nil
-}
-
-func checkText(s string, most int) error {
-	switch {
-	case s == "":
-		return errors.New("must not be empty")
-	case len(s) > most:
-		return fmt.Errorf("has %d bytes, at most %d are allowed", len(s), most)
-	case !wire.Printable(s):
-		return errors.New("must be printable UTF-8 without control characters")
-	}
-	return nil
-}
-
-// maxCursor bounds a cursor: a campaign's name and some numbers.
-const maxCursor = 256
-
 // paging removes from a query the fields that are not sent to the lane.
 func (q *query) paging() (limit int, before string) {
-	if limit = q.Limit; limit == 0 {
-		limit = shown
-	}
-	q.Limit = 0
-	return limit, q.before
+	limit, before = cmp.Or(q.Limit, shown), q.Before
+	q.Limit, q.Before = 0, ""
+	return limit, before
 }
 
 // oneLane queries the lane of the query's campaign or code and returns its answer.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -32,7 +33,8 @@ func TestBadInputAtEveryQueryEndpoint(t *testing.T) {
 			`{"Code":"x"}`:     "Code: unknown field",
 			`{"` + strings.Repeat("x", wire.MaxLine) + `":1}`: "at most 16384",
 		}
-		for _, field := range e.query.takes {
+		for i := range e.query.fields {
+			field := e.query.fields[i].Name
 			if field == "before" {
 				bad[`{"before":"`+strings.Repeat("x", 257)+`"}`] = "before: has 257 bytes"
 			}
@@ -45,21 +47,21 @@ func TestBadInputAtEveryQueryEndpoint(t *testing.T) {
 				continue
 			}
 			if field == "limit" {
-				bad[fmt.Sprintf(`{"limit":%d}`, e.query.most+1)] = fmt.Sprintf("limit: must be a whole number from 1 to %d", e.query.most)
+				bad[fmt.Sprintf(`{"limit":%d}`, e.query.fields[i].Most+1)] = fmt.Sprintf("limit: must be a whole number from 1 to %d", e.query.fields[i].Most)
 				bad[`{"limit":0}`] = "limit: must be a whole number"
 				bad[`{"limit":"9"}`] = "limit: must be a whole number"
 				continue
 			}
 			bad[`{"`+field+`":7}`] = field + ": must be a string"
 			bad[`{"`+field+`":null}`] = field + ": must be a string"
-			bad[`{"`+field+`":""}`] = field + ": must"
+			if e.query.fields[i].Required {
+				bad[`{}`] = field + ": missing"
+				bad[`{"`+field+`":""}`] = field + ": must"
+			}
 			bad[`{"`+field+`":"\u0007"}`] = field + ": must"
 			if field != "before" {
 				bad[`{"`+field+`":"`+strings.Repeat("x", 129)+`"}`] = field + ": "
 			}
-		}
-		for _, field := range e.query.needs {
-			bad[`{}`] = field + ": missing"
 		}
 		for body, want := range bad {
 			out := r.outcome(t, e.subject, body)
@@ -222,5 +224,16 @@ func TestHistoryIsAnExtra(t *testing.T) {
 				t.Errorf("an absent coupon: %+v", out)
 			}
 		})
+	}
+}
+
+// TestQueriesHaveTheBoundsOfCommands: the tags of a query are numbers of the contract.
+func TestQueriesHaveTheBoundsOfCommands(t *testing.T) {
+	for name, most := range map[string]int{"ID": wire.MaxCommandID, "Campaign": wire.MaxCampaignName, "Code": wire.MaxCodeInput,
+		"CustomerID": wire.MaxCustomerID, "OrderID": wire.MaxOrderID, "N": wire.MaxCodes} {
+		field, _ := reflect.TypeFor[query]().FieldByName(name)
+		if tag := field.Tag; tag.Get("maxLength")+tag.Get("maximum") != fmt.Sprint(most) {
+			t.Errorf("%s: %s, want %d", name, tag, most)
+		}
 	}
 }

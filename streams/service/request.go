@@ -75,7 +75,7 @@ func endpointOf(t wire.CommandType) endpoint {
 
 func queryOn(subject string, q *queryKind) endpoint {
 	return endpoint{
-		name: strings.ReplaceAll(subject, ".", "-"), subject: "scrip." + subject, takes: strings.Join(q.takes, ", "), query: q,
+		name: strings.ReplaceAll(subject, ".", "-"), subject: "scrip." + subject, takes: ops.Names(q.fields), query: q,
 		busy: q == validateCoupon,
 	}
 }

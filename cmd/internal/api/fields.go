@@ -229,12 +229,12 @@ func (a *API) describeFields(r *fieldRoute) huma.Operation {
 		of := schema.Properties[f.Name]
 		switch {
 		case r.inPath(f.Name):
-			op.Parameters = append(op.Parameters, &huma.Param{Name: f.Name, In: "path", Required: true, Description: f.Doc(), Schema: of})
+			op.Parameters = append(op.Parameters, &huma.Param{Name: f.Name, In: "path", Required: true, Description: f.Doc, Schema: of})
 		case r.match != noMatch && f.Name == versionField:
 			op.Parameters = append(op.Parameters, &huma.Param{Name: "If-Match", In: "header", Required: r.match == mustMatch, Schema: text(""),
 				Description: "The ETag of the webhook as it was read, or * for any. Once settings, state or secret are others, the change is refused with 412: read it again."})
 		case r.Method == http.MethodGet:
-			op.Parameters = append(op.Parameters, &huma.Param{Name: f.Name, In: "query", Required: f.Required, Description: f.Doc(), Schema: of})
+			op.Parameters = append(op.Parameters, &huma.Param{Name: f.Name, In: "query", Required: f.Required, Description: f.Doc, Schema: of})
 		default:
 			if body.Properties[f.Name] = of; f.Required {
 				body.Required = append(body.Required, f.Name)
