@@ -14,8 +14,7 @@
 // superuser.
 //
 // The clusters run without fsync: they lose data only when the machine fails, not when PostgreSQL is killed. They end with
-// the test binary, also when that is killed; its directory is then removed by a later one. Without
-// Main the shared cluster is stopped when no test uses it and created again for the next, which takes about a second.
+// the test binary, also when that is killed; its directory is then removed by a later one.
 //
 // It knows nothing of the tables, whose own tests use it.
 package projtest

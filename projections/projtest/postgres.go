@@ -40,30 +40,21 @@ func fast() map[string]string {
 	}
 }
 
-// common is the cluster shared by the tests of this binary.
-var common shared
-
-type shared struct {
-	mu sync.Mutex // guards what follows
-	// pinned: Main stops the cluster; otherwise its last user does.
-	pinned  bool
-	users   int
-	made    int // databases created so far, for their names
-	dir     string
-	cluster *pgd.Cluster
-	url     string
+// common is the cluster shared by the tests of this binary, from the first that needs it to the end of Main.
+var common struct {
+	sync.Mutex     // guards what follows
+	made       int // databases created so far, for their names
+	dir        string
+	cluster    *pgd.Cluster
+	url        string
 }
 
 // Main runs the tests and stops the shared cluster at their end. It returns the exit code for os.Exit.
 func Main(m interface{ Run() int }) int {
-	common.mu.Lock()
-	common.pinned = true
-	common.mu.Unlock()
 	code := m.Run()
-
-	common.mu.Lock()
-	defer common.mu.Unlock()
-	if err := common.stopLocked(); err != nil {
+	common.Lock()
+	defer common.Unlock()
+	if err := stopCommon(); err != nil {
 		fmt.Fprintln(os.Stderr, "stopping the test cluster:", err)
 		return max(code, 1)
 	}
@@ -74,23 +65,37 @@ func Main(m interface{ Run() int }) int {
 // are closed.
 func URL(t testing.TB) string {
 	t.Helper()
-	base, name, err := common.join()
-	if err != nil {
-		t.Fatalf("test cluster: %v", err)
+	common.Lock()
+	if common.cluster == nil {
+		if err := startCommon(); err != nil {
+			err = errors.Join(err, stopCommon())
+			common.Unlock()
+			t.Fatalf("test cluster: %v", err)
+		}
 	}
+	common.made++
+	name, base, admin := fmt.Sprintf("test_%d", common.made), common.url, common.cluster.AdminURL()
+	common.Unlock()
 	t.Cleanup(func() {
-		if err := common.part(name); err != nil {
+		// Only the superuser can close connections of other roles.
+		if err := execute(admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
 			t.Errorf("test database %s: %v", name, err)
 		}
 	})
 	if err := execute(base, "CREATE DATABASE "+name); err != nil {
 		t.Fatalf("test database %s: %v", name, err)
 	}
+	return withPath(t, base, "/"+name)
+}
+
+// withPath returns a URL with another database.
+func withPath(t testing.TB, base, name string) string {
+	t.Helper()
 	u, err := url.Parse(base)
 	if err != nil {
 		t.Fatalf("URL of the test cluster: %v", err)
 	}
-	u.Path = "/" + name
+	u.Path = name
 	return u.String()
 }
 
@@ -108,22 +113,16 @@ func Pool(t testing.TB, url string) *pgxpool.Pool {
 // Admin returns the URL of a database of the shared cluster for the superuser, who may make roles.
 func Admin(t testing.TB, database string) string {
 	t.Helper()
-	common.mu.Lock()
-	cluster := common.cluster
-	common.mu.Unlock()
-	if cluster == nil {
+	common.Lock()
+	defer common.Unlock()
+	if common.cluster == nil {
 		t.Fatal("there is no test cluster; call URL first")
-	}
-	admin, err := url.Parse(cluster.AdminURL())
-	if err != nil {
-		t.Fatalf("URL of the test cluster: %v", err)
 	}
 	u, err := url.Parse(database)
 	if err != nil {
 		t.Fatalf("URL of the test database: %v", err)
 	}
-	admin.Path = u.Path
-	return admin.String()
+	return withPath(t, common.cluster.AdminURL(), u.Path)
 }
 
 // Role creates a role with the right to log in only, and returns the URL of database for it. It is dropped after the
@@ -191,64 +190,31 @@ func options(dir string, log *slog.Logger) pgd.Options {
 	}
 }
 
-// join counts one more user, starts the cluster for the first, and returns a name for a database.
-func (s *shared) join() (base, name string, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.cluster == nil {
-		if err := s.startLocked(); err != nil {
-			return "", "", errors.Join(err, s.stopLocked())
-		}
-	}
-	s.users++
-	s.made++
-	return s.url, fmt.Sprintf("test_%d", s.made), nil
-}
-
-// part drops a database, and stops the cluster after its last user unless Main will.
-func (s *shared) part(name string) error {
-	s.mu.Lock()
-	admin := s.cluster.AdminURL()
-	s.mu.Unlock()
-	// Only the superuser can close connections of other roles.
-	err := execute(admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.users--
-	if s.users == 0 && !s.pinned {
-		err = errors.Join(err, s.stopLocked())
-	}
-	return err
-}
-
-func (s *shared) startLocked() error {
+func startCommon() (err error) {
 	removeForgotten()
-	dir, err := os.MkdirTemp("", dirPattern)
-	if err != nil {
+	if common.dir, err = os.MkdirTemp("", dirPattern); err != nil {
 		return err
 	}
-	s.dir = dir
-	if err := os.Chmod(dir, 0o755); err != nil {
+	if err := os.Chmod(common.dir, 0o755); err != nil {
 		return err
 	}
-	s.cluster = pgd.Open(options(dir, slog.New(slog.DiscardHandler)))
+	common.cluster = pgd.Open(options(common.dir, slog.New(slog.DiscardHandler)))
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
-	s.url, err = s.cluster.Start(ctx)
+	common.url, err = common.cluster.Start(ctx)
 	return err
 }
 
-func (s *shared) stopLocked() error {
-	var err error
-	if s.cluster != nil {
+func stopCommon() (err error) {
+	if common.cluster != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
 		defer cancel()
-		err = s.cluster.Stop(ctx)
+		err = common.cluster.Stop(ctx)
 	}
-	if s.dir != "" {
-		err = errors.Join(err, os.RemoveAll(s.dir))
+	if common.dir != "" {
+		err = errors.Join(err, os.RemoveAll(common.dir))
 	}
-	s.cluster, s.dir, s.url = nil, "", ""
+	common.cluster, common.dir = nil, ""
 	return err
 }
 
