@@ -3,9 +3,11 @@ package confine
 import (
 	"context"
 	"crypto/rand"
+	_ "embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -103,68 +105,15 @@ func makeRole(ctx context.Context, conn *pgx.Conn, function bool, schema string)
 	return name, password, err
 }
 
-// body is PL/pgSQL with the parameters wanted (schema) and secret (password); it returns the role. It runs with the
-// rights of the function's owner, so it checks the rights of session_user, the caller. A schema that exists keeps its owner.
-const body = `
-DECLARE
-  me name := session_user;
-  wanted_role name := 'scrip_' || left(wanted, 40) || '_' || left(md5(current_database() || '/' || wanted), 8);
-  role_oid oid;
-  schema_oid oid;
-  schema_owner oid;
-  tables oid := to_regnamespace('scrip');
-BEGIN
-  IF wanted !~ '^[a-z][a-z0-9_]{0,59}$' OR wanted ~ '^(pg_|scrip_)' OR wanted IN ('scrip', 'public', 'information_schema') THEN
-    RAISE EXCEPTION 'schema % is not for projections', wanted USING ERRCODE = 'invalid_schema_name';
-  END IF;
-  PERFORM pg_advisory_xact_lock(hashtextextended('scrip confine ' || wanted, 0));
-  SELECT oid, nspowner INTO schema_oid, schema_owner FROM pg_namespace WHERE nspname = wanted;
-  IF schema_oid IS NOT NULL AND NOT pg_has_role(me, schema_owner, 'USAGE') THEN
-    RAISE EXCEPTION 'schema % belongs to role %, and role % is no member of it', wanted, pg_get_userbyid(schema_owner), me USING ERRCODE = 'insufficient_privilege';
-  END IF;
-  IF to_regrole(quote_ident(wanted_role)) IS NULL THEN
-    EXECUTE format('CREATE ROLE %I', wanted_role);
-  END IF;
-  role_oid := to_regrole(quote_ident(wanted_role));
-  EXECUTE format('ALTER ROLE %I LOGIN PASSWORD %L', wanted_role, secret);
-  EXECUTE format('GRANT %I TO %I', wanted_role, me);
-  IF NOT has_database_privilege(role_oid, current_database(), 'TEMPORARY') THEN
-    EXECUTE format('GRANT TEMPORARY ON DATABASE %I TO %I', current_database(), wanted_role);
-  END IF;
-  IF schema_oid IS NULL THEN
-    EXECUTE format('CREATE SCHEMA %I AUTHORIZATION %I', wanted, wanted_role);
-  END IF;
-  IF tables IS NOT NULL AND (has_schema_privilege(me, tables, 'USAGE WITH GRANT OPTION') OR pg_has_role(me, (SELECT nspowner FROM pg_namespace WHERE oid = tables), 'USAGE')) THEN
-    EXECUTE format('GRANT USAGE ON SCHEMA scrip TO %I', wanted_role);
-    EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA scrip TO %I', wanted_role);
-  END IF;
-  RETURN wanted_role;
-END`
+//go:embed role.sql
+var body string
 
-// eachObject is PL/pgSQL that drops each object in schema schema_oid: tables first, because sequences and types that belong
-// to a table follow it. Objects of an extension are left out.
-const eachObject = `
-    DECLARE
-      thing record;
-    BEGIN
-      FOR thing IN
-        SELECT replace(replace(upper(i.type), 'COMPOSITE TYPE', 'TYPE'), 'STATISTICS OBJECT', 'STATISTICS') AS kind, i.identity, d.classid, d.objid
-        FROM pg_depend d, pg_identify_object(d.classid, d.objid, 0) i
-        WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = schema_oid AND d.deptype = 'n'
-          AND NOT EXISTS (SELECT FROM pg_depend e WHERE e.classid = d.classid AND e.objid = d.objid AND e.deptype = 'e')
-          AND i.type IN ('table', 'view', 'materialized view', 'foreign table', 'sequence', 'composite type', 'type', 'domain', 'function', 'procedure',
-            'aggregate', 'operator', 'operator class', 'operator family', 'collation', 'conversion', 'statistics object', 'text search configuration', 'text search dictionary')
-        ORDER BY i.type <> 'table', d.objid
-      LOOP
-        CONTINUE WHEN EXISTS (SELECT FROM pg_depend o WHERE o.classid = thing.classid AND o.objid = thing.objid AND (o.deptype = 'i' AND thing.kind <> 'TABLE' OR o.deptype = 'a' AND thing.kind = 'SEQUENCE'));
-        EXECUTE format('DROP %s IF EXISTS %s CASCADE', thing.kind, thing.identity);
-      END LOOP;
-    END;`
+//go:embed empty.sql
+var emptySQL string
 
 // Empty returns a statement that drops everything in a schema, but not the schema itself; for its owner.
 func Empty(schema string) string {
-	return "DO $empty$ DECLARE schema_oid oid := to_regnamespace($name$" + pgx.Identifier{schema}.Sanitize() + "$name$); BEGIN " +
-		eachObject + " END $empty$"
+	return strings.ReplaceAll(emptySQL, "{{schema}}", pgx.Identifier{schema}.Sanitize())
 }
 
 // Schema has the function of Install.

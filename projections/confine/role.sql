@@ -1,0 +1,36 @@
+-- The body of a function with the parameters wanted (schema) and secret (password); it returns the role. It runs with the
+-- rights of the function's owner, so it checks the rights of session_user, the caller. A schema that exists keeps its owner.
+DECLARE
+  me name := session_user;
+  wanted_role name := 'scrip_' || left(wanted, 40) || '_' || left(md5(current_database() || '/' || wanted), 8);
+  role_oid oid;
+  schema_oid oid;
+  schema_owner oid;
+  tables oid := to_regnamespace('scrip');
+BEGIN
+  IF wanted !~ '^[a-z][a-z0-9_]{0,59}$' OR wanted ~ '^(pg_|scrip_)' OR wanted IN ('scrip', 'public', 'information_schema') THEN
+    RAISE EXCEPTION 'schema % is not for projections', wanted USING ERRCODE = 'invalid_schema_name';
+  END IF;
+  PERFORM pg_advisory_xact_lock(hashtextextended('scrip confine ' || wanted, 0));
+  SELECT oid, nspowner INTO schema_oid, schema_owner FROM pg_namespace WHERE nspname = wanted;
+  IF schema_oid IS NOT NULL AND NOT pg_has_role(me, schema_owner, 'USAGE') THEN
+    RAISE EXCEPTION 'schema % belongs to role %, and role % is no member of it', wanted, pg_get_userbyid(schema_owner), me USING ERRCODE = 'insufficient_privilege';
+  END IF;
+  IF to_regrole(quote_ident(wanted_role)) IS NULL THEN
+    EXECUTE format('CREATE ROLE %I', wanted_role);
+  END IF;
+  role_oid := to_regrole(quote_ident(wanted_role));
+  EXECUTE format('ALTER ROLE %I LOGIN PASSWORD %L', wanted_role, secret);
+  EXECUTE format('GRANT %I TO %I', wanted_role, me);
+  IF NOT has_database_privilege(role_oid, current_database(), 'TEMPORARY') THEN
+    EXECUTE format('GRANT TEMPORARY ON DATABASE %I TO %I', current_database(), wanted_role);
+  END IF;
+  IF schema_oid IS NULL THEN
+    EXECUTE format('CREATE SCHEMA %I AUTHORIZATION %I', wanted, wanted_role);
+  END IF;
+  IF tables IS NOT NULL AND (has_schema_privilege(me, tables, 'USAGE WITH GRANT OPTION') OR pg_has_role(me, (SELECT nspowner FROM pg_namespace WHERE oid = tables), 'USAGE')) THEN
+    EXECUTE format('GRANT USAGE ON SCHEMA scrip TO %I', wanted_role);
+    EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA scrip TO %I', wanted_role);
+  END IF;
+  RETURN wanted_role;
+END
