@@ -50,7 +50,7 @@ func (p *Projector) acquire(ctx context.Context) (*lock, error) {
 		if !logged {
 			p.postgres.endAll(ctx)
 			p.opts.Logger.InfoContext(ctx, "another projector is running on this database, this one is on standby")
-			p.each(func(l *lane) { l.progress.state(Standby, nil) })
+			p.each(func(l *follower) { l.progress.state(Standby, nil) })
 		}
 		p.pause(ctx, lockEvery)
 		if ctx.Err() != nil {

@@ -14,40 +14,40 @@ import (
 
 // outage logs once when a dependency becomes unavailable, and once when it is available again for all lanes.
 type outage struct {
-	what  string
-	log   *slog.Logger
-	clock wall.Clock
-	said  *testsignal.Signal[string]
+	what    string
+	log     *slog.Logger
+	clock   wall.Clock
+	noticed *testsignal.Signal[string]
 
 	mu    sync.Mutex
 	since time.Time // zero while it is available
-	noted map[*lane]bool
+	noted map[*follower]bool
 }
 
-// begin records that it is unavailable for a lane, or for the projector as a whole (nil).
-func (o *outage) begin(ctx context.Context, who *lane, err error) {
+// start records that it is unavailable for a lane, or for the projector as a whole (nil).
+func (o *outage) start(ctx context.Context, who *follower, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.noted == nil {
-		o.noted = map[*lane]bool{}
+		o.noted = map[*follower]bool{}
 	}
 	o.noted[who] = true
 	if o.since.IsZero() {
 		o.since = o.clock.Now()
 		o.log.WarnContext(ctx, o.what+" is unavailable, the read tables wait for it; claims and redemptions continue", "err", err)
-		o.said.Send(o.what + " is unavailable")
+		o.noticed.Send(o.what + " is unavailable")
 	}
 }
 
-// end reverts begin for the same lane.
-func (o *outage) end(ctx context.Context, who *lane) {
+// end reverts start for the same lane.
+func (o *outage) end(ctx context.Context, who *follower) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.noted, who)
 	o.logEnd(ctx)
 }
 
-// endAll reverts begin for all lanes: the projector starts again.
+// endAll reverts start for all lanes: the projector starts again.
 func (o *outage) endAll(ctx context.Context) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -59,7 +59,7 @@ func (o *outage) logEnd(ctx context.Context) {
 	if len(o.noted) == 0 && !o.since.IsZero() {
 		o.log.InfoContext(ctx, o.what+" is available, the read tables catch up", "unavailable", o.clock.Now().Sub(o.since).Round(time.Millisecond))
 		o.since = time.Time{}
-		o.said.Send(o.what + " is available")
+		o.noticed.Send(o.what + " is available")
 	}
 }
 

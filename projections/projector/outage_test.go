@@ -17,7 +17,7 @@ import (
 func TestOutageIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out streamtest.Buffer
-		o := &outage{what: "PostgreSQL", log: slog.New(slog.NewTextHandler(&out, nil)), clock: wall.Machine, said: &testsignal.Signal[string]{}}
+		o := &outage{what: "PostgreSQL", log: slog.New(slog.NewTextHandler(&out, nil)), clock: wall.Machine, noticed: &testsignal.Signal[string]{}}
 		logged := func(away, back int) {
 			t.Helper()
 			text := out.String()
@@ -25,12 +25,12 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 				t.Fatalf("logged %d and %d times, want %d and %d:\n%s", a, b, away, back, text)
 			}
 		}
-		ctx, zero, one := t.Context(), &lane{}, &lane{number: 1}
+		ctx, zero, one := t.Context(), &follower{}, &follower{number: 1}
 		o.end(ctx, zero) // there is none
 		logged(0, 0)
 		for range 3 {
-			o.begin(ctx, zero, errors.New("refused"))
-			o.begin(ctx, one, errors.New("refused"))
+			o.start(ctx, zero, errors.New("refused"))
+			o.start(ctx, one, errors.New("refused"))
 			<-time.After(time.Second)
 		}
 		logged(1, 0)
@@ -43,8 +43,8 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 		if !strings.Contains(out.String(), "unavailable=1h0m3s") {
 			t.Errorf("how long it took is not in %s", out.String())
 		}
-		o.begin(ctx, nil, errors.New("refused")) // for the projector as a whole
-		o.begin(ctx, one, errors.New("refused"))
+		o.start(ctx, nil, errors.New("refused")) // for the projector as a whole
+		o.start(ctx, one, errors.New("refused"))
 		o.endAll(ctx)
 		logged(2, 2)
 	})

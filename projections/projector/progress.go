@@ -95,7 +95,7 @@ func (p *progress) endReader() {
 	}
 }
 
-// follow records where a reader begins. enter is false for a stopped lane that checks whether it can continue.
+// follow records where a reader starts. enter is false for a stopped lane that checks whether it can continue.
 func (p *progress) follow(sequence uint64, clock wire.Instant, reader *eventlog.Reader, enter bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -31,14 +31,14 @@ type Options struct {
 	// Limits are the maximum of event lines and bytes in one transaction, exceeded by some messages at most: see
 	// fill.Limits.
 	Limits fill.Limits
-	// Every is the minimum time between the beginnings of a lane's transactions, unless a full batch waits. The first
+	// Every is the minimum time between the starts of a lane's transactions, unless a full batch waits. The first
 	// event after an idle time is written at once; a transaction for each of many single events would halve the rate of
 	// claims. Defaults to 100 ms.
 	Every time.Duration
 	// Load reports whether the lanes need the machine. While they are busy the projector works a fifth of the time: after a
 	// transaction that took t it pauses for 4·t, at most 2 s, and projects one lane at a time, with all that arrived
-	// meanwhile, which costs less per event. The tables then lag, and catch up within 10 ms of the end. In a burst no
-	// transaction begins, for at most 1.5 s. Nil = never.
+	// in between, which costs less per event. The tables then lag, and catch up within 10 ms of the end. In a burst no
+	// transaction starts, for at most 1.5 s. Nil = never.
 	Load *load.Meter
 	// Clock is what waits between attempts go by. Defaults to wall.Machine.
 	Clock wall.Clock
@@ -65,11 +65,11 @@ type Projector struct {
 	db    *pgxpool.Pool
 	log   topology.Log
 	opts  Options
-	lanes []*lane
+	lanes []*follower
 
 	throttle *load.Throttle
 
-	// postgres and nats log the beginning and the end of an outage once.
+	// postgres and nats log the start and the end of an outage once.
 	postgres, nats *outage
 	faults         faults
 	signals        signals
@@ -78,7 +78,7 @@ type Projector struct {
 // signals are what tests wait for.
 type signals struct {
 	progress testsignal.Signal[Progress] // of a lane, whenever it has changed; what it says is logged by then
-	outage   testsignal.Signal[string]   // the beginning or the end of one was logged
+	outage   testsignal.Signal[string]   // the start or the end of one was logged
 }
 
 // faults are called around a commit, for fault injection in tests. Nil in production.
@@ -102,10 +102,10 @@ func New(db *pgxpool.Pool, js jetstream.JetStream, log topology.Log, opts Option
 	p := &Projector{
 		db: db, log: log, opts: opts, throttle: &load.Throttle{Level: opts.Load.Level, Times: yieldTimes, Longest: yieldMost},
 	}
-	p.postgres = &outage{what: "PostgreSQL", log: opts.Logger, clock: opts.Clock, said: &p.signals.outage}
-	p.nats = &outage{what: "the log", log: opts.Logger, clock: opts.Clock, said: &p.signals.outage}
+	p.postgres = &outage{what: "PostgreSQL", log: opts.Logger, clock: opts.Clock, noticed: &p.signals.outage}
+	p.nats = &outage{what: "the log", log: opts.Logger, clock: opts.Clock, noticed: &p.signals.outage}
 	for n := range log.Lanes {
-		p.lanes = append(p.lanes, newLane(p, js, n))
+		p.lanes = append(p.lanes, newFollower(p, js, n))
 	}
 	return p, nil
 }
@@ -121,7 +121,7 @@ var (
 
 // Run projects until ctx ends, and then returns nil. Failures are retried, resolved or shown in Progress.
 func (p *Projector) Run(ctx context.Context) error {
-	defer p.each(func(l *lane) { l.progress.state(Ended, nil) })
+	defer p.each(func(l *follower) { l.progress.state(Ended, nil) })
 	pause := newPause()
 	for ctx.Err() == nil {
 		worked, err := p.runWithLock(ctx)
@@ -150,20 +150,20 @@ func (p *Projector) handleRunError(ctx context.Context, err error) {
 	switch {
 	case errors.Is(err, schema.ErrUnusable):
 		logged := false
-		p.each(func(l *lane) { logged = logged || l.progress.is(Stopped) })
+		p.each(func(l *follower) { logged = logged || l.progress.is(Stopped) })
 		if !logged {
 			p.opts.Logger.ErrorContext(ctx, "the projector stopped for all lanes", "err", err)
 		}
-		p.each(func(l *lane) { l.progress.state(Stopped, err) })
+		p.each(func(l *follower) { l.progress.state(Stopped, err) })
 	case errors.Is(err, fill.ErrFenced), errors.Is(err, errDropped), errors.Is(err, errExchanged), errors.Is(err, errLockLost):
 		p.opts.Logger.WarnContext(ctx, "projector starts again", "reason", err)
-		p.each(func(l *lane) { l.progress.state(Waiting, err) })
+		p.each(func(l *follower) { l.progress.state(Waiting, err) })
 		if errors.Is(err, errLockLost) { // PostgreSQL may be available again, but earlier connections are unusable
 			p.db.Reset()
 		}
 	default:
-		p.postgres.begin(ctx, nil, err)
-		p.each(func(l *lane) { l.progress.state(Waiting, err) })
+		p.postgres.start(ctx, nil, err)
+		p.each(func(l *follower) { l.progress.state(Waiting, err) })
 	}
 }
 
@@ -188,7 +188,7 @@ func (p *Projector) runWithLock(ctx context.Context) (worked bool, err error) {
 	return true, g.Wait()
 }
 
-func (p *Projector) each(f func(*lane)) {
+func (p *Projector) each(f func(*follower)) {
 	for _, l := range p.lanes {
 		f(l)
 	}

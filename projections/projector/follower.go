@@ -18,8 +18,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
-// lane projects one lane.
-type lane struct {
+// follower projects one lane.
+type follower struct {
 	number   int
 	p        *Projector
 	stream   eventlog.Stream
@@ -39,14 +39,14 @@ type lane struct {
 // restored, a disk repaired.
 const stoppedPause = 5 * time.Second
 
-func newLane(p *Projector, js jetstream.JetStream, number int) *lane {
-	l := &lane{number: number, p: p, stream: eventlog.Events(js, number).In(p.log), progress: newProgress(number, p.opts.Clock, &p.signals.progress)}
+func newFollower(p *Projector, js jetstream.JetStream, number int) *follower {
+	l := &follower{number: number, p: p, stream: eventlog.Events(js, number).In(p.log), progress: newProgress(number, p.opts.Clock, &p.signals.progress)}
 	l.tables = fill.Tables{DB: p.db, Schema: schema.Name, Log: p.log.UUID, Lane: number, Commit: l.commit, Applied: l.applied}
 	return l
 }
 
 // run follows the log until ctx ends (nil), or until the projector must start again (fill.ErrFenced, errDropped).
-func (l *lane) run(ctx context.Context) error {
+func (l *follower) run(ctx context.Context) error {
 	pause := newPause()
 	l.failing, l.stopped = false, nil
 	for {
@@ -74,9 +74,9 @@ func (l *lane) run(ctx context.Context) error {
 			l.p.pause(ctx, stoppedPause)
 			continue
 		case errors.As(err, &pg), errors.Is(err, errPostgres):
-			l.p.postgres.begin(ctx, l, err)
+			l.p.postgres.start(ctx, l, err)
 		default:
-			l.p.nats.begin(ctx, l, err)
+			l.p.nats.start(ctx, l, err)
 		}
 		l.progress.state(Waiting, err)
 		if l.progress.batches.Load() != before {
@@ -87,7 +87,7 @@ func (l *lane) run(ctx context.Context) error {
 }
 
 // follow reads the log from the checkpoint, at the start and after every interruption.
-func (l *lane) follow(ctx context.Context) error {
+func (l *follower) follow(ctx context.Context) error {
 	if err := l.tables.Load(ctx, l.p.db); err != nil {
 		return postgresError(err)
 	}
@@ -105,16 +105,16 @@ func (l *lane) follow(ctx context.Context) error {
 	}
 	l.progress.follow(l.tables.At.Sequence, l.tables.Clock, reader, l.stopped == nil)
 	limits := l.p.opts.Limits
-	var begun time.Time
+	var started time.Time
 	for {
 		if err := l.batch.Wait(ctx, reader, limits, math.MaxUint64); err != nil {
 			return err
 		}
 		l.progress.took(len(l.batch.Messages))
-		if rest := begun.Add(l.p.opts.Every).Sub(l.p.opts.Clock.Now()); rest > 0 && !l.batch.Full(limits) {
+		if rest := started.Add(l.p.opts.Every).Sub(l.p.opts.Clock.Now()); rest > 0 && !l.batch.Full(limits) {
 			l.p.pause(ctx, rest)
 		}
-		begun = l.p.opts.Clock.Now()
+		started = l.p.opts.Clock.Now()
 		err := l.p.throttle.Work(ctx, func() error {
 			_ = l.batch.Fill(reader, limits, math.MaxUint64) // what arrived while it waited for its slot; the reader keeps an error
 			l.progress.took(len(l.batch.Messages))
@@ -139,7 +139,7 @@ func (l *lane) follow(ctx context.Context) error {
 }
 
 // commit commits. If no reply arrives, follow reads from the checkpoint whether it took effect.
-func (l *lane) commit(ctx context.Context, tx pgx.Tx) error {
+func (l *follower) commit(ctx context.Context, tx pgx.Tx) error {
 	if f := l.p.faults.beforeCommit; f != nil {
 		f(l.number, tx.Conn().PgConn().PID())
 	}
@@ -151,7 +151,7 @@ func (l *lane) commit(ctx context.Context, tx pgx.Tx) error {
 }
 
 // applied records what a transaction applied.
-func (l *lane) applied(batch *tables.Batch, messages []eventlog.Message, parked []tables.Parked) {
+func (l *follower) applied(batch *tables.Batch, messages []eventlog.Message, parked []tables.Parked) {
 	if len(parked) > 0 {
 		l.p.opts.Logger.Error("event lines stored as dead letters, see scrip.dead_letter", "lane", l.number, "lines", len(parked),
 			"sequence", parked[0].Sequence, "line", parked[0].Line, "reason", parked[0].Reason)
@@ -182,7 +182,7 @@ func isFinal(err error) bool {
 }
 
 // stop records and logs that the lane has stopped, with the next command.
-func (l *lane) stop(ctx context.Context, err error) {
+func (l *follower) stop(ctx context.Context, err error) {
 	switch {
 	case fill.IsLost(err):
 		err = fmt.Errorf("the log no longer has what the read tables were filled from up to message %d of lane %d (restored, tail lost, or another log): %w; "+
@@ -199,7 +199,7 @@ func (l *lane) stop(ctx context.Context, err error) {
 	l.progress.state(Stopped, err)
 }
 
-func (l *lane) resumed(ctx context.Context) {
+func (l *follower) resumed(ctx context.Context) {
 	l.stopped = nil
 	l.p.opts.Logger.InfoContext(ctx, "lane is projected again", "lane", l.number, "from", l.tables.At.Sequence)
 }
