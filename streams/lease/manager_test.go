@@ -18,7 +18,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	streamtest.NodeMain()
 	streamtest.VerifyTestMain(m)
 }
 

@@ -177,12 +177,12 @@ func TestInNATS(t *testing.T) {
 	})
 }
 
-// TestNoLeaseMovesWithANode: kill -9 of the node that leads the bucket takes none of 64 leases from anybody.
+// TestNoLeaseMovesWithANode: the end of the node that leads the bucket takes none of 64 leases from anybody.
 func TestNoLeaseMovesWithANode(t *testing.T) {
 	t.Parallel()
-	nodes := streamtest.StartNodes(t)
+	cluster := streamtest.StartCluster(t)
 	js := func(name string) jetstream.JetStream {
-		js, err := jetstream.New(nodes.Site(t).Conn(t, natsx.Options(name)...))
+		js, err := jetstream.New(cluster.Conn(t, natsx.Options(name)...))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +196,7 @@ func TestNoLeaseMovesWithANode(t *testing.T) {
 	b := o.startOn(natsStore{js: js("b")}, "b", Options{}, o.work("b"))
 	o.await("a", "b")
 	o.change(func() { o.causes = map[string][]error{} }) // what one gave to the other
-	nodes.Kill(t, nodes.Leader(t, topology.LeaseStream))
+	cluster.Stop(t, cluster.StreamLeader(t, topology.LeaseStream))
 	killed := time.Now()
 	for _, s := range []*server{a, b} {
 		s.signals.announced.WaitFor(t, killed.Before)

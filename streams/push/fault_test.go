@@ -280,10 +280,10 @@ func TestServerRestarts(t *testing.T) {
 // TestServerKilled kills the server at random moments, between any two requests of the sender.
 func TestServerKilled(t *testing.T) {
 	t.Parallel() // it waits for AckWait
-	server := streamtest.StartProcess(t)
+	server := startProcess(t)
 	callsAcross(t, newRigOn(t, server, 2), func() {
 		<-time.After(time.Duration(rand.IntN(int(20 * time.Millisecond))))
-		server.Kill(t)
+		server.kill(t)
 	}, *kills)
 }
 

@@ -22,7 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	streamtest.NodeMain()
+	nodeMain()
 	streamtest.VerifyTestMain(m)
 }
 

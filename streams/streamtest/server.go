@@ -33,7 +33,7 @@ func Lanes(n int) Option { return func(o *natsd.Options) { o.Lanes = n } }
 func Dir(dir string) Option { return func(o *natsd.Options) { o.StoreDir = dir } }
 
 // ServersUser and ServersPassword are those of the servers' account of a server with Accounts.
-const ServersUser, ServersPassword = nodeUser, nodePassword
+const ServersUser, ServersPassword = "test", "secret"
 
 // Accounts gives the server accounts, the text of package natsauth with ServersUser and ServersPassword. Conn and JetStream
 // connect to the servers' account.
@@ -86,7 +86,7 @@ func (s *Server) Restart(t testing.TB) {
 // Kill restarts the server as if it had been killed with SIGKILL: on the files as they are now, before the clean stop
 // writes its indexes. Everything acknowledged is in them. Nothing may be published or acknowledged meanwhile: the copy takes
 // one file after the other, and may hold an acknowledgement without the message that was stored before it. Where clients
-// work on, use StartProcess.
+// work on, the server must be a process of its own.
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
 	image := s.CopyStore(t)
@@ -149,7 +149,7 @@ func (s *Server) Conn(t testing.TB, opts ...nats.Option) *nats.Conn {
 	if s.opts.Username != "" {
 		opts = append([]nats.Option{nats.UserInfo(s.opts.Username, s.opts.Password)}, opts...)
 	}
-	return connect(t, s.ClientURL(), opts...)
+	return Connect(t, s.ClientURL(), opts...)
 }
 
 // JetStream connects to the server until the test ends.
@@ -158,7 +158,8 @@ func (s *Server) JetStream(t testing.TB, opts ...nats.Option) jetstream.JetStrea
 	return js(t, s.Conn(t, opts...))
 }
 
-func connect(t testing.TB, url string, opts ...nats.Option) *nats.Conn {
+// Connect connects until the test ends, reconnecting for ever.
+func Connect(t testing.TB, url string, opts ...nats.Option) *nats.Conn {
 	t.Helper()
 	opts = append([]nats.Option{
 		nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait), nats.RetryOnFailedConnect(true),

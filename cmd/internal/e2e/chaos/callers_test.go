@@ -17,7 +17,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
-	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -54,7 +53,7 @@ func campaignOf(lanes int) []string {
 	return names
 }
 
-func startCallers(t *testing.T, site *streamtest.Site, lanes int, seed uint64) *callers {
+func startCallers(t *testing.T, site *Site, lanes int, seed uint64) *callers {
 	t.Helper()
 	c := &callers{ledger: newLedger(), timeline: newTimeline(lanes), campaigns: campaignOf(lanes)}
 	var conns []*nats.Conn

@@ -18,7 +18,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
-	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -48,8 +47,8 @@ const (
 type plant struct {
 	t       *testing.T
 	rng     *rand.Rand
-	nodes   *streamtest.Nodes
-	sites   []*streamtest.Site // of the servers
+	nodes   *Nodes
+	sites   []*Site // of the servers
 	servers []*e2e.Server
 	log     topology.Log
 	js      jetstream.JetStream
@@ -58,7 +57,7 @@ type plant struct {
 
 func newPlant(t *testing.T, seed uint64, rng *rand.Rand, lanes int) *plant {
 	t.Helper()
-	p := &plant{t: t, rng: rng, nodes: streamtest.StartNodes(t)}
+	p := &plant{t: t, rng: rng, nodes: StartNodes(t)}
 	for range 2 {
 		site := p.nodes.Site(t)
 		p.sites = append(p.sites, site)

@@ -28,8 +28,16 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	streamtest.NodeMain()
-	os.Exit(e2e.Main(m, nil))
+	dir, err := os.MkdirTemp("", "scrip-nats-")
+	if err == nil {
+		natsServer = filepath.Join(dir, "nats-server")
+		err = e2e.BuildOf(natsServer, "github.com/nats-io/nats-server/v2")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(e2e.Main(m, func() { _ = os.RemoveAll(dir) }))
 }
 
 // patience is how long anything may take before the world counts as stuck.

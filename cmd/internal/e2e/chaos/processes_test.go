@@ -1,27 +1,27 @@
-package streamtest
+package chaos
 
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/process"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 const (
+	nodeCount = 3
 	// Credentials that nodes require of clients.
 	nodeUser, nodePassword = "test", "secret"
 	// nodeIssuer is a public key whose seed nobody has: no other user logs in.
@@ -30,100 +30,37 @@ const (
 	nowhere = "127.0.0.1:1"
 )
 
-// NodeMain makes this process a NATS server if StartNodes or StartProcess has started it; it does not return then. Call it
-// first in TestMain of packages that use one of them.
-func NodeMain() {
-	raw := os.Getenv(nodeEnv)
-	if raw == "" {
-		nodesCalled = true
-		return
-	}
-	if err := runNode(raw); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
-var nodesCalled bool
-
-// runNode serves until standard input ends, which it does when the test's process ends, however that happens.
-func runNode(raw string) error {
-	var c nodeConfig
-	if err := json.Unmarshal([]byte(raw), &c); err != nil {
-		return err
-	}
-	if c.File == "" {
-		return runEmbedded(c)
-	}
-	so, err := server.ProcessConfigFile(c.File)
-	if err != nil {
-		return err
-	}
-	so.NoSigs, so.LogFile, so.NoLog, so.Logtime, so.LogtimeUTC = true, "", false, true, true
-	if so.Host, so.Port, err = splitAddr(c.Client); err != nil {
-		return err
-	}
-	if so.Cluster.Host, so.Cluster.Port, err = splitAddr(c.Cluster); err != nil {
-		return err
-	}
-	so.Cluster.NoAdvertise, so.Cluster.Advertise = true, nowhere
-	so.Routes = server.RoutesFromStr(strings.Join(c.Routes, ","))
-	ns, err := server.NewServer(so)
-	if err != nil {
-		return err
-	}
-	ns.ConfigureLogger()
-	go ns.Start()
-	_, err = io.Copy(io.Discard, os.Stdin)
-	return err
-}
-
-func splitAddr(addr string) (string, int, error) {
-	host, p, err := net.SplitHostPort(addr)
-	if err != nil {
-		return "", 0, err
-	}
-	port, err := strconv.Atoi(p)
-	return host, port, err
-}
+// natsServer is the program, built by TestMain.
+var natsServer string
 
 // Nodes are three NATS servers as processes of their own, which a test kills, stops and cuts off. They run with
 // docker/nats/cluster.conf, addresses and store excepted.
 type Nodes struct {
-	nodes [nodes]*node
+	nodes [nodeCount]*node
 	sites []*Site
 	probe *nats.Conn
 }
 
 type node struct {
-	child
-	config nodeConfig
-	log    string
-	links  [nodes]*Link // from this node to the others
+	*process.Process // nil while it is down
+	name             string
+	client, cluster  string // HOST:PORT to listen on
+	dir, log         string
+	links            [nodeCount]*streamtest.Link // from this node to the others
 }
 
 // StartNodes starts three nodes and waits until streams with three replicas can be made. They end with the test.
 func StartNodes(t testing.TB) *Nodes {
 	t.Helper()
 	n := &Nodes{}
-	clients, routes := freePorts(t, nodes), freePorts(t, nodes)
-	file, err := filepath.Abs(clusterConf(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range nodes {
+	for i := range n.nodes {
 		name := fmt.Sprintf("n%d", i)
-		n.nodes[i] = &node{log: filepath.Join(t.TempDir(), name+".log"), config: nodeConfig{
-			File: file, Name: name, Dir: t.TempDir(),
-			Client: "127.0.0.1:" + strconv.Itoa(clients[i]), Cluster: "127.0.0.1:" + strconv.Itoa(routes[i]),
-		}}
+		n.nodes[i] = &node{name: name, client: streamtest.Address(t), cluster: streamtest.Address(t), dir: t.TempDir(), log: filepath.Join(t.TempDir(), name+".log")}
 	}
 	for i, from := range n.nodes {
 		for j, to := range n.nodes {
 			if i != j {
-				from.links[j] = NewLink(t, to.config.Cluster)
-				from.config.Routes = append(from.config.Routes, "nats://"+from.links[j].Addr())
+				from.links[j] = streamtest.NewLink(t, to.cluster)
 			}
 		}
 	}
@@ -143,25 +80,16 @@ func StartNodes(t testing.TB) *Nodes {
 	return n
 }
 
-// clusterConf finds the configuration of clusters from a package's directory.
-func clusterConf(t testing.TB) string {
-	for dir := "."; ; dir = filepath.Join(dir, "..") {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return filepath.Join(dir, "docker", "nats", "cluster.conf")
-		}
-		if len(dir) > 100 {
-			t.Fatal("no go.mod above the test's directory")
-		}
-	}
-}
-
 // awaitQuorum waits until a stream can be made on three nodes.
 func (n *Nodes) awaitQuorum(t testing.TB) {
 	t.Helper()
-	api := js(t, n.probe)
+	api, err := jetstream.New(n.probe)
+	if err != nil {
+		t.Fatal(err)
+	}
 	const name = topology.PushDeadStream // one that this user may make
-	Eventually(t, "the nodes make a stream with three replicas", func() bool {
-		_, err := api.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: name, Storage: jetstream.MemoryStorage, Replicas: nodes})
+	streamtest.Eventually(t, "the nodes make a stream with three replicas", func() bool {
+		_, err := api.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: name, Storage: jetstream.MemoryStorage, Replicas: nodeCount})
 		return err == nil && api.DeleteStream(t.Context(), name) == nil
 	})
 }
@@ -170,13 +98,34 @@ func (n *Nodes) awaitQuorum(t testing.TB) {
 func (n *Nodes) Start(t testing.TB, i int) {
 	t.Helper()
 	x := n.nodes[i]
-	x.start(t, x.config, x.log, "NATS_NODE="+x.config.Name, "NATS_STORE="+x.config.Dir, "NATS_USER="+nodeUser, "NATS_PASSWORD="+nodePassword, "NATS_ISSUER="+nodeIssuer)
+	var routes []string
+	for _, l := range x.links {
+		if l != nil {
+			routes = append(routes, "nats://"+l.Addr())
+		}
+	}
+	host, port, err := net.SplitHostPort(x.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Process, err = process.Start(process.Command{
+		Program: natsServer, Log: x.log,
+		Args: []string{"--config", "../../../../docker/nats/cluster.conf", "--addr", host, "--port", port, "--cluster", "nats://" + x.cluster,
+			"--routes", strings.Join(routes, ","), "--no_advertise", "--cluster_advertise", nowhere},
+		Env: append(os.Environ(), "NATS_NODE="+x.name, "NATS_STORE="+x.dir, "NATS_USER="+nodeUser, "NATS_PASSWORD="+nodePassword, "NATS_ISSUER="+nodeIssuer),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Kill ends node i as kill -9 does and returns when it is gone. Killing one that is down does nothing.
 func (n *Nodes) Kill(t testing.TB, i int) {
 	t.Helper()
-	n.nodes[i].kill()
+	if x := n.nodes[i]; x.Process != nil {
+		x.Process.Kill()
+		x.Process = nil
+	}
 }
 
 // Pause pauses node i (SIGSTOP); Resume continues it.
@@ -187,7 +136,7 @@ func (n *Nodes) Resume(t testing.TB, i int) { n.signal(t, i, syscall.SIGCONT) }
 
 func (n *Nodes) signal(t testing.TB, i int, sig syscall.Signal) {
 	t.Helper()
-	if err := n.nodes[i].cmd.Process.Signal(sig); err != nil {
+	if err := n.nodes[i].Signal(sig); err != nil {
 		t.Fatalf("signal %s to node %d: %v", sig, i, err)
 	}
 }
@@ -227,7 +176,7 @@ func (n *Nodes) Heal(i int) {
 func (n *Nodes) Leader(t testing.TB, stream string) int {
 	t.Helper()
 	leader := -1
-	Eventually(t, "stream "+stream+" has a leader", func() bool {
+	streamtest.Eventually(t, "stream "+stream+" has a leader", func() bool {
 		leader = n.leader(stream)
 		return leader >= 0
 	})
@@ -250,59 +199,17 @@ func (n *Nodes) leader(stream string) int {
 		return -1
 	}
 	for i, x := range n.nodes {
-		if x.config.Name == info.Cluster.Leader && x.cmd != nil {
+		if x.name == info.Cluster.Leader && x.Process != nil {
 			return i
 		}
 	}
 	return -1
 }
 
-// unstick is the time after which a stream whose replicas do not catch up gets another leader.
-const unstick = 15 * time.Second
-
-// Current waits until the stream has all its replicas, none of which lags. In nats-server 2.15 a replica that was cut off can
-// restart its catch-up every 2 s without end ("Expected first catchup entry to be a snapshot and peerstate"); another leader
-// ends that, as it would for an operator.
+// Current waits until the stream has all its replicas, none of which lags.
 func (n *Nodes) Current(t testing.TB, stream string) {
 	t.Helper()
-	Current(t, n.probe, stream)
-}
-
-// Current is Nodes.Current for any cluster of three nodes.
-func Current(t testing.TB, nc *nats.Conn, stream string) {
-	t.Helper()
-	since := time.Now()
-	Eventually(t, "stream "+stream+" has three current replicas", func() bool {
-		reply, err := nc.Request("$JS.API.STREAM.INFO."+stream, nil, time.Second)
-		if err != nil {
-			return false
-		}
-		var info struct {
-			Cluster struct {
-				Leader   string `json:"leader"`
-				Replicas []struct {
-					Name    string `json:"name"`
-					Current bool   `json:"current"`
-					Offline bool   `json:"offline"`
-				} `json:"replicas"`
-			} `json:"cluster"`
-		}
-		if json.Unmarshal(reply.Data, &info) != nil || info.Cluster.Leader == "" || len(info.Cluster.Replicas) != nodes-1 {
-			return false
-		}
-		for _, r := range info.Cluster.Replicas {
-			if r.Current && !r.Offline {
-				continue
-			}
-			if time.Since(since) > unstick {
-				since = time.Now()
-				t.Logf("stream %s: %s does not catch up with %s, which is to step down", stream, r.Name, info.Cluster.Leader)
-				_, _ = nc.Request("$JS.API.STREAM.LEADER.STEPDOWN."+stream, nil, time.Second) // else once more, later
-			}
-			return false
-		}
-		return true
-	})
+	streamtest.Current(t, n.probe, stream)
 }
 
 // tails shows the ends of the nodes' logs.
@@ -318,7 +225,7 @@ func (n *Nodes) tails(t testing.TB) {
 
 // Site is a location in the network with links of its own to every node: a server or a client that can be cut off.
 type Site struct {
-	links [nodes]*Link
+	links [nodeCount]*streamtest.Link
 }
 
 // Site makes a location.
@@ -326,7 +233,7 @@ func (n *Nodes) Site(t testing.TB) *Site {
 	t.Helper()
 	s := &Site{}
 	for i, x := range n.nodes {
-		s.links[i] = NewLink(t, x.config.Client)
+		s.links[i] = streamtest.NewLink(t, x.client)
 	}
 	n.sites = append(n.sites, s)
 	return s
@@ -358,5 +265,5 @@ func (s *Site) Heal() {
 // Conn connects from the site to any node until the test ends, reconnecting for ever.
 func (s *Site) Conn(t testing.TB, opts ...nats.Option) *nats.Conn {
 	t.Helper()
-	return connect(t, s.URL(), opts...)
+	return streamtest.Connect(t, s.URL(), opts...)
 }
