@@ -42,6 +42,7 @@ type direct struct {
 
 	log     topology.Log         // of open
 	kv      jetstream.KeyValue   // Bucket
+	saved   []uint64             // where each lane was when save recorded it
 	lanes   []jetstream.Consumer // each is replaced by who pulls from it alone
 	classes [classes]jetstream.Consumer
 }
@@ -78,7 +79,7 @@ func (d *direct) open(ctx context.Context) (o opened, err error) {
 			return o, err
 		}
 	}
-	d.lanes = make([]jetstream.Consumer, d.log.Lanes)
+	d.lanes, d.saved = make([]jetstream.Consumer, d.log.Lanes), make([]uint64, d.log.Lanes)
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(startParallel)
 	for lane := range o.Lanes {
@@ -152,13 +153,12 @@ func (d *direct) openLane(ctx context.Context, lane int) (consumer jetstream.Con
 		return consumer, r.Used, nil
 	}
 	// A crash before this leaves a consumer without a record: the next start makes it from the consumer.
-	err = changeRecord(ctx, d.kv, d.opts.Name, lane, func(r *record) bool {
+	err = changeRecord(ctx, d.kv, d.opts.Name, lane, func(r *record) {
 		if r.Used.IsZero() {
 			*r = record{Used: d.opts.Clock.Now().UTC()}
 		}
 		r.Log, r.Events, r.Next, r.Stored = d.log.UUID, d.source.events, info.AckFloor.Stream+1, time.Time{}
 		used = r.Used
-		return true
 	})
 	if err != nil {
 		return fail(err)

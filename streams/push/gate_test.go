@@ -226,21 +226,21 @@ func TestPauseGrows(t *testing.T) {
 	}
 }
 
-// A process remembers the last messages it finished, and no more than that.
+// A process remembers the last messages it finished, and at most twice as many.
 func TestTrackerForgetsTheOldest(t *testing.T) {
 	d := newTracker()
 	at := func(n int) messageID { return messageID{Sequence: uint64(n)} }
-	for n := range doneKept + 10 {
+	for n := range 2*doneKept + 10 {
 		if d.start(at(n)) != unknown || d.start(at(n)) != inFlight {
 			t.Fatalf("message %d is not new, then in flight", n)
 		}
 		d.finish(at(n))
 		d.leave(at(n))
 	}
-	if d.start(at(10)) != finished || d.start(at(doneKept+9)) != finished || d.start(at(9)) != unknown || len(d.done) != doneKept || d.inFlight() != 1 {
-		t.Errorf("it remembers %d of %d, and has %d in flight", len(d.done), doneKept, d.inFlight())
+	if d.start(at(doneKept)) != finished || d.start(at(2*doneKept+9)) != finished || d.start(at(doneKept-1)) != unknown || len(d.before) != doneKept || d.inFlight() != 1 {
+		t.Errorf("it remembers %d and %d of %d, and has %d in flight", len(d.done), len(d.before), doneKept, d.inFlight())
 	}
-	if d.start(messageID{Sequence: 10, Stored: 1}) != unknown {
+	if d.start(messageID{Sequence: doneKept, Stored: 1}) != unknown {
 		t.Error("another message at the same position is taken for the first")
 	}
 }

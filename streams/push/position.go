@@ -78,14 +78,14 @@ func readRecord(ctx context.Context, kv jetstream.KeyValue, name string, lane in
 	return r, revision, nil
 }
 
-// changeRecord reads a record, changes it and writes it, again while other processes write too. Nothing is written where change
-// returns false.
-func changeRecord(ctx context.Context, kv jetstream.KeyValue, name string, lane int, change func(*record) bool) error {
+// changeRecord reads a record, changes it and writes it, again while other processes write too.
+func changeRecord(ctx context.Context, kv jetstream.KeyValue, name string, lane int, change func(*record)) error {
 	for {
 		r, revision, err := readRecord(ctx, kv, name, lane)
-		if err != nil || !change(&r) {
+		if err != nil {
 			return err
 		}
+		change(&r)
 		r.Format, r.At = Format, time.Now().UTC()
 		data, err := json.Marshal(r)
 		if err != nil {
@@ -109,11 +109,11 @@ func (d *direct) save(ctx context.Context, n counts) error {
 	if err != nil {
 		return err
 	}
-	next := consumer.CachedInfo().AckFloor.Stream + 1
-	return changeRecord(ctx, d.kv, d.opts.Name, n.Lane, func(r *record) bool {
-		if next <= r.Next && n.Delivered+n.Dead+n.Failed == 0 {
-			return false
-		}
+	next, known := consumer.CachedInfo().AckFloor.Stream+1, n.Lane < len(d.saved)
+	if known && next <= d.saved[n.Lane] && n.Delivered+n.Dead+n.Failed == 0 {
+		return nil
+	}
+	err = changeRecord(ctx, d.kv, d.opts.Name, n.Lane, func(r *record) {
 		if r.Used.IsZero() { // the bucket was lost
 			r.Used = d.opts.Clock.Now().UTC()
 		}
@@ -126,8 +126,11 @@ func (d *direct) save(ctx context.Context, n counts) error {
 			}
 		}
 		r.Delivered, r.Dead, r.Failed = r.Delivered+n.Delivered, r.Dead+n.Dead, r.Failed+n.Failed
-		return true
 	})
+	if err == nil && known {
+		d.saved[n.Lane] = next
+	}
+	return err
 }
 
 // Position is how far a name is on one lane.

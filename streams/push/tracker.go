@@ -2,7 +2,7 @@ package push
 
 import "sync"
 
-// doneKept is how many finished messages a process remembers. A server that was killed loses the acknowledgements of the
+// doneKept is how many finished messages a process remembers at least. A server that was killed loses the acknowledgements of the
 // last tenth of a second and delivers those messages again.
 const doneKept = 4096
 
@@ -27,11 +27,9 @@ const (
 // tracker tracks which messages are in flight in this process and which it has finished lately. NATS delivers a message
 // again after a lost acknowledgement or progress report; such a message is not pushed again.
 type tracker struct {
-	mu     sync.Mutex
-	active map[messageID]bool
-	done   map[messageID]bool
-	ring   []messageID // of done, oldest at next once it is full
-	next   int
+	mu           sync.Mutex
+	active       map[messageID]bool
+	done, before map[messageID]bool // the latest that were finished, and doneKept before them
 }
 
 func newTracker() *tracker {
@@ -43,7 +41,7 @@ func (t *tracker) start(id messageID) verdict {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case t.done[id]:
+	case t.done[id], t.before[id]:
 		return finished
 	case t.active[id]:
 		return inFlight
@@ -56,17 +54,10 @@ func (t *tracker) start(id messageID) verdict {
 func (t *tracker) finish(id messageID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.done[id] {
-		return
+	if len(t.done) == doneKept {
+		t.done, t.before = map[messageID]bool{}, t.done
 	}
 	t.done[id] = true
-	if len(t.ring) < doneKept {
-		t.ring = append(t.ring, id)
-		return
-	}
-	delete(t.done, t.ring[t.next])
-	t.ring[t.next] = id
-	t.next = (t.next + 1) % doneKept
 }
 
 func (t *tracker) leave(id messageID) {
