@@ -3,10 +3,8 @@ package timers
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -16,135 +14,6 @@ import (
 // customerOf makes texts of all lengths, so that they fill blocks in all ways.
 func customerOf(campaign int, r uint32) string {
 	return fmt.Sprintf("c%d-%d-%s", campaign, r, strings.Repeat("x", int(r*7919%115)))
-}
-
-// Whatever is set, cancelled, fired, copied, frozen and thawed in whatever order: everyone's reminder is for whom it was set,
-// in the timers as they are and in every view of them as they were.
-func TestCustomersComeBack(t *testing.T) {
-	for seed := range *rounds {
-		rng := rand.New(rand.NewPCG(seed, 3))
-		c := &segments{dir: t.TempDir(), full: 16 << 10}
-		lists := make([]*customerList, 1+rng.IntN(4))
-		pending := make([][]uint32, len(lists))
-		type frozen struct {
-			rs   [][]uint32
-			view []frozenCustomers
-		}
-		var views []frozen
-		for i := range lists {
-			lists[i] = &customerList{kept: func(r uint64) bool {
-				_, found := slices.BinarySearch(pending[i], uint32(r))
-				return found
-			}}
-		}
-		copied := 0
-		check := func(v frozen) {
-			t.Helper()
-			for i, rs := range v.rs {
-				who := v.view[i]
-				for _, r := range rs {
-					if rng.IntN(50) == 0 {
-						continue // passing over some is allowed
-					}
-					if got, err := who.customer(uint64(r)); err != nil || string(got) != customerOf(i, r) {
-						t.Fatalf("seed %d: frozen customer of %d/%d is %q, %v", seed, i, r, got, err)
-					}
-				}
-			}
-		}
-		for step := range 400 {
-			i := rng.IntN(len(lists))
-			l := lists[i]
-			switch k := rng.IntN(10); {
-			case k < 4:
-				for range rng.IntN(400) {
-					r := l.last + 1
-					if rng.IntN(20) == 0 {
-						r += uint32(rng.IntN(1000))
-					}
-					if err := c.add(l, r, customerOf(i, r)); err != nil {
-						t.Fatal(err)
-					}
-					pending[i] = append(pending[i], r)
-				}
-			case k < 6: // some at any place
-				for range min(rng.IntN(100), len(pending[i])) {
-					j := rng.IntN(len(pending[i]))
-					c.remove(l, uint64(pending[i][j]))
-					pending[i] = slices.Delete(pending[i], j, j+1)
-				}
-			case k < 8: // from the front, or a part of them, or all
-				var rs []uint64
-				keep := rng.IntN(4) // every so many stay; 0 = all go
-				upTo := rng.IntN(len(pending[i]) + 1)
-				pending[i] = slices.DeleteFunc(pending[i], func(r uint32) bool {
-					gone := (len(rs) < upTo) && (keep == 0 || int(r)%(keep+1) != 0)
-					if gone {
-						rs = append(rs, uint64(r))
-					}
-					return gone
-				})
-				if len(rs) == 0 {
-					break
-				}
-				fired, err := c.fire(l, rs)
-				if err != nil || len(fired) != len(rs) {
-					t.Fatalf("seed %d step %d: fired %d of %d: %v", seed, step, len(fired), len(rs), err)
-				}
-				for j, f := range fired {
-					if f.R != rs[j] || f.Customer != customerOf(i, uint32(f.R)) {
-						t.Fatalf("seed %d step %d: fired %d for %q", seed, step, f.R, f.Customer)
-					}
-				}
-			case k == 8 && len(views) < 2:
-				c.freeze()
-				v := frozen{}
-				buf := new([largeBlock]byte)
-				for i, l := range lists {
-					v.rs, v.view = append(v.rs, slices.Clone(pending[i])), append(v.view, l.frozen(buf))
-				}
-				views = append(views, v)
-			case len(views) > 0:
-				check(views[0])
-				check(views[0]) // a second reading is the same
-				views = views[1:]
-				c.thaw()
-			}
-			for range rng.IntN(20) {
-				if sparse := len(c.sparse); sparse > 0 {
-					if err := c.compact(); err != nil {
-						t.Fatalf("seed %d step %d: %v", seed, step, err)
-					}
-					copied += sparse - len(c.sparse)
-				}
-			}
-		}
-		if copied == 0 {
-			t.Errorf("seed %d: no segment was copied", seed)
-		}
-		for _, v := range views {
-			check(v)
-			c.thaw()
-		}
-		for i, l := range lists {
-			if len(pending[i]) > 0 {
-				rs := make([]uint64, len(pending[i]))
-				for j, r := range pending[i] {
-					rs[j] = uint64(r)
-				}
-				if _, err := c.fire(l, rs); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if !l.empty() {
-				t.Errorf("seed %d: %d blocks and %d bytes left of nothing", seed, len(l.blocks), len(l.tail))
-			}
-		}
-		if len(c.open) != 0 || c.filling != nil {
-			t.Errorf("seed %d: %d segments of nothing are open", seed, len(c.open))
-		}
-		c.close()
-	}
 }
 
 // Segments have no name: whenever the process ends, nothing is left. Few customers need none at all.
