@@ -17,79 +17,81 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/backup"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 func (m *Main) backupCommand() *cobra.Command {
-	var withoutKey bool
 	cmd := &cobra.Command{
-		Use: "backup DIR", Short: "Take an online backup of the log", Args: cli.Args("DIR"),
+		Use: "backup NAME", Short: "Take an online backup of the log", Args: cli.Args("NAME"),
 		Long: `Take a backup of the whole log into a new directory while servers run: all streams, the log's identity, every change
 of the settings (scrip config), keys, the audit stream, webhooks and how far they and push senders are, and the snapshots from
-which lanes start quickly; with checksums. Leases and read tables are left out: read tables are made from the log.
+which lanes start quickly; with checksums. Leases, jobs and read tables are left out: read tables are made from the log.
+
+A server with the role api takes it, below the directory that serve --backups names, or backups in its data directory. NAME
+is that of the new directory. ` + onServer + `
 
 The state of dead letters (retried, discarded, and notes) is not in the backup: it is not part of the log but is stored in
 PostgreSQL, in table scrip_meta.dead_letter. Save that table too if you need it. If it is lost, dead letters are open again,
 and nothing else changes.
 
-The directory gets its name once it is complete and on disk. Until then its name is DIR.incomplete; the next backup removes
-what an interrupted one left there. While the commands of a lane are copied, the lane's owner does not purge them; if this
-program dies, the owner purges again after a short time.
+The directory gets its name once it is complete and on disk. Until then its name is NAME.incomplete; the next backup of this
+name removes what an interrupted one left there. While the commands of a lane are copied, the lane's owner does not purge them;
+if the server dies, the owner purges again after a short time.
 
-The backup contains the code key, from code.key in --data or the variable SCRIP_CODE_KEY, since no code can be read without
-it: protect the directory as you protect the server. --without-key leaves the key out; keep it elsewhere then.
+The backup contains the code key, since no code can be read without it: protect the directory as you protect the server.
+--without-key leaves the key out; keep it elsewhere then.
 
-Messages that this program cannot read (for example of a newer scrip) are copied like all others, and listed on standard
-error and in the manifest.
+Messages that the server cannot read (for example of a newer scrip) are copied like all others, and listed on standard error
+and in the manifest.
 
-` + needsServers + `
-
-Exit code 1 and a reason if it failed: the directory exists, no space, no server, no key. Then no files are left.`,
-		Example: `  scrip backup /backups/scrip-2026-11-27
-  scrip backup /backups/scrip-2026-11-27 --without-key --nats nats://nats.internal:4222
-  scrip restore /backups/scrip-2026-11-27 --data /srv/scrip-new`,
+Exit code 1 and a reason if it failed: the directory exists, no space, no server. Then no files are left.`,
+		Example: `  scrip backup scrip-2026-11-27
+  scrip backup scrip-2026-11-27 --without-key --nats nats://nats.internal:4222
+  scrip restore ./data/backups/scrip-2026-11-27 --data /srv/scrip-new`,
 	}
-	cmd.Flags().BoolVar(&withoutKey, "without-key", false, "leave the code key out")
-	unusedIDFlag(cmd)
+	idFlag(cmd, false)
+	request, _ := m.actionFlags(cmd, "backup.start", "name")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
-		opts := backup.CreateOptions{Version: versionText(), Logger: m.logger(outputText, "warn"), Unlock: m.unlock}
-		if !withoutKey {
-			fromEnv, err := datadir.Variable(m.Env, datadir.KeyVariable)
-			if err != nil {
-				return &cli.UsageError{Err: err}
-			}
-			key, found, err := datadir.FindKey(m.global.data, fromEnv)
-			if err != nil {
-				return err
-			}
-			if !found {
-				return fmt.Errorf("there is no code key: no %s in %s, and %s is not set; set it, name the server's --data DIR, or leave the key out with --without-key", "code.key", m.global.data, datadir.KeyVariable)
-			}
-			opts.Key = &key.Key
-		}
-		s, err := m.connect()
-		if err != nil {
-			return err
-		}
-		defer s.close()
-		js, err := s.jetStream(cmd.Context())
-		if err != nil {
-			return err
-		}
-		progress := m.transfer("copying")
-		opts.Progress = progress.to
-		begun := time.Now()
-		made, err := backup.Create(cmd.Context(), js, given[0], opts)
-		progress.end(err)
-		if err != nil {
-			return interrupted(err, cmd)
-		}
-		for _, u := range made.Unread {
-			fmt.Fprintf(m.Err, "scrip: copied, and cannot be read by this program: message %d of %s: %s\n", u.Sequence, u.Stream, cli.Text(u.Why))
-		}
-		return m.printBackup("backup taken", given[0], "", made, time.Since(begun))
+		request["name"] = given[0]
+		return m.run(cmd, "backup.start", request)
 	}
 	return cmd
+}
+
+// printTaken prints a backup that was taken.
+func (m *Main) printTaken(b ops.BackupTaken) error {
+	for _, note := range b.Notes {
+		fmt.Fprintln(m.Err, "scrip:", cli.Text(note))
+	}
+	return cli.Fields(m.Out, append([][2]string{{"backup taken", ""}, {"server", b.Server}, {"directory", b.Dir}}, contents(b)...))
+}
+
+// contents describes a backup.
+func contents(b ops.BackupTaken) [][2]string {
+	key := "in it; keep the directory safe"
+	if !b.CodeKey {
+		key = "not in it; its fingerprint is " + b.KeyFingerprint
+	}
+	return [][2]string{{"log", fmt.Sprintf("%s, %d lanes", b.Log, b.Lanes)}, {"as of", b.Begun.Format(time.RFC3339)},
+		{"messages", fmt.Sprint(b.Messages)}, {"bytes", fmt.Sprint(b.Bytes)}, {"code key", key}}
+}
+
+// restored is a backup that was restored, in JSON.
+type restored struct {
+	ops.BackupTaken
+	To      string  `json:"to"`
+	Seconds float64 `json:"seconds"`
+}
+
+// printRestored prints the contents of a backup that was restored.
+func (m *Main) printRestored(dir, target string, b *backup.Manifest, took time.Duration) error {
+	r := restored{ops.Backup(b, dir), target, took.Round(time.Millisecond).Seconds()}
+	if m.global.output == outputJSON {
+		return cli.JSON(m.Out, r)
+	}
+	rows := append([][2]string{{"restored", ""}, {"to", target}, {"from backup", dir}}, contents(r.BackupTaken)...)
+	return cli.Fields(m.Out, append(rows, [2]string{"took", took.Round(10 * time.Millisecond).String()}))
 }
 
 // interrupted replaces err by a short text where a signal ended the command.
@@ -98,32 +100,6 @@ func interrupted(err error, cmd *cobra.Command) error {
 		return errors.New("stopped; nothing is left of it")
 	}
 	return err
-}
-
-// printBackup prints the contents of a backup that was taken, or restored to target.
-func (m *Main) printBackup(head, dir, target string, b *backup.Manifest, took time.Duration) error {
-	if m.global.output == outputJSON {
-		fields := map[string]any{
-			"dir": dir, "log": b.Log, "lanes": b.Lanes, "begun": b.Begun, "ended": b.Ended, "streams": len(b.Streams), "messages": b.Messages(),
-			"bytes": b.Size(), "code_key": b.Key, "key_fingerprint": b.KeyFingerprint, "unread": len(b.Unread), "seconds": took.Round(time.Millisecond).Seconds(),
-		}
-		if target != "" {
-			fields["to"] = target
-		}
-		return cli.JSON(m.Out, fields)
-	}
-	key := "in it; keep the directory safe"
-	if !b.Key {
-		key = "not in it; its fingerprint is " + b.KeyFingerprint
-	}
-	rows := [][2]string{{head, ""}, {"directory", dir}}
-	if target != "" {
-		rows = [][2]string{{head, ""}, {"to", target}, {"from backup", dir}}
-	}
-	return cli.Fields(m.Out, append(rows, [][2]string{
-		{"log", fmt.Sprintf("%s, %d lanes", b.Log, b.Lanes)}, {"as of", b.Begun.Format(time.RFC3339)},
-		{"messages", fmt.Sprint(b.Messages())}, {"bytes", fmt.Sprint(b.Size())}, {"code key", key}, {"took", took.Round(10 * time.Millisecond).String()},
-	}...))
 }
 
 // transfer shows progress on a terminal: bytes done, bytes in total, time left.
@@ -193,7 +169,7 @@ The output names the new location of the log and the next step. Exit code 1 and 
 	cmd.Flags().Var(cli.Number(&replicas, 0, 1, 5), "replicas", "copies of every stream on a NATS cluster (default: as in the backup)")
 	cmd.Flags().BoolVar(&unsealed, "unsealed", false, "restore although no seal shows that the backup is the log's own")
 	cmd.Flags().BoolVar(&withoutWebhooks, "without-webhooks", false, "leave out webhooks, and the positions and dead letters of webhooks and push senders")
-	unusedIDFlag(cmd)
+	idFlag(cmd, false)
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		external := m.global.nats != ""
 		switch {
@@ -202,7 +178,7 @@ The output names the new location of the log and the next step. Exit code 1 and 
 		case !external && replicas > 1:
 			return cli.Usagef("restore --replicas %d needs a NATS cluster; give --nats URL", replicas)
 		}
-		begun := time.Now()
+		started := time.Now()
 		checking := m.transfer("checking")
 		b, err := backup.Open(cmd.Context(), given[0], checking.to)
 		checking.end(err)
@@ -230,7 +206,7 @@ The output names the new location of the log and the next step. Exit code 1 and 
 			fmt.Fprintln(m.Err, "scrip: webhooks are in it, and servers of role api deliver to them; if the log that the backup is of still runs, restore again with --without-webhooks")
 		}
 		fmt.Fprintln(m.Err, note)
-		return m.printBackup("restored", given[0], target, &b.Manifest, time.Since(begun))
+		return m.printRestored(given[0], target, &b.Manifest, time.Since(started))
 	}
 	return cmd
 }

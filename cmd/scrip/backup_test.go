@@ -12,9 +12,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
@@ -49,9 +46,9 @@ func TestFromOneDataDirectoryToAnother(t *testing.T) {
 		old.must("claim", "summer", "--customer", fmt.Sprint(i))
 	}
 	old.must("config", "set", "reminder.pause.summer", "true", "--by", "Ann, on call")
-	dir := filepath.Join(t.TempDir(), "backup")
-	took := old.must("backup", dir)
-	if took["code_key"] != true || took["lanes"] != 4.0 || took["streams"] != 16.0 || took["messages"].(float64) < 40 {
+	dir := filepath.Join(old.data, "backups", "first")
+	took := old.must("backup", "first")
+	if took["dir"] != dir || took["code_key"] != true || took["lanes"] != 4.0 || took["streams"] != 16.0 || took["messages"].(float64) < 40 {
 		t.Errorf("backup: %v", took)
 	}
 	if info, err := os.Stat(filepath.Join(dir, "code.key")); err != nil || info.Mode().Perm() != 0o600 {
@@ -62,11 +59,11 @@ func TestFromOneDataDirectoryToAnother(t *testing.T) {
 	if out, err := sums.CombinedOutput(); err != nil {
 		t.Errorf("sha256sum: %v %s", err, out)
 	}
-	failed(t, nil, "exists already", "backup", dir, "--data", old.data)
+	failed(t, nil, "exists already", "backup", "first", "--data", old.data)
 	failed(t, nil, "is in use by process", "restore", dir, "--data", old.data)
 	old.must("claim", "summer", "--customer", "after the backup")
-	keyless := filepath.Join(t.TempDir(), "keyless")
-	if took := old.must("backup", keyless, "--without-key"); took["code_key"] != false {
+	keyless := filepath.Join(old.data, "backups", "keyless")
+	if took := old.must("backup", "keyless", "--without-key"); took["code_key"] != false {
 		t.Errorf("backup without key: %v", took)
 	}
 	if _, err := os.Stat(filepath.Join(keyless, "code.key")); !errors.Is(err, fs.ErrNotExist) {
@@ -74,7 +71,7 @@ func TestFromOneDataDirectoryToAnother(t *testing.T) {
 	}
 	old.signal(syscall.SIGTERM)
 	old.exit()
-	failed(t, nil, "no server runs", "backup", filepath.Join(t.TempDir(), "b"), "--data", old.data)
+	failed(t, nil, "no server runs", "backup", "b", "--data", old.data)
 	failed(t, nil, "has a log already", "restore", dir, "--data", old.data)
 
 	data := filepath.Join(dataDir(t), "data")
@@ -144,35 +141,26 @@ func TestFromOneDataDirectoryToAnother(t *testing.T) {
 	}
 }
 
-// TestBackupKilled: kill -9 during a backup leaves nothing under the final name; the next one removes its files.
+// TestBackupKilled: a backup goes on without its caller, and is refused twice at a time. kill -9 of its server leaves nothing under
+// the final name; the next one removes its files.
 func TestBackupKilled(t *testing.T) {
 	t.Parallel()
-	p := serve(t, dataDir(t), "--roles", "lanes,api")
+	all := t.TempDir()
+	p := serve(t, dataDir(t), "--roles", "lanes,api", "--backups", all)
 	p.must("campaign", "create", "summer", "--codes", "100")
 	p.must("claim", "summer", "--customer", "alice")
-	dir := filepath.Join(t.TempDir(), "backup")
+	dir := filepath.Join(all, "b")
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Another backup has lane 0, so this one waits there, in the midst.
-	d := p.ready()
-	nc, err := nats.Connect(d.NATSURL)
-	if err != nil {
+	if _, err := p.nats().Publish(t.Context(), "$KV.SCRIP_LEASE.hold.purge-1", []byte(`{"by":"the test"}`)); err != nil {
 		t.Fatal(err)
 	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	hold := func() {
-		if _, err := js.Publish(t.Context(), "$KV.SCRIP_LEASE.hold.purge-1", []byte(`{"by":"the test"}`)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	hold()
-	cmd := exec.Command(path, "backup", dir, "--data", p.data)
+	cmd := exec.Command(path, "backup", "b", "--data", p.data)
+	output := new(streamtest.Buffer)
+	cmd.Stderr = output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -180,63 +168,47 @@ func TestBackupKilled(t *testing.T) {
 		_, err := os.Stat(filepath.Join(dir+".incomplete", "SCRIP_CMD_0.snapshot"))
 		return err == nil
 	})
-	if err := cmd.Process.Kill(); err != nil {
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait()
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != cli.ExitFailed || !strings.Contains(output.String(), "goes on; see scrip job show backup-") {
+		t.Errorf("after Ctrl-C: %v, %s", err, output.String())
+	}
+	p.expect(cli.ExitDone, "running", "job", "list")
+	p.expect(cli.ExitRefused, "of this kind runs already, started by local:", "backup", "other")
+	p.signal(syscall.SIGKILL)
+	p.exit()
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("there is something under the final name: %v", err)
 	}
 	failed(t, nil, "interrupted", "restore", dir+".incomplete", "--data", t.TempDir())
-	kv, err := js.KeyValue(t.Context(), "SCRIP_LEASE")
+	p = serve(t, p.data, "--roles", "lanes,api", "--backups", all)
+	wait(t, "the dead job is failed", startLimit, func() bool { return strings.Contains(p.run("job", "list").out, "the server that ran it ended") })
+	kv, err := p.nats().KeyValue(t.Context(), "SCRIP_LEASE")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := kv.Purge(t.Context(), "hold.purge-1"); err != nil {
 		t.Fatal(err)
 	}
-	p.must("backup", dir)
+	p.must("backup", "b")
 	if _, err := os.Stat(dir + ".incomplete"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("what the dead one left: %v", err)
 	}
-
-	// After SIGTERM it removes its own files.
-	hold()
-	second := dir + "-2"
-	cmd = exec.Command(path, "backup", second, "--data", p.data)
-	output := new(streamtest.Buffer)
-	cmd.Stderr = output
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	wait(t, "a lane that is copied", startLimit, func() bool {
-		_, err := os.Stat(filepath.Join(second+".incomplete", "SCRIP_CMD_0.snapshot"))
-		return err == nil
-	})
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != cli.ExitFailed || !strings.Contains(output.String(), "stopped") {
-		t.Errorf("after SIGTERM: %v, %s", err, output.String())
-	}
-	for _, left := range []string{second, second + ".incomplete"} {
-		if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s is left: %v", left, err)
-		}
-	}
 }
 
-// TestBackupWithoutAKey: a backup without a key needs --without-key.
-func TestBackupWithoutAKey(t *testing.T) {
+// TestBackupUsage: names are no paths; a restore is refused where it has no place.
+func TestBackupUsage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "b")
-	failed(t, nil, "--without-key", "backup", dir, "--data", t.TempDir())
-	failed(t, []string{"SCRIP_CODE_KEY=abc"}, "64 hex digits", "backup", dir, "--data", t.TempDir())
-	failed(t, nil, "connecting to the server", "backup", dir, "--without-key", "--nats", "nats://127.0.0.1:1")
+	p := shared(t)
+	for _, name := range []string{dir, "../b", ".b", "b.incomplete"} {
+		p.expect(cli.ExitRefused, "name: must be 1 to 128 of", "backup", name)
+	}
 	if got := scrip(t, nil, "backup", "--help"); got.code != cli.ExitDone || !strings.Contains(got.out, "scrip_meta.dead_letter") {
 		t.Errorf("help does not mention that the state of dead letters is not in a backup: %+v", got)
 	}
-	if got := scrip(t, nil, "backup"); got.code != cli.ExitUsage || !strings.Contains(got.err, "needs DIR") {
-		t.Errorf("no directory: %+v", got)
+	if got := scrip(t, nil, "backup"); got.code != cli.ExitUsage || !strings.Contains(got.err, "needs NAME") {
+		t.Errorf("no name: %+v", got)
 	}
 	failed(t, nil, "there is no backup at "+dir+";", "restore", dir, "--data", t.TempDir())
 	for want, args := range map[string][]string{"not both": {"--nats", "nats://127.0.0.1:1", "--data", t.TempDir()}, "--nats": {"--data", t.TempDir(), "--replicas", "3"}} {

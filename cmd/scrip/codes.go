@@ -15,15 +15,12 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/codescsv"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
-	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 )
 
@@ -56,7 +53,7 @@ the exit code is then 3. A second import of the same file adds the missing codes
 			return cli.Args("CAMPAIGN")(cmd, given)
 		},
 	}
-	id := idFlag(cmd)
+	id := idFlag(cmd, true)
 	cmd.Flags().StringVar(&rejectsFile, "rejects", "", "`FILE` to write all bad rows to, as CSV: row, text, reason")
 	csvFlag(cmd, &kind)
 	weak := cmd.Flags().Bool("weak-codes", false, "import codes of fewer than 8 symbols, too")
@@ -231,7 +228,7 @@ with the key of an operator or the credentials of the data directory.
   scrip codes export summer --mask-codes mask.key --csv excel --file for-marketing.csv`,
 		Args: cli.Args("CAMPAIGN"),
 	}
-	unusedIDFlag(cmd)
+	idFlag(cmd, false)
 	cmd.Flags().StringVar(&postgres, "postgres", "", "`URL` of the database with the read tables")
 	cmd.Flags().StringVar(&file, "file", "", "`FILE` to write instead of standard output")
 	cli.WithVariable(cmd.Flags())
@@ -268,24 +265,6 @@ func createPrivate(file string) (*os.File, error) {
 	return os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 }
 
-// recordExport records an export in the audit stream: by a server, which takes the author from the log-in; or by itself where
-// no server does, because they are older or have no role api.
-func (m *Main) recordExport(ctx context.Context, s *session, campaign string) error {
-	ctx, cancel := context.WithTimeout(ctx, m.global.timeout)
-	defer cancel()
-	err := s.Manage(ctx, "codes.export", map[string]string{"campaign": campaign}, &struct{}{})
-	if errors.Is(err, nats.ErrNoResponders) {
-		var js jetstream.JetStream
-		if js, err = s.jetStream(ctx); err == nil {
-			err = m.record(ctx, js, audit.Export, audit.Coupons, campaign)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("nothing was exported, because it cannot be recorded in the audit stream: %w", err)
-	}
-	return nil
-}
-
 func (m *Main) export(ctx context.Context, s *session, url, campaign string, to io.Writer, how exportForm) error {
 	db, err := schema.Connect(ctx, url)
 	if err != nil {
@@ -300,8 +279,8 @@ func (m *Main) export(ctx context.Context, s *session, url, campaign string, to 
 		return m.answer(wire.Outcome{Status: wire.StatusRefused, Refusal: wire.CampaignNotFound, Campaign: campaign,
 			Message: "there is no campaign " + campaign + " in the read tables"})
 	}
-	if err := m.recordExport(ctx, s, campaign); err != nil {
-		return err
+	if err := s.ask(ctx, "codes.export", fields{"campaign": campaign}, &struct{}{}); err != nil {
+		return fmt.Errorf("nothing was exported, because it cannot be recorded in the audit stream: %w", err)
 	}
 	rows, err := db.Query(ctx, exportSQL, campaign)
 	if err != nil {

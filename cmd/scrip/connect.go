@@ -6,16 +6,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"os/user"
+	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
-	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
 	"github.com/seed-4a2410e3/scrip/streams/client"
@@ -39,29 +40,6 @@ func (s *session) close() {
 	s.nc.Close()
 }
 
-// guest returns who this is if the log-in is that of a user outside the account of the servers: by a key, or of the NATS
-// configuration. "" = the servers' credentials, which reach the log itself.
-func (s *session) guest(ctx context.Context) string {
-	if role, id, ok := natsx.OfInbox(s.nc.Opts.InboxPrefix); ok {
-		return "key " + id + " of role " + role
-	}
-	ctx, cancel := context.WithTimeout(ctx, userWait)
-	defer cancel()
-	reply, err := s.nc.RequestWithContext(ctx, natsauth.UserInfo, nil)
-	var info struct {
-		Data struct{ User, Account string }
-	}
-	if err != nil || json.Unmarshal(reply.Data, &info) != nil {
-		return "" // an older nats-server: the servers' account is the only one
-	}
-	for _, account := range natsauth.Guests() {
-		if info.Data.Account == account.String() {
-			return "user " + info.Data.User + " of account " + info.Data.Account
-		}
-	}
-	return ""
-}
-
 // userWait bounds the request for the user's own account.
 const userWait = time.Second
 
@@ -69,14 +47,29 @@ const userWait = time.Second
 const needsServers = `It works on the log itself, which takes the credentials of the servers: those in scrip.json of a server's --data directory,
 or those of the servers' account of your own NATS servers, with --nats or --nats-creds. The key of a user is not enough.`
 
-// ofServers returns an error unless the log-in is that of the servers: a user with a key does not reach the log itself.
+// ofServers returns an error unless the log-in is that of the servers: a user outside their account, by a key or of the NATS
+// configuration, does not reach the log itself.
 func (s *session) ofServers(ctx context.Context) error {
-	if who := s.guest(ctx); who != "" {
-		return fmt.Errorf("this command works on the log itself and needs the credentials of the servers, and the log-in is %s; "+
-			"on the machine of a server omit --nats, as the server's user: they are in scrip.json of its --data directory; "+
-			"for NATS servers of your own give the user of the servers' account (NATS_USER there), with --nats nats://USER:PASSWORD@HOST:PORT or --nats-creds FILE", who)
+	who := ""
+	if role, id, ok := natsx.OfInbox(s.nc.Opts.InboxPrefix); ok {
+		who = "key " + id + " of role " + role
 	}
-	return nil
+	var info struct {
+		Data struct{ User, Account string }
+	}
+	ctx, cancel := context.WithTimeout(ctx, userWait)
+	defer cancel()
+	reply, err := s.nc.RequestWithContext(ctx, natsauth.UserInfo, nil)
+	if err == nil && json.Unmarshal(reply.Data, &info) == nil &&
+		slices.ContainsFunc(natsauth.Guests(), func(a natsauth.Account) bool { return a.String() == info.Data.Account }) {
+		who = cmp.Or(who, "user "+info.Data.User+" of account "+info.Data.Account)
+	}
+	if who == "" {
+		return nil
+	}
+	return fmt.Errorf("this command works on the log itself and needs the credentials of the servers, and the log-in is %s; "+
+		"on the machine of a server omit --nats, as the server's user: they are in scrip.json of its --data directory; "+
+		"for NATS servers of your own give the user of the servers' account (NATS_USER there), with --nats nats://USER:PASSWORD@HOST:PORT or --nats-creds FILE", who)
 }
 
 // log finds the log on the server.
@@ -109,18 +102,6 @@ func tablesURL(given string, server datadir.Descriptor) (string, error) {
 		return "", cli.Usagef("the URL of the read tables is unknown here; give --postgres URL")
 	}
 	return cmp.Or(given, server.PostgresURL), nil
-}
-
-// allCampaigns reads all pages.
-func (s *session) allCampaigns(ctx context.Context) ([]domain.CampaignView, error) {
-	var all []domain.CampaignView
-	for after := ""; ; {
-		page, next, err := s.Campaigns(ctx, after, 0)
-		if all = append(all, page...); err != nil || next == "" {
-			return all, err
-		}
-		after = next
-	}
 }
 
 // find returns the server's address: --nats, else scrip.json.
@@ -159,46 +140,9 @@ func (m *Main) unlock(log topology.Log) (topology.Log, error) {
 	return datadir.Unlock(log, m.global.data, given, sealKey, m.logger(outputText, "warn"))
 }
 
-// unusedIDFlag is for commands that no lane decides, so that --id can be given to every command.
-func unusedIDFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().String("id", "", "`ID` of the command, which every command takes; this one does not recognise its retry by it")
-}
-
-// idFlag is on every command that changes something.
-func idFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().String("id", "", "`ID` of the command, at most 64 bytes; a retry with the same one takes effect once")
-}
-
-// commandRunE finishes a command that sends a domain command and prints its outcome.
-func (m *Main) commandRunE(cmd *cobra.Command, build func(args []string) (wire.Command, error)) *cobra.Command {
-	id := idFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := build(args)
-		if err != nil {
-			return err
-		}
-		if c.ID = *id; !cmd.Flags().Changed("id") {
-			c.ID = uuid.Must(uuid.NewV7()).String()
-		}
-		s, err := m.connect()
-		if err != nil {
-			return err
-		}
-		defer s.close()
-		ctx, cancel := context.WithTimeout(cmd.Context(), m.global.timeout)
-		defer cancel()
-		out, err := s.Do(ctx, c)
-		if err != nil {
-			return explain(err)
-		}
-		return m.answer(out)
-	}
-	return cmd
-}
-
-// queryRunE finishes a command that only reads.
-func (m *Main) queryRunE(cmd *cobra.Command, query func(ctx context.Context, s *session, args []string) error) *cobra.Command {
-	id := unusedIDFlag(cmd)
+// query finishes a command that no lane decides.
+func (m *Main) query(cmd *cobra.Command, query func(ctx context.Context, s *session, args []string) error) *cobra.Command {
+	id := idFlag(cmd, false)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s, err := m.connect()
 		if err != nil {
@@ -208,14 +152,18 @@ func (m *Main) queryRunE(cmd *cobra.Command, query func(ctx context.Context, s *
 		s.id = *id
 		ctx, cancel := context.WithTimeout(cmd.Context(), m.global.timeout)
 		defer cancel()
-		err = query(ctx, s, args)
-		var refused *client.RefusedError
-		if errors.As(err, &refused) {
-			return m.answer(refused.Outcome)
-		}
-		return err
+		return m.refusedOr(query(ctx, s, args))
 	}
 	return cmd
+}
+
+// refusedOr prints the refusal of a server, if err is one.
+func (m *Main) refusedOr(err error) error {
+	var refused *client.RefusedError
+	if errors.As(err, &refused) {
+		return m.answer(refused.Outcome)
+	}
+	return err
 }
 
 // answer prints an outcome and turns it into the exit code.
@@ -240,4 +188,20 @@ func explain(err error) error {
 		return fmt.Errorf("nothing was done: %w", err)
 	}
 	return err
+}
+
+// userAtHost is the user that runs the program and the host's name, each "unknown" where the system has none.
+func userAtHost() string {
+	name, host := "unknown", "unknown"
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		name = u.Username
+	}
+	if h, err := os.Hostname(); err == nil && h != "" {
+		host = h
+	}
+	by := plain(name+"@"+host, 100)
+	if !wire.Printable(by) {
+		return "unknown"
+	}
+	return by
 }

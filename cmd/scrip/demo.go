@@ -21,7 +21,7 @@ goes to one holder only, a coupon is not redeemed too late or too often, a remin
 
 It can be run again: each run creates campaigns with new names. The exit code is 4 if anything differs.`,
 	}
-	unusedIDFlag(cmd)
+	idFlag(cmd, false)
 	cmd.Flags().Var(cli.Number(&codes, 10_000, 10, 1_000_000), "codes", "coupons in the sale")
 	cmd.Flags().Var(cli.Number(&customers, 30_000, 10, 3_000_000), "customers", "customers who claim one; more than coupons")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -54,7 +54,7 @@ It changes nothing. --as logs in to NATS as a user, looks its key up, and lists 
 	f.StringVar(&o.Monitor, "monitor", "", "`URL`s of NATS servers' monitoring ports, separated by commas")
 	f.StringVar(&o.As, "as", "", "`KEY` of a user to log in as, or a NATS URL with credentials")
 	cli.WithVariable(f, "postgres", "nats-listen", "http-listen")
-	unusedIDFlag(cmd)
+	idFlag(cmd, false)
 	return cmd
 }
 

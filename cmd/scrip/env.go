@@ -43,7 +43,7 @@ that uses libpq.`,
 			return m.printEnvironment(list)
 		},
 	}
-	unusedIDFlag(cmd)
+	idFlag(cmd, false)
 	return cmd
 }
 

@@ -59,7 +59,7 @@ Readers accept it as --seal-key-file FILE, SCRIP_SEAL_KEY_FILE=FILE, or SCRIP_SE
 			return err
 		},
 	}
-	unusedIDFlag(show)
+	idFlag(show, false)
 	return cli.Group("key", "Keys of the log", show)
 }
 
@@ -88,7 +88,7 @@ see ` + "`scrip nats issuer`" + `. Print it again after an upgrade of scrip, and
 		},
 	}
 	cmd.Flags().Uint32Var(&lanes, "lanes", 0, "`NUMBER` of lanes of the log")
-	unusedIDFlag(cmd)
+	idFlag(cmd, false)
 	return cmd
 }
 
@@ -122,6 +122,6 @@ code key, in SCRIP_CODE_KEY or in the --data directory, and is no secret.`,
 			return err
 		},
 	}
-	unusedIDFlag(cmd)
+	idFlag(cmd, false)
 	return cmd
 }

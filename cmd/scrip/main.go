@@ -106,12 +106,12 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused, 4 differences found.`,
 	cli.WithVariable(f)
 	m.natsFlags.Add(f)
 
-	root.AddCommand(m.couponCommands()...)
-	root.AddCommand(m.serveCommand(), m.campaignCommand(), m.codesCommand(), m.remindCommand(), m.unremindCommand(),
-		m.customerCommand(), m.statusCommand(), m.envCommand(), m.keyCommand(), m.demoCommand(), m.replayCommand(),
-		m.versionCommand(), m.backupCommand(), m.restoreCommand())
-	root.AddCommand(m.rebuildCommand(), m.verifyCommand(), m.deadletterCommand(), m.configCommand(), m.accessCommand(), m.auditCommand(), m.natsCommand(), m.webhookCommand())
-	root.AddCommand(m.doctorCommand())
+	root.AddCommand(m.claims()...)
+	root.AddCommand(cli.Group("coupon", "Show or validate a coupon", m.couponShow(), m.couponValidate()),
+		m.campaignCommand(), m.codesCommand(), m.customerCommand(),
+		m.configCommand(), m.accessCommand(), m.auditCommand(), m.webhookCommand(), m.deadletterCommand(), m.statusCommand(),
+		m.rebuildCommand(), m.verifyCommand(), m.backupCommand(), m.jobCommand(),
+		m.serveCommand(), m.restoreCommand(), m.replayCommand(), m.demoCommand(), m.doctorCommand(), m.envCommand(), m.keyCommand(), m.natsCommand(), m.versionCommand())
 	root.InitDefaultHelpCmd()
 	return root
 }
@@ -171,7 +171,7 @@ func (m *Main) versionCommand() *cobra.Command {
 			return err
 		},
 	}
-	unusedIDFlag(cmd)
+	idFlag(cmd, false)
 	return cmd
 }
 

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -31,11 +34,7 @@ func (m *Main) printOutcome(o wire.Outcome) error {
 		head += "; the coupon is " + o.CouponStatus + " by now"
 	}
 	rows := [][2]string{{head, ""}}
-	add := func(name, value string) {
-		if value != "" {
-			rows = append(rows, [2]string{name, value})
-		}
-	}
+	add := func(name, value string) { rows = append(rows, [2]string{name, value}) }
 	add("message", o.Message)
 	add("code", o.Code)
 	add("campaign", o.Campaign)
@@ -61,7 +60,12 @@ func (m *Main) printOutcome(o wire.Outcome) error {
 		add("count", strconv.FormatUint(o.Count, 10))
 	}
 	add("id", o.ID)
-	return cli.Fields(m.Out, rows)
+	return cli.Fields(m.Out, filled(rows))
+}
+
+// filled are the rows with a value; the first one is the heading.
+func filled(rows [][2]string) [][2]string {
+	return append(rows[:1:1], slices.DeleteFunc(rows[1:], func(r [2]string) bool { return r[1] == "" })...)
 }
 
 // refuse reports a refusal of the command line itself: with -o json in the form of an outcome, else on standard error.
@@ -72,6 +76,37 @@ func (m *Main) refuse(refusal wire.Refusal, format string, args ...any) error {
 		return cli.ErrRefused
 	}
 	return m.answer(wire.Outcome{Status: wire.StatusRefused, Refusal: refusal, Message: strings.TrimPrefix(message, "refused: ")})
+}
+
+// orText is s, or another text for "".
+func orText(s, otherwise string) string { return cmp.Or(s, otherwise) }
+
+// orZero is a time, "-" for none.
+func orZero(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// orDash is orZero of an optional time.
+func orDash(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return orZero(*t)
+}
+
+// plain makes an untrusted text printable: without terminal control sequences, cut for a column.
+func plain(s string, most int) string { return wire.Shorten(cli.Line(s), most) }
+
+// grouped formats a number as 1,234,567.
+func grouped(n uint64) string {
+	s := strconv.FormatUint(n, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
 }
 
 // times formats a count of redemptions.

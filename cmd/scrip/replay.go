@@ -15,6 +15,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/replay"
+	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 )
 
@@ -86,7 +87,7 @@ examples; --print shows one:
   scrip replay --sql example:claims_by_hour --print > mine.sql
   scrip replay --sql mine.sql --follow                            your own live table`,
 	}
-	unusedIDFlag(cmd)
+	idFlag(cmd, false)
 	m.filterFlags(cmd, &flags.filter)
 	f := cmd.Flags()
 	f.Var(cli.Choice(&flags.format, string(replay.NDJSON), string(replay.NDJSON), string(replay.CSV), string(replay.Parquet), formatPostgres), "format", "format of the events")
@@ -147,7 +148,8 @@ func (m *Main) replay(ctx context.Context, cmd *cobra.Command, flags *replayFlag
 		return err
 	}
 	if flags.filter.Mask == nil {
-		if err := m.record(look, js, audit.Export, audit.Events, flags.filter.String()); err != nil {
+		by := audit.By(access.Local(userAtHost()), audit.Export, audit.Events, flags.filter.String())
+		if err := audit.Open(js, m.Clock).Append(look, by); err != nil {
 			return err
 		}
 	}
@@ -237,26 +239,13 @@ func (m *Main) filterFlags(cmd *cobra.Command, filter *replay.Filter) {
 	f.Var(position(&filter.To), "to", "events of a lane up to this message; without --lane, of no other lane")
 }
 
-// moment is a time that may be in the past: -24h.
+// moment is a time.
 func (m *Main) moment(into *wire.Instant) *cli.Value {
-	return &cli.Value{Kind: "TIME", Parse: func(s string) (err error) {
-		now := m.Clock.Now()
-		if ago, relative := strings.CutPrefix(s, "-"); relative {
-			d, err := time.ParseDuration(ago)
-			if err != nil || d < 0 || strings.HasPrefix(ago, "-") || strings.HasPrefix(ago, "+") {
-				return errMoment
-			}
-			*into = wire.At(now.Truncate(time.Millisecond).Add(-d))
-			return nil
-		}
-		if *into, err = cli.ParseTime(s, now); err != nil {
-			return errMoment
-		}
-		return nil
+	return &cli.Value{Kind: moment.kind, Parse: func(s string) (err error) {
+		*into, err = cli.ParseTime(s, m.Clock.Now())
+		return err
 	}}
 }
-
-var errMoment = errors.New("must be an RFC 3339 time such as 2026-11-27T00:00:00Z, or a time from now such as -24h or +10m")
 
 // position is LANE:SEQ, one per lane.
 func position(into *map[int]uint64) *cli.Value {

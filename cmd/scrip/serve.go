@@ -72,6 +72,7 @@ SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be rea
 	f.Var(&cli.Value{Kind: "LANE[=SEQ]", Parse: func(s string) error { return parseRebase(s, &o) }}, "rebase", "once, after a restore: continue a stopped lane, after the last message of its command stream or at command SEQ")
 	f.Var(&cli.Value{Kind: "LANE=SEQ", Parse: func(s string) error { return parseSkip(s, &o) }}, "skip-message", "permanently: add event message SEQ of a lane, which stops readers, to the skip list; rmd:LANE=SEQ for fired reminders")
 	f.Var(networks(&o.WebhookAllow), "webhook-allow", "networks inside to which webhooks may go, on any port, such as 10.1.0.0/16; several separated by commas")
+	f.StringVar(&o.Backups, "backups", "", "`DIR` in which scrip backup takes backups (default: backups, below the data directory)")
 	f.BoolVar(&o.WebhookHTTP, "webhook-http", false, "let webhooks use http and port 80")
 	f.Var(cli.Choice(&logFormat, "text", "text", "json"), "log-format", "text or json")
 	f.Var(cli.Choice(&logLevel, "info", "debug", "info", "warn", "error"), "log-level", "debug, info, warn or error")

@@ -2,24 +2,19 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
-	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/projections/readmodel"
-	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler"
@@ -35,16 +30,15 @@ machines.
 OLDEST-DUE is how long the oldest due expiry or reminder has waited: the number to watch. WAITING counts customers with due
 reminders that are not fired yet.
 
-With the key of an operator the status is that which a server with the api role reads. With the credentials of the servers the
-command reads it by itself, also while no server runs.
-
 The exit code is 0 if all lanes have an owner and all servers are ready, else 1.`,
 	}
-	return m.queryRunE(cmd, func(ctx context.Context, s *session, _ []string) error {
-		st, err := m.readStatus(ctx, s)
+	return m.query(cmd, func(ctx context.Context, s *session, _ []string) error {
+		st := &status.Status{}
+		err := s.ask(ctx, "status.show", fields{}, st)
 		if err != nil {
 			return err
 		}
+		st.HTTP = natsx.WithoutUser(s.server.HTTPURL)
 		if m.global.output == outputJSON {
 			err = cli.JSON(m.Out, st)
 		} else {
@@ -55,42 +49,6 @@ The exit code is 0 if all lanes have an owner and all servers are ready, else 1.
 		}
 		return err
 	})
-}
-
-// readStatus reads the status of the log that a session is connected to.
-func (m *Main) readStatus(ctx context.Context, s *session) (*status.Status, error) {
-	if s.guest(ctx) != "" {
-		st := &status.Status{}
-		return st, m.ask(ctx, s, "status.show", struct{}{}, st)
-	}
-	js, log, err := s.log(ctx)
-	if err != nil {
-		return nil, err
-	}
-	from := status.Source{NC: s.nc, JS: js, Log: log}
-	if s.server.PostgresURL == "" {
-		from.NoLetters = "the URL of the read tables is unknown here"
-	} else if db, err := connectBriefly(ctx, s.server.PostgresURL); err != nil {
-		from.NoLetters = "the read tables are unavailable"
-	} else {
-		defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
-		from.Letters = readmodel.NewLetters(db)
-	}
-	st, err := status.Read(ctx, from)
-	if err != nil {
-		return nil, err
-	}
-	st.Sync, st.NATS, st.HTTP = s.server.Sync, natsx.WithoutUser(s.nc.ConnectedUrl()), natsx.WithoutUser(s.server.HTTPURL)
-	return st, nil
-}
-
-// tablesWait is how long connecting to the read tables may take for the status, which is shown without them too.
-const tablesWait = 3 * time.Second
-
-func connectBriefly(ctx context.Context, url string) (*pgx.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, tablesWait)
-	defer cancel()
-	return schema.Connect(ctx, url)
 }
 
 // openLetters describes the open dead letters.
@@ -107,25 +65,6 @@ func openLetters(st *status.Status) string {
 	return "none"
 }
 
-// getReady reads /readyz of the server of this data directory.
-func getReady(ctx context.Context, server datadir.Descriptor) (status.Readiness, error) {
-	var r status.Readiness
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.HTTPURL+"/readyz", nil)
-	if err != nil {
-		return r, err
-	}
-	client := http.DefaultClient
-	if server.TLSCert != "" {
-		client = &http.Client{Transport: &http.Transport{TLSClientConfig: certs.OfFile(server.TLSCert), DisableKeepAlives: true}}
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return r, err
-	}
-	defer resp.Body.Close()
-	return r, json.NewDecoder(resp.Body).Decode(&r)
-}
-
 func (m *Main) printStatus(st *status.Status) error {
 	head := "ready"
 	if !st.Ready {
@@ -136,18 +75,9 @@ func (m *Main) printStatus(st *status.Status) error {
 		sync += ": may lose the last seconds on power loss"
 	}
 	rows := [][2]string{{head, ""}, {"log", fmt.Sprintf("%s, %d lanes, since %s", st.Log, st.Lanes, st.Created.Format(time.RFC3339))}}
-	for _, r := range [][2]string{{"sync", sync}, {"nats", st.NATS}, {"http", st.HTTP}, {"servers", strconv.Itoa(len(st.Servers))},
-		{"dead letters", openLetters(st)}, {"note", st.Note}} {
-		if r[1] != "" {
-			rows = append(rows, r)
-		}
-	}
-	var names []string
-	for name := range st.Checks {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	rows = filled(append(rows, [][2]string{{"sync", sync}, {"nats", st.NATS}, {"http", st.HTTP}, {"servers", strconv.Itoa(len(st.Servers))},
+		{"dead letters", openLetters(st)}, {"note", st.Note}}...))
+	for _, name := range slices.Sorted(maps.Keys(st.Checks)) {
 		if c := st.Checks[name]; !c.OK {
 			rows = append(rows, [2]string{name, "NOT OK " + problem(c)})
 		}
@@ -208,13 +138,6 @@ func problem(c status.Result) string {
 		return detail.Error
 	}
 	return "see below, or /readyz"
-}
-
-func orText(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 // backlogs are the rows of lanes and priorities with work that is due.

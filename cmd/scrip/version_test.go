@@ -59,7 +59,7 @@ func TestFormats(t *testing.T) {
 func TestNoFormatIsForgotten(t *testing.T) {
 	printed := map[string]string{ // by folder and constant: its name in the documents
 		"streams/topology Format": "log", "cmd/internal/datadir Format": "data directory", "streams/backup Format": "backup",
-		"domain SnapshotFormat": "snapshot of a lane", "streams/scheduler/timers Format": "snapshot of a scheduler", "streams/push Format": "push",
+		"domain SnapshotFormat": "snapshot of a lane", "streams/scheduler/timers Format": "snapshot of a scheduler", "streams/push Format": "push", "projections/schema Format": "schema of the read tables",
 	}
 	// Of files that no other program reads: their golden files hold them. They are not printed.
 	inside := []string{"streams/snapstore formatVersion", "projections/replay stateVersion"}

@@ -102,7 +102,9 @@ var operations = [numOperations]operation{
 		"webhook.create", "webhook.list", "webhook.show", "webhook.update", "webhook.rotate", "webhook.pause", "webhook.resume",
 		"webhook.delete", "webhook.replay", "webhook.test", "webhook.deadletters", "webhook.retry",
 	}},
-	OpRunJobs:  {name: "jobs.run", roles: operators, whole: true},
+	OpRunJobs: {name: "jobs.run", roles: operators, whole: true, endpoints: []string{
+		"rebuild.start", "rebuild.undo", "rebuild.drop", "verify.start", "backup.start", "job.show", "job.list",
+	}},
 	OpDiagnose: {name: "diagnose", roles: operators, whole: true},
 }
 

@@ -54,6 +54,13 @@ var Actions = []Action{
 	action("webhook.test", (*Ops).TestWebhook),
 	action("webhook.deadletters", (*Ops).WebhookLetters),
 	action("webhook.retry", (*Ops).RetryWebhook),
+	action("rebuild.start", (*Ops).StartRebuild),
+	action("rebuild.undo", (*Ops).UndoRebuild),
+	action("rebuild.drop", (*Ops).DropPrevious),
+	action("verify.start", (*Ops).StartVerify),
+	action("backup.start", (*Ops).StartBackup),
+	action("job.show", (*Ops).ShowJob),
+	action("job.list", (*Ops).ListJobs),
 }
 
 // action makes a row from a method of Ops.

@@ -51,6 +51,12 @@ type Field struct {
 	bytes      int // of a text at most; 0 = any number
 }
 
+// Type is the type of its value, and Default its text where it has one.
+func (f *Field) Type() reflect.Type { return f.kind }
+
+// Default is described at Type.
+func (f *Field) Default() string { return f.whenAbsent }
+
 var (
 	textType = reflect.TypeFor[encoding.TextUnmarshaler]()
 	timeType = reflect.TypeFor[time.Time]()

@@ -107,12 +107,10 @@ type NotStarted struct{ Err error }
 func (e *NotStarted) Error() string { return e.Err.Error() }
 func (e *NotStarted) Unwrap() error { return e.Err }
 
-// BusyError refuses a job while another of its kind runs.
-type BusyError struct{ Running Job }
-
-func (e *BusyError) Error() string {
-	return fmt.Sprintf("job %s of this kind runs already, started by %s at %s; wait until it ends, see scrip job show %s",
-		e.Running.ID, wire.Shorten(e.Running.By, 64), e.Running.Started.Format(time.RFC3339), e.Running.ID)
+// busy refuses a job while another of its kind runs.
+func busy(running *Job) error {
+	return &Refusal{Code: Busy, Message: fmt.Sprintf("job %s of this kind runs already, started by %s at %s; wait until it ends, see scrip job show %s",
+		running.ID, wire.Shorten(running.By, 64), running.Started.Format(time.RFC3339), running.ID)}
 }
 
 // ErrNoJob: there is no job with such an id; only the last of each kind is kept.
@@ -136,11 +134,13 @@ type Jobs struct {
 	Audit  *audit.Log
 	Clock  wall.Clock
 	Logger *slog.Logger
+
+	buried bool // see bury
 }
 
 // Start starts a job, named by its action such as rebuild.start. It returns when the job is stored and recorded in the audit
-// stream, and before a server takes it. The error is a *BusyError while a job of the same kind runs.
-func (j *Jobs) Start(ctx context.Context, who access.Author, action string, request any) (Job, error) {
+// stream, and before a server takes it. It is refused with Busy while a job of the same kind runs.
+func (j *Jobs) Start(ctx context.Context, who Caller, action string, request any) (Job, error) {
 	kind, _, _ := strings.Cut(action, ".")
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -154,7 +154,7 @@ func (j *Jobs) Start(ctx context.Context, who access.Author, action string, requ
 	case err != nil && !errors.Is(err, ErrNoJob):
 		return Job{}, err
 	case err == nil && !last.Ended():
-		return Job{}, &BusyError{last}
+		return Job{}, busy(&last)
 	}
 	e := audit.By(who.Principal, audit.Jobs, action, job.ID+" "+string(body))
 	e.Via, e.From = who.Via, who.From
@@ -164,7 +164,7 @@ func (j *Jobs) Start(ctx context.Context, who access.Author, action string, requ
 	if _, err := j.write(ctx, &job, revision); err != nil {
 		if natsx.IsWrongSequence(err) { // another was started in this moment
 			if last, _, err = j.read(ctx, kind); err == nil {
-				err = &BusyError{last}
+				err = busy(&last)
 			}
 		}
 		return Job{}, err
@@ -256,12 +256,34 @@ func (j *Jobs) Run(ctx context.Context) error {
 		}
 	}()
 	for ctx.Err() == nil {
-		err := j.watch(ctx, running)
+		err := j.bury(ctx)
+		if err == nil {
+			err = j.watch(ctx, running)
+		}
 		if ctx.Err() == nil {
 			cmp.Or(j.Logger, slog.Default()).Warn("the bucket of jobs cannot be watched; retrying", "err", err)
 			_ = natsx.Pause(ctx, watchPause)
 		}
 	}
+	return nil
+}
+
+// bury ends the jobs that this server ran before it was started, so that the next ones need not wait.
+func (j *Jobs) bury(ctx context.Context) error {
+	if j.buried {
+		return nil
+	}
+	for kind := range j.Work {
+		job, revision, err := j.read(ctx, kind)
+		switch {
+		case errors.Is(err, ErrNoJob):
+		case err != nil:
+			return err
+		case job.State == JobRunning && job.Server == j.Server:
+			j.end(ctx, job, revision, nil, errors.New("the server that ran it ended; start it again"))
+		}
+	}
+	j.buried = true
 	return nil
 }
 

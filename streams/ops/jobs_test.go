@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { streamtest.VerifyTestMain(m) }
 
-var ann = access.Author{Principal: access.Principal{ID: "01h8z3qk", Name: "ann", Role: access.Operator}, Via: "http"}
+var ann = Caller{Principal: access.Principal{ID: "01h8z3qk", Name: "ann", Role: access.Operator}, Via: "http"}
 
 // jobRig is a log whose jobs several servers run.
 type jobRig struct {
@@ -105,8 +105,8 @@ func TestAJobRunsOnceAtOneServer(t *testing.T) {
 		job, err := caller.Show(t.Context(), job.ID)
 		return err == nil && job.State == JobRunning && job.Progress != nil && *job.Progress == JobProgress{Phase: "loading", Done: 1, Total: 2}
 	})
-	var busy *BusyError
-	if _, err := r.at("two", wall.Machine, nil).Start(t.Context(), ann, "rebuild.undo", nil); !errors.As(err, &busy) || busy.Running.ID != job.ID {
+	var no *Refusal
+	if _, err := r.at("two", wall.Machine, nil).Start(t.Context(), ann, "rebuild.undo", nil); !errors.As(err, &no) || no.Code != Busy || !strings.Contains(no.Message, job.ID) {
 		t.Errorf("a second rebuild: %v", err)
 	}
 	close(goOn)
@@ -172,7 +172,7 @@ func TestHowAJobEnds(t *testing.T) {
 	if _, err := caller.Start(t.Context(), ann, "rebuild.start", nil); err == nil {
 		t.Error("another one is started before it is overdue")
 	}
-	job.State = JobRunning
+	job.State, job.Server = JobRunning, "one"
 	last, revision, err := caller.read(t.Context(), RebuildJob)
 	if err != nil || last.ID != job.ID {
 		t.Fatal(last, err)
@@ -183,8 +183,12 @@ func TestHowAJobEnds(t *testing.T) {
 	if got, err := watcher.Show(t.Context(), job.ID); err != nil || got.State != JobFailed || !strings.Contains(got.Error, "stopped or is cut off") {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if next, err := watcher.Start(t.Context(), ann, "rebuild.start", nil); err != nil || next.ID == job.ID {
-		t.Errorf("after a dead server: %+v, %v", next, err)
+	r.serve("one", map[string]JobWork{RebuildJob: func(context.Context, JobRun) (any, error) { return nil, nil }}) // the same server again
+	if got := r.becomes(caller, job.ID, JobFailed); !strings.Contains(got.Error, "the server that ran it ended") {
+		t.Errorf("%+v", got)
+	}
+	if next := r.start(caller, "rebuild.start", nil); next.ID == job.ID {
+		t.Error("after a dead server its job is started again")
 	}
 	if _, err := caller.Show(t.Context(), "coffee-1"); !errors.Is(err, ErrNoJob) {
 		t.Errorf("a job of no kind: %v", err)

@@ -20,6 +20,7 @@ const (
 	Changed        wire.Refusal = "changed"         // the change is for another version
 	NotRetriable   wire.Refusal = "not_retriable"   // a dead letter that cannot be sent again
 	AlreadyRetried wire.Refusal = "already_retried" // a dead letter whose retry cannot be undone
+	Busy           wire.Refusal = "busy"            // a job of this kind runs already
 	Unavailable    wire.Refusal = "unavailable"     // a part that is needed is away; nothing was done
 	UnknownOutcome wire.Refusal = "unknown_outcome" // it may have been done or not
 )
@@ -45,7 +46,7 @@ var kinds = []struct {
 	code wire.Refusal
 }{
 	{access.ErrForbidden, Forbidden}, {webhook.ErrForbidden, Forbidden},
-	{access.ErrNoSuchKey, NotFound}, {webhook.ErrNotFound, NotFound},
+	{access.ErrNoSuchKey, NotFound}, {webhook.ErrNotFound, NotFound}, {ErrNoJob, NotFound},
 	{access.ErrNameTaken, NameTaken}, {access.ErrEnded, KeyEnded}, {webhook.ErrChanged, Changed},
 	{access.ErrInvalid, wire.Invalid},
 	{registry.ErrUnknown, UnknownOutcome}, {registry.ErrUnrecorded, UnknownOutcome},

@@ -192,6 +192,9 @@ func (a *API) answered(w http.ResponseWriter, r *fieldRoute, answer any, err err
 			w.Header().Set("Location", r.Path+"/"+reflect.Indirect(reflect.ValueOf(answer)).FieldByName("ID").String())
 		}
 	}
+	if job, ok := answer.(ops.Job); ok && r.Status == http.StatusAccepted {
+		w.Header().Set("Location", "/v1/jobs/"+job.ID)
+	}
 	w.WriteHeader(r.complete().Status)
 	_, _ = w.Write(append(body, '\n')) // the client may have closed the connection
 }

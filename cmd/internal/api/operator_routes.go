@@ -81,7 +81,21 @@ var actionRoutes = []actionRoute{
 	{method: get, path: "/v1/webhooks/{webhook}/dead-letters", action: "webhook.deadletters", id: "listWebhookDeadLetters", summary: "List events that were given up"},
 	{method: post, path: "/v1/webhooks/{webhook}/dead-letters/retry", action: "webhook.retry", id: "retryWebhookDeadLetters", summary: "Deliver dead letters again, each once",
 		about: "Under the same event ids, whatever the age of the events. What fails again stays. The answer comes with the result, or before five seconds are over."},
+
+	{method: post, path: "/v1/rebuilds", action: "rebuild.start", id: "startRebuild", summary: "Rebuild the read tables from the log, or copy them", status: http.StatusAccepted,
+		about: "The new tables are exchanged with those in use in one transaction. " + jobAbout},
+	{method: post, path: "/v1/rebuilds/undo", action: "rebuild.undo", id: "undoRebuild", summary: "Exchange the tables before the last rebuild back", status: http.StatusAccepted, about: jobAbout},
+	{method: post, path: "/v1/rebuilds/drop-previous", action: "rebuild.drop", id: "dropPreviousTables", summary: "Drop the tables before the last rebuild", status: http.StatusAccepted, about: jobAbout},
+	{method: post, path: "/v1/verifications", action: "verify.start", id: "startVerification", summary: "Compare the read tables with the log", status: http.StatusAccepted,
+		about: "Its result has the rows that differ. " + jobAbout},
+	{method: post, path: "/v1/backups", action: "backup.start", id: "startBackup", summary: "Take a backup of the log", status: http.StatusAccepted,
+		about: "Into a new directory of the server, which its result names. " + jobAbout},
+	{method: get, path: "/v1/jobs", action: "job.list", id: "listJobs", summary: "List the last job of each kind"},
+	{method: get, path: "/v1/jobs/{id}", action: "job.show", id: "getJob", summary: "Show a job: its progress, or its result"},
 }
+
+// jobAbout is what all actions that start a job have in common.
+const jobAbout = "The answer is the job, which goes on whether its caller waits or not: see Location. While one of the same kind runs it is refused (busy)."
 
 // Retried is the result of a retry: of each line its outcome.
 type Retried struct {

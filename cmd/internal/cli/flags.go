@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -87,12 +86,12 @@ func Duration(into *time.Duration, preset, least, most time.Duration) *Value {
 	}}
 }
 
-// ParseTime reads RFC 3339 or "+10m". The latter is cut to milliseconds, which is easier to read.
+// ParseTime reads RFC 3339, or a time from now such as +10m and -24h, which is cut to milliseconds: that is easier to read.
 func ParseTime(s string, now time.Time) (wire.Instant, error) {
-	wrong := errors.New("must be an RFC 3339 time such as 2026-11-27T00:00:00Z, or a time from now such as +10m")
-	if ahead, relative := strings.CutPrefix(s, "+"); relative {
-		d, err := time.ParseDuration(ahead)
-		if err != nil || d < 0 || strings.HasPrefix(ahead, "+") {
+	wrong := errors.New("must be an RFC 3339 time such as 2026-11-27T00:00:00Z, or a time from now such as +10m or -24h")
+	if s != "" && (s[0] == '+' || s[0] == '-') {
+		d, err := time.ParseDuration(s)
+		if err != nil {
 			return 0, wrong
 		}
 		return wire.At(now.Truncate(time.Millisecond)).Add(d), nil
@@ -101,15 +100,4 @@ func ParseTime(s string, now time.Time) (wire.Instant, error) {
 		return 0, wrong
 	}
 	return wire.ParseInstant(s)
-}
-
-// RawJSON is a JSON text.
-func RawJSON(into *[]byte) *Value {
-	return &Value{Kind: "JSON", Parse: func(s string) error {
-		if !json.Valid([]byte(s)) {
-			return errors.New(`must be JSON such as {"percent":10}`)
-		}
-		*into = []byte(s)
-		return nil
-	}}
 }

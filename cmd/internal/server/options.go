@@ -113,6 +113,8 @@ type Options struct {
 	// WebhookAllow are networks inside to which webhooks may go, on any port. WebhookHTTP allows http and port 80.
 	WebhookAllow []netip.Prefix
 	WebhookHTTP  bool
+	// Backups is the directory in which backups are taken; "" = backups, below Data.
+	Backups string
 	// Clock is the machine's clocks. Defaults to the real ones; its Tolerance is always that of the run-time settings.
 	Clock wall.Options
 	// Version of the program, for metrics.

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/load"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
@@ -60,6 +61,7 @@ type server struct {
 	registry atomic.Pointer[access.Registry]
 	certs    *certs.Pair              // for HTTP and the embedded NATS; nil = no TLS
 	tables   *tables                  // nil = this server does not use PostgreSQL
+	jobs     *ops.Jobs                // long actions of operators; nil = neither role projector nor api
 	settings *settings.Store          // the history of the run-time settings; nil = neither role lanes nor api
 	config   *settings.Live           // those in force; nil likewise
 	clock    *wall.Guard              // the source of lane time; nil = no role lanes
@@ -141,7 +143,7 @@ func (s *server) start(ctx context.Context) error {
 	hs := web.NewServer(s.opts.HTTPProxies.Handler(s.byName(s.opts.HTTPListen, s.handler())))
 	s.group.start("http", serveHTTP(hs, conns, listener))
 
-	for _, step := range []func(context.Context) error{s.startNATS, s.openLog, s.startAccess, s.startStatus, s.startTables, s.skipMessages, s.startConfig, s.startClock, s.startLanes, s.startProjector, s.startAPI, s.startWebhooks} {
+	for _, step := range []func(context.Context) error{s.startNATS, s.openLog, s.startAccess, s.startStatus, s.startTables, s.skipMessages, s.startConfig, s.startClock, s.startLanes, s.startProjector, s.startJobs, s.startAPI, s.startWebhooks} {
 		if err := step(ctx); err != nil {
 			return err
 		}

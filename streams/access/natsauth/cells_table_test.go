@@ -61,6 +61,13 @@ scrip.webhook.replay       OX   {"webhook":"$hook","from":"2020-01-01T00:00:00Z"
 scrip.webhook.test         OX   {"webhook":"$hook"}
 scrip.webhook.deadletters  OX   {"webhook":"$hook"}
 scrip.webhook.retry        OX   {"webhook":"$hook"}
+scrip.rebuild.start        OX   {}
+scrip.rebuild.undo         OX   {}
+scrip.rebuild.drop         OX   {}
+scrip.verify.start         OX   {}
+scrip.backup.start         OX   {"name":"$new"}
+scrip.job.show             OX   {"id":"verify-1"}
+scrip.job.list             OX   {}
 scrip.sender.open          SO   {"name":"push","since":"start"}
 scrip.sender.next          SO   {"name":"push","lane":0,"wait":1000000000}
 scrip.sender.ack           SO   {"name":"push","token":"$token","as":"ack"}

@@ -52,6 +52,7 @@ func newRealRig(t *testing.T) *rig {
 	r.serve(t, log, service.Options{Logger: streamtest.Logger(t), Ops: &ops.Ops{
 		Settings: store, Audit: audit.Open(r.js, nil), Webhooks: webhook.Open(r.js, webhook.NewKey(key, log.UUID), registry.Options{}), Letters: noLetters{},
 		Status: func(context.Context) (any, error) { return "here", nil },
+		Jobs:   &ops.Jobs{JetStream: r.js, Audit: audit.Open(r.js, nil), Clock: streamtest.ClockAt(time.Now().Add(time.Hour))}, // none is in progress
 	}})
 	nc := r.Conn(t)
 	if _, err := nc.Subscribe(natsauth.Rollcall, func(m *nats.Msg) { _ = m.Respond([]byte(`{"server":"one"}`)) }); err != nil {

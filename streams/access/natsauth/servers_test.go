@@ -38,7 +38,7 @@ func (a *attempt) request(subject, body, want string) *nats.Msg {
 	if err != nil {
 		a.Fatalf("%s: %v", subject, err)
 	}
-	if text := string(m.Data); len(m.Data) == 0 && len(m.Header) == 0 || strings.Contains(text, `"error":`) || m.Header.Get("Nats-Service-Error-Code") != "" || !strings.Contains(text, want) {
+	if text := string(m.Data); len(m.Data) == 0 && len(m.Header) == 0 || strings.Contains(text, `"error":{`) || m.Header.Get("Nats-Service-Error-Code") != "" || !strings.Contains(text, want) {
 		a.Errorf("%s %s had no effect: %s %v", subject, body, text, m.Header)
 	}
 	return m

@@ -99,7 +99,7 @@ func TestOneMessageStopsNothingForEver(t *testing.T) {
 	// The owner finds out when it writes.
 	publish(topology.LaneCmd(0), nil, `{"id":"x","type":"void","campaign":"c","code":"x","reason":"x"}`)
 	s.Logs("--skip-message 0=SEQ")
-	if output := scrip("backup", filepath.Join(t.TempDir(), "backup"), "--data", s.Data); !strings.Contains(output, fmt.Sprintf("message %d of %s", bad, topology.EvtStream(0))) {
+	if output := scrip("backup", "stopped", "--data", s.Data); !strings.Contains(output, fmt.Sprintf("message %d of %s", bad, topology.EvtStream(0))) {
 		t.Errorf("the backup does not name message %d:\n%s", bad, output)
 	}
 	s.Kill()
@@ -115,8 +115,8 @@ func TestOneMessageStopsNothingForEver(t *testing.T) {
 	again := serve(s.Data) // the skip list is stored
 	again.Ready()
 	claims(again)
-	backup, restored := filepath.Join(t.TempDir(), "backup"), filepath.Join(projtest.Dir(t), "restored")
-	scrip("backup", backup, "--data", s.Data)
+	backup, restored := filepath.Join(s.Data, "backups", "skipped"), filepath.Join(projtest.Dir(t), "restored")
+	scrip("backup", "skipped", "--data", s.Data)
 	scrip("restore", backup, "--data", restored)
 	last := serve(restored)
 	last.Ready()

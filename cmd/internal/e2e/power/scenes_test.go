@@ -202,11 +202,14 @@ type backupMade struct {
 	claims, redeemed map[string]string
 }
 
+// kept is the directory of a backup.
+func (w *world) kept(b backupMade) string { return w.path("scrip/backups/" + b.name) }
+
 // backup: the directory is whole or absent, whole if the command ended well; where it is absent the same command makes it.
 func (w *world) backup() {
 	made := backupMade{name: w.name("backup")}
 	made.claims, made.redeemed = w.got.Answers()
-	make := func() []string { return []string{"backup", w.path(made.name), "--data", w.path("scrip")} }
+	make := func() []string { return []string{"backup", made.name, "--data", w.path("scrip")} }
 	var c *command
 	w.cutAfter(w.steps(1200), func() <-chan struct{} {
 		w.load.allow(1 + w.rng.IntN(most))
@@ -215,7 +218,7 @@ func (w *world) backup() {
 	})
 	<-c.done
 	w.up()
-	_, err := os.Lstat(w.path(made.name))
+	_, err := os.Lstat(w.kept(made))
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && c.code == 0:
 		w.t.Errorf("after %d cuts: the backup %s was made and is absent", w.cuts, made.name)
@@ -231,7 +234,7 @@ func (w *world) backup() {
 // whole restores a backup where nothing is cut, and looks for what was answered before it began.
 func (w *world) whole(b backupMade) {
 	to := w.name("checked")
-	w.insist("restore", w.path(b.name), "--data", w.path(to))
+	w.insist("restore", w.kept(b), "--data", w.path(to))
 	w.holds(to, b)
 	w.discard(to)
 }
@@ -254,7 +257,7 @@ func (w *world) restore() {
 	b := w.backups[w.rng.IntN(len(w.backups))]
 	w.cut()
 	to := w.name("restored")
-	make := []string{"restore", w.path(b.name), "--data", w.path(to)}
+	make := []string{"restore", w.kept(b), "--data", w.path(to)}
 	var c *command
 	w.cutAfter(w.steps(600), func() <-chan struct{} {
 		c = w.begin(make...)

@@ -1,0 +1,153 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/projections/rebuild"
+	"github.com/seed-4a2410e3/scrip/streams/backup"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
+)
+
+// startJobs starts what runs long actions for operators: rebuilds and verifications where tables are projected, backups where
+// requests are answered, since such a server has the code key. Requests start them by s.jobs.
+//
+// A rebuild may use 50 MiB for each of its loaders, of which there are at most four. The process has no memory limit of its own
+// for that: a soft limit would slow down the lanes, which share it.
+func (s *server) startJobs(ctx context.Context) error {
+	if !s.opts.has(RoleAPI) && !s.opts.has(RoleProjector) {
+		return nil
+	}
+	nc, err := s.connect(ctx, "jobs")
+	if err != nil {
+		return err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	work := map[string]ops.JobWork{}
+	if s.opts.has(RoleProjector) {
+		work[ops.RebuildJob] = s.onTables(js, rebuildTables)
+		work[ops.VerifyJob] = s.onTables(js, verifyTables)
+	}
+	if s.opts.has(RoleAPI) {
+		work[ops.BackupJob] = func(ctx context.Context, run ops.JobRun) (any, error) { return s.takeBackup(ctx, js, run) }
+	}
+	s.jobs = &ops.Jobs{JetStream: js, Server: s.id, Work: work, Audit: s.keys.audit, Clock: wall.Machine, Logger: s.log}
+	s.group.start("jobs", s.jobs.Run)
+	return nil
+}
+
+// onTables is work that needs the log and the read tables.
+func (s *server) onTables(js jetstream.JetStream, work func(context.Context, *rebuild.Session, ops.JobRun) (any, error)) ops.JobWork {
+	return func(ctx context.Context, run ops.JobRun) (any, error) {
+		if err := s.tables.status(); err != nil {
+			return nil, fmt.Errorf("the read tables are unavailable: %w", err)
+		}
+		var all ops.ExchangeBack
+		if err := json.Unmarshal(run.Request, &all); err != nil {
+			return nil, err
+		}
+		session, err := rebuild.Open(ctx, s.tables.url(), js, s.stream, rebuild.Options{
+			DropDependents: all.DropDependents, Who: "scrip " + run.Action, Progress: reportTo(run.Report), Logger: s.log,
+		})
+		if err != nil {
+			return nil, notStarted(err)
+		}
+		defer session.Close()
+		result, err := work(ctx, session, run)
+		return result, notStarted(err)
+	}
+}
+
+// notStarted marks errors of preconditions.
+func notStarted(err error) error {
+	if errors.Is(err, rebuild.ErrRefused) {
+		return &ops.NotStarted{Err: errors.New(strings.TrimPrefix(err.Error(), rebuild.ErrRefused.Error()+": "))}
+	}
+	return err
+}
+
+// reportTo translates the progress of a rebuild.
+func reportTo(report func(ops.JobProgress)) func(rebuild.Progress) {
+	return func(p rebuild.Progress) {
+		now := ops.JobProgress{Phase: string(p.Phase), Done: int64(p.Messages), Total: int64(p.TotalMessages), Events: p.Events}
+		if p.Phase == rebuild.Indexing {
+			now.Done, now.Total = int64(p.Indexes), int64(p.TotalIndexes)
+		}
+		if p.Yielding {
+			now.Note = "yielding to live traffic"
+		}
+		report(now)
+	}
+}
+
+func rebuildTables(ctx context.Context, s *rebuild.Session, run ops.JobRun) (any, error) {
+	switch run.Action {
+	case "rebuild.undo":
+		left, err := s.Undo(ctx)
+		return ops.RebuildUndone{Undone: err == nil, Left: left}, err
+	case "rebuild.drop":
+		dropped, err := s.DropPrevious(ctx)
+		return ops.PreviousDropped{Dropped: dropped}, err
+	}
+	var q ops.RebuildTables
+	if err := json.Unmarshal(run.Request, &q); err != nil {
+		return nil, err
+	}
+	if q.Schema != "" {
+		return s.Copy(ctx, q.Schema, q.Until)
+	}
+	return s.Rebuild(ctx)
+}
+
+func verifyTables(ctx context.Context, s *rebuild.Session, run ops.JobRun) (any, error) {
+	var q ops.VerifyTables
+	if err := json.Unmarshal(run.Request, &q); err != nil {
+		return nil, err
+	}
+	return s.Verify(ctx, rebuild.VerifyOptions{Campaign: q.Campaign, Limit: q.Limit, Repair: q.Repair})
+}
+
+// backupsDir is the directory of backups below the data directory, unless Options.Backups names another.
+const backupsDir = "backups"
+
+func (s *server) takeBackup(ctx context.Context, js jetstream.JetStream, run ops.JobRun) (any, error) {
+	var q ops.TakeBackup
+	if err := json.Unmarshal(run.Request, &q); err != nil {
+		return nil, err
+	}
+	if err := q.Check(); err != nil { // once more: it becomes a path
+		return nil, &ops.NotStarted{Err: err}
+	}
+	all := s.opts.Backups
+	if all == "" {
+		all = filepath.Join(s.dir.Path(), backupsDir)
+	}
+	if err := os.MkdirAll(all, 0o700); err != nil {
+		return nil, fmt.Errorf("making the directory of backups: %w; name another one with serve --backups", err)
+	}
+	opts := backup.CreateOptions{Version: s.opts.Version, Logger: s.log, Unlock: func(topology.Log) (topology.Log, error) { return s.stream, nil },
+		Progress: func(done, total int64) { run.Report(ops.JobProgress{Phase: "copying", Done: done, Total: total}) }}
+	if !q.WithoutKey {
+		opts.Key = &s.key
+	}
+	dir := filepath.Join(all, q.Name)
+	m, err := backup.Create(ctx, js, dir, opts)
+	if err != nil {
+		return nil, err
+	}
+	taken := ops.Backup(m, dir)
+	taken.Server = s.id
+	return taken, nil
+}

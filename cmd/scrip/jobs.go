@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
+	"github.com/seed-4a2410e3/scrip/projections/rebuild"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
+)
+
+// onServer is part of the help of commands that start a job.
+const onServer = `A server does it: the command shows its progress until it ends. Ctrl-C stops to show it, and the job goes on: see scrip job. A
+second one at the same time is refused. With the key of an operator it is the same as with the credentials of the servers.`
+
+// jobCommand shows jobs.
+func (m *Main) jobCommand() *cobra.Command {
+	show := m.query(&cobra.Command{Use: "show ID", Short: "Show a job: its progress, or its result", Args: cli.Args("ID")},
+		func(ctx context.Context, s *session, args []string) error {
+			var job ops.Job
+			if err := s.ask(ctx, "job.show", fields{"id": args[0]}, &job); err != nil {
+				return err
+			}
+			return m.printJob(&job)
+		})
+	list := command(m, action[ops.JobList]{use: "list", name: "job.list", short: "List the last job of each kind, newest first", print: func(all ops.JobList) error {
+		var rows [][]string
+		for i := range all.Jobs {
+			j := &all.Jobs[i]
+			rows = append(rows, []string{j.ID, j.Action, string(j.State), orZero(j.Started), plain(j.By, 60), orText(j.Server, "-"), plain(orText(j.Error, progressText(j)), 120)})
+		}
+		return cli.Table(m.Out, "JOB ACTION STATE STARTED BY SERVER ABOUT", rows)
+	}})
+	return cli.Group("job", "Show rebuilds, verifications and backups, which servers do", show, list)
+}
+
+// progressText is how far a job is.
+func progressText(j *ops.Job) string {
+	if p := j.Progress; p != nil {
+		return strings.TrimSpace(fmt.Sprintf("%s %d of %d %s", p.Phase, p.Done, p.Total, p.Note))
+	}
+	return ""
+}
+
+// run starts a job, and shows it until it ends.
+func (m *Main) run(cmd *cobra.Command, name string, request fields) error {
+	s, err := m.connect()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	ctx := cmd.Context()
+	var job ops.Job
+	if err := s.ask(ctx, name, request, &job); err != nil {
+		return m.refusedOr(err)
+	}
+	show := &jobProgress{m: m}
+	defer show.end()
+	for missed := 0; !job.Ended(); {
+		select {
+		case <-ctx.Done():
+			show.end()
+			return fmt.Errorf("job %s goes on; see scrip job show %s", job.ID, job.ID)
+		case <-time.After(jobPoll):
+		}
+		next := ops.Job{}
+		if err := s.ask(ctx, "job.show", fields{"id": job.ID}, &next); err != nil {
+			if missed++; missed > jobMissed && ctx.Err() == nil { // servers may have been restarted
+				return fmt.Errorf("job %s was started, and cannot be shown: %w; see scrip job show %s", job.ID, err, job.ID)
+			}
+			continue
+		}
+		job, missed = next, 0
+		show.update(&job)
+	}
+	show.end()
+	return m.printJob(&job)
+}
+
+const (
+	// jobPoll is the pause between two looks at a job.
+	jobPoll = 300 * time.Millisecond
+	// jobMissed is how many looks in a row may fail.
+	jobMissed = 20
+)
+
+// printJob prints the result of a job that has ended, or how far it is.
+func (m *Main) printJob(j *ops.Job) error {
+	switch {
+	case !j.Ended() && m.global.output == outputJSON:
+		return cli.JSON(m.Out, j)
+	case !j.Ended():
+		_, err := fmt.Fprintf(m.Out, "job %s of %s is %s since %s: %s\n", j.ID, cli.Line(j.By), j.State, orZero(j.Started), cli.Line(progressText(j)))
+		return err
+	case j.State == ops.JobRefused:
+		return m.refuse("not_begun", "%s", j.Error)
+	}
+	if j.Result != nil {
+		if err := m.printResult(j); err != nil {
+			return err
+		}
+	}
+	if j.State == ops.JobFailed {
+		return errors.New(j.Error)
+	}
+	var verified ops.VerifyTables
+	var report rebuild.Report
+	if j.Kind == ops.VerifyJob && errors.Join(json.Unmarshal(j.Request, &verified), json.Unmarshal(j.Result, &report)) == nil &&
+		!verified.Repair && !report.Equal() {
+		return cli.ErrDiffered
+	}
+	return nil
+}
+
+// printResult prints the result of a job.
+func (m *Main) printResult(j *ops.Job) error {
+	if m.global.output == outputJSON {
+		_, err := fmt.Fprintf(m.Out, "%s\n", j.Result)
+		return err
+	}
+	switch j.Action {
+	case "verify.start":
+		return as(j, m.printVerified)
+	case "backup.start":
+		return as(j, m.printTaken)
+	case "rebuild.undo":
+		return as(j, m.printUndone)
+	case "rebuild.drop":
+		return as(j, m.printDropped)
+	}
+	return as(j, m.printRebuild)
+}
+
+// as decodes a result and prints it.
+func as[R any](j *ops.Job, print func(R) error) error {
+	var r R
+	if err := json.Unmarshal(j.Result, &r); err != nil {
+		return fmt.Errorf("the result of job %s has another form than expected: %w", j.ID, err)
+	}
+	return print(r)
+}
+
+// jobProgress shows a bar with events a second and the time left on a terminal, else a line per phase.
+type jobProgress struct {
+	m      *Main
+	phase  string
+	bar    *bar
+	since  time.Time
+	events uint64 // when the phase started
+}
+
+func (p *jobProgress) update(j *ops.Job) {
+	now := j.Progress
+	if now == nil {
+		return
+	}
+	if now.Phase != p.phase {
+		p.end()
+		p.phase, p.since, p.events = now.Phase, time.Now(), now.Events
+		if !p.m.TerminalErr {
+			fmt.Fprintln(p.m.Err, now.Phase)
+		}
+		p.bar = p.m.bar(now.Phase, now.Total, j.Kind == ops.BackupJob)
+	}
+	text := now.Phase
+	if now.Events > p.events {
+		text += fmt.Sprintf(" %s events/s", grouped(uint64(float64(now.Events-p.events)/max(time.Since(p.since).Seconds(), 0.1))))
+	}
+	if now.Note != "" {
+		text += ", " + now.Note
+	}
+	p.bar.set(text, min(now.Done, now.Total), now.Total)
+}
+
+func (p *jobProgress) end() {
+	if p.bar != nil {
+		p.bar.clear()
+	}
+	p.bar, p.phase = nil, ""
+}
