@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -85,23 +86,16 @@ type WebhookPatch struct {
 	Codes       *bool     `json:"codes,omitempty"`
 }
 
-// onto returns settings with those of the patch.
+// onto returns settings with those of the patch: both have the same names in JSON.
 func (p *WebhookPatch) onto(s webhook.Config) webhook.Config {
-	patch(&s.URL, p.URL)
-	patch(&s.Types, p.Types)
-	patch(&s.Campaigns, p.Campaigns)
-	patch(&s.Batch, p.Batch)
-	patch(&s.Rate, p.Rate)
-	patch(&s.Concurrency, p.Concurrency)
-	patch(&s.MaxAgeHours, p.MaxAgeHours)
-	patch(&s.Codes, p.Codes)
-	return s
-}
-
-func patch[T any](to, from *T) {
-	if from != nil {
-		*to = *from
+	given, err := json.Marshal(p)
+	if err == nil {
+		err = json.Unmarshal(given, &s)
 	}
+	if err != nil {
+		panic("ops: the patch of a webhook does not fit its settings: " + err.Error()) // the types are wrong
+	}
+	return s
 }
 
 // UpdateWebhook changes settings of a webhook.

@@ -21,7 +21,7 @@ func (s *Service) startAction(req *request, data []byte) {
 	if who.Name == "" {
 		who = access.Local("") // the credentials of the data directory, of a client that names no user
 	}
-	s.background(req, func(ctx context.Context) {
+	s.background(s.queries, req, func(ctx context.Context) {
 		fields, err := req.endpoint.action.Parse(data)
 		var answer any
 		if err == nil {
@@ -40,7 +40,7 @@ func (s *Service) startAction(req *request, data []byte) {
 			req.refuse(&wire.Outcome{Refusal: wire.Invalid, Message: fmt.Sprintf("the answer has %d bytes, more than a message may have; give a smaller limit", len(body))})
 			return
 		}
-		req.respond(body, done)
+		req.answer(nil, body, done)
 	})
 }
 

@@ -4,11 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strconv"
-	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
@@ -104,38 +101,4 @@ func (r *request) shown(line []byte) (_ []byte, about string, repeat bool, err e
 		about = audit.Coupon(out.Campaign, out.N, r.byN)
 	}
 	return out.AppendJSON(nil), about, out.Repeat, err
-}
-
-// deny answers a request that its sender may not make: a micro error 403, like a permission of NATS that refuses it.
-func (r *request) deny(why string) { r.problem("403", refused, why) }
-
-// throttle answers a request of a key that has used its rate: a micro error 429, without effect.
-func (r *request) throttle(wait time.Duration) {
-	seconds := strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10)
-	r.problem("429", refused, fmt.Sprintf("this key may make %d requests a second; send fewer, or use a key with a higher rate", r.who.Rate), headerRetry, seconds)
-}
-
-// headerRetry is the header of a 429 with the seconds to wait, as in HTTP.
-const headerRetry = "Retry-After"
-
-// problem sends a micro error, with further headers. Its body is never empty: an empty message is a valid request to several JetStream APIs.
-func (r *request) problem(code string, result result, why string, header ...string) {
-	r.ended(false)
-	r.service.metrics.observe(r.number, result, r.took())
-	if r.reply == "" {
-		return
-	}
-	description := oneLine(why)
-	o := wire.Outcome{ID: r.id, Message: description}
-	msg := &nats.Msg{
-		Subject: r.reply,
-		Header:  nats.Header{micro.ErrorCodeHeader: []string{code}, micro.ErrorHeader: []string{description}},
-		Data:    o.AppendJSON(nil),
-	}
-	for i := 0; i+1 < len(header); i += 2 {
-		msg.Header[header[i]] = header[i+1 : i+2]
-	}
-	if err := r.service.nc.PublishMsg(msg); err != nil {
-		r.service.lost(r, err)
-	}
 }

@@ -87,7 +87,7 @@ func (s *Service) startQuery(req *request, data []byte) {
 		return
 	}
 	q.mask = req.keyed && !req.who.Codes
-	s.background(req, func(ctx context.Context) {
+	s.background(s.queries, req, func(ctx context.Context) {
 		body, err := req.endpoint.query.answer(s, ctx, q)
 		if err == nil && q.Query == validateCoupon.name {
 			body, q.about, _, err = req.shown(body)
@@ -99,15 +99,15 @@ func (s *Service) startQuery(req *request, data []byte) {
 		case err != nil:
 			req.fail(err)
 		case bytes.Contains(body, []byte(`"status":"refused"`)) && !bytes.HasPrefix(body, []byte(`{"data"`)):
-			req.respond(body, refused)
+			req.answer(nil, body, refused)
 		default:
-			req.respond(body, done)
+			req.answer(nil, body, done)
 		}
 	})
 }
 
-// recordLookUp records an answer with codes in clear. Programs in the servers' account name nobody and are not recorded: HTTP is
-// one, and records its users by itself.
+// recordLookUp records an answer with codes in clear. Programs in the servers' account name no user and are not recorded: HTTP
+// is one, and records its users by itself.
 func (s *Service) recordLookUp(ctx context.Context, req *request, q *query) error {
 	if q.about == "" || q.mask || req.who.Name == "" {
 		return nil
@@ -138,49 +138,34 @@ func (q *query) shown(object json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(fields)
 }
 
-// background runs f, which answers a request, in a goroutine of its own. Its context ends with the request's deadline.
-func (s *Service) background(req *request, f func(context.Context)) {
-	s.backgroundIn(s.queries, req, f)
-}
-
-// backgroundIn is background with a slot of another kind than that of queries.
-func (s *Service) backgroundIn(slots chan struct{}, req *request, f func(context.Context)) {
-	work, end, err := s.begin(slots)
-	if err != nil {
-		req.fail(err)
+// background runs f, which answers a request, in a goroutine of its own, if there is a slot. Its context ends with the request's
+// deadline, and the service does not stop before it has returned.
+func (s *Service) background(slots chan struct{}, req *request, f func(context.Context)) {
+	select {
+	case slots <- struct{}{}:
+	default:
+		req.fail(fmt.Errorf("this server has as many queries in progress as it can: %d; retry", cap(slots)))
 		return
 	}
-	ctx, cancel := context.WithDeadline(work, req.deadline)
+	s.mu.Lock()
+	work := s.work
+	if work != nil {
+		s.running.Add(1)
+		s.open.Add(1)
+	}
+	s.mu.Unlock()
+	if work == nil {
+		<-slots
+		req.fail(errors.New("this server is stopping; retry"))
+		return
+	}
 	go func() {
-		defer end()
+		defer func() { s.open.Add(-1); <-slots; s.running.Done() }()
+		ctx, cancel := context.WithDeadline(work, req.deadline)
 		defer cancel()
 		f(ctx)
 	}()
 }
-
-// begin counts a request in progress and returns the context of its work. The service does not stop before end is called.
-func (s *Service) begin(slots chan struct{}) (work context.Context, end func(), err error) {
-	select {
-	case slots <- struct{}{}:
-	default:
-		return nil, nil, fmt.Errorf("%w: %d; retry", ErrBusy, cap(slots))
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.work == nil {
-		<-slots
-		return nil, nil, ErrStopping
-	}
-	s.running.Add(1)
-	s.open.Add(1)
-	return s.work, func() { s.open.Add(-1); <-slots; s.running.Done() }, nil
-}
-
-// Errors of queries that were not begun.
-var (
-	ErrBusy     = errors.New("this server has as many queries in progress as it can")
-	ErrStopping = errors.New("this server is stopping; retry")
-)
 
 // parseQuery parses a query strictly: with a misspelt field it would be another query.
 func parseQuery(kind *queryKind, data []byte) (*query, error) {
@@ -202,12 +187,12 @@ func parseQuery(kind *queryKind, data []byte) (*query, error) {
 	if err := given.Read(q, known); err != nil {
 		return q, err
 	}
-	for _, name := range []string{"campaign", "after"} {
-		if value := map[string]string{"campaign": q.Campaign, "after": q.After}[name]; value != "" && !wire.ValidCampaignName(value) {
-			return q, fmt.Errorf("%s: must be 1 to %d of A-Z a-z 0-9 _ -", name, wire.MaxCampaignName)
-		}
-	}
-	if q.N != 0 && q.Code != "" {
+	switch {
+	case q.Campaign != "" && !wire.ValidCampaignName(q.Campaign):
+		return q, fmt.Errorf("campaign: must be 1 to %d of A-Z a-z 0-9 _ -", wire.MaxCampaignName)
+	case q.After != "" && !wire.ValidCampaignName(q.After):
+		return q, fmt.Errorf("after: must be 1 to %d of A-Z a-z 0-9 _ -", wire.MaxCampaignName)
+	case q.N != 0 && q.Code != "":
 		return q, errors.New("code: " + wire.OneName)
 	}
 	return q, nil

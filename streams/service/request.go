@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
@@ -152,51 +154,52 @@ type request struct {
 	reply    string // passed natsx.May; empty: no reply is wanted
 	start    time.Time
 	deadline time.Time
-	who      access.Principal // the zero value = a client in the servers' account that names nobody
+	who      access.Principal // the zero value = a client in the servers' account that names no user
 	keyed    bool             // who has a key, whose rights are checked
 	byN      bool             // it names a coupon by campaign and n
 	tried    func(wrong bool) // ends the try of a code; nil = it has none
 }
 
-func (r *request) took() time.Duration { return time.Since(r.start) }
-
-// respond sends an ordinary reply.
-func (r *request) respond(body []byte, result result) { r.respondWith(nil, body, result) }
-
-// respondWith is respond with headers.
-func (r *request) respondWith(header nats.Header, body []byte, result result) {
+// answer sends a reply; header nil = an ordinary one. No body is empty: an empty message is a valid request to several JetStream APIs.
+func (r *request) answer(header nats.Header, body []byte, result result) {
 	r.ended(bytes.Contains(body, wrongCode))
-	r.service.metrics.observe(r.number, result, r.took())
+	r.service.metrics.observe(r.number, result, time.Since(r.start))
 	if r.reply == "" {
 		return
 	}
-	if err := r.service.nc.PublishMsg(&nats.Msg{Subject: r.reply, Header: header, Data: body}); err != nil {
-		r.service.lost(r, err)
+	if err := r.service.nc.PublishMsg(&nats.Msg{Subject: r.reply, Header: header, Data: body}); err != nil { // the client retries
+		r.service.opts.Logger.Debug("a reply could not be sent", "endpoint", r.endpoint.name, "id", r.id, "err", err)
 	}
 }
 
 // refuse answers a request that goes no further.
 func (r *request) refuse(out *wire.Outcome) {
 	out.Status = wire.StatusRefused
-	r.respond(out.AppendJSON(nil), refused)
+	r.answer(nil, out.AppendJSON(nil), refused)
 }
 
 // fail sends a micro error 503: an unknown outcome, or a query that could not be answered.
-func (r *request) fail(why error) { r.problem("503", failed, why.Error()) }
+func (r *request) fail(why error) { r.problem("503", failed, why.Error(), nats.Header{}) }
 
-// lost logs a reply that could not be sent. The client retries.
-func (s *Service) lost(r *request, err error) {
-	s.opts.Logger.Debug("a reply could not be sent", "endpoint", r.endpoint.name, "id", r.id, "err", err)
+// deny answers a request that its sender may not make: a micro error 403, like a permission of NATS that refuses it.
+func (r *request) deny(why string) { r.problem("403", refused, why, nats.Header{}) }
+
+// throttle answers a request of a key that has used its rate: a micro error 429, without effect, with the seconds to wait.
+func (r *request) throttle(wait time.Duration) {
+	seconds := strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10)
+	why := fmt.Sprintf("this key may make %d requests a second; send fewer, or use a key with a higher rate", r.who.Rate)
+	r.problem("429", refused, why, nats.Header{"Retry-After": []string{seconds}})
 }
 
 // oneLine makes a text valid in a header.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\r' || r == '\n' {
-			return ' '
-		}
-		return r
-	}, s)
+var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
+
+// problem sends a micro error, with further headers.
+func (r *request) problem(code string, result result, why string, header nats.Header) {
+	description := oneLine.Replace(why)
+	header[micro.ErrorCodeHeader], header[micro.ErrorHeader] = []string{code}, []string{description}
+	o := wire.Outcome{ID: r.id, Message: description}
+	r.answer(header, o.AppendJSON(nil), result)
 }
 
 // command parses a request and sends its line to the lane. An invalid request is answered at once: a refusal has no effect
@@ -232,7 +235,7 @@ func (r *request) Answer(line []byte, err error) {
 	case err != nil:
 		r.fail(err)
 	case bytes.Contains(line, []byte(`"status":"refused"`)):
-		r.respond(line, refused)
+		r.answer(nil, line, refused)
 	default:
 		r.done(line)
 	}
@@ -246,14 +249,14 @@ func (r *request) done(line []byte) {
 	case err != nil:
 		r.fail(err)
 	case about == "" || !repeat:
-		r.respond(line, done)
+		r.answer(nil, line, done)
 	default:
-		r.service.background(r, func(ctx context.Context) {
+		r.service.background(r.service.queries, r, func(ctx context.Context) {
 			if err := r.service.record(ctx, audit.By(r.who, audit.LookUp, r.endpoint.operation.String(), about)); err != nil {
 				r.fail(err)
 				return
 			}
-			r.respond(line, done)
+			r.answer(nil, line, done)
 		})
 	}
 }
