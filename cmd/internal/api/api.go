@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"crypto/cipher"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -152,7 +151,7 @@ func (a *API) who(r Route, w http.ResponseWriter, req *http.Request) (access.Pri
 
 // with returns the context of a request of a principal.
 func (a *API) with(req *http.Request, p access.Principal) context.Context {
-	return context.WithValue(web.WithPrincipal(req.Context(), p), addressKey{}, req.RemoteAddr)
+	return context.WithValue(req.Context(), authorKey{}, access.Author{Principal: p, Via: "http", From: req.RemoteAddr})
 }
 
 // stream adds a route with a plain handler. op has what the document shows beyond the route: parameters, bodies, answers.
@@ -169,45 +168,20 @@ func (a *API) stream(r Route, op huma.Operation, handler func(w http.ResponseWri
 	})
 }
 
-// session starts the work of a request that outlives its check, and takes a slot for it: its context ends when the key is
-// revoked. A request without a slot, or with a key that was revoked between its check and this, is refused: the problem is
-// written, and end is nil.
-func (a *API) session(w http.ResponseWriter, req *http.Request, of *slot) (ctx context.Context, end func()) {
-	p := principal(req.Context())
-	if over := of.Take(p.Client(), p.ID == ""); over != nil { // the credentials of the data directory have no limit of their own
-		web.New(web.Overloaded, fmt.Sprintf("%s is %d at this server; end one, or retry", over.What, over.Limit)).Write(w)
-		return nil, nil
-	}
-	ctx, done := a.Sessions.Begin(req.Context(), p)
-	end = func() { done(); of.Release(p.Client()) }
-	if _, problem := a.Gate.Identify(req); problem != nil {
-		end()
-		problem.Write(w)
-		return nil, nil
-	}
-	return ctx, end
-}
-
-type addressKey struct{}
-
-// principal returns who sends the request.
-func principal(ctx context.Context) access.Principal {
-	p, _ := web.PrincipalOf(ctx)
-	return p
-}
+type authorKey struct{}
 
 // author is who sends the request, and from where.
 func author(ctx context.Context) access.Author {
-	from, _ := ctx.Value(addressKey{}).(string)
-	return access.Author{Principal: principal(ctx), Via: "http", From: from}
+	by, _ := ctx.Value(authorKey{}).(access.Author)
+	return by
 }
+
+// principal is who sends the request.
+func principal(ctx context.Context) access.Principal { return author(ctx).Principal }
 
 // record adds an entry to the audit stream. The caller does not answer after an error: an answered access has its entry.
 func (a *API) record(ctx context.Context, kind audit.Kind, action, about string) error {
-	by := author(ctx)
-	e := audit.By(by.Principal, kind, action, about)
-	e.Via, e.From = by.Via, by.From
-	if err := a.Audit.Append(ctx, e); err != nil {
+	if err := a.Audit.Append(ctx, author(ctx).Entry(kind, action, about)); err != nil {
 		return unavailable("the access cannot be recorded", err)
 	}
 	return nil

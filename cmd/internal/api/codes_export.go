@@ -24,38 +24,28 @@ var exportColumns = []string{"campaign", "n", "code", "customer_id", "status", "
 // exportPage is how many coupons are read at once: no transaction stays open while a client reads slowly.
 const exportPage = 2000
 
+// ExportWanted is what an export is of.
+type ExportWanted struct {
+	OneCampaign
+	CSV string `json:"csv,omitempty" enum:"plain,excel" doc:"excel: texts that a spreadsheet would run as a formula start with a single quote."`
+}
+
 func (a *API) exportRoute() {
-	how := inQuery("csv", "excel: texts that a spreadsheet would run as a formula begin with a single quote.")
-	how.Schema.Enum = []any{"plain", "excel"}
-	a.stream(Route{Method: http.MethodGet, Path: "/v1/campaigns/{campaign}/coupons.csv", ID: "exportCoupons", Tag: "codes", Summary: "Export the claimed coupons as CSV",
+	readStream(a, Route{Method: http.MethodGet, Path: "/v1/campaigns/{campaign}/coupons.csv", ID: "exportCoupons", Tag: "codes", Summary: "Export the claimed coupons as CSV",
 		About: "In the order in which they were claimed, from the read tables: those of the last seconds may be missing. Codes that are not claimed " +
 			"are not exported. Without the right to see codes they are masked by a keyed hash, equal for equal codes. Exports are recorded in the audit stream. " +
 			"A transfer that ends early is cut off, not completed.",
 		Operation: access.OpExportCodes},
 		huma.Operation{
-			Parameters: []*huma.Param{inPath("campaign", "The campaign's name."), how},
 			Responses: answer("200", "CSV with a header row: campaign, n, code, customer_id, status, claimed_at, expires_at, redeemed_count, redeemed_at.",
 				map[string]*huma.MediaType{"text/csv": {Schema: text("CSV in UTF-8.")}}),
 		}, a.exportCoupons)
 }
 
-func (a *API) exportCoupons(w http.ResponseWriter, req *http.Request) {
-	p, campaign := principal(req.Context()), req.PathValue(web.CampaignValue)
+func (a *API) exportCoupons(w http.ResponseWriter, req *http.Request, in *ExportWanted) {
+	p, campaign := principal(req.Context()), in.Campaign
 	if err := checkCampaign(campaign); err != nil {
 		a.refuse(w, err)
-		return
-	}
-	if problem := onlyQuery(req, "csv"); problem != nil {
-		problem.Write(w)
-		return
-	}
-	excel := false
-	switch how := req.URL.Query().Get("csv"); how {
-	case "excel":
-		excel = true
-	case "", "plain":
-	default:
-		web.New(web.Code(wire.Invalid), "csv: must be plain or excel").At("query.csv", "must be plain or excel").Write(w)
 		return
 	}
 	ctx, end := a.session(w, req, a.slots.exports)
@@ -71,7 +61,7 @@ func (a *API) exportCoupons(w http.ResponseWriter, req *http.Request) {
 		a.refuse(w, err)
 		return
 	}
-	e := &exporting{api: a, stream: web.NewStream(w), campaign: campaign, excel: excel}
+	e := &exporting{api: a, stream: web.NewStream(w), campaign: campaign, excel: in.CSV == "excel"}
 	if !p.Codes {
 		e.mask = replay.NewMask(a.MaskKey, false)
 	}
@@ -167,21 +157,4 @@ func (e *exporting) text(c *Coupon) []string {
 		}
 	}
 	return fields
-}
-
-// onlyQuery returns the problem of a parameter that the route does not have.
-func onlyQuery(req *http.Request, names ...string) *web.Problem {
-	if req.URL.RawQuery == "" {
-		return nil
-	}
-next:
-	for given := range req.URL.Query() {
-		for _, name := range names {
-			if given == name {
-				continue next
-			}
-		}
-		return web.New(web.Malformed, "query: there is no parameter "+given).At("query."+given, "unknown query parameter")
-	}
-	return nil
 }

@@ -53,33 +53,28 @@ type ImportReject struct {
 	Reason string `json:"reason"`
 }
 
+// ImportWanted is what an import is into.
+type ImportWanted struct {
+	OneCampaign
+	WeakCodes string `json:"weak_codes,omitempty" enum:"0,1" doc:"1: codes of fewer than 8 symbols, which can be guessed, are imported, too."`
+}
+
 func (a *API) codeRoutes() {
-	weak := inQuery("weak_codes", "1: codes of fewer than 8 symbols, which can be guessed, are imported, too.")
-	weak.Schema.Enum = []any{"0", "1"}
-	a.stream(Route{Method: http.MethodPost, Path: "/v1/campaigns/{campaign}/codes", ID: "importCodes", Tag: "codes", Summary: "Import codes of your own",
+	readStream(a, Route{Method: http.MethodPost, Path: "/v1/campaigns/{campaign}/codes", ID: "importCodes", Tag: "codes", Summary: "Import codes of your own",
 		About: "The body is CSV, its codes in column `code` or the first one. The answer begins at once: a line of progress each second, " +
 			"and the report as the last one. Codes that the campaign has are skipped: to resume, send the same file again. " +
 			"A corrected file may have the Idempotency-Key of the first one.",
 		Operation: access.OpImportCodes, Body: maxCSV},
 		huma.Operation{
-			Parameters:  []*huma.Param{inPath("campaign", "The campaign's name."), weak, idempotencyKey()},
+			Parameters:  []*huma.Param{idempotencyKey()},
 			RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"text/csv": {Schema: text("CSV in UTF-8.")}}},
 			Responses:   answer("200", "Progress, and the report as the last line.", lines(a.schema(reflect.TypeFor[Import]()))),
 		}, a.importCodes)
 	a.exportRoute()
 }
 
-func (a *API) importCodes(w http.ResponseWriter, req *http.Request) {
-	p, campaign := principal(req.Context()), req.PathValue(web.CampaignValue)
-	if problem := onlyQuery(req, "weak_codes"); problem != nil {
-		problem.Write(w)
-		return
-	}
-	weak := req.URL.Query().Get("weak_codes")
-	if weak != "" && weak != "0" && weak != "1" {
-		web.New(web.Code(wire.Invalid), "weak_codes: must be 0 or 1").At("query.weak_codes", "must be 0 or 1").Write(w)
-		return
-	}
+func (a *API) importCodes(w http.ResponseWriter, req *http.Request, in *ImportWanted) {
+	p, campaign := principal(req.Context()), in.Campaign
 	if err := checkCampaign(campaign); err != nil {
 		a.refuse(w, err)
 		return
@@ -115,7 +110,7 @@ func (a *API) importCodes(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set("Content-Type", ndjson)
 	w.Header().Set("Scrip-Command-Id", id)
 	run.print()
-	run.all(ctx, http.MaxBytesReader(w, req.Body, maxCSV), weak == "1", p.By())
+	run.all(ctx, http.MaxBytesReader(w, req.Body, maxCSV), in.WeakCodes == "1", p.By())
 }
 
 // importing is one import.

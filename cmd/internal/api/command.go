@@ -116,9 +116,12 @@ func (c *commandRoute) read(w http.ResponseWriter, req *http.Request, x *exchang
 			return err
 		}
 	}
-	version, err := c.version(req)
-	if err != nil {
-		return err
+	version := ""
+	if c.versioned {
+		var problem *web.Problem
+		if version, problem = ifMatch(req, c.Method == http.MethodPatch); problem != nil {
+			return problem
+		}
 	}
 	if len(c.body) == 0 {
 		x.body = c.appendOutside(x.body[:0], req)
@@ -169,26 +172,6 @@ func (c *commandRoute) invalid(err error, campaign string, body []byte) *web.Pro
 		}
 	}
 	return problem
-}
-
-// version is the version of the campaign that a change is for: "" = any. A change of settings must name it, so that two people do
-// not overwrite each other.
-func (c *commandRoute) version(req *http.Request) (string, error) {
-	given := req.Header.Get("If-Match")
-	if given == "" && c.Method == http.MethodPatch {
-		missing := web.New(web.ConditionRequired, "If-Match is missing: send the ETag of GET "+req.URL.Path+", or *")
-		return "", missing.At("header.If-Match", "missing")
-	}
-	if !c.versioned || given == "" || given == "*" {
-		return "", nil
-	}
-	tag, ok := strings.CutPrefix(given, `"`)
-	tag, closed := strings.CutSuffix(tag, `"`)
-	if !ok || !closed || tag == "" || len(tag) > wire.MaxVersion || strings.ContainsAny(tag, `", `) {
-		wrong := web.New(web.Malformed, `If-Match must be one ETag of the campaign, such as "0123456789abcdef" with its quotes, or *`)
-		return "", wrong.At("header.If-Match", "must be one ETag or *")
-	}
-	return tag, nil
 }
 
 // takesKey reports whether a route has a use for an Idempotency-Key. The same PUT or DELETE again is a repeat by itself.
@@ -312,4 +295,21 @@ func (a *API) sendAs(ctx context.Context, cmd wire.Command) (wire.Outcome, error
 		return wire.Outcome{}, web.Failed(err, cmd.ID)
 	}
 	return out, a.shown(ctx, access.OperationOf(cmd.Type), &out, out.Repeat, cmd.N != 0)
+}
+
+// onlyQuery returns the problem of a parameter that the route does not have.
+func onlyQuery(req *http.Request, names ...string) *web.Problem {
+	if req.URL.RawQuery == "" {
+		return nil
+	}
+next:
+	for given := range req.URL.Query() {
+		for _, name := range names {
+			if given == name {
+				continue next
+			}
+		}
+		return web.New(web.Malformed, "query: there is no parameter "+given).At("query."+given, "unknown query parameter")
+	}
+	return nil
 }

@@ -178,9 +178,7 @@ func (a *API) commandOperation(c *commandRoute) huma.Operation {
 		op.Parameters = append(op.Parameters, idempotencyKey())
 	}
 	if c.versioned {
-		op.Parameters = append(op.Parameters, &huma.Param{Name: "If-Match", In: "header", Schema: text(""),
-			Description: "The ETag of the campaign as it was read, or * for any. Once settings or status are others, the change is " +
-				"refused with 412: read it again."})
+		op.Parameters = append(op.Parameters, ifMatchParam("campaign", c.Method == http.MethodPatch))
 	}
 	if len(c.body) > 0 {
 		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
@@ -295,13 +293,15 @@ func answer(status, doc string, content map[string]*huma.MediaType) map[string]*
 	return map[string]*huma.Response{status: {Description: doc, Content: content}}
 }
 
-// inPath and inQuery are parameters of a route that streams.
+// inPath is a parameter in the path.
 func inPath(name, doc string) *huma.Param {
 	return &huma.Param{Name: name, In: "path", Required: true, Description: doc, Schema: text("")}
 }
 
-func inQuery(name, doc string) *huma.Param {
-	return &huma.Param{Name: name, In: "query", Description: doc, Schema: text("")}
+// ifMatchParam is the header If-Match.
+func ifMatchParam(of string, required bool) *huma.Param {
+	return &huma.Param{Name: "If-Match", In: "header", Required: required, Schema: text(""),
+		Description: "The ETag of the " + of + " as it was read, or * for any. Once it was changed, the change is refused with 412: read it again."}
 }
 
 // idempotencyKey is the header of routes that send commands.

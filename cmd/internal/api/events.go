@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -36,11 +37,17 @@ type EventLine struct {
 	Reason   string  `json:"reason,omitempty" doc:"Of a line of type end; else of the event."`
 }
 
+// EventsWanted selects events.
+type EventsWanted struct {
+	After    string `json:"after,omitempty" doc:"A cursor; now: only what follows; absent: from the first event."`
+	Types    string `json:"types,omitempty" doc:"Types of events, separated by commas, such as coupon.claimed,coupon.redeemed."`
+	Campaign string `json:"campaign,omitempty" doc:"Names of campaigns, separated by commas."`
+	Follow   string `json:"follow,omitempty" enum:"0,1" doc:"1: do not end, but continue with new events as they are stored."`
+}
+
 func (a *API) eventRoutes() {
-	follow := inQuery("follow", "1: do not end, but continue with new events as they are stored.")
-	follow.Schema.Enum = []any{"0", "1"}
 	one := a.schema(reflect.TypeFor[EventLine]())
-	a.stream(Route{Method: http.MethodGet, Path: "/v1/events", ID: "readEvents", Tag: "events", Summary: "Read the log of events",
+	readStream(a, Route{Method: http.MethodGet, Path: "/v1/events", ID: "readEvents", Tag: "events", Summary: "Read the log of events",
 		About: "NDJSON; or server-sent events with Accept: text/event-stream, where the id of an event is the cursor and Last-Event-ID continues. " +
 			"Each lane is in its order; lanes are read one after another, and with follow side by side. A client that reconnects may get events after its cursor again: " +
 			"lane, sequence and line identify them. Without the right to see codes, codes and customers are keyed hashes, equal for equal ones. " +
@@ -48,10 +55,6 @@ func (a *API) eventRoutes() {
 		Operation: access.OpReadEvents, Later: true},
 		huma.Operation{
 			Parameters: []*huma.Param{
-				inQuery("after", "A cursor; now: only what follows; absent: from the first event."),
-				inQuery("types", "Types of events, separated by commas, such as coupon.claimed,coupon.redeemed."),
-				inQuery("campaign", "Names of campaigns, separated by commas."),
-				follow,
 				{Name: "Last-Event-ID", In: "header", Description: "A cursor, instead of after. Browsers send it.", Schema: text("")},
 			},
 			Responses: answer("200", "Lines.", map[string]*huma.MediaType{ndjson: {Schema: one}, eventStream: {Schema: text("Server-sent events; data is a line.")}}),
@@ -63,9 +66,9 @@ func (a *API) Stop() {
 	a.stopOnce.Do(func() { close(a.stopped) })
 }
 
-func (a *API) readEvents(w http.ResponseWriter, req *http.Request) {
+func (a *API) readEvents(w http.ResponseWriter, req *http.Request, in *EventsWanted) {
 	p := principal(req.Context())
-	filter, problem := a.eventFilter(req)
+	filter, problem := a.eventFilter(p, in)
 	if problem != nil {
 		problem.Write(w)
 		return
@@ -75,11 +78,7 @@ func (a *API) readEvents(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	defer end()
-	after := req.URL.Query().Get("after")
-	if last := req.Header.Get("Last-Event-ID"); last != "" {
-		after = last
-	}
-	at, err := a.places(ctx, after)
+	at, err := a.places(ctx, cmp.Or(req.Header.Get("Last-Event-ID"), in.After))
 	if err != nil {
 		a.refuse(w, err)
 		return
@@ -92,7 +91,6 @@ func (a *API) readEvents(w http.ResponseWriter, req *http.Request) {
 	} else {
 		filter.Mask = replay.NewMask(a.MaskKey, true)
 	}
-	follow := req.URL.Query().Get("follow") == "1"
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -103,7 +101,7 @@ func (a *API) readEvents(w http.ResponseWriter, req *http.Request) {
 		}
 	}()
 	sink := newEventSink(w, a.Log, at, strings.Contains(req.Header.Get("Accept"), eventStream))
-	_, err = replay.Run(ctx, a.JS, a.Log, sink, replay.Options{Filter: filter, Follow: follow, Limits: eventBatch, Narrow: true, Logger: quiet(a.Logger)})
+	_, err = replay.Run(ctx, a.JS, a.Log, sink, replay.Options{Filter: filter, Follow: in.Follow == "1", Limits: eventBatch, Narrow: true, Logger: quiet(a.Logger)})
 	switch cause := context.Cause(ctx); {
 	case cause != nil && req.Context().Err() == nil:
 		sink.end(cause.Error())
@@ -126,30 +124,22 @@ func (h minLevel) Enabled(ctx context.Context, l slog.Level) bool {
 }
 
 // eventFilter reads the parameters.
-func (a *API) eventFilter(req *http.Request) (replay.Filter, *web.Problem) {
+func (a *API) eventFilter(p access.Principal, in *EventsWanted) (replay.Filter, *web.Problem) {
 	var f replay.Filter
-	if problem := onlyQuery(req, "after", "types", "campaign", "follow"); problem != nil {
-		return f, problem
+	wrong := func(field string, err error) *web.Problem {
+		return web.New(web.Code(wire.Invalid), field+": "+err.Error()).At("query."+field, err.Error())
 	}
-	wrong := func(field, message string) *web.Problem {
-		return web.New(web.Code(wire.Invalid), field+": "+message).At("query."+field, message)
-	}
-	q := req.URL.Query()
-	for _, name := range listed(q["types"]) {
+	for _, name := range listed(in.Types) {
 		t, err := replay.ParseType(name)
 		if err != nil {
-			return f, wrong("types", err.Error())
+			return f, wrong("types", err)
 		}
 		f.Types = append(f.Types, t)
 	}
-	f.Campaigns = listed(q["campaign"])
+	f.Campaigns = listed(in.Campaign)
 	if err := f.Check(a.Log.Lanes); err != nil {
-		return f, wrong("campaign", err.Error())
+		return f, wrong("campaign", err)
 	}
-	if s := q.Get("follow"); s != "" && s != "0" && s != "1" {
-		return f, wrong("follow", "must be 0 or 1")
-	}
-	p := principal(req.Context())
 	for _, name := range f.Campaigns {
 		if problem := web.Check(p, access.OpReadEvents, name); problem != nil {
 			return f, problem
@@ -161,16 +151,9 @@ func (a *API) eventFilter(req *http.Request) (replay.Filter, *web.Problem) {
 	return f, nil
 }
 
-// listed splits values at commas.
-func listed(values []string) (all []string) {
-	for _, v := range values {
-		for name := range strings.SplitSeq(v, ",") {
-			if name != "" {
-				all = append(all, name)
-			}
-		}
-	}
-	return all
+// listed splits a text at commas.
+func listed(text string) []string {
+	return strings.FieldsFunc(text, func(c rune) bool { return c == ',' })
 }
 
 // places returns where a stream begins: by lane, the last message that the client has.

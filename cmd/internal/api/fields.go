@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -18,14 +18,15 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
-// fieldRoute is a route whose request has fields and whose answer is a value: the reads, and the actions of package ops. A field is
-// in the path, in the query of a GET, or in the body; the field version may be If-Match.
+// fieldRoute is a route whose request has fields, in the path, in the query, or in a body that is an object; the field version may
+// be If-Match.
 type fieldRoute struct {
 	Route
 	fields          []ops.Field
 	request, answer reflect.Type
 	match           match
 	tagged          bool // the answer has a version, which is its ETag
+	inQuery         bool // the fields that are not in the path are in the query
 	// do carries out a request. Its errors are *ops.Refusal and *web.Problem.
 	do func(ctx context.Context, given ops.Fields) (any, error)
 }
@@ -39,9 +40,15 @@ const (
 	mustMatch // so that two people do not overwrite each other
 )
 
-// addFields adds a route whose request has fields.
+// addFields adds a route whose answer is a value: the reads, and the actions of package ops.
 func (a *API) addFields(r fieldRoute) {
-	a.stream(r.Route, a.describeFields(&r), func(w http.ResponseWriter, req *http.Request) {
+	r.inQuery = r.Method == http.MethodGet
+	op, status := a.describeFields(&r), r.complete().Status
+	op.Responses = answer(strconv.Itoa(status), http.StatusText(status), map[string]*huma.MediaType{jsonType[0]: {Schema: a.schema(r.answer)}})
+	if r.tagged {
+		op.Responses[strconv.Itoa(status)].Headers = map[string]*huma.Param{"ETag": {Description: "For If-Match.", Schema: text("")}}
+	}
+	a.stream(r.Route, op, func(w http.ResponseWriter, req *http.Request) {
 		given, where, problem := r.given(w, req)
 		if problem != nil {
 			problem.Write(w)
@@ -68,15 +75,36 @@ func read[Q, A any](a *API, r fieldRoute, method func(context.Context, *Q) (A, e
 	a.addFields(r)
 }
 
-// places are the parts of a request that have its fields, such as query, by the name of the field; "" = that of all others.
+// readStream adds a route whose body or answer is a stream: handle gets the parameters, whose type has the fields. op has what the
+// document shows beyond them.
+func readStream[Q any](a *API, route Route, op huma.Operation, handle func(http.ResponseWriter, *http.Request, *Q)) {
+	r := fieldRoute{Route: route, inQuery: true, request: reflect.TypeFor[Q](), fields: ops.FieldsOf(reflect.TypeFor[Q]())}
+	op.Parameters = append(a.describeFields(&r).Parameters, op.Parameters...)
+	a.stream(route, op, func(w http.ResponseWriter, req *http.Request) {
+		given, where, problem := r.given(w, req)
+		if problem != nil {
+			problem.Write(w)
+			return
+		}
+		parameters, err := ops.Decode[Q](r.fields, given)
+		if err != nil {
+			a.refused(err, where).Write(w)
+			return
+		}
+		handle(w, req, &parameters)
+	})
+}
+
+// places are the parts of a request that have its fields, such as query.limit, by the name of the field; those of others are in the
+// body.
 type places map[string]string
 
 // given returns the fields of a request, and where they are.
 func (r *fieldRoute) given(w http.ResponseWriter, req *http.Request) (ops.Fields, places, *web.Problem) {
 	fields, where := ops.Fields{}, places{}
-	if r.Method != http.MethodGet {
+	if !r.inQuery {
 		var problem *web.Problem
-		if fields, where, problem = fieldsInBody(w, req, int(r.complete().Body)); problem != nil {
+		if fields, problem = fieldsInBody(w, req, int(r.complete().Body)); problem != nil {
 			return nil, nil, problem
 		}
 	}
@@ -88,28 +116,27 @@ func (r *fieldRoute) given(w http.ResponseWriter, req *http.Request) (ops.Fields
 		}
 		switch {
 		case r.inPath(f.Name):
-			fields[f.Name], where[f.Name] = quoted(f, req.PathValue(f.Name)), "path"
+			fields[f.Name], where[f.Name] = quoted(f, req.PathValue(f.Name)), "path."+f.Name
 		case matched:
-			version, problem := r.version(req)
+			version, problem := ifMatch(req, r.match == mustMatch)
 			if problem != nil {
 				return nil, nil, problem
 			}
-			if version != 0 {
-				fields[versionField] = strconv.AppendUint(nil, version, 10)
+			if version != "" {
+				fields[versionField] = quoted(f, version)
 			}
 			where[versionField] = "header.If-Match"
 		}
 	}
 	for name, values := range req.URL.Query() {
-		problem := web.New(web.Malformed, name+": must be given once, in UTF-8").At("query."+name, "must be given once, in UTF-8")
-		if len(values) != 1 || !utf8.ValidString(values[0]) || !utf8.ValidString(name) || where[name] != "" {
-			return nil, nil, problem
+		at := "query." + name
+		switch {
+		case !r.inQuery:
+			return nil, nil, web.New(web.Malformed, wire.Shorten(name, 64)+": this route has no parameters").At(at, "unknown")
+		case len(values) != 1 || where[name] != "":
+			return nil, nil, web.New(web.Malformed, name+": must be given once").At(at, "must be given once")
 		}
-		where[name] = "query"
-		if r.Method != http.MethodGet {
-			return nil, nil, web.New(web.Malformed, wire.Shorten(name, 64)+": this route has no parameters").At("query."+name, "unknown")
-		}
-		fields[name] = quoted(r.field(name), values[0])
+		fields[name], where[name] = quoted(r.field(name), values[0]), at
 	}
 	return fields, where, nil
 }
@@ -118,19 +145,19 @@ func (r *fieldRoute) given(w http.ResponseWriter, req *http.Request) (ops.Fields
 func (r *fieldRoute) inPath(name string) bool { return strings.Contains(r.Path, "{"+name+"}") }
 
 // fieldsInBody reads a body as an object.
-func fieldsInBody(w http.ResponseWriter, req *http.Request, most int) (ops.Fields, places, *web.Problem) {
+func fieldsInBody(w http.ResponseWriter, req *http.Request, most int) (ops.Fields, *web.Problem) {
 	if problem := web.CheckMediaType(req, jsonType[0]); problem != nil {
-		return nil, nil, problem
+		return nil, problem
 	}
 	body, problem := web.Body(w, req, nil, most)
 	if problem != nil {
-		return nil, nil, problem
+		return nil, problem
 	}
 	fields, err := ops.ParseFields(body)
 	if err != nil {
-		return nil, nil, web.New(web.Malformed, err.Error()).At("body", err.Error())
+		return nil, web.New(web.Malformed, err.Error()).At("body", err.Error())
 	}
-	return fields, places{}, nil
+	return fields, nil
 }
 
 // field returns the field of a name, a text if there is none.
@@ -155,22 +182,23 @@ func quoted(f *ops.Field, value string) json.RawMessage {
 // versionField is the field that If-Match is.
 const versionField = "version"
 
-// version returns the version that a change is for, 0 = any.
-func (r *fieldRoute) version(req *http.Request) (uint64, *web.Problem) {
+// ifMatch returns the version in If-Match, without its quotes: "" = any. Where it is required, two people do not overwrite each other.
+func ifMatch(req *http.Request, required bool) (version string, problem *web.Problem) {
 	given := req.Header.Get("If-Match")
 	switch {
-	case given == "" && r.match == mustMatch:
-		return 0, web.New(web.ConditionRequired, "If-Match is missing: send the ETag of GET "+req.URL.Path+", or *").At("header.If-Match", "missing")
+	case given == "" && required:
+		problem = web.New(web.ConditionRequired, "If-Match is missing: send the ETag of GET "+req.URL.Path+", or *")
+		return "", problem.At("header.If-Match", "missing")
 	case given == "" || given == "*":
-		return 0, nil
+		return "", nil
 	}
 	tag, ok := strings.CutPrefix(given, `"`)
 	tag, closed := strings.CutSuffix(tag, `"`)
-	n, err := strconv.ParseUint(tag, 10, 64)
-	if !ok || !closed || err != nil || n == 0 {
-		return 0, web.New(web.Malformed, `If-Match must be one ETag of the webhook, such as "17" with its quotes, or *`).At("header.If-Match", "must be one ETag or *")
+	if !ok || !closed || tag == "" || len(tag) > wire.MaxVersion || strings.ContainsAny(tag, `", `) {
+		problem = web.New(web.Malformed, "If-Match must be one ETag as it was read, with its quotes, or *")
+		return "", problem.At("header.If-Match", "must be one ETag or *")
 	}
-	return n, nil
+	return tag, nil
 }
 
 // answered writes the answer of an action, or its refusal.
@@ -199,7 +227,7 @@ func (a *API) answered(w http.ResponseWriter, r *fieldRoute, answer any, err err
 	_, _ = w.Write(append(body, '\n')) // the client may have closed the connection
 }
 
-// refused is the problem of an action's refusal.
+// refused is the problem of a refusal.
 func (a *API) refused(err error, where places) *web.Problem {
 	var no *ops.Refusal
 	if !errors.As(err, &no) {
@@ -207,50 +235,37 @@ func (a *API) refused(err error, where places) *web.Problem {
 	}
 	problem := web.New(web.Code(no.Code), no.Message)
 	switch {
-	case no.Field == "" && no.Code == wire.Invalid:
+	case no.Field != "":
+		return problem.At(cmp.Or(where[no.Field], "body."+no.Field), no.Message)
+	case no.Code == wire.Invalid:
 		return problem.At("body", no.Message)
-	case no.Field == "":
-		return problem
 	}
-	switch place := where[no.Field]; place {
-	case "":
-		return problem.At("body."+no.Field, no.Message)
-	case "header.If-Match":
-		return problem.At(place, no.Message)
-	default:
-		return problem.At(place+"."+no.Field, no.Message)
-	}
+	return problem
 }
 
-// describeFields is what the document has of a route.
-func (a *API) describeFields(r *fieldRoute) huma.Operation {
-	op := huma.Operation{}
+// describeFields is what the document has of a request.
+func (a *API) describeFields(r *fieldRoute) (op huma.Operation) {
 	schema := huma.SchemaFromType(a.document.Components.Schemas, r.request)
 	body := &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{}, AdditionalProperties: false}
 	for i := range r.fields {
 		f := &r.fields[i]
 		of := schema.Properties[f.Name]
+		p := &huma.Param{Name: f.Name, In: "query", Required: f.Required, Description: f.Doc, Schema: of}
 		switch {
 		case r.inPath(f.Name):
-			op.Parameters = append(op.Parameters, &huma.Param{Name: f.Name, In: "path", Required: true, Description: f.Doc, Schema: of})
+			p.In, p.Required = "path", true
 		case r.match != noMatch && f.Name == versionField:
-			op.Parameters = append(op.Parameters, &huma.Param{Name: "If-Match", In: "header", Required: r.match == mustMatch, Schema: text(""),
-				Description: "The ETag of the webhook as it was read, or * for any. Once settings, state or secret are others, the change is refused with 412: read it again."})
-		case r.Method == http.MethodGet:
-			op.Parameters = append(op.Parameters, &huma.Param{Name: f.Name, In: "query", Required: f.Required, Description: f.Doc, Schema: of})
-		default:
+			p = ifMatchParam("webhook", r.match == mustMatch)
+		case !r.inQuery:
 			if body.Properties[f.Name] = of; f.Required {
 				body.Required = append(body.Required, f.Name)
 			}
+			continue
 		}
+		op.Parameters = append(op.Parameters, p)
 	}
 	if len(body.Properties) > 0 {
 		op.RequestBody = &huma.RequestBody{Required: len(body.Required) > 0, Content: map[string]*huma.MediaType{jsonType[0]: {Schema: body}}}
-	}
-	status := r.complete().Status
-	op.Responses = answer(strconv.Itoa(status), http.StatusText(status), map[string]*huma.MediaType{jsonType[0]: {Schema: a.schema(r.answer)}})
-	if r.tagged {
-		op.Responses[strconv.Itoa(status)].Headers = map[string]*huma.Param{"ETag": {Description: "For If-Match.", Schema: text("")}}
 	}
 	return op
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -26,10 +27,10 @@ func AllowWrongCodes(t *testing.T, burst float64) {
 func (a *API) Document() *huma.OpenAPI { return a.document }
 
 func TestIfMatch(t *testing.T) {
-	version := func(given string) (string, error) {
+	version := func(given string) (string, *web.Problem) {
 		req := httptest.NewRequest(http.MethodPost, "/", nil)
 		req.Header.Set("If-Match", given)
-		return (&commandRoute{versioned: true}).version(req)
+		return ifMatch(req, false)
 	}
 	for given, want := range map[string]string{"": "", "*": "", `"a1"`: "a1"} {
 		if got, err := version(given); err != nil || got != want {

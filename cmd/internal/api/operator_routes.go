@@ -132,7 +132,7 @@ func (a *API) changeSettings() {
 		About: "Each member is a setting and its value, as in `scrip config set`; the value default restores the default. All are checked before the first one is stored. " +
 			"They are in force at all servers within a second.",
 		Operation: access.OpChangeSettings}, op, func(w http.ResponseWriter, req *http.Request) {
-		fields, where, problem := fieldsInBody(w, req, wire.MaxLine)
+		fields, problem := fieldsInBody(w, req, wire.MaxLine)
 		if problem != nil {
 			problem.Write(w)
 			return
@@ -140,6 +140,6 @@ func (a *API) changeSettings() {
 		ctx, cancel := context.WithTimeout(req.Context(), commandWait)
 		defer cancel()
 		answer, err := a.Ops.SetSettings(ctx, author(ctx), fields)
-		a.answered(w, &fieldRoute{}, answer, err, where)
+		a.answered(w, &fieldRoute{}, answer, err, nil)
 	})
 }

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -12,7 +11,7 @@ import (
 // CampaignValue is the name of the path wildcard that holds a campaign's name, in every route that has one.
 const CampaignValue = "campaign"
 
-// Keys are the keys that open this server.
+// Keys are the keys that open this server; an access.Registry.
 type Keys interface {
 	// Authenticate returns the principal of a key. Its errors are access.ErrUnknownKey, access.ErrRevoked, or another one when
 	// the key could not be checked.
@@ -30,7 +29,8 @@ type Gate struct {
 	Rates *Rates
 }
 
-// Enter is Identify for a request that begins: it counts it. It sets headers of the answer, also of a refusal.
+// Enter identifies the sender of a new request and counts the request against its rate. It sets headers of the answer, also of a
+// refusal.
 func (g *Gate) Enter(w http.ResponseWriter, r *http.Request) (access.Principal, *Problem) {
 	p, problem := g.Identify(r)
 	if problem == nil {
@@ -92,51 +92,6 @@ func forbidden(why error) *Problem {
 		return nil
 	}
 	return New(Forbidden, why.Error())
-}
-
-// Allow calls next for requests that may do o to the campaign in their path ([CampaignValue]), if it has one. next finds the
-// principal with [PrincipalOf].
-func (g *Gate) Allow(o access.Operation, next http.Handler) http.Handler {
-	return g.guard(next, func(p access.Principal, r *http.Request) *Problem {
-		return Check(p, o, r.PathValue(CampaignValue))
-	})
-}
-
-// AllowRole is Allow for routes whose campaign is known later: next must call [Check] itself.
-func (g *Gate) AllowRole(o access.Operation, next http.Handler) http.Handler {
-	return g.guard(next, func(p access.Principal, _ *http.Request) *Problem { return CheckRole(p, o) })
-}
-
-// Authenticate calls next for requests of any principal; next checks what it may do.
-func (g *Gate) Authenticate(next http.Handler) http.Handler {
-	return g.guard(next, func(access.Principal, *http.Request) *Problem { return nil })
-}
-
-func (g *Gate) guard(next http.Handler, check func(access.Principal, *http.Request) *Problem) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p, problem := g.Enter(w, r)
-		if problem == nil {
-			problem = check(p, r)
-		}
-		if problem != nil {
-			problem.Write(w)
-			return
-		}
-		next.ServeHTTP(w, r.WithContext(WithPrincipal(r.Context(), p)))
-	})
-}
-
-type principalKey struct{}
-
-// WithPrincipal returns a context that has a principal.
-func WithPrincipal(ctx context.Context, p access.Principal) context.Context {
-	return context.WithValue(ctx, principalKey{}, p)
-}
-
-// PrincipalOf returns the principal of an authenticated request's context; false = it has none.
-func PrincipalOf(ctx context.Context) (access.Principal, bool) {
-	p, ok := ctx.Value(principalKey{}).(access.Principal)
-	return p, ok
 }
 
 func unauthorized(detail string) *Problem {

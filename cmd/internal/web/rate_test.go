@@ -2,7 +2,6 @@ package web
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -21,7 +20,11 @@ func TestRates(t *testing.T) {
 		rates := NewRates(func() Rate { return limit }, nil)
 		g := testGate()
 		g.Rates = rates
-		h := g.Authenticate(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
+		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if _, problem := g.Enter(w, r); problem != nil {
+				problem.Write(w)
+			}
+		})
 		ask := func(key string) *httptest.ResponseRecorder {
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			if r.Header.Set("Authorization", "Bearer "+key); key == "" {

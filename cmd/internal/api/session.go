@@ -1,6 +1,10 @@
 package api
 
 import (
+	"context"
+	"fmt"
+	"net/http"
+
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 )
@@ -27,4 +31,23 @@ func (a *API) Limits() (all []status.Limit) {
 		all = append(all, s.Limits()...)
 	}
 	return all
+}
+
+// session starts the work of a request that outlives its check, and takes a slot for it: its context ends when the key is
+// revoked. A request without a slot, or with a key that was revoked between its check and this, is refused: the problem is
+// written, and end is nil.
+func (a *API) session(w http.ResponseWriter, req *http.Request, of *slot) (ctx context.Context, end func()) {
+	p := principal(req.Context())
+	if over := of.Take(p.Client(), p.ID == ""); over != nil { // the credentials of the data directory have no limit of their own
+		web.New(web.Overloaded, fmt.Sprintf("%s is %d at this server; end one, or retry", over.What, over.Limit)).Write(w)
+		return nil, nil
+	}
+	ctx, done := a.Sessions.Begin(req.Context(), p)
+	end = func() { done(); of.Release(p.Client()) }
+	if _, problem := a.Gate.Identify(req); problem != nil {
+		end()
+		problem.Write(w)
+		return nil, nil
+	}
+	return ctx, end
 }
