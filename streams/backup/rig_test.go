@@ -20,10 +20,13 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/backup"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
+	"github.com/seed-4a2410e3/scrip/streams/load"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 const (
@@ -82,7 +85,10 @@ func (r *rig) work(change func(*lane.Options)) {
 		w := &worker{Lane: lane.New(o), cancel: cancel}
 		w.done.Go(func() { _ = w.Run(ctx) })
 		w.done.Go(func() {
-			_ = scheduler.New(r.js, r.log.UUID, n, scheduler.Options{Seal: r.log.WithKey(testKey).Seal, Snapshots: snapshots, Metrics: scheduler.NewMetrics(nil), Logger: streamtest.Logger(r.t)}).Run(ctx)
+			_ = scheduler.New(r.js, r.log.WithKey(testKey), n, scheduler.Options{
+				Snapshots: snapshots, Metrics: scheduler.NewMetrics(nil), Logger: streamtest.Logger(r.t), Clock: wall.Machine,
+				Config: settings.Fixed(settings.Default()), Load: load.NewMeter(lanes), Decides: func() bool { return true },
+			}).Run(ctx)
 		})
 		r.run = append(r.run, w)
 	}

@@ -44,7 +44,7 @@ func (r *run) loop(ctx context.Context) error {
 		r.planner.allow(r.pace.Chunk())
 		r.planner.unpublished = r.fan.Unpublished()
 		r.planner.held = r.fan.Full() || r.saveLate(now)
-		r.planner.idle = r.opts.Decides != nil && !r.opts.Decides()
+		r.planner.idle = !r.opts.Decides()
 		r.request(ctx, now)
 		// What was folded is published now, in messages as full as it fills them: no message waits to be filled.
 		again, err := r.fan.Pump(ctx)

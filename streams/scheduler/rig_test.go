@@ -16,6 +16,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/load"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
@@ -68,7 +69,6 @@ type rig struct {
 	reg    *prometheus.Registry
 	heard  testsignal.Signal[int] // requests that the lane has read, all in all
 	ran    *running               // last
-	config settings.Source        // of the next scheduler; nil = the defaults
 
 	mu         sync.Mutex
 	domainLane *domain.Lane
@@ -226,14 +226,17 @@ func (r *rig) requested() []wire.Command {
 
 // scheduler makes one on the rig's clock.
 func (r *rig) scheduler(change ...func(*Options)) *Scheduler {
-	o := Options{Seal: r.sealed().Seal, Clock: r.clock, Config: r.config, Metrics: r.metrics, Logger: streamtest.Logger(r.t)}
+	o := Options{
+		Clock: r.clock, Config: settings.Fixed(settings.Default()), Metrics: r.metrics, Logger: streamtest.Logger(r.t),
+		Load: load.NewMeter(1), Decides: func() bool { return true },
+	}
 	if shown, ok := r.clock.(*streamtest.Clock); ok {
 		o.Clock = &clock{Clock: shown}
 	}
 	for _, c := range change {
 		c(&o)
 	}
-	return New(r.js, r.log, 0, o)
+	return New(r.js, r.sealed(), 0, o)
 }
 
 // value is the sum of a metric of this package.

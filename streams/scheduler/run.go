@@ -129,8 +129,8 @@ func (r *run) start(ctx context.Context) error {
 	r.fan.Chained = stream.CachedInfo().Config.Replicas <= 1
 	if m := tail.Message; m != nil {
 		r.fan.Reached = m.Source
-		from := eventlog.Position{Log: r.Scheduler.log, Lane: r.lane, Sequence: m.Source.Sequence, Digest: m.SourceDigest}
-		if err := events.Verify(ctx, r.Scheduler.log, from); isOtherLog(err) {
+		from := eventlog.Position{Log: r.of.UUID, Lane: r.lane, Sequence: m.Source.Sequence, Digest: m.SourceDigest}
+		if err := events.Verify(ctx, r.of.UUID, from); isOtherLog(err) {
 			return fmt.Errorf("message %d of stream %s has reminders of event message %d, which the event stream does not hold: the event stream lost its tail or is older than the reminder stream; restore both from one backup: %w",
 				m.Sequence, r.fan.Stream.Name(), m.Source.Sequence, err)
 		} else if err != nil {
@@ -138,7 +138,7 @@ func (r *run) start(ctx context.Context) error {
 		}
 	}
 	position := r.restore(ctx)
-	if r.reader, err = events.Open(ctx, r.Scheduler.log, position, eventlog.ReaderOptions{Logger: r.log}); err != nil {
+	if r.reader, err = events.Open(ctx, r.of.UUID, position, eventlog.ReaderOptions{Logger: r.log}); err != nil {
 		return err
 	}
 	r.planner = newPlanner(r.timers)

@@ -11,7 +11,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/load"
-	"github.com/seed-4a2410e3/scrip/streams/seal"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
@@ -27,36 +26,32 @@ type Snapshots interface {
 	TryAcquire() (done func(), ok bool)
 }
 
-// Options are what a scheduler can do without.
+// Options of a scheduler. All but Snapshots and Dir are required.
 type Options struct {
 	// Snapshots stores the timers between runs. Without it every run replays the event stream from its first message.
 	Snapshots Snapshots
-	// Seal makes the seals of reminder messages and checks those of events: see topology.Log. Required.
-	Seal *seal.Key
 	// Dir is where temporary files of each lane hold the customers of pending reminders: at most twice as many bytes as their
 	// ids have, and 64 MiB, and while a snapshot is written what was filled before. They have no name, and are gone with the
 	// process. Defaults to os.TempDir.
 	Dir string
-	// Config holds what operators set: batches, rate, concurrency and pauses. Defaults to the defaults of all settings.
+	// Config holds what operators set: batches, rate, concurrency and pauses.
 	Config settings.Source
 	// Load is where the scheduler reports what it publishes. While it reports clients' commands, to any lane of the process,
-	// the fan-out takes no more of the machine than claims leave over. Defaults to a meter of its own.
+	// the fan-out takes no more of the machine than claims leave over.
 	Load *load.Meter
 	// Decides reports whether the lane decides commands now. While it does not, nothing is requested: requests that are not
-	// decided would fill the command stream that producers need. It must be safe for concurrent use. nil = always.
+	// decided would fill the command stream that producers need. It must be safe for concurrent use.
 	Decides func() bool
-	// Metrics counts. Defaults to metrics that are not registered anywhere.
 	Metrics *Metrics
-	// Logger defaults to slog.Default.
-	Logger *slog.Logger
-	// Clock is the time of day. Defaults to wall.Machine.
+	Logger  *slog.Logger
+	// Clock is the time of day.
 	Clock wall.Clock
 }
 
 // Scheduler is the scheduler of one lane. Run does the work; it may be run again after it returned, not twice at once.
 type Scheduler struct {
 	js   jetstream.JetStream
-	log  string // UUID
+	of   topology.Log // with the key, which makes the seals of reminder messages and checks those of events
 	lane int
 	opts Options
 	load *load.Report // what it reports
@@ -78,33 +73,12 @@ type rest struct {
 	quiet      bool // nothing is due, requested or on its way to the reminder stream, and no snapshot is being written
 }
 
-func (s *Scheduler) events() eventlog.Stream { return eventlog.Events(s.js, s.lane).In(s.topology()) }
+func (s *Scheduler) events() eventlog.Stream { return eventlog.Events(s.js, s.lane).In(s.of) }
 
-func (s *Scheduler) reminders() eventlog.Stream {
-	return eventlog.Reminders(s.js, s.lane).In(s.topology())
-}
+func (s *Scheduler) reminders() eventlog.Stream { return eventlog.Reminders(s.js, s.lane).In(s.of) }
 
-func (s *Scheduler) topology() topology.Log {
-	return topology.Log{UUID: s.log, Seal: s.opts.Seal}
-}
-
-// New makes the scheduler of a lane of the log with that UUID. It starts nothing.
-func New(js jetstream.JetStream, log string, lane int, opts Options) *Scheduler {
-	if opts.Config == nil {
-		opts.Config = settings.Fixed(settings.Default())
-	}
-	if opts.Metrics == nil {
-		opts.Metrics = NewMetrics(nil)
-	}
-	if opts.Logger == nil {
-		opts.Logger = slog.Default()
-	}
-	if opts.Clock == nil {
-		opts.Clock = wall.Machine
-	}
+// New makes the scheduler of a lane. It starts nothing.
+func New(js jetstream.JetStream, log topology.Log, lane int, opts Options) *Scheduler {
 	opts.Logger = opts.Logger.With("component", "scheduler", "lane", lane)
-	if opts.Load == nil {
-		opts.Load = load.NewMeter(lane + 1)
-	}
-	return &Scheduler{js: js, log: log, lane: lane, opts: opts, load: &opts.Load.Lanes[lane]}
+	return &Scheduler{js: js, of: log, lane: lane, opts: opts, load: &opts.Load.Lanes[lane]}
 }

@@ -11,10 +11,12 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/load"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // simScheduler is one process that schedules the lane, or could. Timers, planner, fan-out and snapshots are the real ones;
@@ -65,8 +67,8 @@ func (s *simScheduler) start() bool {
 	}
 	s.life++
 	w.Note("%s starts", s.name)
-	sched := New(nil, simLog, 0, Options{Snapshots: &w.snapshots, Metrics: w.metrics, Logger: slog.New(slog.DiscardHandler), Dir: w.t.TempDir(),
-		Clock: simClock{s}})
+	sched := New(nil, topology.Log{UUID: simLog}, 0, Options{Snapshots: &w.snapshots, Metrics: w.metrics, Logger: slog.New(slog.DiscardHandler),
+		Dir: w.t.TempDir(), Clock: simClock{s}, Load: load.NewMeter(1)})
 	s.r = &run{Scheduler: sched, log: sched.opts.Logger, restoreFrom: &w.snapshots, pace: fanout.NewPace(nil)}
 	s.r.meter()
 	s.r.fan = &fanout.Fan{

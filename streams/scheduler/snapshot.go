@@ -60,7 +60,7 @@ func (r *run) snapshotName() string { return "sched-" + strconv.Itoa(r.lane) }
 func (r *run) restore(ctx context.Context) eventlog.Position {
 	r.saver.last = r.opts.Clock.Now()
 	r.timers = timers.New(r.opts.Dir)
-	first := eventlog.Position{Log: r.Scheduler.log, Lane: r.lane}
+	first := eventlog.Position{Log: r.of.UUID, Lane: r.lane}
 	if r.restoreFrom == nil {
 		return first
 	}
@@ -97,7 +97,7 @@ func (r *run) acceptable(ctx context.Context, meta snapstore.Meta) error {
 		// The snapshot lacks the customers of those reminders. They are published again from an older one, or a replay.
 		return fmt.Errorf("the snapshot was taken when the reminder stream came to %v, it ends at %v: the reminder stream lost its tail", reached, r.fan.Reached)
 	}
-	return r.events().Verify(ctx, r.Scheduler.log, meta.Position)
+	return r.events().Verify(ctx, r.of.UUID, meta.Position)
 }
 
 const (
@@ -181,7 +181,7 @@ func (r *run) take() (*timers.Frozen, func(context.Context) error) {
 	if err != nil {
 		return nil, nil
 	}
-	meta := snapstore.Meta{Format: timers.Format, Position: r.folded.Position(r.Scheduler.log, r.lane), Note: notes}
+	meta := snapstore.Meta{Format: timers.Format, Position: r.folded.Position(r.of.UUID, r.lane), Note: notes}
 	frozen := r.timers.Freeze()
 	return frozen, func(ctx context.Context) error {
 		return r.opts.Snapshots.Save(ctx, r.snapshotName(), meta, frozen.Write)

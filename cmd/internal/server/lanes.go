@@ -131,8 +131,8 @@ func (ls *lanes) schedule(ctx context.Context, n int) {
 	ls.waits[n].Store(nil)
 	for {
 		begun := time.Now()
-		sched := scheduler.New(ls.js, ls.s.stream.UUID, n, scheduler.Options{
-			Seal: ls.s.stream.Seal, Snapshots: ls.snapshots, Metrics: ls.scheduler, Logger: ls.s.log, Dir: ls.s.dir.Path(), Config: ls.s.config, Load: ls.s.load, Clock: ls.s.clock,
+		sched := scheduler.New(ls.js, ls.s.stream, n, scheduler.Options{
+			Snapshots: ls.snapshots, Metrics: ls.scheduler, Logger: ls.s.log, Dir: ls.s.dir.Path(), Config: ls.s.config, Load: ls.s.load, Clock: ls.s.clock,
 			Decides: func() bool { return ls.all[n].Status().State == lane.StateOwner },
 		})
 		ls.due[n].Store(sched)
