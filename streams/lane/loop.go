@@ -270,13 +270,14 @@ func (o *owner) resolve(ctx context.Context, attempt eventlog.Attempt, problem e
 			failed, pauseFor = failed+1, min(2*pauseFor, resolvePauses)
 			continue
 		}
-		switch o.term.Judge(outcome) {
-		case protocol.Durable:
+		switch outcome {
+		case eventlog.Landed:
 			o.written(ctx, warned)
 			return attempt.Expected + 1, nil
-		case protocol.Fenced:
+		case eventlog.Lost:
+			o.term.Abandon()
 			return 0, fmt.Errorf("%w: %w", errLost, problem)
-		case protocol.Again:
+		case eventlog.Unchanged: // the same bytes again
 		}
 		attempt.Wait = min(2*attempt.Wait, o.opt.WriteTimeout)
 		var sequence uint64

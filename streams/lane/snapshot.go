@@ -41,12 +41,6 @@ func (o *owner) snapshot(ctx context.Context) {
 		return // considered again with the next tick
 	}
 	frozen, mark := o.term.Freeze()
-	meta, err := snapshotMeta(mark)
-	if err != nil {
-		o.opt.Logger.ErrorContext(ctx, "snapshot not written", "err", err)
-		release()
-		return
-	}
 	o.snapshotted = o.opt.Clock.Now()
 	done := make(chan error, 1)
 	o.saved = done
@@ -55,16 +49,16 @@ func (o *owner) snapshot(ctx context.Context) {
 		defer release()
 		ctx, cancel := context.WithTimeout(ctx, snapshotTime)
 		defer cancel()
-		done <- o.save(ctx, o.opt.Snapshots, meta, frozen)
+		done <- o.save(ctx, o.opt.Snapshots, mark, frozen)
 	}()
 }
 
-func snapshotMeta(mark protocol.Mark) (snapstore.Meta, error) {
+func (o *owner) save(ctx context.Context, into *snapstore.Store, mark protocol.Mark, frozen *domain.Frozen) error {
 	note, err := json.Marshal(snapshotNote{Covered: mark.Covered, Stamped: mark.Stamped})
-	return snapstore.Meta{Format: domain.SnapshotFormat, Position: mark.Position, Note: note}, err
-}
-
-func (o *owner) save(ctx context.Context, into *snapstore.Store, meta snapstore.Meta, frozen *domain.Frozen) error {
+	if err != nil {
+		return err
+	}
+	meta := snapstore.Meta{Format: domain.SnapshotFormat, Position: mark.Position, Note: note}
 	return into.Save(ctx, snapshotName(o.opt.Lane), meta, func(w io.Writer) error {
 		_, err := frozen.WriteTo(w)
 		return err
@@ -100,11 +94,7 @@ func (o *owner) saveShutdownSnapshot() {
 		}
 	}
 	frozen, mark := o.term.Freeze()
-	meta, err := snapshotMeta(mark)
-	if err == nil {
-		err = o.save(ctx, o.opt.Snapshots.Unthrottled(), meta, frozen)
-	}
-	if err != nil {
+	if err := o.save(ctx, o.opt.Snapshots.Unthrottled(), mark, frozen); err != nil {
 		o.opt.Logger.Warn("no snapshot at the stop; the next start replays more of the log", "err", err)
 	}
 }

@@ -4,7 +4,7 @@
 //	snapshot ──Restore──┐                      ┌──NextWrite──> Write ──> SCRIP_EVT_<lane>, with its fence
 //	events ─────Fold────┼──> Term ─────────────┤
 //	commands ──Decide───┘      ^               └──Acked──────> the replies of that write, to be sent now
-//	                           └── Acked, Judge: the result of the write
+//	                           └── Acked, Abandon: the result of the write
 //
 // Package lane runs it with a real connection, package sim with a simulated one that loses, delays and duplicates. That is
 // its purpose: the order in which a lane reads, writes and answers is in one place, and can be tested in millions of

@@ -130,29 +130,8 @@ func (t *Term) Acked(sequence uint64) *Write {
 	return w
 }
 
-// Verdict is the next action for a write without a positive acknowledgement.
-type Verdict uint8
-
-// The verdicts.
-const (
-	Durable Verdict = iota + 1 // it is stored at the expected sequence: [Term.Acked] with Expected + 1
-	Again                      // the stream has not changed: publish the same bytes with the same fence again
-	Fenced                     // another owner writes this lane: the decisions made here are invalid, answer nothing
-)
-
-// Judge handles what the stream holds of the write in flight (see [eventlog.Stream.Resolve]).
-func (t *Term) Judge(outcome eventlog.Outcome) Verdict {
-	switch outcome {
-	case eventlog.Landed:
-		return Durable
-	case eventlog.Unchanged:
-		return Again
-	}
-	t.Abandon()
-	return Fenced
-}
-
-// Abandon drops what is not durable. If there was anything, the state is permanently ahead of the log.
+// Abandon drops what is not durable, at the end of the term or because another owner writes this lane: the decisions made here are
+// invalid then, and nothing is answered. If there was anything, the state is permanently ahead of the log.
 func (t *Term) Abandon() {
 	t.diverged = t.diverged || t.next != nil || t.inFlight != nil
 	t.next, t.inFlight, t.overflow = nil, nil, false

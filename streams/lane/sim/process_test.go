@@ -461,18 +461,17 @@ func (p *process) land() bool {
 }
 
 func (p *process) verdict(f *flight, outcome eventlog.Outcome) {
-	verdict := map[eventlog.Outcome]protocol.Verdict{eventlog.Landed: protocol.Durable, eventlog.Unchanged: protocol.Again, eventlog.Lost: protocol.Fenced}[outcome]
-	if !f.assumed {
-		verdict = p.Judge(outcome)
-	}
-	switch verdict {
-	case protocol.Durable:
+	switch outcome {
+	case eventlog.Landed:
 		p.w.Count("resolved: landed", 1)
 		p.landed(f.write.Attempt.Expected + 1)
-	case protocol.Again:
+	case eventlog.Unchanged:
 		p.w.Count("resolved: published again", 1)
 		p.transmit(f)
-	case protocol.Fenced:
+	case eventlog.Lost:
+		if !f.assumed {
+			p.Abandon()
+		}
 		p.w.Count("fenced", 1)
 		p.w.Note("%s is fenced out", p.Nonce())
 		p.leave(idle)
