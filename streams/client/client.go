@@ -21,10 +21,6 @@ type Options struct {
 	// Timeout bounds calls without a deadline of their own: a command of DoAsync and a query. Do ends with its context
 	// alone. Defaults to 30 s.
 	Timeout time.Duration
-	// InFlight is how many messages of one lane are in flight at most, full ones excepted. Defaults to 3.
-	InFlight int
-	// MaxPending is how many commands of one lane may wait for their outcome; further calls wait. Defaults to 32,768.
-	MaxPending int
 	// RetryAfter is how long an outcome may take before the command is sent again under the same id; later pauses are
 	// longer. Defaults to 2 s.
 	RetryAfter time.Duration
@@ -44,6 +40,9 @@ type NotSentError = command.NotSentError
 
 // Counters of a client since it was made.
 type Counters = command.Counters
+
+// MaxPending is how many commands of one lane may wait for their outcome; further calls wait.
+const MaxPending = command.MaxPending
 
 // Client is a client of one log. Any number of goroutines may use it at once; one per process is enough.
 type Client struct {
@@ -88,7 +87,7 @@ func New(nc *nats.Conn, opts Options) *Client {
 	c.finder = finder{nc: nc, life: ctx, slot: make(chan struct{}, 1)}
 	c.stop = stop
 	c.lanes = command.New(nc, command.Options{
-		InFlight: opts.InFlight, MaxPending: opts.MaxPending, RetryAfter: opts.RetryAfter, Subject: topology.LaneShop, Same: c.finder.same,
+		RetryAfter: opts.RetryAfter, Subject: topology.LaneShop, Same: c.finder.same,
 	})
 	go c.run(ctx)
 	return c

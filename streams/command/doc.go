@@ -22,5 +22,5 @@
 // under the same ids, with growing pauses and at once after a reconnect. The lane deduplicates, so an outcome that arrives
 // twice, late or for another attempt is the same outcome.
 //
-// Memory is bounded by Options.MaxPending per lane: beyond it Send waits, or returns ErrFull for Call.NoWait.
+// Memory is bounded by MaxPending per lane: beyond it Send waits, or returns ErrFull for Call.NoWait.
 package command

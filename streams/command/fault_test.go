@@ -77,7 +77,7 @@ func TestManyFaults(t *testing.T) {
 		{fails: errors.New("broken pipe")}, {fails: nats.ErrReconnectBufExceeded, lost: true}, refusedBy(10164, "wrong last sequence"), answering("hello"),
 	}
 	for seed := range uint64(20) {
-		inBubble(t, Options{InFlight: 1 + int(seed%3)}, func(t *testing.T, r *rig) {
+		inBubble(t, Options{inFlight: 1 + int(seed%3)}, func(t *testing.T, r *rig) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			for range 300 {
 				r.fates = append(r.fates, kinds[rng.IntN(len(kinds))])

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -20,12 +21,6 @@ type Options struct {
 	// Count is the number of the log's lanes, and Codec decodes the codes of its key. Required for Send and Of alone.
 	Count int
 	Codec *code.Codec
-	// InFlight is how many messages of one lane are in flight at once, at least 1. Beyond it full messages may be, and those
-	// without an outcome after RetryAfter; there are fewer while many lines are in flight. Defaults to 3.
-	InFlight int
-	// MaxPending is how many lines of one lane may wait for their outcome; a line counts once more per KiB of its length.
-	// Defaults to 32,768; the least is 64.
-	MaxPending int
 	// RetryAfter is how long an outcome may take before the line is sent again under the same id; later pauses double,
 	// up to 8 times it. Defaults to 2 s.
 	RetryAfter time.Duration
@@ -36,16 +31,12 @@ type Options struct {
 	// log; after false nothing is sent any more. It should return soon, true if it is not known, and at once when ctx
 	// ends. Nil = always the same.
 	Same func(ctx context.Context) bool
+
+	inFlight, maxPending int // of tests; 0 = inFlight and MaxPending
 }
 
 func (o Options) withDefaults() Options {
-	if o.InFlight <= 0 {
-		o.InFlight = 3
-	}
-	if o.MaxPending <= 0 {
-		o.MaxPending = 32 << 10
-	}
-	o.MaxPending = max(o.MaxPending, 64)
+	o.inFlight, o.maxPending = cmp.Or(o.inFlight, inFlight), cmp.Or(o.maxPending, MaxPending)
 	if o.RetryAfter <= 0 {
 		o.RetryAfter = 2 * time.Second
 	}
@@ -55,12 +46,18 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// MaxPending is how many lines of one lane may wait for their outcome; a line counts once more per KiB of its length.
+const MaxPending = 32 << 10
+
 const (
+	// inFlight is how many messages of one lane are in flight at once. Beyond it full messages may be, and those without an outcome
+	// after RetryAfter; there are fewer while many lines are in flight.
+	inFlight = 3
 	// sweepEvery is how late a deadline or a retry may be. No timer runs while no line waits.
 	sweepEvery = 20 * time.Millisecond
 	// headerRoom is what a message needs besides its lines when the server's max_payload is small.
 	headerRoom = 1 << 10
-	// fullInFlight is how many full messages may be in flight beyond Options.InFlight. Measured on two cores, fsynced,
+	// fullInFlight is how many full messages may be in flight beyond inFlight. Measured on two cores, fsynced,
 	// one lane: 197k claims/s with 0, 305k/s with 3 or more.
 	fullInFlight = 9
 	// minInFlightLines is how many lines must be in flight before the open batch waits for more lines.

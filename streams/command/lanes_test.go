@@ -18,7 +18,7 @@ var hold = fate{hold: true}
 // What is under way is fixed while outcomes are held back, so the rest must leave together: at once where a message is
 // full, else when its turn comes.
 func TestLinesThatComeMeanwhileLeaveTogether(t *testing.T) {
-	inBubble(t, Options{InFlight: 2, RetryAfter: time.Hour}, func(t *testing.T, r *rig) {
+	inBubble(t, Options{inFlight: 2, RetryAfter: time.Hour}, func(t *testing.T, r *rig) {
 		r.always = hold
 		var waiters []waiter
 		all := ids("meanwhile", 2502)
@@ -47,7 +47,7 @@ func TestAMessageStaysWithinItsLimits(t *testing.T) {
 			n.payload, n.always = payload, hold
 			return n
 		}
-		on(t, small, Options{InFlight: 1, RetryAfter: time.Hour}, func(t *testing.T, r *rig) {
+		on(t, small, Options{inFlight: 1, RetryAfter: time.Hour}, func(t *testing.T, r *rig) {
 			codes := strings.Split(strings.Repeat("ABCDEFGHIJKLMNO,", 800)+"LAST-0001", ",")
 			var waiters []waiter
 			for _, id := range ids("import", 100) {
@@ -77,7 +77,7 @@ func TestAMessageStaysWithinItsLimits(t *testing.T) {
 
 // The lines of a message have one person.
 func TestLinesOfTwoPeopleLeaveApart(t *testing.T) {
-	inBubble(t, Options{InFlight: 1, RetryAfter: time.Hour}, func(t *testing.T, r *rig) {
+	inBubble(t, Options{inFlight: 1, RetryAfter: time.Hour}, func(t *testing.T, r *rig) {
 		r.always = hold
 		for _, by := range []string{"", "ann", "ann", "bob", ""} {
 			line := claimLine("summer", "of "+by+fmt.Sprint(len(r.sizes())), 0, make(waiter, 2))
@@ -100,7 +100,7 @@ func TestLinesOfTwoPeopleLeaveApart(t *testing.T) {
 
 func TestRoomIsBounded(t *testing.T) {
 	const room = 64
-	inBubble(t, Options{MaxPending: room, RetryAfter: time.Hour}, func(t *testing.T, r *rig) {
+	inBubble(t, Options{maxPending: room, RetryAfter: time.Hour}, func(t *testing.T, r *rig) {
 		r.always = hold
 		var waiters []waiter
 		all := ids("room", room)
@@ -135,7 +135,7 @@ func TestRoomIsBounded(t *testing.T) {
 }
 
 func TestStoppingTellsEveryoneWhoWaits(t *testing.T) {
-	inBubble(t, Options{InFlight: 1, RetryAfter: time.Hour}, func(t *testing.T, r *rig) {
+	inBubble(t, Options{inFlight: 1, RetryAfter: time.Hour}, func(t *testing.T, r *rig) {
 		r.always = fate{silent: true}
 		sent, _ := r.claim("sent", 0)
 		queued, _ := r.claim("queued", 0)
@@ -150,7 +150,7 @@ func TestStoppingTellsEveryoneWhoWaits(t *testing.T) {
 }
 
 func TestGivingUp(t *testing.T) {
-	inBubble(t, Options{InFlight: 1, RetryAfter: time.Hour}, func(t *testing.T, r *rig) {
+	inBubble(t, Options{inFlight: 1, RetryAfter: time.Hour}, func(t *testing.T, r *rig) {
 		r.always = hold
 		sent, sentTicket := r.claim("sent", 0)
 		_, queuedTicket := r.claim("queued", 0)
@@ -167,7 +167,7 @@ func TestGivingUp(t *testing.T) {
 
 // Of a message with lines that some gave up, only the others are sent again, and each gets its own answer.
 func TestOnlyWhoStillWaitsIsAskedAgain(t *testing.T) {
-	inBubble(t, Options{InFlight: 1}, func(t *testing.T, r *rig) {
+	inBubble(t, Options{inFlight: 1}, func(t *testing.T, r *rig) {
 		r.fates = []fate{hold, {silent: true}}
 		first, _ := r.claim("first", 0)
 		all := ids("many", 9)
@@ -201,12 +201,12 @@ func TestMessagesWithoutAnswerHoldUpNoOthers(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, r *rig) {
 		r.lose = "customer of lost"
 		var tickets []Ticket
-		for _, id := range ids("lost", r.opts.InFlight) {
+		for _, id := range ids("lost", r.opts.inFlight) {
 			_, ticket := r.claim(id, 0)
 			tickets = append(tickets, ticket)
 		}
 		w, _ := r.claim("later", 0)
-		if n := len(r.sizes()); n != r.opts.InFlight {
+		if n := len(r.sizes()); n != r.opts.inFlight {
 			t.Errorf("%d messages are in flight", n)
 		}
 		pass(r.opts.RetryAfter + 2*sweepEvery)

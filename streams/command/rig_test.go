@@ -158,10 +158,10 @@ func (r *rig) empty() {
 		if n := len(ro.attempts) + len(ro.inFlight) + len(ro.full); n != 0 {
 			r.t.Errorf("route %d still holds %d attempts, %d messages, %d batches", ro.number, len(ro.attempts), len(ro.inFlight), len(ro.full))
 		}
-		if !ro.room.TryAcquire(int64(r.opts.MaxPending)) {
+		if !ro.room.TryAcquire(int64(r.opts.maxPending)) {
 			r.t.Errorf("route %d did not give all its room back", ro.number)
 		} else {
-			ro.room.Release(int64(r.opts.MaxPending))
+			ro.room.Release(int64(r.opts.maxPending))
 		}
 	})
 }

@@ -51,9 +51,9 @@ func newRoute(l *Lanes, number int) *route {
 		number:   number,
 		acks:     l.inbox + ".a" + strconv.Itoa(number) + "-",
 		answers:  l.inbox + ".o" + strconv.Itoa(number) + "-",
-		most:     l.opts.InFlight,
+		most:     l.opts.inFlight,
 		lines:    wire.MaxMessageLines,
-		room:     semaphore.NewWeighted(int64(l.opts.MaxPending)),
+		room:     semaphore.NewWeighted(int64(l.opts.maxPending)),
 		inFlight: make(map[*batch]struct{}),
 		attempts: make(map[uint64]*attempt),
 	}

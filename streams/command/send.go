@@ -126,7 +126,7 @@ func (r *route) acquire(ctx context.Context, line *line) error {
 	case r.room.TryAcquire(n):
 		return nil
 	case line.NoWait:
-		return fmt.Errorf("%w: at most %d of a lane", ErrFull, r.lanes.opts.MaxPending)
+		return fmt.Errorf("%w: at most %d of a lane", ErrFull, r.lanes.opts.maxPending)
 	}
 	if !line.Deadline.IsZero() {
 		var cancel context.CancelFunc

@@ -11,7 +11,7 @@ func turns(t *testing.T) (c *Lanes, send func(n int), sent func(want ...int)) {
 	t.Helper()
 	n := newNetwork()
 	n.always = fate{lost: true}
-	c = newLanes(n, Options{InFlight: 3, RetryAfter: time.Hour})
+	c = newLanes(n, Options{inFlight: 3, RetryAfter: time.Hour})
 	c.online.Store(true)
 	send = func(n int) {
 		t.Helper()
