@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// DefaultTTL is how long a server must be silent before the others take its leases. doc.go has the arithmetic.
-	DefaultTTL = 4 * time.Second
+	// TTL is how long a server must be silent before the others take its leases. doc.go has the arithmetic.
+	TTL = 4 * time.Second
 	// renewals is how many announcements a server makes per TTL.
 	renewals = 4
 	// announcementsStay and leasesStay are how many TTLs a key stays in the bucket without a renewal: longer than an
@@ -35,8 +35,6 @@ const (
 
 // Options for New.
 type Options struct {
-	// TTL is how long a server must be silent before the others take its leases, at least 1 s. Defaults to DefaultTTL.
-	TTL time.Duration
 	// Mover of the JetStream context's connection, shared with others who use it. Nil = one of the manager's own.
 	Mover *natsx.Mover
 	// Logger defaults to slog.Default.
@@ -100,9 +98,6 @@ func New(js jetstream.JetStream, group string, keys int, server string, opts Opt
 }
 
 func newManager(bucket store, group string, keys int, server string, opts Options) (*Manager, error) {
-	if opts.TTL == 0 {
-		opts.TTL = DefaultTTL
-	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
@@ -113,8 +108,6 @@ func newManager(bucket store, group string, keys int, server string, opts Option
 		return nil, fmt.Errorf("server name %q: use 1 to 64 letters, digits, _ and -", server)
 	case keys < 1:
 		return nil, fmt.Errorf("lease group %s has %d keys, expected at least 1", group, keys)
-	case opts.TTL < time.Second:
-		return nil, fmt.Errorf("lease TTL is %s, expected at least 1s", opts.TTL)
 	}
 	return &Manager{
 		bucket: bucket, mover: opts.Mover, group: group, server: server, nonce: uuid.NewString(), started: time.Now().UTC(), opts: opts,
@@ -133,7 +126,7 @@ func newManager(bucket store, group string, keys int, server string, opts Option
 // When ctx ends, everything is given up in this way; Run returns ctx's error when all work has returned. It waits without end
 // for NATS to answer. Other errors: ErrTwin.
 func (m *Manager) Run(ctx context.Context, work func(ctx context.Context, key int) error) error {
-	tick := time.NewTicker(m.opts.TTL / renewals)
+	tick := time.NewTicker(TTL / renewals)
 	defer tick.Stop()
 	defer m.stopWatching()
 	stop := ctx.Done()
@@ -237,17 +230,17 @@ func (m *Manager) checkTwin(e entry) {
 // current reports whether the view can be trusted to be the bucket's content: this server's announcements are acknowledged,
 // have been for long enough that those of all living servers were, too, and are read back by the watcher.
 func (m *Manager) current(now time.Time) bool {
-	return !m.live.IsZero() && now.Sub(m.live) >= m.opts.TTL*3/4
+	return !m.live.IsZero() && now.Sub(m.live) >= TTL*3/4
 }
 
 // silent reports whether a sign of life last seen at that time is too old.
 func (m *Manager) silent(seen, now time.Time) bool {
 	silence := now.Sub(seen)
-	if silence >= m.opts.TTL && m.current(now) {
+	if silence >= TTL && m.current(now) {
 		return true
 	}
 	// On a machine too busy to be current, a late takeover is better than none. After an outage the others need a moment too.
-	return silence >= announcementsStay*m.opts.TTL && now.Sub(m.acked) < m.opts.TTL && now.Sub(m.back) >= m.opts.TTL
+	return silence >= announcementsStay*TTL && now.Sub(m.acked) < TTL && now.Sub(m.back) >= TTL
 }
 
 // alive returns the servers that count when the work is spread.

@@ -77,7 +77,7 @@ func TestTakeoverOfTheSilent(t *testing.T) {
 			t.Error("work was cancelled although no other owner was seen")
 		}
 		silent.cut(false)
-		pass(DefaultTTL)
+		pass(TTL)
 		o.spread("next", "silent")
 		for _, cause := range o.causes["silent"] {
 			if !errors.Is(cause, ErrLost) && !errors.Is(cause, ErrReleased) {
@@ -116,7 +116,7 @@ func TestHeldLeaseIsRespected(t *testing.T) {
 		if got := o.String(); got != "[[a] [a] [] [a]]" || o.inspect().Holders[2].Server != "other" {
 			t.Errorf("after it was taken: %s, %+v", got, o.inspect())
 		}
-		pass(DefaultTTL + time.Second)
+		pass(TTL + time.Second)
 		o.spread("a")
 	})
 }
@@ -138,7 +138,7 @@ func TestKeysWhoseTTLWasForgotten(t *testing.T) {
 			t.Errorf("seen although no owner has written for long: %+v", s)
 		}
 		o.start("living")
-		pass(DefaultTTL + time.Second)
+		pass(TTL + time.Second)
 		o.spread("living")
 	})
 }
@@ -176,7 +176,7 @@ func TestAStopWithoutABucket(t *testing.T) {
 		a.cut(true)
 		started := time.Now()
 		a.stop()
-		if took := time.Since(started); took > DefaultTTL {
+		if took := time.Since(started); took > TTL {
 			t.Errorf("the stop took %s", took)
 		}
 	})
@@ -293,7 +293,7 @@ func TestALeaseWithoutAnAnswerIsGivenBack(t *testing.T) {
 		o.startOn(deaf, "b", Options{}, o.work("b"))
 		pass(time.Minute)
 		o.start("c")
-		pass(2 * DefaultTTL)
+		pass(2 * TTL)
 		for key, name := range spread([]string{"a", "b", "c"}, o.keys) {
 			if at := o.at(key); name == "c" && !slices.Equal(at, []string{"c"}) {
 				t.Errorf("key %d is worked on by %s", key, at)
@@ -341,7 +341,7 @@ func TestTheLaterOfTwinsGivesUp(t *testing.T) {
 		pass(time.Minute)
 		second := o.start("same")
 		second.slow.Store(int64(time.Millisecond))
-		pass(DefaultTTL)
+		pass(TTL)
 		select {
 		case err := <-second.ended:
 			if !errors.Is(err, ErrTwin) {
@@ -392,13 +392,12 @@ func TestNewRefuses(t *testing.T) {
 		group  string
 		keys   int
 		server string
-		ttl    time.Duration
 		want   string
 	}{
-		{"a.b", 1, "s", 0, "group"}, {"", 1, "s", 0, "group"}, {"g", 0, "s", 0, "keys"},
-		{"g", 1, "a b", 0, "server name"}, {"g", 1, "*", 0, "server name"}, {"g", 1, "s", time.Millisecond, "TTL"},
+		{"a.b", 1, "s", "group"}, {"", 1, "s", "group"}, {"g", 0, "s", "keys"},
+		{"g", 1, "a b", "server name"}, {"g", 1, "*", "server name"},
 	} {
-		if _, err := New(nil, tc.group, tc.keys, tc.server, Options{TTL: tc.ttl}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := New(nil, tc.group, tc.keys, tc.server, Options{}); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%+v: %v", tc, err)
 		}
 	}

@@ -23,7 +23,7 @@ func (m *Manager) beside(write func() (apply func())) {
 
 // attempt bounds one exchange with the server.
 func (m *Manager) attempt() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), m.opts.TTL/renewals)
+	return context.WithTimeout(context.Background(), TTL/renewals)
 }
 
 // put writes a key that stays for so many TTLs.
@@ -34,7 +34,7 @@ func (m *Manager) put(key string, since time.Time, stay int, expected uint64) (u
 	}
 	ctx, cancel := m.attempt()
 	defer cancel()
-	return m.bucket.put(ctx, key, value, time.Duration(stay)*m.opts.TTL, expected)
+	return m.bucket.put(ctx, key, value, time.Duration(stay)*TTL, expected)
 }
 
 // remove deletes a key, which notifies the watchers.
@@ -55,15 +55,15 @@ func (m *Manager) renew() {
 	m.failing = nil
 	now := time.Now()
 	gap := now.Sub(m.acked)
-	if gap > m.opts.TTL/2 {
+	if gap > TTL/2 {
 		m.live = time.Time{}
 	}
 	// An update was missed, or the watcher reads from a copy that has stopped.
-	if m.view.servers[m.server].revision < m.announced && gap < m.opts.TTL/2 && m.ticks%renewals == 0 {
+	if m.view.servers[m.server].revision < m.announced && gap < TTL/2 && m.ticks%renewals == 0 {
 		m.live, m.rewatch = time.Time{}, true
 	}
 	for i := range m.view.leases {
-		if e := &m.view.leases[i]; e.unknown && now.Sub(e.seen) > m.opts.TTL {
+		if e := &m.view.leases[i]; e.unknown && now.Sub(e.seen) > TTL {
 			m.rewatch = true
 		}
 	}
@@ -79,7 +79,7 @@ func (m *Manager) renew() {
 		})
 	}
 	for _, t := range m.held {
-		if now.Sub(t.written) >= leaseRenewal*m.opts.TTL && t.ctx.Err() == nil {
+		if now.Sub(t.written) >= leaseRenewal*TTL && t.ctx.Err() == nil {
 			m.renewLease(t, t.revision)
 		}
 	}
@@ -96,10 +96,10 @@ func (m *Manager) announcedAt(sent time.Time, revision uint64, err error) {
 	}
 	m.mover.Answered()
 	now := time.Now()
-	if m.live.IsZero() || now.Sub(m.acked) > m.opts.TTL/2 {
+	if m.live.IsZero() || now.Sub(m.acked) > TTL/2 {
 		m.live = now
 	}
-	if now.Sub(m.acked) >= announcementsStay*m.opts.TTL {
+	if now.Sub(m.acked) >= announcementsStay*TTL {
 		m.back = now
 	}
 	m.announced, m.acked = revision, now
@@ -108,7 +108,7 @@ func (m *Manager) announcedAt(sent time.Time, revision uint64, err error) {
 
 // renewLease writes a held lease again, with an expected revision, once per tick.
 func (m *Manager) renewLease(t *term, expected uint64) {
-	if t.writing || time.Since(t.tried) < m.opts.TTL/renewals/2 {
+	if t.writing || time.Since(t.tried) < TTL/renewals/2 {
 		return
 	}
 	t.writing, t.tried = true, time.Now()

@@ -11,7 +11,7 @@ import (
 
 const (
 	// PingEvery and PingsOut close a silent connection after (PingsOut+1)*PingEvery = 3 s. A server is then connected through
-	// another node before the others take its lanes (lease.DefaultTTL), and before JetStream elects other leaders in place of
+	// another node before the others take its lanes (lease.TTL), and before JetStream elects other leaders in place of
 	// an unreachable node (4 to 9 s). A shorter time would also hit nodes that are only busy.
 	PingEvery = time.Second
 	PingsOut  = 2
