@@ -46,7 +46,7 @@ func (s *Store) clean(ctx context.Context, name string, kept []ref, sequence uin
 		if !strings.HasPrefix(o.Name, namePrefix(name)) || belongs(o.Name, kept) {
 			continue
 		}
-		if sequenceOf(o.Name, name) > sequence && time.Since(o.ModTime) < s.opts.OrphanAge {
+		if sequenceOf(o.Name, name) > sequence && time.Since(o.ModTime) < s.orphanAge {
 			continue
 		}
 		// Each purge removes some MiB from the disk that events are written to: without pauses it would block them.
@@ -100,7 +100,7 @@ func (s *Store) sweep(ctx context.Context, stream jetstream.Stream, living map[s
 		if err != nil {
 			return fmt.Errorf("reading orphaned chunks: %w", err)
 		}
-		if time.Since(last.Time) < s.opts.OrphanAge {
+		if time.Since(last.Time) < s.orphanAge {
 			continue
 		}
 		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {

@@ -130,7 +130,7 @@ func (s *Store) get(ctx context.Context, name string, size int64, sum string) ([
 	if err != nil {
 		return nil, err
 	}
-	if size >= 0 && info.Size != uint64(size) || info.Size > MaxPartSize {
+	if size >= 0 && info.Size != uint64(size) || info.Size > partSize {
 		return nil, fmt.Errorf("%w: %s has %d bytes, expected %d", errDamaged, name, info.Size, size)
 	}
 	// nats.go would wait for missing chunks until ctx ends; count them first.

@@ -34,7 +34,7 @@ func (s *Store) Save(ctx context.Context, name string, meta Meta, write func(io.
 		return fmt.Errorf("snapshot name %q: use 1 to 64 letters, digits, _ and -", name)
 	}
 	r := ref{Prefix: fmt.Sprintf("%s%d.%s", namePrefix(name), meta.Position.Sequence, uuid.NewString()[:8])}
-	w := &partWriter{ctx: ctx, store: s, ref: r, buf: make([]byte, 0, s.opts.PartSize)}
+	w := &partWriter{ctx: ctx, store: s, ref: r, buf: make([]byte, 0, s.partSize)}
 	if err := write(w); err != nil {
 		return fmt.Errorf("saving a snapshot of %s: %w", name, err)
 	}

@@ -22,10 +22,9 @@ import (
 )
 
 const (
-	// DefaultPartSize is the size of a part in bytes. One part is held in memory while it is written.
-	DefaultPartSize = 8 << 20
-	// MaxPartSize is the most a part may have: one Put of 480 MiB failed six times of six.
-	MaxPartSize = 32 << 20
+	// partSize is the size of a part in bytes. One part is held in memory while it is written. One Put of 480 MiB failed six times
+	// of six.
+	partSize = 8 << 20
 	// DefaultPause between chunks: with chunks of 256 KiB no more than some 60 MiB/s.
 	DefaultPause = 4 * time.Millisecond
 	// chunkSize is the size of the messages of a part. Each costs an fsync.
@@ -89,14 +88,10 @@ func (r ref) part(i int) string { return fmt.Sprintf("%s/%05d", r.Prefix, i) }
 
 // Options for New. Seal is required.
 type Options struct {
-	// PartSize in bytes, at most MaxPartSize. Defaults to DefaultPartSize.
-	PartSize int
 	// Pause between chunks of 256 KiB. Defaults to DefaultPause.
 	Pause time.Duration
 	// Load reports whether lanes need the cores and the disk now: then pauses are twice as long. Nil = never.
 	Load *load.Meter
-	// OrphanAge is the age at which garbage that may be another server's running Save is removed. Defaults to 1 h.
-	OrphanAge time.Duration
 	// Seal makes and checks the seals of snapshots: topology.Log.Seal.
 	Seal *seal.Key
 	// Logger defaults to slog.Default.
@@ -113,7 +108,13 @@ type Store struct {
 	swept atomic.Bool // orphaned chunks were looked for once in this process
 	slot  chan struct{}
 
-	readFirst time.Duration // see readFirst
+	tuned
+}
+
+// tuned are constants that tests replace.
+type tuned struct {
+	partSize             int
+	orphanAge, readFirst time.Duration
 }
 
 // TryAcquire reserves the one slot for snapshots of this process, because each needs a core and the disk for seconds. Call done
@@ -129,17 +130,8 @@ func (s *Store) TryAcquire() (done func(), ok bool) {
 
 // New opens the object store and the KV bucket that topology.Ensure made.
 func New(ctx context.Context, js jetstream.JetStream, opts Options) (*Store, error) {
-	if opts.PartSize == 0 {
-		opts.PartSize = DefaultPartSize
-	}
-	if opts.PartSize < 0 || opts.PartSize > MaxPartSize {
-		return nil, fmt.Errorf("snapshot part size is %d, expected 1 to %d bytes", opts.PartSize, MaxPartSize)
-	}
 	if opts.Pause <= 0 {
 		opts.Pause = DefaultPause
-	}
-	if opts.OrphanAge == 0 {
-		opts.OrphanAge = orphanAge
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
@@ -152,7 +144,7 @@ func New(ctx context.Context, js jetstream.JetStream, opts Options) (*Store, err
 	if err != nil {
 		return nil, fmt.Errorf("opening bucket %s: %w", topology.StateBucket, err)
 	}
-	return &Store{js: js, obj: obj, kv: kv, opts: opts, slot: make(chan struct{}, 1), readFirst: readFirst}, nil
+	return &Store{js: js, obj: obj, kv: kv, opts: opts, slot: make(chan struct{}, 1), tuned: tuned{partSize, orphanAge, readFirst}}, nil
 }
 
 // unthrottledPause is the pause between chunks when no other work waits for the disk; there must be one, see pacedReader.
@@ -161,7 +153,7 @@ const unthrottledPause = 50 * time.Microsecond
 // Unthrottled returns the same store for a save without other work beside it, such as the last one before an end: it does not
 // pause for others, and does not sweep.
 func (s *Store) Unthrottled() *Store {
-	h := &Store{js: s.js, obj: s.obj, kv: s.kv, opts: s.opts, slot: s.slot, readFirst: s.readFirst}
+	h := &Store{js: s.js, obj: s.obj, kv: s.kv, opts: s.opts, slot: s.slot, tuned: s.tuned}
 	h.opts.Pause, h.opts.Load = min(unthrottledPause, s.opts.Pause), nil
 	h.swept.Store(true)
 	return h

@@ -70,11 +70,12 @@ func newRigOn(t *testing.T, server *streamtest.Server) *rig {
 func (r *rig) open(orphanAge time.Duration) *snapstore.Store {
 	r.t.Helper()
 	s, err := snapstore.New(r.t.Context(), r.js, snapstore.Options{
-		Seal: key, PartSize: partSize, Pause: time.Millisecond, OrphanAge: orphanAge, Logger: slog.New(slog.NewTextHandler(r.logged, nil)),
+		Seal: key, Pause: time.Millisecond, Logger: slog.New(slog.NewTextHandler(r.logged, nil)),
 	})
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	s.Tune(partSize, orphanAge)
 	return s
 }
 
