@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -102,40 +101,6 @@ func interrupted(err error, cmd *cobra.Command) error {
 	return err
 }
 
-// transfer shows progress on a terminal: bytes done, bytes in total, time left.
-type transfer struct {
-	m    *Main
-	what string
-	mu   sync.Mutex // several streams are copied at once
-	bar  *bar
-}
-
-func (m *Main) transfer(what string) *transfer { return &transfer{m: m, what: what} }
-
-// to updates the bar. Neither number is exact to the byte, so only end fills the bar.
-func (t *transfer) to(done, total int64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	total = max(total, done+1)
-	if t.bar == nil {
-		t.bar = t.m.progress(t.what, total)
-	}
-	t.bar.set("", done, total)
-}
-
-// end fills the bar, or removes it after an error.
-func (t *transfer) end(err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case t.bar == nil:
-	case err != nil:
-		t.bar.clear()
-	default:
-		t.bar.end()
-	}
-}
-
 func (m *Main) restoreCommand() *cobra.Command {
 	var replicas uint32
 	var withoutWebhooks, unsealed bool
@@ -179,9 +144,9 @@ The output names the new location of the log and the next step. Exit code 1 and 
 			return cli.Usagef("restore --replicas %d needs a NATS cluster; give --nats URL", replicas)
 		}
 		started := time.Now()
-		checking := m.transfer("checking")
-		b, err := backup.Open(cmd.Context(), given[0], checking.to)
-		checking.end(err)
+		bar := m.bar("checking", 0, true)
+		b, err := backup.Open(cmd.Context(), given[0], bar.transferred)
+		bar.endOr(err)
 		if err != nil {
 			return interrupted(err, cmd)
 		}
@@ -190,15 +155,15 @@ The output names the new location of the log and the next step. Exit code 1 and 
 				return err
 			}
 		}
-		progress := m.transfer("restoring")
-		opts := backup.RestoreOptions{Replicas: int(replicas), WithoutWebhooks: withoutWebhooks, Progress: progress.to, Logger: m.logger(outputText, "warn")}
+		bar = m.bar("restoring", 0, true)
+		opts := backup.RestoreOptions{Replicas: int(replicas), WithoutWebhooks: withoutWebhooks, Progress: bar.transferred, Logger: m.logger(outputText, "warn")}
 		note, target := "", ""
 		if external {
 			note, target, err = m.restoreExternal(cmd.Context(), b, opts)
 		} else {
 			note, target, err = m.restoreEmbedded(cmd.Context(), b, opts)
 		}
-		progress.end(err)
+		bar.endOr(err)
 		if err != nil {
 			return interrupted(err, cmd)
 		}

@@ -75,7 +75,7 @@ the exit code is then 3. A second import of the same file adds the missing codes
 			return err
 		}
 		defer s.close()
-		i := &csvImport{m: m, in: in, rejects: rejects, csv: kind, weak: *weak, bar: m.progress("importing", size)}
+		i := &csvImport{m: m, in: in, rejects: rejects, csv: kind, weak: *weak, bar: m.bar("importing", size, true)}
 		return i.run(cmd.Context(), s, given[0], *id)
 	}
 	return cmd

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 )
@@ -123,36 +123,15 @@ func pageFlags(cmd *cobra.Command, page *client.Page) {
 	cmd.Flags().StringVar(&page.Before, "before", "", "show the page after the one that ended with this `CURSOR`")
 }
 
-// historyEntry holds the shown fields of an entry of the history; -o json has all.
-type historyEntry struct {
-	At        time.Time  `json:"at"`
-	What      string     `json:"what"`
-	Lane      int        `json:"lane"`
-	Sequence  uint64     `json:"sequence"`
-	Line      int        `json:"line"`
-	ID        string     `json:"id"`
-	By        string     `json:"by"`
-	ByN       bool       `json:"by_n"`
-	N         uint32     `json:"n"`
-	Campaign  string     `json:"campaign"`
-	Code      string     `json:"code"`
-	Customer  string     `json:"customer_id"`
-	Order     string     `json:"order_id"`
-	Reason    string     `json:"reason"`
-	Kind      string     `json:"kind"`
-	DueAt     *time.Time `json:"due_at"`
-	ExpiresAt *time.Time `json:"expires_at"`
-}
-
-// about is the text of the last column: the fields without a column of their own.
-func (e *historyEntry) about() string {
+// aboutEntry is the text of the last column: the fields without a column of their own.
+func aboutEntry(e *readmodel.Entry) string {
 	var about []string
 	add := func(name, value string) {
 		if value != "" {
 			about = append(about, name+" "+value)
 		}
 	}
-	add("order", e.Order)
+	add("order", e.OrderID)
 	add("reason", e.Reason)
 	add("by", e.By)
 	if e.ByN {
@@ -160,21 +139,21 @@ func (e *historyEntry) about() string {
 	}
 	add("before it", e.Kind)
 	if e.DueAt != nil {
-		add("due", e.DueAt.UTC().Format(time.RFC3339Nano))
+		add("due", orZero(*e.DueAt))
 	}
 	if e.ExpiresAt != nil {
 		until := "until"
 		if e.What == "expired" {
 			until = "at"
 		}
-		add(until, e.ExpiresAt.UTC().Format(time.RFC3339Nano))
+		add(until, orZero(*e.ExpiresAt))
 	}
 	return strings.Join(about, ", ")
 }
 
 // printHistory prints the history of the read tables or why there is none, and the flag for the next page.
 func (m *Main) printHistory(h client.History) error {
-	var entries []historyEntry
+	var entries []readmodel.Entry
 	if h.Unavailable != "" {
 		fmt.Fprintf(m.Out, "history is not available: %s\n", cli.Line(h.Unavailable))
 	} else if err := json.Unmarshal(h.History, &entries); err != nil {
@@ -185,8 +164,8 @@ func (m *Main) printHistory(h client.History) error {
 		for i := range entries {
 			e := &entries[i]
 			rows = append(rows, []string{
-				e.At.UTC().Format(time.RFC3339Nano), e.What, e.Campaign, orText(e.Code, "-"), orText(e.Customer, "-"),
-				fmt.Sprintf("%d/%d/%d", e.Lane, e.Sequence, e.Line), orText(e.ID, "-"), e.about(),
+				orZero(e.At), e.What, e.Campaign, orText(e.Code, "-"), orText(e.CustomerID, "-"),
+				fmt.Sprintf("%d/%d/%d", e.Lane, e.Sequence, e.Line), orText(e.ID, "-"), aboutEntry(e),
 			})
 		}
 		fmt.Fprintln(m.Out)

@@ -42,7 +42,7 @@ It can be run again: each run creates campaigns with new names. The exit code is
 				if !m.TerminalErr {
 					fmt.Fprintln(m.Err, name)
 				}
-				progress = m.steps(name, steps)
+				progress = m.bar(name, int64(steps), false)
 				return progress.step
 			},
 		})

@@ -15,9 +15,31 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// keyCommand groups the commands about keys.
+// codeKey is the code key of SCRIP_CODE_KEY, or of the data directory.
+func (m *Main) codeKey() (datadir.Key, error) {
+	given, err := datadir.Variable(m.Env, datadir.KeyVariable)
+	if err != nil {
+		return datadir.Key{}, &cli.UsageError{Err: err}
+	}
+	key, found, err := datadir.FindKey(m.global.data, given)
+	if err == nil && !found {
+		err = fmt.Errorf("there is no code key in %s; name the data directory of a server with --data DIR, or set %s", m.global.data, datadir.KeyVariable)
+	}
+	return key, err
+}
+
+// printOne prints one text, in JSON under a name.
+func (m *Main) printOne(name, text string) error {
+	if m.global.output == outputJSON {
+		return cli.JSON(m.Out, map[string]string{name: text})
+	}
+	_, err := fmt.Fprintln(m.Out, text)
+	return err
+}
+
+// keyCommand groups the commands about keys of the log.
 func (m *Main) keyCommand() *cobra.Command {
-	show := &cobra.Command{
+	return cli.Group("key", "Keys of the log", m.query(&cobra.Command{
 		Use: "seal", Short: "Print the key that checks the seals of messages, for readers without the code key", Args: cli.NoArgs,
 		Long: `Print the key that checks the seals of messages, for readers without the code key: push senders, replays on other
 machines, servers of role projector. No code can be read with it. It can also make seals: give it only to programs that you
@@ -26,41 +48,20 @@ trust not to write to the log, and protect it like a password.
 Readers accept it as --seal-key-file FILE, SCRIP_SEAL_KEY_FILE=FILE, or SCRIP_SEAL_KEY.`,
 		Example: `  (umask 077; scrip key seal > seal.key)
   pushsender --seal-key-file seal.key`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := m.connect()
-			if err != nil {
-				return err
-			}
-			defer s.close()
-			given, err := datadir.Variable(m.Env, datadir.KeyVariable)
-			if err != nil {
-				return &cli.UsageError{Err: err}
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), m.global.timeout)
-			defer cancel()
-			_, log, err := s.log(ctx)
-			if err != nil {
-				return err
-			}
-			key, found, err := datadir.FindKey(m.global.data, given)
-			switch {
-			case err != nil:
-				return err
-			case !found:
-				return fmt.Errorf("there is no code key in %s, from which the seal key is derived; name the server's data directory with --data DIR, or set %s", m.global.data, datadir.KeyVariable)
-			case code.Fingerprint(key.Key) != log.KeyFingerprint:
-				return fmt.Errorf("the code key of %s is not that of this log; name the data directory of this server with --data DIR", key.From)
-			}
-			text := seal.Text(key.Key, log.UUID)
-			if m.global.output == outputJSON {
-				return cli.JSON(m.Out, map[string]string{"seal_key": text})
-			}
-			_, err = fmt.Fprintln(m.Out, text)
+	}, func(ctx context.Context, s *session, _ []string) error {
+		_, log, err := s.log(ctx)
+		if err != nil {
 			return err
-		},
-	}
-	idFlag(show, false)
-	return cli.Group("key", "Keys of the log", show)
+		}
+		key, err := m.codeKey()
+		if err == nil && code.Fingerprint(key.Key) != log.KeyFingerprint {
+			err = fmt.Errorf("the code key of %s is not that of this log; name the data directory of this server with --data DIR", key.From)
+		}
+		if err != nil {
+			return err
+		}
+		return m.printOne("seal_key", seal.Text(key.Key, log.UUID))
+	}))
 }
 
 // natsCommand groups what nats-servers outside of scrip need of a log: its accounts, and the public key that follows from its
@@ -100,14 +101,7 @@ code key, in SCRIP_CODE_KEY or in the --data directory, and is no secret.`,
 		Example: `  export SCRIP_CODE_KEY=$(openssl rand -hex 32)     # for a new log: keep a copy in a safe place
   export NATS_ISSUER=$(scrip nats issuer)`,
 		RunE: func(*cobra.Command, []string) error {
-			given, err := datadir.Variable(m.Env, datadir.KeyVariable)
-			if err != nil {
-				return &cli.UsageError{Err: err}
-			}
-			key, found, err := datadir.FindKey(m.global.data, given)
-			if err == nil && !found {
-				err = fmt.Errorf("there is no code key in %s; name the data directory of a server with --data DIR, or set %s", m.global.data, datadir.KeyVariable)
-			}
+			key, err := m.codeKey()
 			if err != nil {
 				return err
 			}
@@ -115,11 +109,7 @@ code key, in SCRIP_CODE_KEY or in the --data directory, and is no secret.`,
 			if err != nil {
 				return err
 			}
-			if m.global.output == outputJSON {
-				return cli.JSON(m.Out, map[string]string{"issuer": issuer.Public()})
-			}
-			_, err = fmt.Fprintln(m.Out, issuer.Public())
-			return err
+			return m.printOne("issuer", issuer.Public())
 		},
 	}
 	idFlag(cmd, false)

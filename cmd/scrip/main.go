@@ -10,7 +10,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -123,10 +122,7 @@ var version, commit string
 const contract = "1.0"
 
 // formats are what this program writes, by what it is called on the changelog's page. Each has its own number.
-var formats = []struct {
-	name, field string
-	number      string
-}{
+var formats = []struct{ name, field, number string }{
 	{"contract", "contract", contract},
 	{"log", "log_format", fmt.Sprint(topology.Format)},
 	{"data directory", "data_format", fmt.Sprint(datadir.Format)},
@@ -137,49 +133,30 @@ var formats = []struct {
 	{"schema of the read tables", "schema_format", fmt.Sprint(schema.Format)},
 }
 
-// built is the commit that this program was built from, and whether files were changed.
-func built() (revision string, changed bool) {
-	return cli.Build{Version: version, Commit: commit}.Revision()
-}
-
-func versionText() string { return cli.Build{Version: version, Commit: commit}.String() }
+// build is what the linker set.
+func build() cli.Build { return cli.Build{Version: version, Commit: commit} }
 
 func (m *Main) versionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "version", Short: "Print the version, its commit, and the number of each format", Args: cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			revision, _ := built()
-			if m.global.output == outputJSON {
-				// In this order: a map would sort them.
-				var line strings.Builder
-				fmt.Fprintf(&line, `{"version":%s,"commit":%s,"go":%s`, quoted(versionText()), quoted(revision), quoted(runtime.Version()))
-				for _, f := range formats {
-					number := f.number
-					if f.field == "contract" {
-						number = quoted(number)
-					}
-					fmt.Fprintf(&line, `,%s:%s`, quoted(f.field), number)
+			revision, _ := build().Revision()
+			if m.global.output == outputJSON { // in this order: a map would sort them
+				line := fmt.Sprintf(`{"version":%q,"commit":%q,"go":%q,"contract":%q`, build(), revision, runtime.Version(), contract)
+				for _, f := range formats[1:] {
+					line += fmt.Sprintf(`,%q:%s`, f.field, f.number)
 				}
-				_, err := fmt.Fprintln(m.Out, line.String()+"}")
+				_, err := fmt.Fprintln(m.Out, line+"}")
 				return err
 			}
 			var list []string
 			for _, f := range formats {
 				list = append(list, f.name+" "+f.number)
 			}
-			_, err := fmt.Fprintf(m.Out, "scrip %s, commit %s, %s\nformats: %s\n", versionText(), revision, runtime.Version(), strings.Join(list, ", "))
+			_, err := fmt.Fprintf(m.Out, "scrip %s, commit %s, %s\nformats: %s\n", build(), revision, runtime.Version(), strings.Join(list, ", "))
 			return err
 		},
 	}
 	idFlag(cmd, false)
 	return cmd
-}
-
-// quoted is a text as JSON has it.
-func quoted(text string) string {
-	raw, err := json.Marshal(text)
-	if err != nil {
-		return `""` // no string fails
-	}
-	return string(raw)
 }

@@ -16,30 +16,25 @@ const (
 // bar shows progress on one line of a terminal. Without a terminal it draws nothing. Its methods are safe for concurrent
 // use.
 type bar struct {
-	to    io.Writer // nil = no terminal
-	bytes bool      // bytes are counted, not steps
-	mu    sync.Mutex
-	what  string
-	done  int64
-	total int64 // 0 or less = unknown
-	began time.Time
-	drawn time.Time // last
-	width int       // of the drawn text
-	ended bool
+	to      io.Writer // nil = no terminal
+	bytes   bool      // bytes are counted, not steps
+	mu      sync.Mutex
+	what    string
+	done    int64
+	total   int64 // 0 or less = unknown
+	started time.Time
+	drawn   time.Time // last
+	width   int       // of the drawn text
+	ended   bool
 }
 
+// bar makes a bar of so many bytes or steps; 0 or less = unknown.
 func (m *Main) bar(what string, total int64, bytes bool) *bar {
 	if !m.TerminalErr {
 		return &bar{}
 	}
-	return &bar{to: m.Err, what: what, total: total, bytes: bytes, began: time.Now()}
+	return &bar{to: m.Err, what: what, total: total, bytes: bytes, started: time.Now()}
 }
-
-// progress makes a bar of so many bytes; -1 = unknown.
-func (m *Main) progress(what string, bytes int64) *bar { return m.bar(what, bytes, true) }
-
-// steps makes a bar of so many steps; 0 = unknown.
-func (m *Main) steps(what string, n int) *bar { return m.bar(what, int64(n), false) }
 
 func (b *bar) shown() bool { return b.to != nil }
 
@@ -57,6 +52,9 @@ func (b *bar) add(n int) {
 	b.done += int64(n)
 	b.draw(false)
 }
+
+// transferred changes how many bytes of a transfer are done. Neither number is exact to the byte, so only end fills the bar.
+func (b *bar) transferred(done, total int64) { b.set("", done, max(total, done+1)) }
 
 // set changes how far it is, and the text unless it is empty.
 func (b *bar) set(what string, done, total int64) {
@@ -76,6 +74,15 @@ func (b *bar) clear() {
 		_, _ = io.WriteString(b.to, "\r"+strings.Repeat(" ", b.width)+"\r")
 		b.width = 0
 	}
+}
+
+// endOr ends the bar, or removes it after an error.
+func (b *bar) endOr(err error) {
+	if err != nil {
+		b.clear()
+		return
+	}
+	b.end()
 }
 
 // end draws the bar as full, once.
@@ -99,7 +106,7 @@ func (b *bar) draw(now bool) {
 		return
 	}
 	b.drawn = time.Now()
-	took := time.Since(b.began)
+	took := time.Since(b.started)
 	text := fmt.Sprintf("%s %s", b.what, b.amount(b.done))
 	if b.total > 0 {
 		part := min(1, float64(b.done)/float64(b.total))

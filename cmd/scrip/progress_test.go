@@ -11,7 +11,7 @@ import (
 func TestBar(t *testing.T) {
 	var out bytes.Buffer
 	m := &Main{Err: &out, TerminalErr: true}
-	b := m.steps("loading", 0)
+	b := m.bar("loading", 0, false)
 	b.step()
 	if !strings.HasPrefix(out.String(), "\rloading 1") {
 		t.Errorf("%q", out.String())
@@ -32,14 +32,14 @@ func TestBar(t *testing.T) {
 	if text := out.String(); !strings.Contains(text, "100% [========================] 2,000 of 2,000") || strings.Count(text, "\n") != 1 {
 		t.Errorf("ended by %q", text)
 	}
-	bytesBar := m.progress("importing", 3<<20)
+	bytesBar := m.bar("importing", 3<<20, true)
 	out.Reset()
 	if n, err := bytesBar.Write(make([]byte, 3<<19)); n != 3<<19 || err != nil || !strings.Contains(out.String(), "1.5 MiB of 3 MiB, ") {
 		t.Errorf("%d, %v, %q", n, err, out.String())
 	}
 	out.Reset()
 	m.TerminalErr = false
-	silent := m.progress("importing", 1)
+	silent := m.bar("importing", 1, true)
 	silent.step()
 	silent.clear()
 	silent.end()

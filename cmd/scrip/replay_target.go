@@ -165,14 +165,14 @@ func (m *Main) terminalOut() bool {
 type replayProgress struct {
 	m         *Main
 	bar       *bar
-	began     time.Time
+	started   time.Time
 	following bool
 }
 
 func (m *Main) replayProgress(toOut bool) *replayProgress {
-	p := &replayProgress{m: m, bar: &bar{}, began: time.Now()}
+	p := &replayProgress{m: m, bar: &bar{}, started: time.Now()}
 	if !toOut || !m.terminalOut() { // else the bar would be between the events
-		p.bar = m.steps("replaying", 0)
+		p.bar = m.bar("replaying", 0, false)
 	}
 	return p
 }
@@ -184,7 +184,7 @@ func (p *replayProgress) show(now replay.Progress) {
 			p.following = true
 			p.bar.clear()
 			if p.m.TerminalErr {
-				_, _ = io.WriteString(p.m.Err, fmt.Sprintf("%d events replayed in %s; following\n", now.Events, time.Since(p.began).Round(time.Millisecond)))
+				_, _ = io.WriteString(p.m.Err, fmt.Sprintf("%d events replayed in %s; following\n", now.Events, time.Since(p.started).Round(time.Millisecond)))
 			}
 		}
 		return
@@ -192,7 +192,7 @@ func (p *replayProgress) show(now replay.Progress) {
 	if !p.bar.shown() || now.Total == 0 {
 		return
 	}
-	rate := float64(now.Events) / time.Since(p.began).Seconds()
+	rate := float64(now.Events) / time.Since(p.started).Seconds()
 	p.bar.set(fmt.Sprintf("replaying: %d events, %.0f events/s;", now.Events, rate), int64(now.Messages), int64(now.Total))
 }
 
@@ -200,5 +200,5 @@ func (p *replayProgress) end() time.Duration {
 	if !p.following {
 		p.bar.end()
 	}
-	return time.Since(p.began)
+	return time.Since(p.started)
 }

@@ -93,7 +93,7 @@ SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be rea
 		if o.NATSOptions, err = m.natsFlags.Options(); err != nil {
 			return err
 		}
-		o.Version = versionText()
+		o.Version = build().String()
 		o.Logger = m.logger(logFormat, logLevel)
 		if err := o.Validate(); err != nil {
 			return &cli.UsageError{Err: err}
