@@ -51,7 +51,7 @@ func TestSettings(t *testing.T) {
 		args []string
 	}{
 		{cli.ExitRefused, `reminder.batch can not be "0": it must be a whole number from 1 to 500, such as 200, or default`, []string{"set", "reminder.batch", "0"}},
-		{cli.ExitRefused, "did you mean reminder.batch?", []string{"set", "reminder.bacth", "1"}},
+		{cli.ExitRefused, "there is no setting", []string{"set", "reminder.bacth", "1"}},
 		{cli.ExitRefused, "there is no campaign nowhere, so nothing was set", []string{"set", "reminder.pause.nowhere", "true"}},
 		{cli.ExitRefused, "there is no setting", []string{"get", "reminder.size"}},
 		{cli.ExitDone, "reminder.batch        300", []string{"get"}},

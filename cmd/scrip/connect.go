@@ -61,7 +61,7 @@ func (s *session) ofServers(ctx context.Context) error {
 	defer cancel()
 	reply, err := s.nc.RequestWithContext(ctx, natsauth.UserInfo, nil)
 	if err == nil && json.Unmarshal(reply.Data, &info) == nil &&
-		slices.ContainsFunc(natsauth.Guests(), func(a natsauth.Account) bool { return a.String() == info.Data.Account }) {
+		slices.Contains(natsauth.Guests(), info.Data.Account) {
 		who = cmp.Or(who, "user "+info.Data.User+" of account "+info.Data.Account)
 	}
 	if who == "" {

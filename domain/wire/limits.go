@@ -56,7 +56,7 @@ func ValidBy(s string) bool {
 // CheckBy returns an error that names the field if s cannot name a person in events; see ValidBy.
 func CheckBy(field, s string) error {
 	if !ValidBy(s) {
-		return fmt.Errorf("%s is %q, expected 1 to %d bytes of printable text without spaces at its ends", field, Shorten(s, 2*MaxBy), MaxBy)
+		return fmt.Errorf("%s is %s, expected 1 to %d bytes of printable text without spaces at its ends", field, Quote(s), MaxBy)
 	}
 	return nil
 }

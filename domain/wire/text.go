@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/bits"
 	"strconv"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 	"unsafe"
@@ -131,6 +132,18 @@ func Shorten(s string, n int) string {
 	}
 	return s[:n] + "…"
 }
+
+// Quote is s in quotes for a message, cut if it is long.
+func Quote(s string) string {
+	const most = 128
+	if len(s) > most {
+		return strconv.Quote(strings.ToValidUTF8(s[:most], "")) + "…"
+	}
+	return strconv.Quote(s)
+}
+
+// OneLine is s with one space for each run of white space, and without bytes that are not UTF-8.
+func OneLine(s string) string { return strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "") }
 
 // Printable reports whether s is valid UTF-8 without control or invisible characters.
 func Printable(s string) bool {

@@ -3,7 +3,6 @@ package access
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,19 +19,14 @@ const (
 	actionRotate = "rotate"
 )
 
-// record is the value of a change: one key is made, revoked, or replaced by another. A replacement is one record, so that a
-// crash leaves the old key or both, never none.
+// record is a change: one key is made, revoked, or replaced by another. A replacement is one record, so that a crash leaves the
+// old key or both, never none.
 type record struct {
 	Action string `json:"action"`
 	Key    string `json:"key"` // id
-	Role   string `json:"role,omitempty"`
-	Name   string `json:"name,omitempty"`
-	// Campaigns, Public, Codes and Rate are of a created key. A replacement has those of the key that it replaces.
-	Campaigns []string `json:"campaigns,omitempty"`
-	Public    bool     `json:"public,omitempty"`
-	Codes     bool     `json:"codes,omitempty"`
-	Rate      int      `json:"rate,omitempty"`
-	SHA256    string   `json:"sha256,omitempty"`
+	// New is of a created key. A replacement has the rights of the key that it replaces.
+	New    *New   `json:"new,omitempty"`
+	SHA256 []byte `json:"sha256,omitempty"`
 	// Also are the ids of further keys that a revocation ends.
 	Also []string `json:"also,omitempty"`
 	// Replaces is the id of the key that a rotation ends, at Until; without, at once.
@@ -40,22 +34,27 @@ type record struct {
 	Until    time.Time `json:"until,omitzero"`
 }
 
-// Key is a key as the registry shows it: everything but its secret.
-type Key struct {
-	ID        string   `json:"id"`
+// New is what a key is made with: its name and its rights.
+type New struct {
 	Name      string   `json:"name"`
 	Role      Role     `json:"role"`
-	Campaigns []string `json:"campaigns,omitempty"`
+	Campaigns []string `json:"campaigns,omitempty"` // nil = all
 	Public    bool     `json:"public,omitempty"`
 	Codes     bool     `json:"codes,omitempty"`
-	Rate      int      `json:"rate,omitempty"`
+	Rate      int      `json:"rate,omitempty"` // requests a second; 0 = any number
+}
+
+// Key is a key as the registry shows it: everything but its secret.
+type Key struct {
+	ID string `json:"id"`
+	New
 
 	Created   time.Time `json:"created"`
 	CreatedBy string    `json:"created_by"`
 	// Ended is when it was revoked or replaced, or when the overlap of its rotation ends; zero = it is in force.
 	Ended   time.Time `json:"ended,omitzero"`
 	EndedBy string    `json:"ended_by,omitempty"`
-	// Revoked: it was revoked, or replaced at once. It is not in force, whatever a clock says of Ended.
+	// Revoked: it was revoked, or replaced at once. It is not in force, whatever a clock shows.
 	Revoked bool `json:"revoked,omitempty"`
 	// Replaces and ReplacedBy are ids of the keys of a rotation.
 	Replaces   string `json:"replaces,omitempty"`
@@ -69,20 +68,6 @@ type Key struct {
 	hash  [sha256.Size]byte
 }
 
-// MarshalText writes a role as its name.
-func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
-
-// UnmarshalText reads the name of a role. Unlike ParseRole it accepts those without keys.
-func (r *Role) UnmarshalText(text []byte) error {
-	for i, name := range roleNames {
-		if name != "" && name == string(text) {
-			*r = Role(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("role is %q, which is none of scrip's", shorten(string(text)))
-}
-
 // Principal is who uses the key.
 func (k *Key) Principal() Principal {
 	return Principal{ID: k.ID, First: k.first, Name: k.Name, Role: k.Role, Campaigns: k.Campaigns, Public: k.Public, Codes: k.Codes, Rate: k.Rate}
@@ -93,37 +78,37 @@ func (k *Key) Principal() Principal {
 func (k *Key) In(now time.Time) bool { return !k.Revoked && (k.Ended.IsZero() || now.Before(k.Ended)) }
 
 // check returns an error if a key cannot be made. It names the field.
-func (k *Key) check() error {
-	if err := CheckName(k.Name); err != nil {
+func (n *New) check() error {
+	if err := CheckName(n.Name); err != nil {
 		return err
 	}
-	if !slices.Contains(Keyed, k.Role) {
-		_, err := ParseRole(k.Role.String())
+	if !slices.Contains(Keyed, n.Role) {
+		_, err := ParseRole(n.Role.String())
 		return err
 	}
-	if k.Campaigns != nil {
+	if n.Campaigns != nil {
 		switch {
-		case !k.Role.Scoped():
-			return fmt.Errorf("campaigns: a key of role %s cannot be limited to campaigns; leave them out", k.Role)
-		case len(k.Campaigns) == 0 || len(k.Campaigns) > MaxCampaigns:
-			return fmt.Errorf("campaigns has %d names, expected 1 to %d; leave it out for all campaigns", len(k.Campaigns), MaxCampaigns)
+		case !n.Role.Scoped():
+			return fmt.Errorf("campaigns: a key of role %s cannot be limited to campaigns; leave them out", n.Role)
+		case len(n.Campaigns) == 0 || len(n.Campaigns) > MaxCampaigns:
+			return fmt.Errorf("campaigns has %d names, expected 1 to %d; leave it out for all campaigns", len(n.Campaigns), MaxCampaigns)
 		}
-		for i, c := range k.Campaigns {
+		for i, c := range n.Campaigns {
 			if !wire.ValidCampaignName(c) {
-				return fmt.Errorf("campaigns: %q is no name of a campaign, which has 1 to %d of A-Z a-z 0-9 _ -", shorten(c), wire.MaxCampaignName)
+				return fmt.Errorf("campaigns: %s is no name of a campaign, which has 1 to %d of A-Z a-z 0-9 _ -", wire.Quote(c), wire.MaxCampaignName)
 			}
-			if i > 0 && k.Campaigns[i-1] >= c {
+			if i > 0 && n.Campaigns[i-1] >= c {
 				return fmt.Errorf("campaigns: %q is named twice", c)
 			}
 		}
 	}
-	if k.Public && k.Role != Producer {
-		return fmt.Errorf("public is for keys of role producer, which may be in a browser; leave it out for role %s", k.Role)
+	if n.Public && n.Role != Producer {
+		return fmt.Errorf("public is for keys of role producer, which may be in a browser; leave it out for role %s", n.Role)
 	}
-	if k.Rate < 0 || k.Rate > MaxRate {
-		return fmt.Errorf("rate is %d, expected 1 to %d requests a second; leave it out for any number", k.Rate, MaxRate)
+	if n.Rate < 0 || n.Rate > MaxRate {
+		return fmt.Errorf("rate is %d, expected 1 to %d requests a second; leave it out for any number", n.Rate, MaxRate)
 	}
-	if k.Codes && k.Role == Sender {
+	if n.Codes && n.Role == Sender {
 		return errors.New("codes is for roles that look up coupons or read events; reminders name no codes")
 	}
 	return nil
@@ -131,7 +116,7 @@ func (k *Key) check() error {
 
 // state is the fold of the history. It is not safe for use by several goroutines at once.
 type state struct {
-	keys map[string]*Key
+	keys map[string]*Key // by id; keys are not changed any more, since a registry hands them out
 }
 
 func newState() *state { return &state{keys: map[string]*Key{}} }
@@ -141,11 +126,10 @@ func (s *state) take(c *registry.Change[record]) error {
 	r := &c.Record
 	switch r.Action {
 	case actionCreate:
-		role, err := ParseRole(r.Role)
-		if err != nil {
-			return err
+		if r.New == nil {
+			return errors.New("new is missing")
 		}
-		return s.add(&Key{Name: r.Name, Role: role, Campaigns: r.Campaigns, Public: r.Public, Codes: r.Codes, Rate: r.Rate}, c)
+		return s.add(&Key{New: *r.New}, c)
 	case actionRevoke:
 		found := false
 		for _, id := range append([]string{r.Key}, r.Also...) {
@@ -155,20 +139,18 @@ func (s *state) take(c *registry.Change[record]) error {
 			}
 		}
 		if !found {
-			return fmt.Errorf("there is no key %q", shorten(r.Key))
+			return fmt.Errorf("there is no key %s", wire.Quote(r.Key))
 		}
 		return nil
 	case actionRotate:
 		old := s.keys[r.Replaces]
 		if old == nil {
-			return fmt.Errorf("there is no key %q to replace", shorten(r.Replaces))
+			return fmt.Errorf("there is no key %s to replace", wire.Quote(r.Replaces))
 		}
 		if !old.Ended.IsZero() {
 			return fmt.Errorf("key %s was revoked or replaced before", old.ID)
 		}
-		k := old.copyOf()
-		k.Replaces, k.first = old.ID, cmp.Or(old.first, old.ID)
-		if err := s.add(k, c); err != nil {
+		if err := s.add(&Key{New: old.New, Replaces: old.ID, first: cmp.Or(old.first, old.ID)}, c); err != nil {
 			return err
 		}
 		ended := *old
@@ -179,7 +161,7 @@ func (s *state) take(c *registry.Change[record]) error {
 		s.keys[old.ID] = &ended
 		return nil
 	}
-	return fmt.Errorf("action is %q, which this version does not know", shorten(r.Action))
+	return fmt.Errorf("action is %s, which this version does not know", wire.Quote(r.Action))
 }
 
 // revoke ends a key. One whose overlap was over before keeps the time of that.
@@ -193,23 +175,17 @@ func (s *state) revoke(k Key, by string, at time.Time) {
 	s.keys[k.ID] = &k
 }
 
-// copyOf is a new key with the rights of k.
-func (k *Key) copyOf() *Key {
-	return &Key{Name: k.Name, Role: k.Role, Campaigns: k.Campaigns, Public: k.Public, Codes: k.Codes, Rate: k.Rate}
-}
-
-// add adds a key. Keys in the map are not changed any more: a registry hands them out.
+// add adds the key that a change makes.
 func (s *state) add(k *Key, c *registry.Change[record]) error {
 	r := &c.Record
 	k.ID, k.Created, k.CreatedBy = r.Key, c.At, c.By
 	if !ValidID(k.ID) || s.keys[k.ID] != nil {
-		return fmt.Errorf("key is %q, which is no new id", shorten(r.Key))
+		return fmt.Errorf("key is %s, which is no new id", wire.Quote(r.Key))
 	}
-	hash, err := hex.DecodeString(r.SHA256)
-	if err != nil || len(hash) != sha256.Size {
+	if len(r.SHA256) != sha256.Size {
 		return errors.New("sha256 is no hash of a key")
 	}
-	copy(k.hash[:], hash)
+	k.hash = [sha256.Size]byte(r.SHA256)
 	if err := k.check(); err != nil {
 		return err
 	}
@@ -250,7 +226,7 @@ func (s *state) revocable(idOrName string) ([]*Key, error) {
 }
 
 func noSuchKey(idOrName string) error {
-	return fmt.Errorf("%w: %q is neither the id nor the name of a key in force; see `scrip access list`", ErrNoSuchKey, shorten(idOrName))
+	return fmt.Errorf("%w: %s is neither the id nor the name of a key in force; see `scrip access list`", ErrNoSuchKey, wire.Quote(idOrName))
 }
 
 // list returns the keys, oldest first.

@@ -162,14 +162,14 @@ func (p Principal) mayManage() error {
 
 // mayGive returns an error of kind ErrForbidden if a key has more rights than p: whoever makes or replaces a key gets its
 // secret.
-func (p Principal) mayGive(k *Key) error {
-	if k.Codes && !p.Codes {
+func (p Principal) mayGive(n *New) error {
+	if n.Codes && !p.Codes {
 		return fmt.Errorf("%w: codes: a key that does not see codes cannot make or replace one that does", ErrForbidden)
 	}
 	return nil
 }
 
-// localPrefix begins the names of people who use the credentials of the data directory. No key has such a name.
+// localPrefix starts the names of people who use the credentials of the data directory. No key has such a name.
 const localPrefix = "local:"
 
 // Local is somebody who uses the credentials of the data directory. name is what that client says of itself, such as
@@ -196,13 +196,10 @@ func LocalName(name string) string {
 // CheckName returns an error if a text cannot be the name of a key.
 func CheckName(name string) error {
 	if strings.HasPrefix(name, localPrefix) {
-		return fmt.Errorf("name is %q, and names with %s are of the credentials of the data directory; choose another", shorten(name), localPrefix)
+		return fmt.Errorf("name is %s, and names with %s are of the credentials of the data directory; choose another", wire.Quote(name), localPrefix)
 	}
 	if err := wire.CheckBy("name", name); err != nil {
 		return fmt.Errorf("%w, such as checkout-eu", err)
 	}
 	return nil
 }
-
-// shorten returns the part of a bad text that an error shows.
-func shorten(s string) string { return wire.Shorten(s, 2*MaxName) }

@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
@@ -378,8 +379,8 @@ func TestWhatIsNotUnderstood(t *testing.T) {
 		n := uint64(len(f.Changes) + 1)
 		return f.Apply(registry.Message{Key: registry.Key(n), Value: []byte(`{"change":` + record + `,"by":"ann","at":"2026-11-27T12:00:00Z"}`), Revision: n}).Ignored
 	}
-	hash := strings.Repeat("ab", 32)
-	good := `{"action":"create","key":"01h8z3qk","role":"producer","name":"x","sha256":"` + hash + `"}`
+	hash := base64.StdEncoding.EncodeToString(make([]byte, 32))
+	good := `{"action":"create","key":"01h8z3qk","new":{"role":"producer","name":"x"},"sha256":"` + hash + `"}`
 	change := func(old, new string) string { return strings.Replace(good, old, new, 1) }
 	for _, bad := range []string{
 		change(`"name"`, `"until_restart":true,"name"`),
@@ -387,8 +388,8 @@ func TestWhatIsNotUnderstood(t *testing.T) {
 		change("producer", "server"),
 		change("01h8z3qk", "01h8z3qi"),
 		change("01h8z3qk", ""),
-		change(hash, hash[:62]),
-		change(hash, strings.Repeat("zz", 32)),
+		change(hash, hash[:40]),
+		change(`"new":{"role":"producer","name":"x"},`, ""),
 		change(`"name":"x"`, `"name":""`),
 		change(`"name"`, `"campaigns":["b","a"],"name"`),
 		`{"action":"revoke","key":"01h8z3qk"}`,
@@ -491,7 +492,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 	s := Open(nil, Options{})
 	r := s.Registry()
 	secret, id := newKey(Producer)
-	keys := map[string]*Key{id: {ID: id, Name: "x", Role: Producer, hash: digest(secret)}}
+	keys := map[string]*Key{id: {ID: id, New: New{Name: "x", Role: Producer}, hash: digest(secret)}}
 	r.keys.Store(&keys)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -17,8 +17,8 @@ const (
 	AccountAnalysis = "ANALYSIS" // analysts
 	AccountSenders  = "SENDERS"  // senders of reminders
 
-	// AccountEmbedded is the name of AccountServers in the embedded NATS server: NATS' global account. A store has the account in
-	// its paths, and those of all versions have this one.
+	// AccountEmbedded is the name of AccountServers in the embedded NATS server: NATS' global account, which is in the paths of its
+	// store.
 	AccountEmbedded = "$G"
 )
 
@@ -27,9 +27,9 @@ const (
 const HeaderRequestInfo = "Nats-Request-Info"
 
 const (
-	// endpointPrefix begins the subject of each endpoint of the service.
+	// endpointPrefix starts the subject of each endpoint of the service.
 	endpointPrefix = "scrip."
-	// guestPrefix begins the subjects on which requests from other accounts arrive in the servers' account.
+	// guestPrefix starts the subjects on which requests from other accounts arrive in the servers' account.
 	guestPrefix = "scrip.guest."
 )
 
@@ -59,8 +59,6 @@ var (
 	// ErrAnswer: a message of a server, to a reply subject that is an endpoint which the requester's account imports. The
 	// requester's rights are unknown.
 	ErrAnswer = errors.New("this is an answer, not a request")
-	// ErrOldAccounts: NATS names a sender in another account, on a subject that no account of this version maps to.
-	ErrOldAccounts = errors.New("the accounts of the NATS servers are of another version: load the output of `scrip nats config` there")
 )
 
 // maxHeaders bounds the header values of a request; see checkHeaders.
@@ -77,7 +75,7 @@ func RequesterOf(m *nats.Msg) (r Requester, local bool, err error) {
 	info := m.Header[HeaderRequestInfo]
 	switch {
 	case !guest && len(info) > 0:
-		return r, false, ErrOldAccounts
+		return r, false, ErrNoRequester // of an account whose imports are not those of scrip
 	case !guest:
 		return r, true, nil
 	case len(info) != 1:
@@ -99,12 +97,11 @@ func RequesterOf(m *nats.Msg) (r Requester, local bool, err error) {
 // nats-server does not check the block of a client. It removes lines of that name that follow a CR LF, cuts the last two bytes
 // off, and appends its line. nats.go stops at a blank line, accepts a line that ends with LF, and returns no headers for a
 // block that it cannot read. So the line of NATS is the last of the block, and it is lost if the block ends earlier, or if it
-// continues another line.
+// continues another line. Neither can be:
 //
-//   - Behind the end of what nats.go has read there is nothing: the block is not longer than what was read would be, written
-//     with ": " and CR LF. A line can be shorter than that by two bytes. With at most maxHeaders lines that is less than
-//     the line of NATS, so it cannot be hidden in the difference.
-//   - It continues no other line: the name is in no other name and in no value. A block that begins with a status is an answer.
+//   - nats.go has read the whole block. Written again, with ": " and CR LF, the headers would be at least as long as the block. A
+//     line can have two bytes less than that, and with at most maxHeaders lines the difference is shorter than the line of NATS.
+//   - The name is in no other name and in no value, so it continues no other line. A block with a status is an answer.
 func checkHeaders(m *nats.Msg) error {
 	size := m.Size() - len(m.Subject) - len(m.Reply) - len(m.Data) // of the block as received
 	if size == 0 {

@@ -2,7 +2,10 @@ package access
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Role is what a key is for.
@@ -17,18 +20,28 @@ const (
 	Support       // looks up, voids, extends, rolls back
 	Operator      // everything people may do
 	Server        // what a server of scrip itself needs: no keys, no operations, the NATS account of the log
-	numRoles
 )
 
-var roleNames = [numRoles]string{
-	Producer: "producer", Sender: "sender", Analyst: "analyst", Support: "support", Operator: "operator", Server: "server",
-}
+var roleNames = []string{NoRole: "none", Producer: "producer", Sender: "sender", Analyst: "analyst", Support: "support", Operator: "operator", Server: "server"}
 
 func (r Role) String() string {
-	if r == NoRole || r >= numRoles {
-		return "none"
+	if int(r) >= len(roleNames) {
+		r = NoRole
 	}
 	return roleNames[r]
+}
+
+// MarshalText writes a role as its name.
+func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads the name of a role. Unlike ParseRole it accepts those without keys.
+func (r *Role) UnmarshalText(text []byte) error {
+	at := slices.Index(roleNames[NoRole+1:], string(text))
+	if at < 0 {
+		return fmt.Errorf("role is %s, which is none of scrip's", wire.Quote(string(text)))
+	}
+	*r = NoRole + 1 + Role(at)
+	return nil
 }
 
 // Keyed are the roles that a key may have, in the order of their rights. Servers use credentials of the NATS configuration:
@@ -42,14 +55,11 @@ func ParseRole(s string) (Role, error) {
 			return r, nil
 		}
 	}
-	var names []string
-	for _, r := range Keyed {
-		names = append(names, roleNames[r])
-	}
+	hint := ","
 	if s == roleNames[Server] {
-		return NoRole, fmt.Errorf("role is %q, and servers have no keys: they use the credentials of the NATS configuration; expected one of %s", s, strings.Join(names, ", "))
+		hint = ", and servers have no keys: they use the credentials of the NATS configuration;"
 	}
-	return NoRole, fmt.Errorf("role is %q, expected one of %s", s, strings.Join(names, ", "))
+	return NoRole, fmt.Errorf("role is %s%s expected one of %s", wire.Quote(s), hint, strings.Join(roleNames[Producer:Server], ", "))
 }
 
 // Scoped reports whether a key of this role may be limited to campaigns. Reminders and events are read lane by lane, with

@@ -3,7 +3,6 @@ package access
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/registry"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -60,31 +60,20 @@ func Open(js jetstream.JetStream, opts Options) *Store {
 	return &Store{registry.New(js, spec, opts), js}
 }
 
-// New is a key to be made.
-type New struct {
-	Name      string   `json:"name"`
-	Role      Role     `json:"role"`
-	Campaigns []string `json:"campaigns,omitempty"` // nil = all
-	Public    bool     `json:"public,omitempty"`
-	Codes     bool     `json:"codes,omitempty"`
-	Rate      int      `json:"rate,omitempty"` // requests a second; 0 = any number
-}
-
 // Create makes a key and stores its hash. secret is the key as its user presents it; it cannot be read again. The key is in
 // force within a second at every server that can be reached. Errors: of kinds ErrForbidden, ErrInvalid and ErrNameTaken;
 // registry.ErrUnknown and ErrUnrecorded, where a key may have been stored that no one has; any other, and nothing was stored.
 func (s *Store) Create(ctx context.Context, n New, by Author) (k Key, secret string, err error) {
 	n.Campaigns = slices.Clone(n.Campaigns)
 	slices.Sort(n.Campaigns)
-	k = Key{Name: n.Name, Role: n.Role, Campaigns: n.Campaigns, Public: n.Public, Codes: n.Codes, Rate: n.Rate}
-	if err := k.check(); err != nil {
+	if err := n.check(); err != nil {
 		return Key{}, "", fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	if p := k.Principal(); p.Role == Sender && p.Audience() == "" {
-		return Key{}, "", fmt.Errorf("%w: name: that of a sender begins with the audience that it delivers for, of A-Z a-z 0-9 _ -, such as mobile", ErrInvalid)
+	if p := (Principal{Name: n.Name, Role: n.Role}); p.Role == Sender && p.Audience() == "" {
+		return Key{}, "", fmt.Errorf("%w: name: that of a sender starts with the audience that it delivers for, of A-Z a-z 0-9 _ -, such as mobile", ErrInvalid)
 	}
 	return s.write(ctx, by, func(st *state, at time.Time, d *drawn) (record, error) {
-		if err := by.mayGive(&k); err != nil {
+		if err := by.mayGive(&n); err != nil {
 			return record{}, err
 		}
 		for _, other := range st.keys {
@@ -92,7 +81,7 @@ func (s *Store) Create(ctx context.Context, n New, by Author) (k Key, secret str
 				return record{}, fmt.Errorf("%w: key %s has the name %q, which events show as `by`; choose another name, or replace that key with `scrip access rotate %s`", ErrNameTaken, other.ID, n.Name, other.ID)
 			}
 		}
-		return d.draw(st, n.Role, record{Action: actionCreate, Role: n.Role.String(), Name: n.Name, Campaigns: n.Campaigns, Public: n.Public, Codes: n.Codes, Rate: n.Rate}), nil
+		return d.draw(st, n.Role, record{Action: actionCreate, New: &n}), nil
 	})
 }
 
@@ -126,7 +115,7 @@ func (s *Store) Rotate(ctx context.Context, idOrName string, overlap time.Durati
 	return s.write(ctx, by, func(st *state, at time.Time, d *drawn) (record, error) {
 		k, err := st.named(idOrName)
 		if err == nil {
-			err = by.mayGive(k)
+			err = by.mayGive(&k.New)
 		}
 		if err != nil {
 			return record{}, err
@@ -168,7 +157,7 @@ func (d *drawn) draw(st *state, role Role, r record) record {
 		d.secret, d.id = newKey(role)
 	}
 	hash := digest(d.secret)
-	r.Key, r.SHA256 = d.id, hex.EncodeToString(hash[:])
+	r.Key, r.SHA256 = d.id, hash[:]
 	return r
 }
 
@@ -193,7 +182,7 @@ func (s *Store) List(ctx context.Context) ([]Key, error) {
 // MostListed is the most keys of one page.
 const MostListed = 1000
 
-// Page returns up to limit keys behind the one with the id after, in the order of List; after "" = from the first, limit 0 =
+// Page returns up to limit keys after the one with the id after, in the order of List; after "" = from the first, limit 0 =
 // MostListed. next is the value of after for the following page, "" on the last one. Errors: of kind ErrInvalid; any other is of
 // the read.
 func (s *Store) Page(ctx context.Context, after string, limit int) (page []Key, next string, err error) {
@@ -208,7 +197,7 @@ func (s *Store) Page(ctx context.Context, after string, limit int) (page []Key, 
 	if after != "" {
 		at := slices.IndexFunc(all, func(k Key) bool { return k.ID == after })
 		if at < 0 {
-			return nil, "", fmt.Errorf("%w: after: there is no key %q", ErrInvalid, shorten(after))
+			return nil, "", fmt.Errorf("%w: after: there is no key %s", ErrInvalid, wire.Quote(after))
 		}
 		all = all[at+1:]
 	}

@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
@@ -150,7 +152,7 @@ func (l *Log) Append(ctx context.Context, e Entry) error {
 // encode returns the line of an entry.
 func (e Entry) encode() ([]byte, error) {
 	e.At, e.Sequence = e.At.UTC().Truncate(time.Microsecond), 0
-	e.Action, e.About = short(e.Action), short(e.About)
+	e.Action, e.About = wire.Shorten(e.Action, maxText), wire.Shorten(e.About, maxText)
 	var line bytes.Buffer
 	enc := json.NewEncoder(&line)
 	enc.SetEscapeHTML(false)
@@ -199,13 +201,6 @@ func (l *Log) due(e Entry) bool {
 	}
 	l.logins[who] = now
 	return true
-}
-
-func short(s string) string {
-	if len(s) > maxText {
-		return s[:maxText]
-	}
-	return s
 }
 
 // Filter selects entries; the zero value selects all.
@@ -284,7 +279,7 @@ func (l *Log) Read(ctx context.Context, f Filter, limit int) (all []Entry, more 
 func parse(line []byte, stored time.Time) Entry {
 	var e Entry
 	if err := json.Unmarshal(line, &e); err != nil || e.Kind == "" {
-		return Entry{At: stored.UTC(), Kind: "unknown", About: short(string(bytes.ToValidUTF8(line, []byte("?"))))}
+		return Entry{At: stored.UTC(), Kind: "unknown", About: wire.Shorten(strings.ToValidUTF8(string(line), "?"), maxText)}
 	}
 	return e
 }

@@ -68,13 +68,13 @@ type DeadLetter struct {
 func (p *Pusher) newLetter(w *work, items []item, tries int, cause error) DeadLetter {
 	return DeadLetter{
 		Name: p.opts.Name, Lane: w.id.Lane, Stream: p.source.stream(nil, w.id.Lane).Name(), Sequence: w.id.Sequence, id: w.id,
-		Tries: tries, Error: oneLine(cause), At: p.opts.Clock.Now().UTC(), Reminders: bare(items),
+		Tries: tries, Error: reasonOf(cause), At: p.opts.Clock.Now().UTC(), Reminders: bare(items),
 	}
 }
 
-// oneLine returns an error's text as a header can hold it.
-func oneLine(err error) string {
-	return wire.Shorten(strings.ToValidUTF8(strings.Join(strings.Fields(err.Error()), " "), ""), reasonMost)
+// reasonOf returns an error's text as a header can hold it.
+func reasonOf(err error) string {
+	return wire.Shorten(wire.OneLine(err.Error()), reasonMost)
 }
 
 // deadSubject contains the stored time of the message, too: see messageID.
@@ -137,7 +137,7 @@ func (d *direct) settle(ctx context.Context, l DeadLetter, left []Reminder, caus
 	if len(left) == 0 {
 		return d.delete(ctx, l.ID)
 	}
-	l.Reminders, l.Error = left, oneLine(cause)
+	l.Reminders, l.Error = left, reasonOf(cause)
 	l.Tries++
 	if err := d.store(ctx, &l, l.ID); !natsx.IsWrongSequence(err) { // else another Retry handled it, too
 		return err

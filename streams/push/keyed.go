@@ -256,7 +256,7 @@ func (k *keyed) remove(ctx context.Context, message messageID, keys []string) er
 
 func (k *keyed) settle(ctx context.Context, l DeadLetter, left []Reminder, cause error) error {
 	if l.Reminders = left; cause != nil {
-		l.Error = oneLine(cause)
+		l.Error = reasonOf(cause)
 	}
 	return k.store(context.WithoutCancel(ctx), request{Do: doSettle, Message: &l.id, Letter: &l}, nil)
 }

@@ -313,7 +313,7 @@ func letter(ctx context.Context, on *direct, r *request) (Answer, error) {
 	if r.Do == doAdd {
 		l := DeadLetter{
 			Name: r.Name, Lane: id.Lane, Stream: topology.RmdStream(id.Lane), Sequence: id.Sequence, id: id,
-			Tries: max(0, r.Letter.Tries), Error: oneLine(reason), Reminders: r.Letter.Reminders,
+			Tries: max(0, r.Letter.Tries), Error: reasonOf(reason), Reminders: r.Letter.Reminders,
 		}
 		err := on.add(ctx, &l)
 		return value(l.ID, err)

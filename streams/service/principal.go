@@ -37,7 +37,7 @@ func (s *Service) principal(m *nats.Msg) (p access.Principal, keyed bool, err er
 	case s.opts.Keys == nil:
 		return p, true, fmt.Errorf("this server has no keys: %w", access.ErrNotReady)
 	}
-	if p, err = s.opts.Keys.Principal(r.User); err == nil && natsauth.AccountOf(p).String() != r.Account {
+	if p, err = s.opts.Keys.Principal(r.User); err == nil && natsauth.AccountOf(p) != r.Account {
 		err = errOtherAccount
 	}
 	return p, true, err

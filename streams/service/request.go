@@ -191,12 +191,9 @@ func (r *request) throttle(wait time.Duration) {
 	r.problem("429", refused, why, nats.Header{"Retry-After": []string{seconds}})
 }
 
-// oneLine makes a text valid in a header.
-var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
-
 // problem sends a micro error, with further headers.
 func (r *request) problem(code string, result result, why string, header nats.Header) {
-	description := oneLine.Replace(why)
+	description := wire.OneLine(why)
 	header[micro.ErrorCodeHeader], header[micro.ErrorHeader] = []string{code}, []string{description}
 	o := wire.Outcome{ID: r.id, Message: description}
 	r.answer(header, o.AppendJSON(nil), result)

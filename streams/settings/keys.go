@@ -179,21 +179,17 @@ func find(name string) (key, error) {
 			continue
 		}
 		if !wire.ValidCampaignName(campaign) {
-			return key{}, invalid("setting %s: %s is no name of a campaign; give 1 to 64 letters, digits, _ and - after %s", quote(name), quote(campaign), pauses[i].prefix)
+			return key{}, invalid("setting %s: %s is no name of a campaign; give 1 to 64 letters, digits, _ and - after %s", wire.Quote(name), wire.Quote(campaign), pauses[i].prefix)
 		}
 		return key{pauses[i].of(campaign), campaign}, nil
 	}
-	hint := "; "
-	if near := nearest(name); near != "" {
-		hint = fmt.Sprintf("; did you mean %s? ", near)
-	}
-	return key{}, invalid("there is no setting %s%sthe settings are %s", quote(name), hint, strings.Join(Names(), ", "))
+	return key{}, invalid("there is no setting %s; the settings are %s", wire.Quote(name), strings.Join(Names(), ", "))
 }
 
 // put reads a value into s, which must not be shared, and returns it in its stored form. After an error s is unchanged.
 func (k *scalar) put(s *Settings, text string) (string, error) {
 	if !k.parse(s, text) {
-		return "", invalid("%s can not be %s: it must be %s, such as %s, or %s", k.name, quote(text), k.bounds, k.example, ToDefault)
+		return "", invalid("%s can not be %s: it must be %s, such as %s, or %s", k.name, wire.Quote(text), k.bounds, k.example, ToDefault)
 	}
 	return k.text(s), nil
 }
@@ -250,40 +246,4 @@ func shortDefault(text string) string {
 		return shortly(d)
 	}
 	return text
-}
-
-// nearest returns the setting whose name differs least from the typed one, by at most 3 letters; "" if there is none.
-func nearest(typed string) string {
-	campaign := typed[strings.LastIndexByte(typed, '.')+1:]
-	for letters := range 4 {
-		for _, name := range Names() {
-			if full := strings.Replace(name, anyCampaign, campaign, 1); differ(typed, full, letters) && CheckName(full) == nil {
-				return full
-			}
-			if differ(typed, strings.TrimSuffix(name, "."+anyCampaign), letters) {
-				return name
-			}
-		}
-	}
-	return ""
-}
-
-// differ reports whether inserting, removing or replacing at most n letters turns a into b.
-func differ(a, b string, n int) bool {
-	for a != "" && b != "" && a[0] == b[0] {
-		a, b = a[1:], b[1:]
-	}
-	if a == "" || b == "" || n == 0 {
-		return len(a)+len(b) <= n
-	}
-	return differ(a[1:], b, n-1) || differ(a, b[1:], n-1) || differ(a[1:], b[1:], n-1)
-}
-
-// quote quotes a text that may contain anything, and cuts it.
-func quote(s string) string {
-	const most = 60
-	if len(s) > most {
-		return strconv.QuoteToASCII(strings.ToValidUTF8(s[:most], "")) + "…"
-	}
-	return strconv.QuoteToASCII(s)
 }

@@ -155,7 +155,7 @@ func (r *Responder) user(request *jwt.AuthorizationRequestClaims) (principal acc
 		return principal, "", errNoNATS
 	}
 	user := jwt.NewUserClaims(request.UserNkey)
-	user.Name, user.Audience = principal.ID, permissions.Account.String()
+	user.Name, user.Audience = principal.ID, permissions.Account
 	user.Expires = r.clock.Now().Add(validFor).Unix()
 	if principal.ReadsLog() {
 		user.Expires = r.clock.Now().Add(readsFor).Unix()

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -17,7 +18,7 @@ type Config struct {
 	Users []User
 	// Issuer is the public key whose owner answers log-ins, an nkey of kind account.
 	Issuer string
-	// Separate: for nats-servers of their own, with the subject mapping. Values that begin with $ are variables of their environment.
+	// Separate: for nats-servers of their own, with the subject mapping. Values that start with $ are variables of their environment.
 	Separate bool
 }
 
@@ -48,13 +49,13 @@ func Render(c Config) string {
 	line(0, "accounts {")
 	line(1, "%q: {", system)
 	line(2, "exports: [")
-	line(3, "{ service: %q, accounts: [%s] }", kick, Servers)
-	line(3, "{ service: %q, accounts: [%s], response_type: stream }", listConnections, Servers)
+	line(3, "{ service: %q, accounts: [%s] }", kick, access.AccountServers)
+	line(3, "{ service: %q, accounts: [%s], response_type: stream }", listConnections, access.AccountServers)
 	line(2, "]")
 	line(1, "}")
 
 	line(1, "# Servers of scrip, with the streams.")
-	line(1, "%s: {", Servers)
+	line(1, "%s: {", access.AccountServers)
 	line(2, "jetstream: enabled")
 	line(2, "users: [")
 	for _, u := range c.Users {
@@ -81,37 +82,48 @@ func Render(c Config) string {
 	line(3, "{ service: { account: %q, subject: %q }, to: %q }", system, listConnections, Connections)
 	line(2, "]")
 	line(2, "exports: [")
-	for _, e := range exports() {
+	rows := Rows()
+	for i, e := range rows {
+		same := func(r Row) bool { return r.Subject == e.Subject }
+		if slices.ContainsFunc(rows[:i], same) {
+			continue // rows of one subject are one export
+		}
+		var accounts []string
+		for _, r := range rows[i:] {
+			if same(r) {
+				accounts = append(accounts, r.Account)
+			}
+		}
 		kind := ""
 		if e.Many {
 			kind = ", response_type: stream"
 		}
-		line(3, "{ service: %q, accounts: [%s]%s }", e.Subject, names(e.Accounts), kind)
+		line(3, "{ service: %q, accounts: [%s]%s }", e.Subject, strings.Join(accounts, ", "), kind)
 	}
-	for _, a := range Guests() {
-		if accounts[a].outcomes {
-			line(3, "{ stream: %q, accounts: [%s] }", inboxes(accounts[a].roles[0]), a)
+	for _, g := range guests {
+		if g.outcomes {
+			line(3, "{ stream: %q, accounts: [%s] }", inboxes(g.roles[0]), g.account)
 		}
 	}
 	line(2, "]")
 	line(1, "}")
 
-	for _, a := range Guests() {
-		line(1, "%s: {", a)
+	for _, g := range guests {
+		line(1, "%s: {", g.account)
 		line(2, "limits: { max_connections: %d, max_subscriptions: %d }", natsx.GuestConnections, natsx.GuestSubscriptions)
 		line(2, "imports: [")
-		for _, e := range exports() {
-			if slices.Contains(e.Accounts, a) {
+		for _, e := range rows {
+			if e.Account == g.account {
 				// share: the service gets the user in header Nats-Request-Info. The account is in the subject.
 				local := ""
 				if e.Local != "" {
 					local = fmt.Sprintf(", to: %q", e.Local)
 				}
-				line(3, "{ service: { account: %s, subject: %q }%s, share: true }", Servers, e.Subject, local)
+				line(3, "{ service: { account: %s, subject: %q }%s, share: true }", access.AccountServers, e.Subject, local)
 			}
 		}
-		if accounts[a].outcomes {
-			line(3, "{ stream: { account: %s, subject: %q } }", Servers, inboxes(accounts[a].roles[0]))
+		if g.outcomes {
+			line(3, "{ stream: { account: %s, subject: %q } }", access.AccountServers, inboxes(g.roles[0]))
 		}
 		line(2, "]")
 		line(1, "}")
@@ -123,37 +135,10 @@ func Render(c Config) string {
 		own = append(own, c.value(u.Name))
 	}
 	line(0, "authorization {")
-	line(1, "# The log-in of a client that is no user of %s is answered by a server of scrip, from the keys of users.", Servers)
-	line(1, "auth_callout { issuer: %s, account: %s, auth_users: [%s] }", c.value(c.Issuer), Servers, strings.Join(own, ", "))
+	line(1, "# The log-in of a client that is no user of %s is answered by a server of scrip, from the keys of users.", access.AccountServers)
+	line(1, "auth_callout { issuer: %s, account: %s, auth_users: [%s] }", c.value(c.Issuer), access.AccountServers, strings.Join(own, ", "))
 	line(0, "}")
 	return b.String()
-}
-
-// exports are the rows by subject: rows of one subject are one export.
-func exports() []Row {
-	var all []Row
-	for _, row := range Rows() {
-		i := slices.IndexFunc(all, func(have Row) bool { return have.Subject == row.Subject })
-		if i < 0 {
-			row.Accounts = slices.Clone(row.Accounts)
-			all = append(all, row)
-			continue
-		}
-		for _, a := range row.Accounts {
-			if !slices.Contains(all[i].Accounts, a) {
-				all[i].Accounts = append(all[i].Accounts, a)
-			}
-		}
-	}
-	return all
-}
-
-func names(of []Account) string {
-	var all []string
-	for _, a := range of {
-		all = append(all, a.String())
-	}
-	return strings.Join(all, ", ")
 }
 
 // value writes a string as a value of a nats-server configuration, or a variable.
@@ -162,4 +147,19 @@ func (c *Config) value(s string) string {
 		return s
 	}
 	return fmt.Sprintf("%q", s)
+}
+
+// Variables of the environment of a nats-server that loads File.
+const (
+	UserVariable     = "NATS_USER"
+	PasswordVariable = "NATS_PASSWORD"
+	IssuerVariable   = "NATS_ISSUER"
+)
+
+// File is the accounts of a log of that many lanes as a file for nats-server, with values from its environment.
+func File(lanes int) string {
+	return fmt.Sprintf("# Made by: scrip nats config --lanes %d\n#\n"+
+		"# The environment of nats-server must have %s and %s, for scrip's servers alone, and %s, which\n"+
+		"# `scrip nats issuer` prints.\n\n", lanes, UserVariable, PasswordVariable, IssuerVariable) +
+		Render(Config{Lanes: lanes, Users: []User{{Name: "$" + UserVariable, Password: "$" + PasswordVariable}}, Issuer: "$" + IssuerVariable, Separate: true})
 }

@@ -6,11 +6,12 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // Permissions are what a user may do in its account.
 type Permissions struct {
-	Account   Account
+	Account   string
 	Publish   []string
 	Subscribe []string
 }
@@ -19,12 +20,12 @@ type Permissions struct {
 // NATS. Publish is never empty: an empty list would allow everything.
 func Of(p access.Principal, lanes int) (perms Permissions, ok bool) {
 	account := AccountOf(p)
-	if account == NoAccount || !access.ValidID(p.ID) {
+	if account == "" || !access.ValidID(p.ID) {
 		return Permissions{}, false
 	}
 	perms = Permissions{Account: account, Publish: []string{UserInfo}, Subscribe: []string{natsx.Inbox(p.Role.String(), p.ID) + ".>"}}
 	for _, row := range Rows() {
-		if slices.Contains(row.Accounts, account) {
+		if row.Account == account {
 			perms.Publish = append(perms.Publish, row.permits(p, lanes)...)
 		}
 	}
@@ -55,4 +56,54 @@ func (r *Row) permits(p access.Principal, lanes int) []string {
 		own = append(own, strings.TrimSuffix(r.Published(), "*")+campaign)
 	}
 	return own
+}
+
+// OfServers returns the permissions of the user of the servers, and of the data directory, in a log of that many lanes: the
+// log's own subjects and streams, by name, since NATS has no wildcard for SCRIP_EVT_*. A backup and a restore use them too.
+func OfServers(lanes int) Permissions {
+	p := Permissions{
+		Account: access.AccountServers,
+		Publish: []string{
+			topology.CmdPattern, topology.AdminPattern, "scrip.lane.*.*", "scrip.lane.*.cmd.*", "scrip.lane.*.admin.*", "scrip.evt.*", "scrip.rmd.*",
+			topology.AuditSubject, "scrip.push.dead.>", "scrip.push.wait.>", Rollcall, Info, Connections, kick, UserInfo,
+			"$SYS._INBOX.>", // answers to log-ins
+			"_INBOX.>", inboxes(access.Producer), "_R_.>",
+			serversAPI + "INFO", serversAPI + "STREAM.NAMES", "$O." + topology.SnapBucket + ".>",
+		},
+		Subscribe: []string{
+			"_INBOX.>", topology.CmdPattern, topology.AdminPattern, "scrip.lane.*.query", "scrip.evt.*", "scrip.rmd.*", Rollcall, "$SRV.*", "$SRV.*.scrip", "$SRV.*.scrip.*", "$SYS.REQ.USER.AUTH",
+		},
+	}
+	for op := range access.Operations() {
+		for _, endpoint := range op.Endpoints() {
+			if op != access.OpReadReminders { // with a key
+				p.Publish = append(p.Publish, "scrip."+endpoint)
+			}
+			p.Subscribe = append(p.Subscribe, "scrip."+endpoint, access.GuestSubject("*", endpoint))
+		}
+	}
+	cmd, evt, rmd := eachLane(topology.CmdStream)(lanes), eachLane(topology.EvtStream)(lanes), eachLane(topology.RmdStream)(lanes)
+	for _, right := range []struct {
+		subjects string // # is the stream
+		streams  []string
+	}{
+		{"$JS.API.STREAM.CREATE.# $JS.API.STREAM.UPDATE.# $JS.API.STREAM.DELETE.# $JS.API.STREAM.INFO.# $JS.API.STREAM.SNAPSHOT.# " +
+			"$JS.API.STREAM.RESTORE.# $JS.API.STREAM.MSG.GET.# $JS.API.CONSUMER.CREATE.#.> $JS.API.CONSUMER.INFO.#.* $JS.API.CONSUMER.DELETE.#.* " +
+			"$JS.API.CONSUMER.MSG.NEXT.#.* $JS.SNAPSHOT.ACK.#.* $JS.SNAPSHOT.RESTORE.#.*", topology.Streams(lanes)},
+		{"$JS.API.STREAM.PURGE.#", append(cmd, topology.SnapStream, topology.PushWaitStream)},
+		{"$JS.API.STREAM.MSG.DELETE.#", []string{topology.PushDeadStream}},
+		{"$JS.API.DIRECT.GET.# $JS.API.DIRECT.GET.#.>", []string{topology.StateStream, topology.LeaseStream, topology.SnapStream, topology.PushStream, topology.JobsStream}},
+		{"$JS.FC.#.> $JS.FC.*.*.#.>", []string{topology.StateStream, topology.SnapStream, topology.JobsStream}},
+		{"$JS.ACK.#.> $JS.ACK.*.*.#.>", slices.Concat(evt, rmd, []string{topology.PushWaitStream})}, // also as NATS' flag js_ack_fc_v2 has it
+	} {
+		for _, stream := range right.streams {
+			p.Publish = append(p.Publish, strings.Fields(strings.ReplaceAll(right.subjects, "#", stream))...)
+		}
+	}
+	for _, stream := range topology.Streams(lanes) {
+		if bucket, ok := strings.CutPrefix(stream, "KV_"); ok {
+			p.Publish = append(p.Publish, "$KV."+bucket+".>")
+		}
+	}
+	return p
 }

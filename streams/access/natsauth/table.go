@@ -6,15 +6,54 @@ import (
 	"strings"
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
+
+// guests are the accounts of users with keys; all import from access.AccountServers.
+var guests = []struct {
+	account string
+	roles   []access.Role
+	// outcomes: lanes publish outcomes to inboxes of this account, as a header of a command names them.
+	outcomes bool
+}{
+	{account: access.AccountShop, roles: []access.Role{access.Producer}, outcomes: true},
+	{account: access.AccountCounter, roles: []access.Role{access.Producer}},
+	{account: access.AccountOps, roles: []access.Role{access.Operator, access.Support}},
+	{account: access.AccountAnalysis, roles: []access.Role{access.Analyst}},
+	{account: access.AccountSenders, roles: []access.Role{access.Sender}},
+}
+
+// Guests returns the accounts of users with keys.
+func Guests() (all []string) {
+	for _, g := range guests {
+		all = append(all, g.account)
+	}
+	return all
+}
+
+// AccountOf returns the account of a user with a key; "" for one that may not log in to NATS.
+func AccountOf(p access.Principal) string {
+	if p.Role == access.Producer && (p.Public || p.Campaigns != nil || p.Rate > 0) {
+		return access.AccountCounter
+	}
+	for _, g := range guests {
+		if slices.Contains(g.roles, p.Role) {
+			return g.account
+		}
+	}
+	return ""
+}
+
+// inboxes are the subjects of the inboxes of all users of a role.
+func inboxes(r access.Role) string { return natsx.Inbox(r.String(), ">") }
 
 // Row is a subject of the servers' account that users of other accounts may publish to.
 type Row struct {
 	// Op is what it is for: the roles of the operation may publish there.
 	Op access.Operation
-	// Accounts that import it. A role of the operation whose account is not among them does it another way.
-	Accounts []Account
+	// Account that imports it. A role of the operation whose account does not import it does it another way.
+	Account string
 	// Subject in the account of the servers has wildcards for whole tokens, because NATS knows no others: SCRIP_EVT_* matches
 	// nothing. That of an endpoint has the account, so that the service sees where a request comes from.
 	Subject string
@@ -46,16 +85,10 @@ const (
 	getMessage = "STREAM.MSG.GET."
 )
 
-// inClear is a row for keys that see codes.
-func inClear(r Row) Row {
-	r.Codes = true
-	return r
-}
-
 // fromAPI is a row of JetStream API requests about some streams.
-func fromAPI(op access.Operation, account Account, request string, streams func(lanes int) []string) Row {
+func fromAPI(op access.Operation, account, request string, codes bool, streams func(lanes int) []string) Row {
 	return Row{
-		Op: op, Accounts: []Account{account}, Subject: serversAPI + request + "*", Local: API + request + "*",
+		Op: op, Account: account, Subject: serversAPI + request + "*", Local: API + request + "*", Codes: codes,
 		names: func(lanes int) []string {
 			var all []string
 			for _, stream := range streams(lanes) {
@@ -73,42 +106,35 @@ func Rows() []Row {
 	var rows []Row
 	for op := range access.Operations() {
 		for _, endpoint := range op.Endpoints() {
-			for _, account := range accountsOf(op) {
-				rows = append(rows, Row{
-					Op: op, Accounts: []Account{account}, Subject: access.GuestSubject(account.String(), endpoint), Local: "scrip." + endpoint,
-					Campaign: strings.HasSuffix(endpoint, ".*"),
-				})
+			for _, g := range guests {
+				if slices.ContainsFunc(g.roles, func(r access.Role) bool { return slices.Contains(op.Roles(), r) }) {
+					rows = append(rows, Row{
+						Op: op, Account: g.account, Subject: access.GuestSubject(g.account, endpoint), Local: "scrip." + endpoint,
+						Campaign: strings.HasSuffix(endpoint, ".*"),
+					})
+				}
 			}
 		}
 	}
 	return append(rows,
 		// Commands straight to the log, of all campaigns: no limit could be enforced there.
-		Row{Op: access.OpClaim, Accounts: []Account{Shop}, Subject: topology.CmdPattern},
-		Row{Op: access.OpClaim, Accounts: []Account{Shop}, Subject: "scrip.lane.*.shop", names: eachLane(topology.LaneShop)},
+		Row{Op: access.OpClaim, Account: access.AccountShop, Subject: topology.CmdPattern},
+		Row{Op: access.OpClaim, Account: access.AccountShop, Subject: "scrip.lane.*.shop", names: eachLane(topology.LaneShop)},
 		// The SDK finds the log's lanes.
-		Row{Op: access.OpValidate, Accounts: []Account{Shop, Counter, Ops}, Subject: Info},
-		Row{Op: access.OpReadStatus, Accounts: []Account{Ops}, Subject: "$SRV.PING.scrip", Many: true},
-		Row{Op: access.OpReadStatus, Accounts: []Account{Ops}, Subject: "$SRV.STATS.scrip", Many: true},
-		Row{Op: access.OpReadStatus, Accounts: []Account{Ops}, Subject: Rollcall, Many: true},
-		fromAPI(access.OpReadStatus, Ops, streamInfo, statusStreams),
-		fromAPI(access.OpReadEvents, Analysis, streamInfo, eachLane(topology.EvtStream)),
-		inClear(fromAPI(access.OpReadEvents, Analysis, getMessage, eachLane(topology.EvtStream))),
+		Row{Op: access.OpValidate, Account: access.AccountShop, Subject: Info},
+		Row{Op: access.OpValidate, Account: access.AccountCounter, Subject: Info},
+		Row{Op: access.OpValidate, Account: access.AccountOps, Subject: Info},
+		Row{Op: access.OpReadStatus, Account: access.AccountOps, Subject: "$SRV.PING.scrip", Many: true},
+		Row{Op: access.OpReadStatus, Account: access.AccountOps, Subject: "$SRV.STATS.scrip", Many: true},
+		Row{Op: access.OpReadStatus, Account: access.AccountOps, Subject: Rollcall, Many: true},
+		fromAPI(access.OpReadStatus, access.AccountOps, streamInfo, false, statusStreams),
+		fromAPI(access.OpReadEvents, access.AccountAnalysis, streamInfo, false, eachLane(topology.EvtStream)),
+		fromAPI(access.OpReadEvents, access.AccountAnalysis, getMessage, true, eachLane(topology.EvtStream)),
 	)
 }
 
 // Published is the subject that users publish to, with the wildcards.
 func (r *Row) Published() string { return cmp.Or(r.Local, r.Subject) }
-
-// accountsOf returns the accounts of the roles of an operation.
-func accountsOf(op access.Operation) []Account {
-	var of []Account
-	for _, a := range Guests() {
-		if slices.ContainsFunc(accounts[a].roles, func(r access.Role) bool { return slices.Contains(op.Roles(), r) }) {
-			of = append(of, a)
-		}
-	}
-	return of
-}
 
 func eachLane(subject func(lane int) string) func(lanes int) []string {
 	return func(lanes int) []string {
