@@ -32,8 +32,6 @@ const (
 
 // KeeperOptions of a Keeper; the zero value has the written defaults.
 type KeeperOptions struct {
-	// Every is the pause between rounds. Defaults to 5 s; it is longer while rounds take long.
-	Every time.Duration
 	// Clock is what the pauses go by. Defaults to wall.Machine.
 	Clock wall.Clock
 	// Logger defaults to slog.Default.
@@ -44,7 +42,6 @@ type KeeperOptions struct {
 type Keeper struct {
 	pool  *pgxpool.Pool
 	js    jetstream.JetStream
-	every time.Duration
 	clock wall.Clock
 	log   *slog.Logger
 	ended testsignal.Signal[error] // a round
@@ -56,10 +53,7 @@ type Keeper struct {
 
 // NewKeeper returns a Keeper. It starts nothing.
 func NewKeeper(pool *pgxpool.Pool, js jetstream.JetStream, opts KeeperOptions) *Keeper {
-	k := &Keeper{pool: pool, js: js, every: opts.Every, clock: opts.Clock, log: opts.Logger}
-	if k.every <= 0 {
-		k.every = keepEvery
-	}
+	k := &Keeper{pool: pool, js: js, clock: opts.Clock, log: opts.Logger}
 	if k.clock == nil {
 		k.clock = wall.Machine
 	}
@@ -84,7 +78,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 			k.log.Info("the tables of deliveries are not current; they will be", "err", err)
 		}
 		failed = err != nil
-		pause := k.every
+		pause := keepEvery
 		if err == nil {
 			pause = max(pause, keepShare*k.clock.Now().Sub(started)) // a failed round waited, and cost little
 		}

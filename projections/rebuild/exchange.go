@@ -148,7 +148,7 @@ func (s *Session) exchange(ctx context.Context, from string, prepare func(ctx co
 // swap renames schemas, and comments the previous one with its format. Earlier previous tables are set aside and
 // dropped after the commit: dropping waits for readers, and the projector would wait too.
 func swap(ctx context.Context, tx pgx.Tx, from string, version int64) error {
-	const incoming, outgoing = "scrip_incoming", "scrip_outgoing"
+	const incoming = "scrip_incoming" // from may be the previous one
 	if err := schema.Rename(ctx, tx, from, incoming); err != nil {
 		return err
 	}
@@ -162,20 +162,15 @@ func swap(ctx context.Context, tx pgx.Tx, from string, version int64) error {
 		}
 	}
 	if there {
-		if err := schema.Rename(ctx, tx, schema.Name, outgoing); err != nil {
-			return err
-		}
-	}
-	if err := schema.Rename(ctx, tx, incoming, schema.Name); err != nil {
-		return err
-	}
-	if there {
-		if err := schema.Rename(ctx, tx, outgoing, PreviousSchema); err != nil {
+		if err := schema.Rename(ctx, tx, schema.Name, PreviousSchema); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, fmt.Sprintf("COMMENT ON SCHEMA %s IS '%s%d'", PreviousSchema, previousMark, version)); err != nil {
 			return err
 		}
+	}
+	if err := schema.Rename(ctx, tx, incoming, schema.Name); err != nil {
+		return err
 	}
 	_, err := tx.Exec(ctx, notifySQL, fill.Projection)
 	return err

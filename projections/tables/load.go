@@ -24,10 +24,8 @@ JOIN scrip.coupon_row r ON r.campaign = k.campaign AND r.n = k.n`
 
 // touched is what must be loaded from the tables before a batch can be folded.
 type touched struct {
-	campaigns []string
-	coupons   []string // campaign of the coupon in numbers
-	numbers   []int64
-	acts      bool // some line changes a coupon
+	campaigns, coupons arrays // their keys
+	acts               bool   // some line changes a coupon
 }
 
 type couponKey struct {
@@ -49,7 +47,7 @@ func touches(lines []Line) touched {
 		}
 		if !known[e.Campaign] {
 			known[e.Campaign] = true
-			t.campaigns = append(t.campaigns, e.Campaign)
+			t.campaigns.add(e.Campaign)
 		}
 		if !t.acts || e.N == 0 {
 			continue // a batch with only claims, the common case, needs no more
@@ -60,8 +58,7 @@ func touches(lines []Line) touched {
 			claimed[key] = true
 		case actsOnCoupon(e) && !claimed[key] && !listed[key]:
 			listed[key] = true
-			t.coupons = append(t.coupons, e.Campaign)
-			t.numbers = append(t.numbers, int64(e.N))
+			t.coupons.add(e.Campaign, e.N)
 		}
 	}
 	return t
@@ -84,36 +81,30 @@ func actsOnCoupon(e *wire.Event) bool {
 
 // load reads what a batch needs, in one round trip.
 func (f *fold) load(ctx context.Context, tx pgx.Tx, t touched) error {
-	batch := &pgx.Batch{}
-	if len(t.campaigns) > 0 {
-		batch.Queue(in(f.schema, loadCampaignsSQL), t.campaigns).Query(func(rows pgx.Rows) error {
-			defer rows.Close()
-			for rows.Next() {
-				if err := f.scanCampaign(rows); err != nil {
-					return err
-				}
-			}
-			return rows.Err()
-		})
+	w := &writer{tx: tx, schema: f.schema}
+	if campaigns := w.change(loadCampaignsSQL, &t.campaigns); campaigns != nil {
+		campaigns.Query(each(f.scanCampaign))
 	}
-	if len(t.coupons) > 0 {
-		batch.Queue(in(f.schema, loadCouponsSQL), t.coupons, t.numbers).Query(func(rows pgx.Rows) error {
-			defer rows.Close()
-			for rows.Next() {
-				if err := f.scanCoupon(rows); err != nil {
-					return err
-				}
-			}
-			return rows.Err()
-		})
+	if coupons := w.change(loadCouponsSQL, &t.coupons); coupons != nil {
+		coupons.Query(each(f.scanCoupon))
 	}
-	if batch.Len() == 0 {
-		return nil
-	}
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+	if err := w.flush(ctx); err != nil {
 		return fmt.Errorf("reading the rows to change: %w", err)
 	}
 	return nil
+}
+
+// each scans the rows of a result.
+func each(scan func(pgx.Rows) error) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		defer rows.Close()
+		for rows.Next() {
+			if err := scan(rows); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	}
 }
 
 func (f *fold) scanCampaign(rows pgx.Rows) error {

@@ -95,18 +95,18 @@ func (f *fold) boundStats(ctx context.Context, tx pgx.Tx) error {
 	w := &writer{tx: tx, schema: f.schema}
 	var ordinal, count int64 // ordinals start at 1
 	var named bool
-	each := func(into []any, do func()) func(pgx.Rows) error {
+	scanned := func(into []any, do func()) func(pgx.Rows) error {
 		return func(rows pgx.Rows) error {
 			_, err := pgx.ForEachRow(rows, into, func() error { do(); return nil })
 			return err
 		}
 	}
 	w.change(countNamesSQL, &dayRows, further).
-		Query(each([]any{&ordinal, &count}, func() { days[ordinal-1].names = count }))
+		Query(scanned([]any{&ordinal, &count}, func() { days[ordinal-1].names = count }))
 	w.change(countValuesSQL, &groupRows, countedValues, further).
-		Query(each([]any{&ordinal, &named, &count}, func() { groups[ordinal-1].named, groups[ordinal-1].rows = named, count }))
+		Query(scanned([]any{&ordinal, &named, &count}, func() { groups[ordinal-1].named, groups[ordinal-1].rows = named, count }))
 	w.change(knownValuesSQL, &keyRows).
-		Query(each([]any{&ordinal}, func() { entries[ordinal-1].known = true }))
+		Query(scanned([]any{&ordinal}, func() { entries[ordinal-1].known = true }))
 	if err := w.flush(ctx); err != nil {
 		return fmt.Errorf("counting the attributes of claims: %w", err)
 	}

@@ -237,23 +237,20 @@ func (f *fold) writeTasks(w *writer) (crossed bool) {
 	w.change(addTasksSQL, &gain, int64(f.lane))
 	falls := w.change(fallSQL, &fallen)
 	if falls != nil {
-		falls.Query(f.countFallen)
+		falls.Query(each(f.countFallen))
 	}
 	w.change(dropEmptySQL, &shrunk)
 	return falls != nil
 }
 
-func (f *fold) countFallen(rows pgx.Rows) error {
-	defer rows.Close()
-	for rows.Next() {
-		var name string
-		var live int64
-		if err := rows.Scan(&name, &live); err != nil {
-			return err
-		}
+func (f *fold) countFallen(row pgx.Rows) error {
+	var name string
+	var live int64
+	err := row.Scan(&name, &live)
+	if err == nil {
 		f.campaigns[name].expired += live
 	}
-	return rows.Err()
+	return err
 }
 
 // Processed tasks are deleted after the retention. It is measured in lane time, so that rebuilt tables are the same.

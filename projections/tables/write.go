@@ -80,10 +80,7 @@ func (w *writer) flush(ctx context.Context) error {
 	}
 	err := w.tx.SendBatch(ctx, &w.batch).Close()
 	w.batch = pgx.Batch{}
-	if err != nil {
-		return fmt.Errorf("changing rows: %w", err)
-	}
-	return nil
+	return err
 }
 
 // write writes the result of the fold to the tables. first is the position of the first line folded.
