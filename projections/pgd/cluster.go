@@ -53,7 +53,7 @@ type Cluster struct {
 	// pm is the last postmaster that was ready; wanted is true while it should be running.
 	pm     *postmaster
 	wanted bool
-	// giveUp ends the restart in progress.
+	// giveUp ends the start or restart in progress.
 	giveUp context.CancelFunc
 	// port is the last port used. It is tried first, so that a URL stays valid over a restart.
 	port int
@@ -88,36 +88,63 @@ func Open(opts Options) *Cluster {
 // adopted. Recovery after a crash is waited for as long as ctx allows. For a cluster that runs already it returns the URL;
 // one that died is started again.
 func (c *Cluster) Start(ctx context.Context) (string, error) {
-	release, err := c.work(ctx)
+	started := time.Now()
+	pm, fresh, err := c.up(ctx, nil)
 	if err != nil {
 		return "", err
 	}
-	defer release()
+	c.mu.Lock()
+	h := c.home
+	c.mu.Unlock()
+	if h == nil {
+		return "", errors.New("the PostgreSQL cluster was stopped while it started")
+	}
+	if fresh {
+		c.log.InfoContext(ctx, "PostgreSQL is up", "dir", h.place.data(), "version", h.bin.Version, "user", h.user.name,
+			"port", pm.port, "pid", pm.pid, "took", time.Since(started).Round(time.Millisecond))
+	}
+	return databaseURL(h.password, pm.port, roleName), nil
+}
 
+// up has a postmaster run: it prepares the place if that is not done, and brings one up unless one runs. With dead, it does so
+// only while dead is the one that should run; pm is nil if another Start or Stop came first. fresh is false for one that ran.
+func (c *Cluster) up(ctx context.Context, dead *postmaster) (pm *postmaster, fresh bool, err error) {
+	ctx, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	release, err := c.work(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	defer release()
 	c.mu.Lock()
 	h, pm := c.home, c.pm
+	if dead != nil && !(c.wanted && pm == dead) {
+		c.mu.Unlock()
+		return nil, false, nil
+	}
+	c.giveUp = giveUp // lets Stop interrupt a recovery of minutes
 	c.mu.Unlock()
 	there := h != nil
 	if there && serves(pm.pid, h.place) {
-		return databaseURL(h.password, pm.port, roleName), nil
+		return pm, false, nil
 	}
 	if !there {
 		if h, err = c.prepare(ctx); err != nil {
-			return "", err
+			return nil, false, err
 		}
 	}
-	started := time.Now()
-	pm, err = c.bringUp(ctx, h)
-	if err != nil && there {
-		return "", err // it died before; Run retries
+	if pm, err = c.bringUp(ctx, h); err != nil {
+		if !there { // else it died before, and Run retries
+			err = errors.Join(err, h.leave())
+		}
+		return nil, false, err
 	}
-	if err != nil {
-		return "", errors.Join(err, h.leave())
-	}
-	c.set(h, pm, true)
-	c.log.InfoContext(ctx, "PostgreSQL is up", "dir", h.place.data(), "version", h.bin.Version, "user", h.user.name,
-		"port", pm.port, "pid", pm.pid, "took", time.Since(started).Round(time.Millisecond))
-	return databaseURL(h.password, pm.port, roleName), nil
+	// Stop may have been called in between; it waits for this to end and then stops the postmaster.
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.home, c.pm, c.port = h, pm, pm.port
+	c.wanted = c.wanted || dead == nil
+	return pm, true, nil
 }
 
 // Stop shuts the cluster down, which cuts its connections, and returns when the postmaster has ended. The shutdown is fast;
@@ -143,7 +170,9 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	if h == nil {
 		return nil
 	}
-	c.set(nil, nil, false)
+	c.mu.Lock()
+	c.home, c.pm, c.wanted = nil, nil, false
+	c.mu.Unlock()
 	clean, err := h.halt(ctx, c.opts.StopTimeout)
 	if !clean && err == nil {
 		c.log.WarnContext(ctx, "PostgreSQL was stopped without a clean shutdown; its next start recovers", "dir", h.place.data())
@@ -190,14 +219,5 @@ func (c *Cluster) work(ctx context.Context) (release func(), err error) {
 		return func() { <-c.working }, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
-	}
-}
-
-func (c *Cluster) set(h *home, pm *postmaster, wanted bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.home, c.pm, c.wanted = h, pm, wanted
-	if pm != nil {
-		c.port = pm.port
 	}
 }

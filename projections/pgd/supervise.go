@@ -37,7 +37,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 			pauses.Reset()
 		}
 		for attempt := 1; c.missing(dead) && natsx.Pause(ctx, pauses.NextBackOff()) == nil; attempt++ {
-			pm, err := c.restart(ctx, dead)
+			pm, _, err := c.up(ctx, dead)
 			switch {
 			case pm != nil:
 				c.log.InfoContext(ctx, "PostgreSQL is up again", "port", pm.port, "pid", pm.pid, "attempts", attempt,
@@ -78,35 +78,4 @@ func (c *Cluster) missing(dead *postmaster) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.wanted && c.pm == dead
-}
-
-// restart is one attempt to replace a dead postmaster; nil when another Start or Stop came first.
-func (c *Cluster) restart(ctx context.Context, dead *postmaster) (*postmaster, error) {
-	ctx, giveUp := context.WithCancel(ctx)
-	defer giveUp()
-	release, err := c.work(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	c.mu.Lock()
-	h, missing := c.home, c.wanted && c.pm == dead
-	if missing {
-		c.giveUp = giveUp // lets Stop interrupt a recovery of minutes
-	}
-	c.mu.Unlock()
-	if !missing {
-		return nil, nil
-	}
-	pm, err := c.bringUp(ctx, h)
-
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.giveUp = nil
-	if err != nil {
-		return nil, err
-	}
-	// Stop may have been called in between; it waits for this restart to end and then stops the postmaster.
-	c.pm, c.port = pm, pm.port
-	return pm, nil
 }
