@@ -36,16 +36,11 @@ func (e *endpoint) weight() int {
 	return 1
 }
 
-// subjects are those of the endpoint: for clients in the servers' account, and for all others.
-func (e *endpoint) subjects() [2]string {
-	return [2]string{e.subject, access.GuestSubjectOf(e.subject)}
-}
-
-// pendingLimits is the share of the pending budget of each subject of the endpoint.
+// pendingLimits is the share of the pending budget of each of the endpoint's two subjects.
 func (e *endpoint) pendingLimits() (messages, bytes int) {
 	all := 0
 	for i := range endpoints {
-		all += endpoints[i].weight() * len(endpoints[i].subjects())
+		all += 2 * endpoints[i].weight()
 	}
 	bytes = pendingBytes / all * e.weight()
 	return bytes / pendingEach, bytes
@@ -55,31 +50,24 @@ func (e *endpoint) pendingLimits() (messages, bytes int) {
 // answers $SRV requests on any reply subject, with the permissions of this connection; here every answer passes natsx.MayReply
 // first. The types on the wire are the library's.
 type instance struct {
-	s       *Service
-	id      micro.ServiceIdentity
-	started time.Time
-	subs    []*nats.Subscription
-	serving [][]*nats.Subscription // of subs, those of endpoints, in their order
+	s    *Service
+	info micro.Info
+	subs []*nats.Subscription
+	// of endpoint number i are subscriptions 2i and 2i + 1: for clients in the servers' account, and for all others
 
 	mu    sync.Mutex
-	stats []micro.EndpointStats
+	stats micro.Stats
 }
 
 // serve registers the service and its endpoints.
 func (s *Service) serve() (*instance, error) {
+	id := micro.ServiceIdentity{Name: Name, ID: uuid.NewString(), Version: s.opts.Version, Metadata: map[string]string{
+		"version": s.opts.Version, "log": s.log.UUID, "lanes": strconv.Itoa(s.log.Lanes), "sync": s.opts.Sync,
+	}}
 	in := &instance{
-		s: s,
-		id: micro.ServiceIdentity{
-			Name: Name, ID: uuid.NewString(), Version: s.opts.Version,
-			Metadata: map[string]string{
-				"version": s.opts.Version,
-				"log":     s.log.UUID,
-				"lanes":   strconv.Itoa(s.log.Lanes),
-				"sync":    s.opts.Sync,
-			},
-		},
-		started: time.Now().UTC(),
-		stats:   make([]micro.EndpointStats, len(endpoints)),
+		s:     s,
+		info:  micro.Info{ServiceIdentity: id, Type: micro.InfoResponseType, Description: "coupons: claim, redeem, expire, remind"},
+		stats: micro.Stats{ServiceIdentity: id, Type: micro.StatsResponseType, Started: time.Now().UTC()},
 	}
 	for i := range endpoints {
 		if err := in.endpoint(i); err != nil {
@@ -87,11 +75,11 @@ func (s *Service) serve() (*instance, error) {
 		}
 	}
 	for verb, answer := range map[micro.Verb]func() any{
-		micro.PingVerb:  func() any { return micro.Ping{ServiceIdentity: in.id, Type: micro.PingResponseType} },
-		micro.InfoVerb:  func() any { return in.info() },
+		micro.PingVerb:  func() any { return micro.Ping{ServiceIdentity: id, Type: micro.PingResponseType} },
+		micro.InfoVerb:  func() any { return in.info },
 		micro.StatsVerb: func() any { return in.statistics() },
 	} {
-		for _, of := range [][2]string{{}, {Name, ""}, {Name, in.id.ID}} {
+		for _, of := range [][2]string{{}, {Name, ""}, {Name, id.ID}} {
 			if err := in.discovery(verb, of[0], of[1], answer); err != nil {
 				return nil, errors.Join(fmt.Errorf("registering the micro service %s: %w", Name, err), in.stop())
 			}
@@ -102,32 +90,30 @@ func (s *Service) serve() (*instance, error) {
 
 // endpoint subscribes to the subjects of endpoint number i. Each has a goroutine of its own.
 func (in *instance) endpoint(i int) error {
-	e := &endpoints[i]
-	in.stats[i] = micro.EndpointStats{Name: e.name, Subject: e.subject, QueueGroup: Name}
-	var serving []*nats.Subscription
-	for _, subject := range e.subjects() {
+	e, stats := &endpoints[i], &micro.EndpointStats{}
+	stats.Name, stats.Subject, stats.QueueGroup = e.name, e.subject, Name
+	in.stats.Endpoints = append(in.stats.Endpoints, stats)
+	in.info.Endpoints = append(in.info.Endpoints, micro.EndpointInfo{
+		Name: e.name, Subject: e.subject, QueueGroup: Name, Metadata: map[string]string{"takes": e.takes},
+	})
+	for _, subject := range []string{e.subject, access.GuestSubjectOf(e.subject)} {
 		sub, err := in.s.nc.QueueSubscribe(subject, Name, func(m *nats.Msg) {
 			start := time.Now()
 			in.s.handle(i, m)
-			in.handled(i, time.Since(start))
+			in.mu.Lock()
+			stats.NumRequests++
+			stats.ProcessingTime += time.Since(start)
+			in.mu.Unlock()
 		})
 		if err != nil {
 			return err
 		}
-		in.subs, serving = append(in.subs, sub), append(serving, sub)
+		in.subs = append(in.subs, sub)
 		if err := sub.SetPendingLimits(e.pendingLimits()); err != nil {
 			return err
 		}
 	}
-	in.serving = append(in.serving, serving)
 	return nil
-}
-
-func (in *instance) handled(i int, took time.Duration) {
-	in.mu.Lock()
-	in.stats[i].NumRequests++
-	in.stats[i].ProcessingTime += took
-	in.mu.Unlock()
 }
 
 // discovery answers one verb for all services, those of this name, or this instance.
@@ -157,28 +143,14 @@ func (in *instance) discovery(verb micro.Verb, name, id string, answer func() an
 	return err
 }
 
-func (in *instance) info() micro.Info {
-	info := micro.Info{
-		ServiceIdentity: in.id, Type: micro.InfoResponseType,
-		Description: "coupons: claim, redeem, expire, remind",
-		Endpoints:   make([]micro.EndpointInfo, len(endpoints)),
-	}
-	for i := range endpoints {
-		e := &endpoints[i]
-		info.Endpoints[i] = micro.EndpointInfo{
-			Name: e.name, Subject: e.subject, QueueGroup: Name, Metadata: map[string]string{"takes": e.takes},
-		}
-	}
-	return info
-}
-
 // statistics returns the counts so far. Errors are requests that were dropped because they arrived too fast.
 func (in *instance) statistics() micro.Stats {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	all := micro.Stats{ServiceIdentity: in.id, Type: micro.StatsResponseType, Started: in.started}
-	for i := range in.stats {
-		one := in.stats[i]
+	all := in.stats
+	all.Endpoints = nil
+	for i, stats := range in.stats.Endpoints {
+		one := *stats
 		if one.NumRequests > 0 {
 			one.AverageProcessingTime = one.ProcessingTime / time.Duration(one.NumRequests)
 		}
@@ -193,7 +165,7 @@ func (in *instance) statistics() micro.Stats {
 // dropped returns how many requests of endpoint number i arrived when its share was used up.
 func (in *instance) dropped(i int) int {
 	all := 0
-	for _, sub := range in.serving[i] {
+	for _, sub := range in.subs[2*i : 2*i+2] {
 		if n, err := sub.Dropped(); err == nil { // an error: the subscription is closed
 			all += n
 		}

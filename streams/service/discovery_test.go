@@ -112,7 +112,7 @@ func TestAFloodOnOneEndpointDropsItsOwnRequests(t *testing.T) {
 	if err := <-dropped; !errors.Is(err, nats.ErrSlowConsumer) || in.dropped(i) == 0 {
 		t.Errorf("%d are dropped, %v", in.dropped(i), err)
 	}
-	if waiting, bytes, err := in.serving[i][0].Pending(); err != nil || waiting > messages || bytes > 5<<20 {
+	if waiting, bytes, err := in.subs[2*i].Pending(); err != nil || waiting > messages || bytes > 5<<20 {
 		t.Errorf("%d requests with %d bytes wait, %v", waiting, bytes, err)
 	}
 	if out := r.outcome(t, "scrip.claim.summer", `{"customer_id":"c"}`); out.Status != wire.StatusClaimed {

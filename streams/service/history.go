@@ -3,11 +3,10 @@ package service
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
@@ -96,8 +95,8 @@ func (s *Service) customer(ctx context.Context, q *query) ([]byte, error) {
 	}
 	out := shownBody{Data: json.RawMessage("[]"), History: []json.RawMessage{}}
 	next := from
-	if !from.listed {
-		q.Limit, q.After, q.AfterN = limit+1, from.campaign, from.n
+	if !from.Listed {
+		q.Limit, q.After, q.AfterN = limit+1, from.Campaign, from.N
 		all, more, err := s.queryAll(ctx, q)
 		if err != nil {
 			return nil, err
@@ -112,7 +111,7 @@ func (s *Service) customer(ctx context.Context, q *query) ([]byte, error) {
 		// At most half, to leave room for the history.
 		data, kept := join(all, s.room()/2)
 		out.Data = data
-		if next.listed = !more && kept == len(all); !next.listed {
+		if next.Listed = !more && kept == len(all); !next.Listed {
 			var last struct {
 				Campaign string
 				N        uint32
@@ -120,25 +119,25 @@ func (s *Service) customer(ctx context.Context, q *query) ([]byte, error) {
 			if err := json.Unmarshal(all[kept-1].raw, &last); err != nil || last.N == 0 {
 				return nil, fmt.Errorf("a lane's answer has an item that is no coupon: %.200s", all[kept-1].raw)
 			}
-			next.campaign, next.n = last.Campaign, last.N
+			next.Campaign, next.N = last.Campaign, last.N
 		}
 	}
-	if !from.historyEnd {
+	if !from.HistoryEnd {
 		page, err := s.history(ctx, q, func(ctx context.Context, h History) (HistoryPage, error) {
-			return h.Customer(ctx, q.CustomerID, limit, from.history)
+			return h.Customer(ctx, q.CustomerID, limit, from.History)
 		})
 		if errors.Is(err, ErrBadCursor) {
 			return badCursor(err), nil
 		}
 		// While the tables are unreachable the next page starts at the same position of the history.
-		if older, more := out.addHistory(page, err, s.room(), from.history); more {
-			next.history = older
+		if older, more := out.addHistory(page, err, s.room(), from.History); more {
+			next.History = older
 		} else {
-			next.historyEnd = err == nil
+			next.HistoryEnd = err == nil
 		}
 	}
 	q.about = q.CustomerID
-	if out.More = !next.listed || out.History != nil && !next.historyEnd; out.More {
+	if out.More = !next.Listed || out.History != nil && !next.HistoryEnd; out.More {
 		out.Next = next.String()
 	}
 	return encode(out)
@@ -212,49 +211,30 @@ func badCursor(err error) []byte {
 
 // shownCursor is the end of a page of customer.show: its last coupon, and the position in the history.
 type shownCursor struct {
-	campaign string
-	n        uint32
-	history  string
-	// listed and historyEnd: no more coupons, no more history.
-	listed, historyEnd bool
+	Campaign string `json:"c,omitempty"`
+	N        uint32 `json:"n,omitempty"`
+	History  string `json:"h,omitempty"`
+	// Listed and HistoryEnd: no more coupons, no more history.
+	Listed     bool `json:"l,omitempty"`
+	HistoryEnd bool `json:"e,omitempty"`
 }
 
-// String is <campaign>.<n>~<history>; "." marks a part of which nothing is left.
+// String has no meaning for clients.
 func (c shownCursor) String() string {
-	coupons, history := "", c.history
-	if c.n != 0 {
-		coupons = c.campaign + "." + strconv.FormatUint(uint64(c.n), 10)
+	text, err := json.Marshal(c)
+	if err != nil {
+		panic("service: a cursor is no JSON: " + err.Error()) // it has texts and numbers only
 	}
-	if c.listed {
-		coupons = "."
-	}
-	if c.historyEnd {
-		history = "."
-	}
-	return coupons + "~" + history
+	return base64.RawURLEncoding.EncodeToString(text)
 }
 
 func parseShownCursor(s string) (c shownCursor, err error) {
 	if s == "" {
 		return c, nil
 	}
-	coupons, history, ok := strings.Cut(s, "~")
-	if !ok {
+	text, err := base64.RawURLEncoding.DecodeString(s)
+	if err != nil || json.Unmarshal(text, &c) != nil || c.Campaign != "" && (c.N == 0 || !wire.ValidCampaignName(c.Campaign)) {
 		return c, ErrBadCursor
-	}
-	switch {
-	case coupons == ".":
-		c.listed = true
-	case coupons != "":
-		campaign, number, _ := strings.Cut(coupons, ".")
-		n, err := strconv.ParseUint(number, 10, 32)
-		if err != nil || n == 0 || !wire.ValidCampaignName(campaign) {
-			return c, ErrBadCursor
-		}
-		c.campaign, c.n = campaign, uint32(n)
-	}
-	if c.historyEnd = history == "."; !c.historyEnd {
-		c.history = history
 	}
 	return c, nil
 }

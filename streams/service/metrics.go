@@ -114,7 +114,7 @@ func (s *Service) Collect(to chan<- prometheus.Metric) {
 	in := s.in
 	s.mu.Unlock()
 	if in != nil {
-		for i := range in.serving {
+		for i := range endpoints {
 			to <- prometheus.MustNewConstMetric(droppedRequests, prometheus.CounterValue, float64(in.dropped(i)), endpoints[i].name)
 		}
 	}

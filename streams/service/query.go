@@ -66,7 +66,7 @@ type query struct {
 	After      string `json:"after,omitempty" maxLength:"64"`
 	AfterN     uint32 `json:"after_n,omitempty"` // coupon of campaign After
 	Limit      int    `json:"limit,omitempty" minimum:"1"`
-	Before     string `json:"before,omitempty" maxLength:"256"` // not for the lane, which has no history
+	Before     string `json:"before,omitempty" maxLength:"512"` // not for the lane, which has no history
 	WaitMS     int64  `json:"wait_ms,omitempty"`                // how long this service waits for the answer
 
 	mask  bool   // codes in the answer are masked

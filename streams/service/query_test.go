@@ -36,7 +36,7 @@ func TestBadInputAtEveryQueryEndpoint(t *testing.T) {
 		for i := range e.query.fields {
 			field := e.query.fields[i].Name
 			if field == "before" {
-				bad[`{"before":"`+strings.Repeat("x", 257)+`"}`] = "before: has 257 bytes"
+				bad[`{"before":"`+strings.Repeat("x", 513)+`"}`] = "before: has 513 bytes"
 			}
 			if field == "n" {
 				for _, n := range []string{"0", "null", `"7"`, "1000000001", "1.5"} {

@@ -14,7 +14,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
-	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/registry"
 	"github.com/seed-4a2410e3/scrip/streams/service"
@@ -91,17 +90,15 @@ func (s *server) newOps(js jetstream.JetStream, lanes *command.Lanes) *ops.Ops {
 
 // readStatus reads the status of the log and its servers.
 func (s *server) readStatus(ctx context.Context, js jetstream.JetStream) (any, error) {
-	from := status.Source{NC: js.Conn(), JS: js, Log: s.stream}
+	var letters *readmodel.Letters
 	if s.tables != nil {
-		from.Letters = readmodel.NewLetters(s.tables.pool)
-	} else {
-		from.NoLetters = ops.ErrNoTables.Error()
+		letters = readmodel.NewLetters(s.tables.pool)
 	}
-	st, err := status.Read(ctx, from)
+	st, err := status.Read(ctx, js, s.stream, letters)
 	if err != nil {
 		return nil, err
 	}
-	st.Sync, st.NATS = s.opts.Sync, natsx.WithoutUser(js.Conn().ConnectedUrl())
+	st.Sync = s.opts.Sync
 	return st, nil
 }
 

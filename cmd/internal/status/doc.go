@@ -1,4 +1,4 @@
-// Package status is the state of a log and its servers, for `scrip status` and GET /v1/status.
+// Package status is the state of a log and its servers, as the action status.show answers it.
 //
 //	ends of the streams ─┐
 //	leases ──────────────┼─> Read ─> Status

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -52,27 +53,16 @@ type Lane struct {
 	Backlog *scheduler.Backlog `json:"backlog,omitempty"`
 }
 
-// Source is where the status is read.
-type Source struct {
-	NC  *nats.Conn
-	JS  jetstream.JetStream
-	Log topology.Log
-	// Letters are the dead letters; nil = NoLetters has the reason why they are unknown.
-	Letters   *readmodel.Letters
-	NoLetters string
-}
-
-// Read collects the status from the log, the leases, the servers' reports and the read tables.
-func Read(ctx context.Context, from Source) (*Status, error) {
-	log := from.Log
-	st := &Status{Ready: true, Log: log.UUID, Created: log.Created, Lanes: log.Lanes}
-	holders, err := lease.Inspect(ctx, from.JS, LeaseGroup, log.Lanes)
+// Read collects the status from the log, the leases, the servers' reports and the read tables; letters nil = there are none.
+func Read(ctx context.Context, js jetstream.JetStream, log topology.Log, letters *readmodel.Letters) (*Status, error) {
+	st := &Status{Ready: true, Log: log.UUID, Created: log.Created, Lanes: log.Lanes, NATS: natsx.WithoutUser(js.Conn().ConnectedUrl())}
+	holders, err := lease.Inspect(ctx, js, LeaseGroup, log.Lanes)
 	if err != nil {
 		return nil, err
 	}
 	st.Servers = holders.Servers
 	for n := range log.Lanes {
-		l, err := readLane(ctx, from.JS, log, n)
+		l, err := readLane(ctx, js, log, n)
 		if err != nil {
 			return nil, fmt.Errorf("lane %d: %w", n, err)
 		}
@@ -80,8 +70,8 @@ func Read(ctx context.Context, from Source) (*Status, error) {
 		st.PerLane = append(st.PerLane, l)
 		st.Ready = st.Ready && l.Holder != ""
 	}
-	st.addServers(ctx, from.NC)
-	st.countDeadLetters(ctx, from)
+	st.addServers(ctx, js.Conn())
+	st.countDeadLetters(ctx, letters)
 	return st, nil
 }
 
@@ -111,13 +101,14 @@ func readLane(ctx context.Context, js jetstream.JetStream, log topology.Log, n i
 const lettersWait = 3 * time.Second
 
 // countDeadLetters adds how many are open. They are in the read tables, which may be unavailable.
-func (st *Status) countDeadLetters(ctx context.Context, from Source) {
-	if st.NoDeadLetters = from.NoLetters; from.Letters == nil {
-		return
+func (st *Status) countDeadLetters(ctx context.Context, letters *readmodel.Letters) {
+	err := ops.ErrNoTables
+	var counts readmodel.LetterCounts
+	if letters != nil {
+		ctx, cancel := context.WithTimeout(ctx, lettersWait)
+		defer cancel()
+		counts, err = letters.Open(ctx)
 	}
-	ctx, cancel := context.WithTimeout(ctx, lettersWait)
-	defer cancel()
-	counts, err := from.Letters.Open(ctx)
 	if err != nil {
 		st.NoDeadLetters = err.Error()
 		return
