@@ -95,7 +95,7 @@ func TestWhileClaimsAreMade(t *testing.T) {
 		}
 		other.stop()
 		to.Shutdown()
-		if m.Messages() == 0 || !m.Ended.After(m.Begun) {
+		if m.Messages() == 0 || !m.Ended.After(m.Started) {
 			t.Errorf("manifest %+v", m)
 		}
 	}

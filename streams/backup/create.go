@@ -43,7 +43,7 @@ type CreateOptions struct {
 	Version string
 	// Progress is called, now and then and by several goroutines, with the number of the streams' bytes that have been copied.
 	// A stream counts with the bytes sent, which are compressed, until it is complete, then with its own. done may decrease when
-	// a part is copied again, and total is that of the beginning.
+	// a part is copied again, and total is that of the start.
 	Progress func(done, total int64)
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
@@ -96,7 +96,7 @@ type creator struct {
 	opts CreateOptions
 	m    *Manifest
 	log  topology.Log
-	hook func(stream string) error // for tests: called when the copying of a stream has begun; nil = nothing
+	hook func(stream string) error // for tests: called when the copying of a stream has started; nil = nothing
 
 	optional []string // streams that the log has, of those it may be without
 
@@ -127,7 +127,7 @@ func (c *creator) identify(ctx context.Context) error {
 	}
 	c.m = &Manifest{
 		Format: Format, Log: log.UUID, Lanes: log.Lanes, KeyFingerprint: log.KeyFingerprint, LogFormat: log.Format, LogCreated: log.Created.UTC(),
-		Begun: time.Now().UTC().Truncate(time.Millisecond), Scrip: c.opts.Version, NATS: c.js.Conn().ConnectedServerVersion(), Key: c.opts.Key != nil,
+		Started: time.Now().UTC().Truncate(time.Millisecond), Scrip: c.opts.Version, NATS: c.js.Conn().ConnectedServerVersion(), Key: c.opts.Key != nil,
 	}
 	for _, name := range optional {
 		switch stream, err := c.js.Stream(ctx, name); {
@@ -171,8 +171,8 @@ func (c *creator) retried(ctx context.Context, part []string, take func(context.
 	}
 }
 
-func (c *creator) begin(ctx context.Context, name string) (*snapshot, error) {
-	s, err := begin(ctx, c.js, name)
+func (c *creator) start(ctx context.Context, name string) (*snapshot, error) {
+	s, err := start(ctx, c.js, name)
 	if err != nil || c.hook == nil {
 		return s, err
 	}
@@ -185,7 +185,7 @@ func (c *creator) begin(ctx context.Context, name string) (*snapshot, error) {
 
 // plain copies a stream that belongs to no lane.
 func (c *creator) plain(ctx context.Context, name string) error {
-	s, err := c.begin(ctx, name)
+	s, err := c.start(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (c *creator) plain(ctx context.Context, name string) error {
 	return nil
 }
 
-// lane copies a lane's three streams. Each is begun when the one before has begun, and so has its end. The lock against purges
+// lane copies a lane's three streams. Each is started when the one before has been, and so has its end. The lock against purges
 // is released after the last command: commands are few, and the events may take far longer.
 func (c *creator) lane(ctx context.Context, lane int) error {
 	held, err := lease.TakeLock(ctx, c.js, lease.PurgeLock(lane), "a backup on "+hostname(), lockPatience)
@@ -224,7 +224,7 @@ func (c *creator) lane(ctx context.Context, lane int) error {
 	copied := make([]Stream, 3)
 	var failed error
 	for i, name := range laneStreams(lane) {
-		s, err := c.begin(ctx, name)
+		s, err := c.start(ctx, name)
 		if err != nil {
 			failed = err
 			break
@@ -286,13 +286,13 @@ func (c *creator) continues(ctx context.Context, lane int, copied []Stream, comm
 		return nil
 	}
 	if commands.First > covered+1 {
-		return fmt.Errorf("the events cover commands up to %d, but the commands begin at %d; if `scrip status` reports that the lane has stopped, resolve that first, else take the backup again", covered, commands.First)
+		return fmt.Errorf("the events cover commands up to %d, but the commands start at %d; if `scrip status` reports that the lane has stopped, resolve that first, else take the backup again", covered, commands.First)
 	}
 	now, err := eventlog.Commands(c.js, lane).Bounds(ctx)
 	if err != nil {
 		return err
 	}
-	if now.First != commands.First { // also where they are covered: the copy may not begin at its recorded sequence, and a restore would refuse it
+	if now.First != commands.First { // also where they are covered: the copy may not start at its recorded sequence, and a restore would refuse it
 		return fmt.Errorf("%w: commands up to %d were purged while they were copied from %d on, and the events cover them up to %d", ErrInterrupted, now.First-1, commands.First, covered)
 	}
 	return nil

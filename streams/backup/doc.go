@@ -2,8 +2,8 @@
 //
 //	Create:  KV_SCRIP_STATE ─ OBJ_SCRIP_SNAP ─ histories, deliveries ─ lane 0 ─ lane 1 … ──> DIR.incomplete/ ── fsync, rename ──> DIR/
 //	                                                                    │
-//	                         reminders ─ events ─ commands: each begun when the one before it has its end;
-//	                         meanwhile the lane's owner purges no commands, and continues to decide
+//	                         reminders ─ events ─ commands: each started when the one before it has its end;
+//	                         until then the lane's owner purges no commands, and continues to decide
 //
 //	Open:    SHA256SUMS ─ manifest.json ─ every file                          damaged, incomplete, newer: refused
 //	         stream settings that are not scrip's                                                    planted: refused
@@ -19,7 +19,7 @@
 // delivering where each was when its position was copied: what was delivered after that is delivered again, under the same
 // ids, and what was delivered before is not.
 //
-// The order makes the copy consistent. A stream's copy ends where the stream ended when its copying began. Reminders are written after their events and events after their commands, so the copy never holds an effect without
+// The order makes the copy consistent. A stream's copy ends where the stream ended when its copying started. Reminders are written after their events and events after their commands, so the copy never holds an effect without
 // its cause. Snapshots of state come first: they are used only if the events hold their position.
 //
 // Owner: the calling process; one restore at a time on a server (lock "restore"), one backup at a time of a lane's commands

@@ -21,7 +21,7 @@ import (
 func TestTheFormat(t *testing.T) {
 	at := time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC)
 	m := Manifest{
-		Format: 1, Log: "0f6e1a2b-log", Lanes: 2, KeyFingerprint: "ab12", LogFormat: 1, LogCreated: at, Begun: at.Add(time.Hour), Ended: at.Add(2 * time.Hour),
+		Format: 1, Log: "0f6e1a2b-log", Lanes: 2, KeyFingerprint: "ab12", LogFormat: 1, LogCreated: at, Started: at.Add(time.Hour), Ended: at.Add(2 * time.Hour),
 		Scrip: "1.0.0", NATS: "2.15.2", Key: true,
 		Unread: []eventlog.Unread{{Stream: topology.EvtStream(1), Sequence: 7, Why: "newer"}},
 	}

@@ -16,9 +16,9 @@ const Format = 1
 // optional are the streams that servers make when they need them, in the order in which they are taken and restored. One
 // that is missing or empty is not copied: servers make it again.
 //
-// Positions come before what waits and what was given up, because a message that is behind its position is delivered, waits,
-// or is a dead letter: one that moves on meanwhile is in the copy, or was delivered. The webhooks come after all three, so no
-// position is of a webhook that is not in the copy.
+// Positions are copied first, then what waits, then the dead letters. A message before its position was delivered, waits, or is
+// a dead letter. One that is tried while the copies are made is in a later copy, or was delivered. The webhooks are copied last,
+// so each position in the copy is of a webhook that is in it.
 var optional = []string{
 	topology.SettingsStream, topology.AccessStream, topology.AuditStream,
 	topology.PushStream, topology.PushWaitStream, topology.PushDeadStream, topology.WebhooksStream,
@@ -48,16 +48,16 @@ type Manifest struct {
 	KeyFingerprint string    `json:"key_fingerprint"`
 	LogFormat      int       `json:"log_format"`
 	LogCreated     time.Time `json:"log_created"`
-	// Begun and Ended are by the clock of the machine that took it.
-	Begun time.Time `json:"begun"`
-	Ended time.Time `json:"ended"`
+	// Started and Ended are by the clock of the machine that took it.
+	Started time.Time `json:"begun"`
+	Ended   time.Time `json:"ended"`
 	// Scrip and NATS are the versions of the program that took it and of the server it was taken from. A NATS server of
 	// an earlier minor version may not read what a later one wrote.
 	Scrip string `json:"scrip"`
 	NATS  string `json:"nats"`
 	// Key is true if the code key is in it.
 	Key bool `json:"code_key"`
-	// Streams in the order in which they were begun, which is that of the restore.
+	// Streams in the order in which they were started, which is that of the restore.
 	Streams []Stream `json:"streams"`
 	// Unread are messages at the ends of streams that the program could not read, for example of a newer version. They are in
 	// the copy like all others.

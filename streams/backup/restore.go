@@ -67,7 +67,7 @@ func (b *Backup) restore(ctx context.Context, js jetstream.JetStream, opts Resto
 	go func() {
 		err := held.Run(holding)
 		if err != nil {
-			cancel(fmt.Errorf("another restore may have begun: %w", err))
+			cancel(fmt.Errorf("another restore may have started: %w", err))
 		}
 		ended <- err
 	}()
@@ -82,7 +82,7 @@ func (b *Backup) restore(ctx context.Context, js jetstream.JetStream, opts Resto
 	// Cancelled or not, the streams of this restore are removed, and the lock is released.
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), cleanWait)
 	defer done()
-	if err != nil && r.begun {
+	if err != nil && r.started {
 		if dirty := r.clean(ctx, r.id); dirty != nil {
 			err = fmt.Errorf("%w (and what was restored so far could not be removed: %w; the next `scrip restore` does that)", err, dirty)
 		}
@@ -95,13 +95,13 @@ func (b *Backup) restore(ctx context.Context, js jetstream.JetStream, opts Resto
 
 // restorer is one run of Restore.
 type restorer struct {
-	js    jetstream.JetStream
-	b     *Backup
-	opts  RestoreOptions
-	id    string // of this restore
-	begun bool   // streams of this restore may exist
-	done  int64
-	hook  func(at string) // for tests: called when the first bytes of a stream have been sent, and before the end
+	js      jetstream.JetStream
+	b       *Backup
+	opts    RestoreOptions
+	id      string // of this restore
+	started bool   // streams of this restore may exist
+	done    int64
+	hook    func(at string) // for tests: called when the first bytes of a stream have been sent, and before the end
 }
 
 // only makes sure that no other restore is running. The lease bucket, which holds the lock for that, has no state: it may
@@ -205,7 +205,7 @@ func (r *restorer) makeRoom(ctx context.Context) error {
 }
 
 // state reads the settings of the state bucket's stream. On a cluster its leader may not know a stream yet that the list of
-// streams has: an interrupted restore has just begun it, and its mark decides.
+// streams has: an interrupted restore has just started it, and its mark decides.
 func (r *restorer) state(ctx context.Context) (jetstream.StreamConfig, error) {
 	for {
 		names, err := r.names(ctx)
@@ -233,7 +233,7 @@ func (r *restorer) stream(ctx context.Context, s Stream, info streamInfo, metada
 		return err
 	}
 	defer f.Close()
-	r.begun = true
+	r.started = true
 	sent := 0
 	have, err := upload(ctx, r.js, s.Name, streamInfo{Config: config, State: info.State}, f, r.b.sums[s.data()], func(n int) {
 		if sent == 0 {
@@ -267,7 +267,7 @@ func (r *restorer) grow(ctx context.Context, s Stream, config jetstream.StreamCo
 	return nil
 }
 
-// complete compares the restored stream with the backup. Producers may have begun to publish commands after it.
+// complete compares the restored stream with the backup. Producers may publish commands after it.
 func (r *restorer) complete(s Stream, have bounds) error {
 	if have.Last >= s.Last && (slices.Contains(changing, s.Name) || have.Messages >= s.Messages && (s.Messages == 0 || have.First == s.First)) {
 		return nil

@@ -24,7 +24,7 @@ const (
 	writeBuffer = 1 << 20
 	// ackPrefix is the prefix of the server's ack subjects of chunks. Acks are published nowhere else, whatever the chunk's sender.
 	ackPrefix = "$JS.SNAPSHOT.ACK."
-	// archiveMagic begins a copy that ends where the stream ended when it was requested, as NATS sends them since 2.15;
+	// archiveMagic starts a copy that ends where the stream ended when it was requested, as NATS sends them since 2.15;
 	// archiveHead is how near the start: it follows the head of an S2 stream and of its first frame, and is not compressed,
 	// since nothing came before it.
 	archiveMagic = "NATSARC1"
@@ -46,8 +46,8 @@ func isArchive(data []byte) bool {
 	return bytes.Contains(data[:min(len(data), archiveHead)], []byte(archiveMagic))
 }
 
-// begin requests a copy. Chunks arrive from now on; the server waits for their acks. Call receive or drop.
-func begin(ctx context.Context, js jetstream.JetStream, name string) (*snapshot, error) {
+// start requests a copy. Chunks arrive from now on; the server waits for their acks. Call receive or drop.
+func start(ctx context.Context, js jetstream.JetStream, name string) (*snapshot, error) {
 	nc := js.Conn()
 	sub, err := nc.SubscribeSync(nc.NewInbox())
 	if err != nil {

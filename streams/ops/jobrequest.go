@@ -110,7 +110,7 @@ const notesShown = 20
 
 // Backup describes the backup in a directory.
 func Backup(m *backup.Manifest, dir string) BackupTaken {
-	b := BackupTaken{Dir: dir, Log: m.Log, Lanes: m.Lanes, Begun: m.Begun, Ended: m.Ended, Streams: len(m.Streams), Messages: m.Messages(),
+	b := BackupTaken{Dir: dir, Log: m.Log, Lanes: m.Lanes, Begun: m.Started, Ended: m.Ended, Streams: len(m.Streams), Messages: m.Messages(),
 		Bytes: m.Size(), CodeKey: m.Key, KeyFingerprint: m.KeyFingerprint, Unread: len(m.Unread)}
 	for _, u := range m.Unread[:min(len(m.Unread), notesShown)] {
 		b.Notes = append(b.Notes, fmt.Sprintf("copied, and cannot be read by this version: message %d of %s: %s", u.Sequence, u.Stream, u.Why))

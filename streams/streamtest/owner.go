@@ -1,9 +1,3 @@
-// Package lanetest is a test double of the owner of every lane, for tests of clients: it reads the command streams of a
-// real server and answers on Scrip-Reply, with faults where a test needs them. Only tests import it.
-//
-// Its rules are minimal: the nth new id of a campaign gets coupon n, an id seen before gets the same answer with "repeat".
-// It remembers its answers as a real lane does, so that a line sent again under the same id, by whatever way, must get the
-// same answer.
 package streamtest
 
 import (
@@ -21,7 +15,12 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// Owner answers the commands of all lanes of a log.
+// Owner answers the commands of all lanes of a log. It is a test double, for tests of clients: it reads the command streams of a real
+// server and answers on Scrip-Reply, with faults where a test needs them.
+//
+// Its rules are minimal: the nth new id of a campaign gets coupon n, an id seen before gets the same answer with "repeat".
+// It remembers its answers as a real lane does, so that a line sent again under the same id, by whatever way, must get the
+// same answer.
 type Owner struct {
 	Log topology.Log
 
@@ -44,7 +43,7 @@ type OutcomeFault func(n int, cmds []wire.Command) (times int)
 // HoldBack as a number of times keeps the outcomes back until Release.
 const HoldBack = -1
 
-// StartOwner makes a log with that many lanes on the server behind nc and starts an owner for it, until the test ends.
+// StartOwner makes a log with that many lanes on nc's server and starts an owner for it, until the test ends.
 func StartOwner(t testing.TB, nc *nats.Conn, spec topology.Spec) *Owner {
 	t.Helper()
 	js, err := jetstream.New(nc)

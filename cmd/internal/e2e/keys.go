@@ -89,9 +89,9 @@ func (b *KeyBook) Changes() int {
 	return len(b.recorded)
 }
 
-// Judge holds the keys of a log, behind a NATS URL with the servers' credentials, against the answers, while nobody changes
+// Judge holds the keys of a log, at a NATS URL with the servers' credentials, against the answers, while no program changes
 // keys. Each answered change is there, in force and recorded; one without an answer is there as a whole or not at all. What is
-// there is booked, so that the next changes begin with it.
+// there is booked, so that the next changes start with it.
 func (b *KeyBook) Judge(t testing.TB, natsURL string) {
 	t.Helper()
 	nc, err := nats.Connect(natsURL)

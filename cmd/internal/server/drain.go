@@ -21,7 +21,7 @@ type draining struct {
 
 	mu       sync.Mutex
 	open     int  // requests in progress
-	stopping bool // no request begins any more
+	stopping bool // no request is accepted any more
 	idle     chan struct{}
 }
 
@@ -31,7 +31,7 @@ func drain(next http.Handler) *draining {
 
 // ServeHTTP implements http.Handler.
 func (d *draining) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !d.begin() {
+	if !d.enter() {
 		w.Header().Set("Connection", "close")
 		web.New(web.Stopping, "this server stops; send the request to another one, or again soon").Write(w)
 		return
@@ -40,7 +40,7 @@ func (d *draining) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.next.ServeHTTP(w, r)
 }
 
-func (d *draining) begin() bool {
+func (d *draining) enter() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.stopping {

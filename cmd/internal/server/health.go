@@ -25,7 +25,7 @@ type check struct {
 type health struct {
 	mu     sync.Mutex
 	checks []check
-	// serving is true from the end of the start to the begin of the stop.
+	// serving is true from the end of the start to the start of the stop.
 	serving bool
 }
 
@@ -55,7 +55,7 @@ func (h *health) readiness() status.Readiness {
 	return r
 }
 
-// good is true if all needed checks are, without regard to serving: then the server may begin to serve.
+// good is true if all needed checks are, without regard to serving: then the server may serve.
 func (h *health) good() bool {
 	h.mu.Lock()
 	checks := h.checks

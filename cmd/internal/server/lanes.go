@@ -130,7 +130,7 @@ func (ls *lanes) schedule(ctx context.Context, n int) {
 	}
 	ls.waits[n].Store(nil)
 	for {
-		begun := time.Now()
+		started := time.Now()
 		sched := scheduler.New(ls.js, ls.s.stream, n, scheduler.Options{
 			Snapshots: ls.snapshots, Metrics: ls.scheduler, Logger: ls.s.log, Dir: ls.s.dir.Path(), Config: ls.s.config, Load: ls.s.load, Clock: ls.s.clock,
 			Decides: func() bool { return ls.all[n].Status().State == lane.StateOwner },
@@ -141,7 +141,7 @@ func (ls *lanes) schedule(ctx context.Context, n int) {
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(begun) > time.Minute {
+		if time.Since(started) > time.Minute {
 			pauses.Reset()
 			logged = ""
 		}

@@ -63,7 +63,7 @@ func (s *server) natsCredentials() datadir.Credentials {
 
 func (s *server) embedNATS() error {
 	if s.dir.Interrupted() {
-		return fmt.Errorf("a restore into %s is incomplete; run `scrip restore` again, or, to begin a new log, remove %s", s.dir.Path(), s.dir.Restoring())
+		return fmt.Errorf("a restore into %s is incomplete; run `scrip restore` again, or, to make a new log, remove %s", s.dir.Path(), s.dir.Restoring())
 	}
 	required := s.natsCredentials()
 	lanes := max(cmp.Or(s.opts.Lanes, topology.DefaultLanes), natsd.Lanes(s.dir.NATS()))

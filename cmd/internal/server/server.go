@@ -85,7 +85,7 @@ func Run(ctx context.Context, opts Options) error {
 	opts = opts.withDefaults()
 	s := &server{opts: opts, log: opts.Logger, group: newGroup(opts.Logger, stopLimit), health: &health{}, metrics: newMetrics(opts.Version), limits: &limits{}}
 	s.metrics.registry.MustRegister(s.limits)
-	begun := time.Now()
+	started := time.Now()
 
 	dir, err := datadir.Open(opts.Data)
 	if err != nil {
@@ -100,7 +100,7 @@ func Run(ctx context.Context, opts Options) error {
 		err = s.awaitReady(ctx)
 	}
 	if err == nil && ctx.Err() == nil {
-		err = s.publish(begun)
+		err = s.publish(started)
 	}
 	if err == nil {
 		err = s.group.wait(ctx)
@@ -186,7 +186,7 @@ func (s *server) awaitReady(ctx context.Context) error {
 }
 
 // publish writes scrip.json, by which clients find this server.
-func (s *server) publish(begun time.Time) error {
+func (s *server) publish(started time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.descriptor.NATSURL, s.descriptor.Lanes = s.natsURL, s.stream.Lanes
@@ -199,7 +199,7 @@ func (s *server) publish(begun time.Time) error {
 	}
 	s.published = true
 	s.log.Info("ready", "nats", natsx.WithoutUser(s.natsURL), "http", natsx.WithoutUser(s.descriptor.HTTPURL), "data", s.dir.Path(), "log", s.stream.UUID,
-		"lanes", s.stream.Lanes, "roles", s.opts.Roles, "took", time.Since(begun).Round(time.Millisecond))
+		"lanes", s.stream.Lanes, "roles", s.opts.Roles, "took", time.Since(started).Round(time.Millisecond))
 	if s.natsd != nil && s.natsCredentials() != (datadir.Credentials{}) {
 		s.log.Info("NATS requires credentials; scrip's own commands find them, for other clients and psql: eval \"$(scrip env)\"", "data", s.dir.Path())
 	}
