@@ -136,11 +136,11 @@ func (s *Server) enforce() {
 	}
 }
 
-// connections is the default of Options.Connections.
-func connections() int {
+// OpenFiles is a part of the files that this process may open, at most most. Go has raised the soft limit to the hard one.
+func OpenFiles(divisor uint64, most int) int {
 	var files syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) != nil {
-		return mostConnections
+		return most
 	}
-	return int(min(files.Cur/2, mostConnections))
+	return int(min(uint64(files.Cur)/divisor, uint64(most)))
 }

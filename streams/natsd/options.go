@@ -109,7 +109,7 @@ func (o Options) withDefaults() Options {
 		o.MaxPayload = DefaultMaxPayload
 	}
 	if o.Connections == 0 {
-		o.Connections = connections()
+		o.Connections = OpenFiles(2, mostConnections)
 	}
 	if o.Pending == 0 {
 		o.Pending = DefaultPending

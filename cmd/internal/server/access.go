@@ -4,7 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/access/callout"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 )
 
@@ -59,14 +61,35 @@ func (s *server) startAccess(ctx context.Context) error {
 		status := s.keys.registry.Status()
 		return status.Following, status
 	})
-	limit := time.NewTimer(keysWait)
-	defer limit.Stop()
-	select {
-	case <-s.keys.registry.Ready():
-	case <-limit.C:
+	return within(ctx, keysWait, s.keys.registry.Ready(), func() {
 		s.log.Warn("cannot read the keys of users; all keys are refused until they are read", "err", s.keys.registry.Status().Error)
-	case <-ctx.Done():
-		return ctx.Err()
+	})
+}
+
+// startLogins answers log-ins to NATS with keys. With --insecure NATS requires no log-in. An external NATS whose configuration
+// lacks the accounts of `scrip nats config` sends no log-ins here, and keys open HTTP alone.
+//
+// It is called before the keys are followed, so that users are disconnected whose key was revoked while no server ran.
+func (s *server) startLogins(ctx context.Context) error {
+	issuer := s.issuer
+	switch {
+	case s.natsd != nil && s.natsCredentials() == (datadir.Credentials{}):
+		return nil
+	case s.natsd == nil && !s.opts.has(RoleLanes) && !s.opts.has(RoleAPI):
+		return nil // without the code key; another server answers
+	case s.natsd == nil:
+		var err error
+		if issuer, err = callout.IssuerOf(s.key); err != nil {
+			return err
+		}
 	}
+	nc, err := s.connect(ctx, "logins")
+	if err != nil {
+		return err
+	}
+	r := callout.New(nc, s.stream.Lanes, issuer, s.keys.registry, s.log)
+	r.LoggedIn = func(p access.Principal, from string) { s.loggedIn(p, "nats", from) }
+	s.group.start("logins", r.Run)
+	s.health.add("logins", false, func() (bool, any) { return nc.IsConnected(), nil })
 	return nil
 }

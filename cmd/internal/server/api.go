@@ -26,20 +26,17 @@ func (s *server) startAPI(ctx context.Context) error {
 	if !s.opts.has(RoleAPI) {
 		return nil
 	}
-	nc, err := s.connect(ctx, "api")
+	js, err := s.jetStream(ctx, "api")
 	if err != nil {
 		return err
 	}
+	nc := js.Conn()
 	if s.natsd == nil {
 		f := service.NewForwarder(nc, s.stream.Lanes, s.log)
 		if err := s.metrics.registry.Register(f); err != nil {
 			return err
 		}
 		s.group.start("forwarder", f.Run)
-	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
 	}
 	rates := web.NewRates(func() web.Rate {
 		now, _ := s.config.Current()

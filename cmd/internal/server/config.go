@@ -37,12 +37,19 @@ func (s *server) startConfig(ctx context.Context) error {
 		inForce := s.config.Status()
 		return inForce.Following, status.ConfigReadiness{Status: inForce, GraceDefault: s.opts.ReminderGrace.String()}
 	})
-	limit := time.NewTimer(configWait)
+	return within(ctx, configWait, s.config.Ready(), func() {
+		s.log.Warn("cannot read the run-time settings; claims are served, expiries and reminders wait", "err", s.config.Status().Error)
+	})
+}
+
+// within waits until a part is ready. After a while it goes on without, and calls late.
+func within(ctx context.Context, wait time.Duration, ready <-chan struct{}, late func()) error {
+	limit := time.NewTimer(wait)
 	defer limit.Stop()
 	select {
-	case <-s.config.Ready():
+	case <-ready:
 	case <-limit.C:
-		s.log.Warn("cannot read the run-time settings; claims are served, expiries and reminders wait", "err", s.config.Status().Error)
+		late()
 	case <-ctx.Done():
 		return ctx.Err()
 	}

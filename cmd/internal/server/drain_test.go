@@ -76,7 +76,7 @@ func TestAStopWithoutRequests(t *testing.T) {
 	}
 	d = drain(http.NotFoundHandler())
 	d.wait = time.Hour
-	if !d.begin() {
+	if !d.enter() {
 		t.Fatal("refused before the stop")
 	}
 	ctx, cancel = context.WithCancel(t.Context())
@@ -89,7 +89,7 @@ func TestAStopWithoutRequests(t *testing.T) {
 	if err := <-ended; err != context.DeadlineExceeded {
 		t.Error(err)
 	}
-	if d.begin() {
+	if d.enter() {
 		t.Error("a request begins after the stop")
 	}
 }

@@ -41,11 +41,7 @@ func (s *server) startLanes(ctx context.Context) error {
 	if !s.opts.has(RoleLanes) {
 		return nil
 	}
-	nc, err := s.connect(ctx, "lanes")
-	if err != nil {
-		return err
-	}
-	js, err := jetstream.New(nc)
+	js, err := s.jetStream(ctx, "lanes")
 	if err != nil {
 		return err
 	}
@@ -54,7 +50,7 @@ func (s *server) startLanes(ctx context.Context) error {
 	if ls.snapshots, err = snapstore.New(ctx, js, snapstore.Options{Seal: s.stream.Seal, Load: s.load, Logger: s.log}); err != nil {
 		return err
 	}
-	mover := natsx.NewMover(nc)
+	mover := natsx.NewMover(js.Conn())
 	manager, err := lease.New(js, status.LeaseGroup, s.stream.Lanes, s.id, lease.Options{Mover: mover, Logger: s.log})
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 )
 
@@ -32,11 +33,35 @@ func (m *metrics) handler() http.Handler {
 }
 
 const (
-	// lettersEvery is how old a count of dead letters may be: counting many costs PostgreSQL tenths of a second.
-	lettersEvery = 15 * time.Second
-	// lettersWait is how long a scrape waits for it.
-	lettersWait = time.Second
+	// scrapeEvery is how old a number may be that costs PostgreSQL or NATS some work.
+	scrapeEvery = 15 * time.Second
+	// scrapeWait is how long a scrape waits for it.
+	scrapeWait = 2 * time.Second
 )
+
+// scraped is what a collector read at a scrape, and keeps for a while. Nothing is collected while it cannot be read.
+type scraped[T any] struct {
+	read func(context.Context) (T, error)
+
+	mu  sync.Mutex // guards the fields below
+	at  time.Time
+	was T
+}
+
+func (s *scraped[T]) now() (T, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.at) > scrapeEvery {
+		ctx, cancel := context.WithTimeout(context.Background(), scrapeWait)
+		defer cancel()
+		now, err := s.read(ctx)
+		if err != nil {
+			return now, err
+		}
+		s.was, s.at = now, time.Now()
+	}
+	return s.was, nil
+}
 
 var lettersDesc = prometheus.NewDesc("scrip_dead_letters_open",
 	"Dead letters that were neither retried nor discarded: command lines refused as invalid, events the read tables could not apply. "+
@@ -44,31 +69,64 @@ var lettersDesc = prometheus.NewDesc("scrip_dead_letters_open",
 
 // letterMetrics counts open dead letters when it is scraped.
 type letterMetrics struct {
-	store *readmodel.Letters
-
-	mu      sync.Mutex // guards the fields below
-	counted time.Time
-	counts  readmodel.LetterCounts
+	scraped[readmodel.LetterCounts]
 }
 
 func newLetterMetrics(db readmodel.Querier) *letterMetrics {
-	return &letterMetrics{store: readmodel.NewLetters(db)}
+	return &letterMetrics{scraped[readmodel.LetterCounts]{read: readmodel.NewLetters(db).Open}}
 }
 
 func (l *letterMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- lettersDesc }
 
 func (l *letterMetrics) Collect(ch chan<- prometheus.Metric) {
+	counts, err := l.now()
+	if err != nil {
+		return // the projector's metrics show that PostgreSQL is unavailable
+	}
+	ch <- prometheus.MustNewConstMetric(lettersDesc, prometheus.GaugeValue, float64(counts.Commands), "command")
+	ch <- prometheus.MustNewConstMetric(lettersDesc, prometheus.GaugeValue, float64(counts.Events), "event")
+}
+
+// limits are those of this server's listeners, for `scrip status` and as metrics.
+type limits struct {
+	mu sync.Mutex
+	of []func() []status.Limit
+}
+
+// add adds the limits of a listener.
+func (l *limits) add(of func() []status.Limit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if time.Since(l.counted) > lettersEvery {
-		ctx, cancel := context.WithTimeout(context.Background(), lettersWait)
-		defer cancel()
-		counts, err := l.store.Open(ctx)
-		if err != nil {
-			return // the projector's metrics show that PostgreSQL is unavailable
-		}
-		l.counts, l.counted = counts, time.Now()
+	l.of = append(l.of, of)
+}
+
+func (l *limits) all() (all []status.Limit) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, of := range l.of {
+		all = append(all, of()...)
 	}
-	ch <- prometheus.MustNewConstMetric(lettersDesc, prometheus.GaugeValue, float64(l.counts.Commands), "command")
-	ch <- prometheus.MustNewConstMetric(lettersDesc, prometheus.GaugeValue, float64(l.counts.Events), "event")
+	return all
+}
+
+// limitDescs are the metrics of a limit: itself, what is used and what was refused.
+var limitDescs = [...]*prometheus.Desc{
+	prometheus.NewDesc("scrip_limit", "A limit of this server's listeners, see scrip status.", []string{"limit"}, nil),
+	prometheus.NewDesc("scrip_limit_used", "How much of it is in use; of a limit for each key or address, the most that one of them uses.", []string{"limit"}, nil),
+	prometheus.NewDesc("scrip_limit_refused_total", "What was refused or closed over the limit.", []string{"limit"}, nil),
+}
+
+// Describe and Collect make it a prometheus.Collector.
+func (l *limits) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range limitDescs {
+		ch <- d
+	}
+}
+
+func (l *limits) Collect(ch chan<- prometheus.Metric) {
+	for _, of := range l.all() {
+		ch <- prometheus.MustNewConstMetric(limitDescs[0], prometheus.GaugeValue, float64(of.Limit), of.What)
+		ch <- prometheus.MustNewConstMetric(limitDescs[1], prometheus.GaugeValue, float64(of.Used), of.What)
+		ch <- prometheus.MustNewConstMetric(limitDescs[2], prometheus.CounterValue, float64(of.Refused), of.What)
+	}
 }

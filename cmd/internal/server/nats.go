@@ -168,6 +168,15 @@ func (s *server) connect(ctx context.Context, name string) (*nats.Conn, error) {
 	}
 }
 
+// jetStream is a connection of a part of its own, with JetStream.
+func (s *server) jetStream(ctx context.Context, part string) (jetstream.JetStream, error) {
+	nc, err := s.connect(ctx, part)
+	if err != nil {
+		return nil, err
+	}
+	return jetstream.New(nc)
+}
+
 // openLog opens or creates the log, with the code key if a role needs it.
 func (s *server) openLog(ctx context.Context) error {
 	found, exists, err := topology.Inspect(ctx, s.js)

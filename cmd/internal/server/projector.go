@@ -5,8 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/projections/projector"
 	"github.com/seed-4a2410e3/scrip/projections/readmodel"
@@ -18,11 +16,7 @@ func (s *server) startProjector(ctx context.Context) error {
 	if !s.opts.has(RoleProjector) {
 		return nil
 	}
-	nc, err := s.connect(ctx, "projector")
-	if err != nil {
-		return err
-	}
-	js, err := jetstream.New(nc)
+	js, err := s.jetStream(ctx, "projector")
 	if err != nil {
 		return err
 	}

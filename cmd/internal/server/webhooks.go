@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/url"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,11 +21,7 @@ func (s *server) startWebhooks(ctx context.Context) error {
 	if !s.opts.has(RoleAPI) {
 		return nil
 	}
-	nc, err := s.connect(ctx, "webhooks")
-	if err != nil {
-		return err
-	}
-	js, err := jetstream.New(nc)
+	js, err := s.jetStream(ctx, "webhooks")
 	if err != nil {
 		return err
 	}
@@ -65,14 +60,8 @@ func (s *server) ownPorts() (all []int) {
 	return all
 }
 
-const (
-	// positionsEvery is how old the positions in metrics may be: reading one costs some requests to NATS.
-	positionsEvery = 15 * time.Second
-	// positionsWait is how long a scrape waits for them.
-	positionsWait = 2 * time.Second
-	// positionsMost bounds the names of metrics, and so their labels.
-	positionsMost = 64
-)
+// positionsMost bounds the names of metrics, and so their labels.
+const positionsMost = 64
 
 var (
 	oldestDesc    = prometheus.NewDesc("scrip_push_oldest_seconds", "Age of the oldest reminder or event that is not delivered yet, by the name of the push sender or webhook; 0 if there is none. The same at every server of role api; every 15 s at most, of 64 names at most.", []string{"name", "lane"}, nil)
@@ -83,15 +72,11 @@ var (
 )
 
 // deliveryMetrics reads positions when it is scraped.
-type deliveryMetrics struct {
-	js jetstream.JetStream
+type deliveryMetrics struct{ scraped[[]push.Position] }
 
-	mu   sync.Mutex // guards the fields below
-	read time.Time
-	all  []push.Position
+func newDeliveryMetrics(js jetstream.JetStream) *deliveryMetrics {
+	return &deliveryMetrics{scraped[[]push.Position]{read: func(ctx context.Context) ([]push.Position, error) { return push.Positions(ctx, js) }}}
 }
-
-func newDeliveryMetrics(js jetstream.JetStream) *deliveryMetrics { return &deliveryMetrics{js: js} }
 
 func (d *deliveryMetrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{oldestDesc, waitingDesc, deliveredDesc, deadDesc, triesDesc} {
@@ -100,19 +85,12 @@ func (d *deliveryMetrics) Describe(ch chan<- *prometheus.Desc) {
 }
 
 func (d *deliveryMetrics) Collect(ch chan<- prometheus.Metric) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if time.Since(d.read) > positionsEvery {
-		ctx, cancel := context.WithTimeout(context.Background(), positionsWait)
-		defer cancel()
-		all, err := push.Positions(ctx, d.js)
-		if err != nil {
-			return // absent while NATS does not answer
-		}
-		d.all, d.read = all, time.Now()
+	positions, err := d.now()
+	if err != nil {
+		return // absent while NATS does not answer
 	}
 	names := map[string]bool{}
-	for _, p := range d.all {
+	for _, p := range positions {
 		if names[p.Name] = true; len(names) > positionsMost {
 			return
 		}

@@ -8,7 +8,8 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"syscall"
+
+	"github.com/seed-4a2410e3/scrip/streams/natsd"
 )
 
 const (
@@ -44,11 +45,7 @@ type Conns struct {
 // their own, since each has the connections of many clients.
 func NewConns(most, perAddress int, proxies Proxies) *Conns {
 	if most == 0 {
-		most = MaxConns
-		var files syscall.Rlimit // Go raises the soft limit to the hard one
-		if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err == nil {
-			most = int(min(MaxConns, max(1, uint64(files.Cur)/filesShare)))
-		}
+		most = max(1, natsd.OpenFiles(filesShare, MaxConns))
 	}
 	return &Conns{Quota: NewQuota[netip.Addr]("http_connections", "address", most, cmp.Or(perAddress, max(1, most/addressShare))), proxies: proxies}
 }
