@@ -65,8 +65,6 @@ type Route struct {
 	Operation access.Operation
 	// Later: the campaign is not in the path, and the handler checks it with web.Check once it is known.
 	Later bool
-	// Private: public keys may not use it, whatever its operation.
-	Private bool
 	// Status of a success. Defaults to 200.
 	Status int
 	// Body is the most bytes of a request body. Defaults to wire.MaxLine.
@@ -139,9 +137,6 @@ func (a *API) who(r Route, w http.ResponseWriter, req *http.Request) (access.Pri
 		problem = web.CheckRole(p, r.Operation)
 	} else if problem == nil {
 		problem = web.Check(p, r.Operation, req.PathValue(web.CampaignValue))
-	}
-	if problem == nil && r.Private && p.Public {
-		problem = web.New(web.Forbidden, "public keys may not use this route; they claim and validate one by one")
 	}
 	if problem == nil {
 		problem = web.CheckLength(w, req, most)

@@ -56,7 +56,7 @@ func TestWrongCodes(t *testing.T) {
 	validate("", map[string]any{"code": right}).Want(t, 200)
 }
 
-// TestWrongCodesElsewhere: looking up a code costs the same allowance as trying it; looking up a customer goes on. Behind a
+// TestWrongCodesElsewhere: looking up a code costs the same allowance as trying it; looking up a customer goes on. Through a
 // trusted proxy each client of a public key has its own allowance, and cannot get another one by naming other clients; its
 // address is in the audit stream.
 func TestWrongCodesElsewhere(t *testing.T) {

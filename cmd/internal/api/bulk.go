@@ -21,16 +21,13 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
-// forbidden is the refusal of a line that the key may not send.
-const forbidden = wire.Refusal(web.Forbidden)
-
 func (a *API) bulkRoute() {
-	a.stream(Route{Method: http.MethodPost, Path: "/v1/commands", ID: "sendCommands", Tag: "shop", Summary: "Send many commands",
+	readStream(a, Route{Method: http.MethodPost, Path: "/v1/commands", ID: "sendCommands", Tag: "shop", Summary: "Send many commands",
 		About: "Lines of claim, redeem, rollback, remind and unremind as CONTRACT.md has them, up to 1,000 and 256 KiB, each with an id of its own. " +
 			"The answer has an outcome for each, in their order. A line that was refused has status refused, with refusal not_durable if it was not sent or stored: it has no effect. " +
 			"One without status has an unknown result. Send both again with their ids. " +
 			"Public keys may not use it.",
-		Operation: access.OpClaim, Later: true, Private: true, Body: wire.MaxMessage},
+		Operation: access.OpClaim, Later: true, Body: wire.MaxMessage},
 		huma.Operation{
 			RequestBody: &huma.RequestBody{Required: true, Content: lines(a.named("CommandLine", commandLine()))},
 			Responses:   answer("200", "Outcome lines.", lines(a.named("OutcomeLine", outcomeLine()))),
@@ -57,16 +54,17 @@ func outcomeLine() *huma.Schema {
 }
 
 // sendCommands sends lines and waits for all their outcomes. Nothing is sent if there are too many of them.
-func (a *API) sendCommands(w http.ResponseWriter, req *http.Request) {
-	if problem := onlyQuery(req); problem != nil {
-		problem.Write(w)
+func (a *API) sendCommands(w http.ResponseWriter, req *http.Request, _ *struct{}) {
+	p := principal(req.Context())
+	if p.Public {
+		web.New(web.Forbidden, "public keys may not use this route; they claim and validate one by one").Write(w)
 		return
 	}
 	if problem := web.CheckMediaType(req, ndjson); problem != nil {
 		problem.Write(w)
 		return
 	}
-	if principal(req.Context()).Person() {
+	if p.Person() {
 		if err := a.unmasked(req.Context(), "commands", ""); err != nil {
 			a.refuse(w, err)
 			return
@@ -87,7 +85,7 @@ func (a *API) sendCommands(w http.ResponseWriter, req *http.Request) {
 		web.New(web.Code(wire.Invalid), "the body must have 1 to 1000 lines").At("body", "must have 1 to 1000 lines").Write(w)
 		return
 	}
-	b := bulk{api: a, principal: principal(req.Context()), from: req.RemoteAddr, until: time.Now().Add(commandWait),
+	b := bulk{api: a, principal: p, from: req.RemoteAddr, until: time.Now().Add(commandWait),
 		entries: make([]bulkEntry, len(all)), done: make(chan struct{})}
 	if b.principal.Campaigns != nil {
 		b.lookUp(req.Context(), all)
@@ -164,7 +162,7 @@ func (b *bulk) lookUp(ctx context.Context, lines [][]byte) {
 	_ = g.Wait() // each has its own error
 }
 
-// bulkEntry is one line, and the command.Receiver of its outcome. Its texts are copies: a view would hold the whole line.
+// bulkEntry is one line, and the command.Receiver of its outcome.
 type bulkEntry struct {
 	of           *bulk
 	id, campaign string
@@ -223,51 +221,54 @@ func (b *bulk) send(ctx context.Context, e *bulkEntry, line []byte) {
 	cmd := &b.cmd
 	err := cmd.ParseView(line, wire.Defaults{})
 	cmd.ID = strings.Clone(cmd.ID) // Lanes keep it
-	e.id, e.campaign = cmd.ID, strings.Clone(cmd.Campaign)
+	e.id, e.campaign = cmd.ID, cmd.Campaign
+	if err != nil {
+		e.refuse(wire.Invalid, err.Error())
+		return
+	}
+	if problem := b.permit(e, cmd); problem != nil {
+		e.refuse(wire.Refusal(problem.Code), problem.Detail)
+		return
+	}
+	if _, err := b.api.Lanes.Send(ctx, cmd, command.Call{By: b.principal.By(), Deadline: b.until, To: e}); err != nil {
+		e.unsent(err)
+	}
+}
+
+// permit returns why a line may not be sent. That of a code has room in the budget for wrong ones then, and its campaign.
+func (b *bulk) permit(e *bulkEntry, cmd *wire.Command) (problem *web.Problem) {
 	operation := access.OperationOf(cmd.Type)
 	looked := b.found[lookUp{operation, cmd.Code}]
 	if cmd.Campaign != "" {
 		looked = nil
 	}
 	switch {
-	case err != nil:
-		e.refuse(wire.Invalid, err.Error())
-		return
 	case !wire.ScopeProducer.Allows(cmd.Type):
-		e.refuse(wire.Invalid, "type: "+cmd.Type.String()+" has a route of its own")
-		return
+		return web.New(web.Code(wire.Invalid), "type: "+cmd.Type.String()+" has a route of its own")
 	case cmd.N != 0 && !b.principal.Person():
-		e.refuse(forbidden, "n: "+wire.CodeOnly)
-		return
+		return guessable("n")
 	}
 	if looked == nil {
-		if problem := web.Check(b.principal, operation, cmd.Campaign); problem != nil {
-			e.refuse(forbidden, problem.Detail)
-			return
+		if problem = web.Check(b.principal, operation, cmd.Campaign); problem != nil {
+			return problem
 		}
 	}
 	if wait := b.api.Gate.Rates.Take(b.principal); wait > 0 {
-		e.refuse(wire.Refusal(web.RateLimited), fmt.Sprintf("this key may make %d requests a second, and each line counts; send it again after %s", b.principal.Rate, wait.Round(time.Millisecond)))
-		return
+		return web.New(web.RateLimited, fmt.Sprintf("this key may make %d requests a second, and each line counts; send it again after %s",
+			b.principal.Rate, wait.Round(time.Millisecond)))
 	}
 	if cmd.Code != "" {
-		end, problem := b.api.try(b.principal, b.from)
-		if problem != nil {
-			e.refuse(wire.Refusal(problem.Code), problem.Detail)
-			return
+		if e.end, problem = b.api.try(b.principal, b.from); problem != nil {
+			return problem
 		}
-		e.end = end
 	}
-	if looked != nil {
-		var problem *web.Problem
-		if errors.As(looked.err, &problem) {
-			e.end(problem.Code == web.Code(wire.CodeNotFound))
-			e.refuse(wire.Refusal(problem.Code), problem.Detail)
-			return
-		}
-		cmd.Campaign = looked.campaign
+	if looked == nil {
+		return nil
 	}
-	if _, err := b.api.Lanes.Send(ctx, cmd, command.Call{By: b.principal.By(), Deadline: b.until, To: e}); err != nil {
-		e.unsent(err)
+	if errors.As(looked.err, &problem) {
+		e.end(problem.Code == web.Code(wire.CodeNotFound))
+		return problem
 	}
+	cmd.Campaign = looked.campaign
+	return nil
 }

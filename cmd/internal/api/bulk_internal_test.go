@@ -41,7 +41,7 @@ func TestLinesWithoutOutcome(t *testing.T) {
 			answer, answered := httptest.NewRecorder(), make(chan struct{})
 			go func() {
 				defer close(answered)
-				a.sendCommands(answer, req)
+				a.sendCommands(answer, req, nil)
 			}()
 			streamtest.Eventually(t, "both lines are added", func() bool {
 				_, arrived := owner.Seen()

@@ -24,7 +24,7 @@ type Paging struct {
 
 func (a *API) listCampaigns(ctx context.Context, in *Paging) (*CampaignList, error) {
 	out := &CampaignList{Campaigns: []domain.CampaignView{}}
-	after, err := parseCursor[struct{ Name string }]("campaigns", in.After)
+	after, err := parseCursor[struct{ Name string }](a, "campaigns", in.After)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (a *API) listCampaigns(ctx context.Context, in *Paging) (*CampaignList, err
 	}
 	out.Campaigns = append(out.Campaigns, page...)
 	if after.Name = next; next != "" {
-		out.Next = cursor("campaigns", after)
+		out.Next = a.cursor("campaigns", after)
 	}
 	return out, nil
 }
@@ -49,7 +49,7 @@ func (a *API) listOwn(ctx context.Context, p access.Principal, after string, lim
 			continue
 		}
 		if len(out.Campaigns) == limit {
-			out.Next = cursor("campaigns", struct{ Name string }{out.Campaigns[limit-1].Campaign})
+			out.Next = a.cursor("campaigns", struct{ Name string }{out.Campaigns[limit-1].Campaign})
 			return nil
 		}
 		v, err := a.Queries.Campaign(ctx, name)

@@ -61,7 +61,7 @@ type ImportWanted struct {
 
 func (a *API) codeRoutes() {
 	readStream(a, Route{Method: http.MethodPost, Path: "/v1/campaigns/{campaign}/codes", ID: "importCodes", Tag: "codes", Summary: "Import codes of your own",
-		About: "The body is CSV, its codes in column `code` or the first one. The answer begins at once: a line of progress each second, " +
+		About: "The body is CSV, its codes in column `code` or the first one. The answer starts at once: a line of progress each second, " +
 			"and the report as the last one. Codes that the campaign has are skipped: to resume, send the same file again. " +
 			"A corrected file may have the Idempotency-Key of the first one.",
 		Operation: access.OpImportCodes, Body: maxCSV},

@@ -234,7 +234,7 @@ func (a *API) oneCoupon(ctx context.Context, w *Wanted) (*CouponList, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := parseCursor[struct{ Before string }]("history", w.After)
+	at, err := parseCursor[struct{ Before string }](a, "history", w.After)
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +255,7 @@ func (a *API) oneCoupon(ctx context.Context, w *Wanted) (*CouponList, error) {
 	}
 	if found.More {
 		at.Before = found.Next
-		out.Next = cursor("history", at)
+		out.Next = a.cursor("history", at)
 	}
 	return out, nil
 }
@@ -313,8 +313,7 @@ type CustomerPage struct {
 }
 
 func (a *API) getCustomer(ctx context.Context, in *CustomerPage) (*OneCustomer, error) {
-	// The place may be a coupon of a campaign that the key is not limited to.
-	at, err := openCursor[struct{ Before string }](a, "customer", in.After)
+	at, err := parseCursor[struct{ Before string }](a, "customer", in.After)
 	if err != nil {
 		return nil, err
 	}
@@ -341,7 +340,7 @@ func (a *API) getCustomer(ctx context.Context, in *CustomerPage) (*OneCustomer, 
 	}
 	if found.More {
 		at.Before = found.Next
-		out.Next = a.sealCursor("customer", at)
+		out.Next = a.cursor("customer", at)
 	}
 	return out, nil
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
-	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
@@ -22,7 +21,7 @@ type couponPlace struct {
 	N        int64
 }
 
-// Each selects a page behind a place: $1 is the customer, order or campaign, $2 and $3 the place, $4 the most rows, $5 the
+// Each selects the page after a place: $1 is the customer, order or campaign, $2 and $3 the place, $4 the most rows, $5 the
 // campaigns that the key is limited to, NULL = all. Coupons of a customer or an order are collected by their hash index before
 // they are sorted: for a short page the planner would else walk the key, in the hope of finding some soon.
 const (
@@ -43,10 +42,7 @@ func (a *API) readCoupons(ctx context.Context, w *Wanted, limited []string) ([]C
 	case w.Order != "":
 		sql, of, list = ofOrder, w.Order, "order"
 	}
-	at, err := parseCursor[couponPlace]("coupons-"+list, w.After)
-	if err == nil && w.After != "" && !wire.ValidCampaignName(at.Campaign) {
-		err = wrongCursor()
-	}
+	at, err := parseCursor[couponPlace](a, "coupons-"+list, w.After)
 	if err != nil {
 		return nil, "", err
 	}
@@ -62,7 +58,7 @@ func (a *API) readCoupons(ctx context.Context, w *Wanted, limited []string) ([]C
 	}
 	coupons = coupons[:w.Limit]
 	last := &coupons[w.Limit-1]
-	return coupons, cursor("coupons-"+list, couponPlace{last.Campaign, int64(last.N)}), nil
+	return coupons, a.cursor("coupons-"+list, couponPlace{last.Campaign, int64(last.N)}), nil
 }
 
 func (a *API) query(ctx context.Context, sql string, args ...any) ([]Coupon, error) {
@@ -97,7 +93,7 @@ func scanCoupon(row pgx.CollectableRow) (c Coupon, err error) {
 	return c, err
 }
 
-// complete adds what only the read tables have. While they are away, or behind, it is absent.
+// complete adds what only the read tables have. While they are away, or lag, it is absent.
 func (a *API) complete(ctx context.Context, c *Coupon) {
 	if a.DB == nil {
 		return

@@ -33,7 +33,7 @@ type EventLine struct {
 	Campaign string  `json:"campaign,omitempty"`
 	At       string  `json:"at,omitempty" doc:"When it happened."`
 	ID       string  `json:"id,omitempty" doc:"Of the command that caused it."`
-	Cursor   string  `json:"cursor,omitempty" doc:"Of a line of type cursor or end: send it as after to continue behind all lines before it."`
+	Cursor   string  `json:"cursor,omitempty" doc:"Of a line of type cursor or end: send it as after to continue after all lines before it."`
 	Reason   string  `json:"reason,omitempty" doc:"Of a line of type end; else of the event."`
 }
 
@@ -156,7 +156,7 @@ func listed(text string) []string {
 	return strings.FieldsFunc(text, func(c rune) bool { return c == ',' })
 }
 
-// places returns where a stream begins: by lane, the last message that the client has.
+// places returns where a stream starts: by lane, the last message that the client has.
 func (a *API) places(ctx context.Context, after string) (map[int]eventlog.Position, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryWait)
 	defer cancel()

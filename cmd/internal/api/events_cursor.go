@@ -65,7 +65,7 @@ func parseEventCursor(s string, log topology.Log) (eventCursor, error) {
 		return nil, errCursor
 	}
 	if [cursorBytes]byte(raw[1:]) != logMark(log) {
-		return nil, errors.New("the cursor is of another log; begin again without it")
+		return nil, errors.New("the cursor is of another log; start again without it")
 	}
 	raw = raw[1+cursorBytes:]
 	lanes, n := binary.Uvarint(raw)
@@ -145,7 +145,7 @@ func (a *API) eachLane(ctx context.Context, read func(context.Context, eventlog.
 	err := g.Wait()
 	switch {
 	case fill.IsLost(err) || errors.Is(err, eventlog.ErrHole):
-		return nil, web.New(web.Malformed, "after: the log no longer has what the cursor names: it was restored, or lost its tail; begin again without it").
+		return nil, web.New(web.Malformed, "after: the log no longer has what the cursor names: it was restored, or lost its tail; start again without it").
 			At("query.after", "the log was restored, or lost its tail")
 	case err != nil:
 		return nil, unavailable("the log cannot be read", err)

@@ -45,14 +45,14 @@ func newEventSink(w http.ResponseWriter, log topology.Log, at map[int]eventlog.P
 	return s
 }
 
-// Begin implements replay.Sink: the answer begins.
+// Begin implements replay.Sink: the answer starts.
 func (s *eventSink) Begin(context.Context, topology.Log, *replay.Filter) (map[int]eventlog.Position, error) {
 	s.w.WriteHeader(http.StatusOK)
 	return maps.Clone(s.at), s.send()
 }
 
 // Write implements replay.Sink. While a stream catches up it is all that is called: a batch without selected events must not be
-// silent, or a proxy would cut off a reader of rare events, who would begin again at the old cursor.
+// silent, or a proxy would cut off a reader of rare events, who would start again at the old cursor.
 func (s *eventSink) Write(ctx context.Context, b *replay.Batch) error {
 	s.at[b.Lane] = b.To
 	s.moved = true
@@ -109,7 +109,7 @@ func (s *eventSink) End(_ context.Context, cause error) error {
 	return s.progress()
 }
 
-// end tells the client why the stream ends before it should.
+// end writes why the stream ends before it should.
 func (s *eventSink) end(reason string) {
 	if s.failed != nil {
 		return

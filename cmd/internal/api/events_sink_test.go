@@ -13,7 +13,7 @@ import (
 )
 
 // TestAStreamThatCatchesUpIsNotSilent: batches without selected events send a cursor each second, from which a client that was
-// cut off continues behind them.
+// cut off continues after them.
 func TestAStreamThatCatchesUpIsNotSilent(t *testing.T) {
 	for _, sse := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -63,7 +63,7 @@ func readEvents(t *testing.T, r *apitest.Rig) {
 		t.Fatalf("%d events at %d places, cursor %q", len(all), len(seen), cursor)
 	}
 	if more, again := events(t, r, "analyst+codes", "after="+cursor); len(more) != 0 || again != cursor {
-		t.Errorf("behind the end: %+v %s", more, again)
+		t.Errorf("after the end: %+v %s", more, again)
 	}
 	r.Redeem(t, code, "o1")
 	for what, read := range map[string]func() []eventLine{

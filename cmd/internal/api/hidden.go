@@ -60,7 +60,7 @@ func (a *API) triedIn(ctx context.Context, do func() error) error {
 }
 
 // guessable is the problem of a key that has to know the code and gives n.
-func guessable(where string) error {
+func guessable(where string) *web.Problem {
 	return web.New(web.Forbidden, "n: "+wire.CodeOnly).At(where, wire.CodeOnly)
 }
 
@@ -92,7 +92,7 @@ func (a *API) shown(ctx context.Context, o access.Operation, out *wire.Outcome, 
 // claimedBefore is the message of an answer without the code.
 const claimedBefore = "the customer has claimed before; a public key gets the code only by repeating that request with its Idempotency-Key"
 
-// hide takes from the outcome of a command what its sender may not see. The repeat of a claim by a public key is asked whether it
+// hide takes from the outcome of a command what its sender may not see. A repeat of a claim by a public key is looked up: whether it
 // was one by its id, and not because the customer has the only coupon that is allowed.
 func (a *API) hide(ctx context.Context, o access.Operation, x *exchange) error {
 	out, err := wire.ParseOutcome(x.line)

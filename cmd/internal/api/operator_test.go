@@ -15,7 +15,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// floodWithConnections: one address opens more connections than it may, and sends nothing. Probes are answered meanwhile, all else
+// floodWithConnections: one address opens more connections than it may, and sends nothing. Probes are answered then, all else
 // is not; the status and a metric count what was beyond the limit.
 func floodWithConnections(t *testing.T, r *apitest.Rig, perAddress int) {
 	get := func(path string) int {

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
 )
 
-// TestPeopleSeeTheCodesTheyMay: whatever an operator without the right to see codes sends, no answer has one, whoever claimed it.
+// TestPeopleSeeTheCodesTheyMay: whatever an operator without the right to see codes sends, no answer has one, by whatever key it was claimed.
 // With the right, codes are in clear, and a person who sees one without an event that names them is in the audit stream.
 func TestPeopleSeeTheCodesTheyMay(t *testing.T) {
 	r := apitest.Shared(t)

@@ -9,7 +9,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
@@ -35,77 +34,46 @@ func unanswered(what string, err error) error {
 	return unavailable(what+" cannot be read", err)
 }
 
-// A cursor is a place in a list, for clients without meaning: base64url of the list's name and JSON. A change of its form makes
-// cursors in flight invalid, and clients begin the list again.
-
-func cursor(list string, place any) string {
+// cursor is a place in a list, for clients without meaning: JSON, encrypted, since it may name what the key must not see, such as a
+// campaign out of its scope. Any server reads it, and that of another list is none.
+func (a *API) cursor(list string, place any) string {
 	text, err := json.Marshal(place)
 	if err != nil {
-		panic("manage: the place of list " + list + " is no JSON: " + err.Error())
+		panic("api: the place of list " + list + " is no JSON: " + err.Error())
 	}
-	return base64.RawURLEncoding.EncodeToString(append([]byte(list+" "), text...))
-}
-
-// parseCursor reads a cursor; "" is the beginning.
-func parseCursor[T any](list, s string) (place T, err error) {
-	if s == "" {
-		return place, nil
-	}
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil {
-		return place, wrongCursor()
-	}
-	name, text, _ := strings.Cut(string(raw), " ")
-	d := json.NewDecoder(strings.NewReader(text))
-	d.DisallowUnknownFields()
-	if name != list || d.Decode(&place) != nil || d.More() {
-		return place, wrongCursor()
-	}
-	return place, nil
-}
-
-func wrongCursor() error {
-	return web.New(web.Malformed, "after: must be the value of next in the page before, of the same list").At("query.after", "must be next of the page before")
-}
-
-// sealCursor is cursor for a place that may name what the key must not see, such as a campaign out of its scope: encrypted, so that
-// any server reads it and no client does.
-func (a *API) sealCursor(list string, place any) string {
 	nonce := make([]byte, a.cursors.NonceSize(), 512)
 	_, _ = rand.Read(nonce) // never fails
-	return base64.RawURLEncoding.EncodeToString(a.cursors.Seal(nonce, nonce, []byte(cursor(list, place)), nil))
+	return base64.RawURLEncoding.EncodeToString(a.cursors.Seal(nonce, nonce, text, []byte(list)))
 }
 
-// openCursor reads what sealCursor wrote.
-func openCursor[T any](a *API, list, s string) (place T, err error) {
+// parseCursor reads a cursor; "" is the start.
+func parseCursor[T any](a *API, list, s string) (place T, err error) {
 	if s == "" {
 		return place, nil
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil || len(raw) < a.cursors.NonceSize() {
-		return place, wrongCursor()
+	if n := a.cursors.NonceSize(); err == nil && len(raw) >= n {
+		if raw, err = a.cursors.Open(nil, raw[:n], raw[n:], []byte(list)); err == nil {
+			return place, json.Unmarshal(raw, &place)
+		}
 	}
-	n := a.cursors.NonceSize()
-	text, err := a.cursors.Open(nil, raw[:n], raw[n:], nil)
-	if err != nil {
-		return place, wrongCursor()
-	}
-	return parseCursor[T](list, string(text))
+	return place, web.New(web.Malformed, "after: must be the value of next in the page before, of the same list").
+		At("query.after", "must be next of the page before")
 }
 
-// newCursors returns the cipher of sealed cursors, of a key that follows from the secret of all servers.
+// newCursors returns the cipher of cursors, of a key that follows from the secret of all servers.
 func newCursors(secret [32]byte) cipher.AEAD {
 	key, err := hkdf.Key(sha256.New, secret[:], nil, "scrip cursors v1", sha256.Size)
 	if err != nil {
-		panic("manage: " + err.Error()) // only of a longer key
+		panic("api: " + err.Error()) // only of a longer key
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		panic("manage: " + err.Error()) // only of a key of another length
+		panic("api: " + err.Error()) // only of a key of another length
 	}
 	aead, err := cipher.NewGCM(block)
 	if err != nil {
-		panic("manage: " + err.Error()) // only of another cipher
+		panic("api: " + err.Error()) // only of another cipher
 	}
 	return aead
 }

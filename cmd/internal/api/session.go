@@ -42,7 +42,7 @@ func (a *API) session(w http.ResponseWriter, req *http.Request, of *slot) (ctx c
 		web.New(web.Overloaded, fmt.Sprintf("%s is %d at this server; end one, or retry", over.What, over.Limit)).Write(w)
 		return nil, nil
 	}
-	ctx, done := a.Sessions.Begin(req.Context(), p)
+	ctx, done := a.Sessions.Start(req.Context(), p)
 	end = func() { done(); of.Release(p.Client()) }
 	if _, problem := a.Gate.Identify(req); problem != nil {
 		end()

@@ -76,14 +76,14 @@ func TestLimitedKeysDoNotWaitForTheTables(t *testing.T) {
 	if _, err := db.Exec(t.Context(), "BEGIN; LOCK TABLE scrip.coupon, scrip.coupon_event, scrip.redemption IN ACCESS EXCLUSIVE MODE"); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
+	started := time.Now()
 	for i, code := range codes {
 		use := map[string]any{"code": code, "order_id": fmt.Sprint("order", i)}
 		r.Ask(t, limited, "POST", "/v1/validations", use).Want(t, 200)
 		r.Ask(t, limited, "POST", "/v1/redemptions", use).Want(t, 201)
 	}
 	// Each history that is waited for takes 2 s.
-	if took := time.Since(began); took > time.Duration(len(codes))*2*time.Second {
+	if took := time.Since(started); took > time.Duration(len(codes))*2*time.Second {
 		t.Errorf("%d redemptions took %s", len(codes), took)
 	}
 	for _, code := range []string{other, "AAAA-AAAA-AAAA"} {
@@ -128,7 +128,7 @@ func TestAPublicKeyGetsNoCodeOfAnEarlierClaim(t *testing.T) {
 			t.Errorf("%s is shown %v, want %v", is.as, v, is.want)
 		}
 	}
-	// A claim that somebody else's id made is not this request's.
+	// A claim that another key's id made is not this request's.
 	other := claim(shop, "eve", "Idempotency-Key", "random-3").Want(t, 201).Object(t)["code"]
 	if got := claim(page, "eve", "Idempotency-Key", "random-3").Want(t, 200).Object(t); got["code"] != nil {
 		t.Errorf("the page gets %v of %v", got, other)

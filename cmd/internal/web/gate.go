@@ -59,7 +59,7 @@ func (g *Gate) Identify(r *http.Request) (access.Principal, *Problem) {
 		}
 		return access.Principal{}, unauthorized("these are not the credentials in http_url of scrip.json")
 	}
-	return access.Principal{}, unauthorized("Authorization must begin with Bearer (a key) or Basic (the credentials in scrip.json)")
+	return access.Principal{}, unauthorized("Authorization must start with Bearer (a key) or Basic (the credentials in scrip.json)")
 }
 
 func (g *Gate) bearer(key string) (access.Principal, *Problem) {

@@ -92,10 +92,10 @@ func TestIdentify(t *testing.T) {
 // A revoked key ends its own sessions and no others.
 func TestSessions(t *testing.T) {
 	var s Sessions
-	a1, end1 := s.Begin(context.Background(), access.Principal{ID: "a"})
-	a2, end2 := s.Begin(context.Background(), access.Principal{ID: "a"})
-	b, endB := s.Begin(context.Background(), access.Principal{ID: "b"})
-	owner, endOwner := s.Begin(context.Background(), access.Principal{})
+	a1, end1 := s.Start(context.Background(), access.Principal{ID: "a"})
+	a2, end2 := s.Start(context.Background(), access.Principal{ID: "a"})
+	b, endB := s.Start(context.Background(), access.Principal{ID: "b"})
+	owner, endOwner := s.Start(context.Background(), access.Principal{})
 	defer endB()
 	defer endOwner()
 	end2()

@@ -22,7 +22,7 @@ const (
 	TooLarge          Code = "too_large"          // the body is longer than the route allows
 	TooSlow           Code = "too_slow"           // the body did not arrive in time
 	WrongMediaType    Code = "wrong_media_type"   // Content-Type
-	Changed           Code = "changed"            // If-Match: somebody else changed it
+	Changed           Code = "changed"            // If-Match: it was changed since
 	ConditionRequired Code = "condition_required" // If-Match is missing
 	RateLimited       Code = "rate_limited"       // the key's rate
 	TooManyWrongCodes Code = "too_many_wrong_codes"

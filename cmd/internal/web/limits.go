@@ -38,7 +38,7 @@ func Body(w http.ResponseWriter, r *http.Request, buf []byte, most int) ([]byte,
 	if problem := CheckLength(w, r, int64(most)); problem != nil {
 		return buf, problem
 	}
-	body, begin := r.Body, len(buf)
+	body, start := r.Body, len(buf)
 	if r.ContentLength < 0 { // chunked: the length is not known
 		body = http.MaxBytesReader(w, body, int64(most))
 	}
@@ -48,7 +48,7 @@ func Body(w http.ResponseWriter, r *http.Request, buf []byte, most int) ([]byte,
 		}
 		n, err := body.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
-		if int64(len(buf)-begin) == r.ContentLength {
+		if int64(len(buf)-start) == r.ContentLength {
 			return buf, nil
 		}
 		switch {

@@ -51,8 +51,8 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// A client whose request stops, comes too slowly, or has no valid form gets an answer that says so, or none while its headers
-// arrive. Others are served meanwhile.
+// A client whose request stops, comes too slowly, or has no valid form gets an answer with the reason, or none while its headers
+// arrive. Others are served.
 func TestBadClients(t *testing.T) {
 	slowly := make([]string, 100)
 	for i := range slowly {
@@ -79,10 +79,10 @@ func TestBadClients(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, 10, bodies(1000), func(t *testing.T, net *pipes) {
-				begun, conn := time.Now(), net.dial()
+				started, conn := time.Now(), net.dial()
 				defer conn.Close()
 				got := talk(conn, func() { time.Sleep(500 * time.Millisecond) }, c.parts...)
-				switch took := time.Since(begun); {
+				switch took := time.Since(started); {
 				case c.status == 0 && got != nil, c.status > 0 && (got == nil || got.StatusCode != c.status || !got.Close):
 					t.Errorf("answered %+v, want %d", got, c.status)
 				case got != nil && got.Header.Get("Content-Type") != ProblemType:

@@ -40,7 +40,7 @@ func inMemory(t *testing.T, most int, h http.Handler, f func(t *testing.T, net *
 		f(t, p)
 		_ = hs.Close()
 		<-served
-		time.Sleep(time.Hour) // whoever still sends ends
+		time.Sleep(time.Hour) // what still sends ends
 	})
 }
 

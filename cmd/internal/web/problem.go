@@ -1,6 +1,7 @@
 package web
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -20,7 +21,7 @@ type Problem struct {
 	Status   int          `json:"status"`             // of HTTP
 	Code     Code         `json:"code"`               // a refusal, or an error of HTTP
 	Detail   string       `json:"detail,omitempty"`   // for people
-	Effect   Effect       `json:"effect,omitempty"`   // none or unknown; absent = none, as the status tells
+	Effect   Effect       `json:"effect,omitempty"`   // none or unknown; absent = none, as the status has it
 	ID       string       `json:"id,omitempty"`       // of the command
 	Campaign string       `json:"campaign,omitempty"` // of the command
 	Errors   []FieldError `json:"errors,omitempty"`   // what is wrong in the request
@@ -116,32 +117,10 @@ func (p *Problem) Error() string {
 	return string(p.Code) + ": " + p.Detail
 }
 
-// AppendJSON appends the body. It is written by hand because refusals may be as frequent as claims.
-func (p *Problem) AppendJSON(dst []byte) []byte {
-	text := func(name, value string) {
-		if value != "" {
-			dst = wire.AppendText(append(dst, name...), value)
-		}
-	}
-	text(`{"type":`, p.Type)
-	text(`,"title":`, p.Title)
-	dst = strconv.AppendInt(append(dst, `,"status":`...), int64(p.Status), 10)
-	text(`,"code":`, string(p.Code))
-	text(`,"detail":`, p.Detail)
-	text(`,"effect":`, string(p.Effect))
-	text(`,"id":`, p.ID)
-	text(`,"campaign":`, p.Campaign)
-	for i, e := range p.Errors {
-		if dst = append(dst, ','); i == 0 {
-			dst = append(dst, `"errors":[`...)
-		}
-		dst = wire.AppendText(append(dst, `{"location":`...), e.Location)
-		dst = append(wire.AppendText(append(dst, `,"message":`...), e.Message), '}')
-	}
-	if len(p.Errors) > 0 {
-		dst = append(dst, ']')
-	}
-	return append(dst, '}', '\n')
+// body is the JSON of the problem.
+func (p *Problem) body() []byte {
+	body, _ := json.Marshal(p) // texts and numbers: it never fails
+	return append(body, '\n')
 }
 
 // Write sends the problem. Nothing may have been written to w before.
@@ -152,13 +131,13 @@ func (p *Problem) Write(w http.ResponseWriter) {
 	}
 	h["Content-Type"] = problemType
 	h["Cache-Control"] = noStore
-	body := p.AppendJSON(make([]byte, 0, 512))
+	body := p.body()
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(body) // the client may have closed the connection
 }
 
-// Values of headers that are the same in every answer: shared slices cost nothing per request, and nobody changes them.
+// Values of headers that are the same in every answer: shared slices cost nothing per request, and are only read.
 var (
 	problemType = []string{ProblemType}
 	noStore     = []string{"no-store"}

@@ -9,11 +9,8 @@ import (
 	"go/token"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"strconv"
 	"testing"
-
-	"pgregory.net/rapid"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/command"
@@ -59,30 +56,6 @@ func TestEveryCodeHasARow(t *testing.T) {
 	if k := KindOf("of_a_newer_lane"); k.Status != http.StatusConflict || k.Effect != "" {
 		t.Errorf("an unknown refusal is %+v", k)
 	}
-}
-
-// TestTheBodyIsWhatJSONWrites: the body written by hand equals the one that encoding/json makes.
-func TestTheBodyIsWhatJSONWrites(t *testing.T) {
-	text := rapid.OneOf(rapid.Just(""), rapid.String())
-	rapid.Check(t, func(rt *rapid.T) {
-		p := New(Code(rapid.SampledFrom([]wire.Refusal{wire.SoldOut, wire.NotDurable}).Draw(rt, "code")), text.Draw(rt, "detail"))
-		p.ID, p.Campaign = text.Draw(rt, "id"), text.Draw(rt, "campaign")
-		for range rapid.IntRange(0, 3).Draw(rt, "errors") {
-			p.At(rapid.String().Draw(rt, "at"), rapid.String().Draw(rt, "message"))
-		}
-		want, err := json.Marshal(p)
-		if err != nil {
-			rt.Fatal(err)
-		}
-		var a, b any
-		if err := json.Unmarshal(want, &a); err != nil {
-			rt.Fatal(err)
-		}
-		got := p.AppendJSON(nil)
-		if err := json.Unmarshal(got, &b); err != nil || !reflect.DeepEqual(a, b) {
-			rt.Fatalf("%s, %v\nwant %s", got, err, want)
-		}
-	})
 }
 
 func TestProblemsOfCommands(t *testing.T) {

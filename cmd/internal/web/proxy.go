@@ -27,7 +27,7 @@ func (p Proxies) Handler(next http.Handler) http.Handler {
 
 // Client returns the client that a trusted proxy names: of the addresses in X-Forwarded-For the last one that is no trusted
 // proxy. What is left of it anybody may have written. If all are proxies, or an entry is no address, it is the proxy that made
-// the next entry. It returns the zero Addr if the request does not come from a trusted proxy, or through one that names nobody.
+// the next entry. It returns the zero Addr if the request does not come from a trusted proxy, or through one that names no client.
 func (p Proxies) Client(r *http.Request) netip.Addr {
 	peer, ok := address(r.RemoteAddr)
 	if !ok || !p.trusted(peer) {

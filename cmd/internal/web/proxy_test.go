@@ -20,7 +20,7 @@ func TestProxies(t *testing.T) {
 		{"no proxy, which names another", "203.0.113.7:5000", []string{"198.51.100.1"}, "203.0.113.7:5000"},
 		{"no proxy, which names a proxy", "203.0.113.7:5000", []string{"10.0.0.1"}, "203.0.113.7:5000"},
 		{"a proxy", "10.0.0.1:5000", []string{"203.0.113.7"}, "203.0.113.7:0"},
-		{"a proxy that names nobody", "10.0.0.1:5000", nil, "10.0.0.1:5000"},
+		{"a proxy that names no client", "10.0.0.1:5000", nil, "10.0.0.1:5000"},
 		{"a proxy with an empty name", "10.0.0.1:5000", []string{""}, "10.0.0.1:5000"},
 		{"a client that names another", "10.0.0.1:5000", []string{"198.51.100.1, 203.0.113.7"}, "203.0.113.7:0"},
 		{"a client that names a proxy", "10.0.0.1:5000", []string{"10.9.9.9, 203.0.113.7"}, "203.0.113.7:0"},

@@ -132,7 +132,7 @@ func TestRateOfAKey(t *testing.T) {
 				t.Fatal("a key without a rate is refused over NATS")
 			}
 		}
-		time.Sleep(rates.Take(key)) // as the refusal says
+		time.Sleep(rates.Take(key)) // as in the refusal
 		if !nats(next) || nats(key) {
 			t.Error("after the wait there is not room for one")
 		}

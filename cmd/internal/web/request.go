@@ -69,7 +69,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	}
 	p := New(Malformed, string(text))
 	p.Status, p.Title = status, http.StatusText(status)
-	body := p.AppendJSON(nil)
+	body := p.body()
 	_, err = fmt.Fprintf(c.Conn, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", status, p.Title, ProblemType, len(body), body)
 	return len(b), err
 }

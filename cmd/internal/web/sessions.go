@@ -21,9 +21,9 @@ type Sessions struct {
 // session is one request in progress.
 type session struct{ cancel context.CancelCauseFunc }
 
-// Begin returns a context that ends with ctx, or with cause ErrRevoked when the key of p is revoked. end must be called.
+// Start returns a context that ends with ctx, or with cause ErrRevoked when the key of p is revoked. end must be called.
 // Credentials of the data directory are not revoked while a server runs.
-func (s *Sessions) Begin(ctx context.Context, p access.Principal) (_ context.Context, end func()) {
+func (s *Sessions) Start(ctx context.Context, p access.Principal) (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if p.ID == "" {
 		return ctx, func() { cancel(nil) }
@@ -50,7 +50,7 @@ func (s *Sessions) Begin(ctx context.Context, p access.Principal) (_ context.Con
 
 // Revoke ends the sessions of a key. It is for access.Registry.Watch.
 //
-// A key may be revoked between its check and Begin: Begin's caller checks it again afterwards, with [Gate.Identify].
+// A key may be revoked between its check and Start: Start's caller checks it again afterwards, with [Gate.Identify].
 func (s *Sessions) Revoke(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

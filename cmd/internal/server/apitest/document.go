@@ -120,7 +120,7 @@ func (d *Document) Check(t testing.TB, req *http.Request, sent []byte, got *Resp
 		return
 	}
 	d.body(t, got.What, got.Body, pointer("paths", path, method, "responses", status, "content", media, "schema"), media)
-	media = "application/json" // lines are judged one by one, after the answer began
+	media = "application/json" // lines are judged one by one, after the answer started
 	if got.Status < 300 && len(sent) > 0 && req.Header.Get("Content-Type") == media && object(op, "requestBody", "content", media) != nil {
 		d.body(t, got.What+": the request", sent, pointer("paths", path, method, "requestBody", "content", media, "schema"), media)
 	}
