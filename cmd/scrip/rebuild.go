@@ -83,9 +83,9 @@ Without --campaign it also compares the definitions of indexes, constraints, the
 A changed row is listed with a line per changed column, and counted once; a missing table or column, or a damaged
 checkpoint, counts as one row.
 
-The tables in use are only read; while it runs, PostgreSQL keeps old versions of their rows. With --repair, the rows of
-campaigns that differ are replaced by those folded from the log, in one transaction, and nothing else is changed. A damaged
-checkpoint, or a missing table or column, needs ` + "`scrip rebuild`" + `.
+The tables in use are only read; while they are compared, PostgreSQL keeps old versions of their rows, and for a moment
+before that the projector waits. With --repair, the rows of campaigns that differ are replaced by those folded from the log, in
+one transaction, and nothing else is changed. A damaged checkpoint, or a missing table or column, needs ` + "`scrip rebuild`" + `.
 
 A server with the role projector does it. ` + onServer + `
 

@@ -81,11 +81,7 @@ func TestPointInTimeCopies(t *testing.T) {
 
 // A copy that is ended leaves nothing.
 func TestCopyEnded(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.project()
-	r.Work()
-	r.synced()
+	r := filled(t)
 	for _, at := range []Phase{Loading, Indexing} {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := r.open(Options{Hook: func(p Phase) error {

@@ -96,11 +96,7 @@ func TestDependentsAreKept(t *testing.T) {
 }
 
 func TestDependentsThatCannotBeKept(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.project()
-	r.Work()
-	r.synced()
+	r := filled(t)
 	r.exec("CREATE SCHEMA reports")
 	made := map[string]string{
 		"materialized view reports.m":                              "CREATE MATERIALIZED VIEW reports.m AS SELECT * FROM scrip.coupon",

@@ -25,11 +25,7 @@ func (r *rig) reading(relation string) (end func()) {
 // A reader holds locks on the previous tables and on those being filled. Neither a rebuild nor the live tables wait for
 // it.
 func TestReadersDelayNoRebuild(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.project()
-	r.Work()
-	r.synced()
+	r := filled(t)
 	r.rebuild(Options{})
 	end := r.reading("scrip_previous.coupon_row")
 	got := r.rebuild(Options{})

@@ -37,11 +37,7 @@ func TestConnectionOfTheLockLost(t *testing.T) {
 // endsAt ends a rebuild at each of some phases: the live tables are untouched, or exchanged if it was that far, and the next
 // run cleans up and comes to its end. Claims arrive throughout.
 func endsAt(t *testing.T, phases []Phase, kill func(r *rig, cancel context.CancelFunc)) {
-	t.Parallel()
-	r := newRig(t)
-	r.project()
-	r.Work()
-	r.synced()
+	r := filled(t)
 	for _, at := range phases {
 		t.Run(string(at), func(t *testing.T) {
 			r.T = t
@@ -96,11 +92,7 @@ func endsAt(t *testing.T, phases []Phase, kill func(r *rig, cancel context.Cance
 // Claims arrive all the time, from another goroutine and in every phase. Before the shadow is indexed, the hook waits until
 // the live tables have moved on by a whole round of claims: there is something to catch up with on every machine.
 func TestLiveEventsThroughout(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.project()
-	r.Work()
-	r.synced()
+	r := filled(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var writing sync.WaitGroup
 	round := make(chan struct{}) // of claims that are in the live tables
@@ -220,11 +212,7 @@ func TestPostgreSQLStopsMidway(t *testing.T) {
 }
 
 func TestRoles(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.project()
-	r.Work()
-	r.synced()
+	r := filled(t)
 	want := r.digest()
 	role := "r" + strings.ReplaceAll(r.text("SELECT current_database()"), "test", "ole")
 	as := projtest.Role(t, r.URL, role)

@@ -5,11 +5,7 @@ import "testing"
 // Damaged tables are exchanged for right ones while the projector works, which goes on in the new ones; undo brings the
 // damaged ones back, and they are caught up.
 func TestRebuildUndoDrop(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.project()
-	r.Work()
-	r.synced()
+	r := filled(t)
 	right := r.digest()
 	if want := r.folded(); right != want {
 		t.Fatalf("live tables are not the fold of the log:\n%s%s", right, want)

@@ -40,6 +40,17 @@ func newRig(t testing.TB) *rig {
 	return &rig{Rig: projtest.New(t), URL: url, Pool: projtest.Pool(t, url)}
 }
 
+// filled is a rig whose live tables have some of everything, with a projector at work. The test is a parallel one.
+func filled(t *testing.T) *rig {
+	t.Helper()
+	t.Parallel()
+	r := newRig(t)
+	r.project()
+	r.Work()
+	r.synced()
+	return r
+}
+
 // project runs a live projector until the end of the test, or until the function it returns is called.
 func (r *rig) project() (stop func()) {
 	r.T.Helper()

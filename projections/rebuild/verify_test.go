@@ -54,11 +54,7 @@ var damages = []struct {
 // Each table is damaged in the three ways there are, which are found, named and put right, while the projector works: all at
 // once, and one each of those that belong to no campaign of the log.
 func TestDamage(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.project()
-	r.Work()
-	r.synced()
+	r := filled(t)
 	right := r.digest()
 	untried, err := tablesOf(t.Context(), r.Pool, "scrip")
 	if err != nil {
@@ -112,11 +108,7 @@ func TestDamage(t *testing.T) {
 
 // One campaign alone is folded and compared; what is wrong elsewhere is not looked at.
 func TestOneCampaign(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.project()
-	r.Work()
-	r.synced()
+	r := filled(t)
 	r.exec("UPDATE scrip.coupon_row SET code = 'forged' WHERE n = 2")
 	got := r.verify(VerifyOptions{Campaign: "c1", Repair: true})
 	if got.Total != 1 || got.Differences[0].Key != "c1/2" || got.Differences[0].Column != "code" || *got.Differences[0].Found != "forged" {
@@ -176,11 +168,7 @@ func TestLargeGroup(t *testing.T) {
 // What cannot be repaired campaign by campaign is found, reported and not changed. A rebuild needs no whole, current tables
 // that are of this log to exchange them, and a projector that has stopped goes on.
 func TestNotRepairable(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.project()
-	r.Work()
-	r.synced()
+	r := filled(t)
 	right := r.digest()
 	for name, c := range map[string]struct{ damage, table, problem, notCompared string }{
 		"checkpoint ahead of the log":  {"UPDATE scrip.checkpoint SET sequence = sequence + 100 WHERE lane = 1", "checkpoint", NotInLog, "were not filled from this log"},
@@ -220,11 +208,7 @@ func TestNotRepairable(t *testing.T) {
 
 // Claims that arrive while it verifies and repairs are neither taken for damage, nor lost or doubled.
 func TestVerifyDuringLiveEvents(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.project()
-	r.Work()
-	r.synced()
+	r := filled(t)
 	r.exec("DELETE FROM scrip.coupon_row WHERE n < 4")
 	opts := Options{Hook: func(Phase) error {
 		r.Claim(0, 2)
@@ -272,11 +256,7 @@ func TestRepairOfTablesThatAdvanced(t *testing.T) {
 // An event that meets a damaged row while a repair is at work is parked by the live projector; the repair puts that right,
 // too, for all campaigns and for one.
 func TestRepairRenewsDeadLetters(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.Work()
-	r.project()
-	r.synced()
+	r := filled(t)
 	for n, opts := range map[int]VerifyOptions{7: {Repair: true}, 8: {Repair: true, Campaign: "c0"}} {
 		r.exec("DELETE FROM scrip.coupon_row WHERE campaign = 'c0' AND n = $1", n)
 		once := false
@@ -306,11 +286,7 @@ func TestRepairRenewsDeadLetters(t *testing.T) {
 // Rows may be right and answers wrong: indexes, keys, constraints, the view and functions are compared, too. What others made is
 // left alone.
 func TestDefinitions(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.Work()
-	r.project()
-	r.synced()
+	r := filled(t)
 	r.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = scrip, public', current_database()); END $$`)
 	r.exec("CREATE INDEX analyst_idx ON scrip.coupon_row (claimed_at)")
 	r.exec("CREATE VIEW scrip.analyst_view AS SELECT count(*) FROM scrip.coupon")
