@@ -116,6 +116,14 @@ func (pl *plan) dueSince(c class, q *request) wire.Instant {
 	return q.At
 }
 
+// patience is how long a request waits for its answer.
+func (pl *plan) patience(c class, q *request, now wire.Instant) wire.Instant {
+	if now-pl.dueSince(c, q) < freshFor {
+		return firstRetry
+	}
+	return lastRetry
+}
+
 // find is the index in the queue of the first request for that key, or of where it would be.
 func (pl *plan) find(c class, k timers.Key) int {
 	i, _ := slices.BinarySearchFunc(pl.queues[c], k, func(q request, k timers.Key) int { return q.Compare(k) })

@@ -14,9 +14,9 @@ import (
 // same time make the same requests.
 //
 //	timers ──review──> plan of a campaign: cursor ──dispatcher──> queue of requests in flight ──event──> answered
-//	                                                                  └─ repeated after 1, 2, 4, 8, 10, 10 … seconds; each
-//	                                                                     second while its instant is so fresh that a clock
-//	                                                                     slower than ours may not have reached it
+//	                                                                  └─ repeated each second while its instant is so fresh
+//	                                                                     that a clock slower than ours may not have reached
+//	                                                                     it; later dropped after ten seconds, and made again
 //
 // Only campaigns with something due have a plan, of a size that does not depend on how many instants are overdue. Each
 // instant is looked at when it is requested, and once more when it is answered.
@@ -42,7 +42,6 @@ type planner struct {
 	repeated    uint64        // requests that were not the first of their kind
 	answered    time.Duration // the longest that an answer took since this was last set to 0
 	small       bool          // that was the answer to a request that is hardly any work for a lane
-	givenUp     *wire.Command // the last request that was given up, nil = none since this was last set to nil
 }
 
 func newPlanner(b *timers.Timers) *planner {
@@ -77,7 +76,7 @@ func (p *planner) changed(one, other map[string]bool) {
 // at sets the time. Where it was set back, what was to happen later is planned again: a request that is repeated at a
 // time which lies an hour ahead now would be as good as forgotten.
 func (p *planner) at(now wire.Instant) {
-	if now > p.clock-wire.Instant(firstRetry/time.Microsecond) {
+	if now > p.clock-firstRetry {
 		p.clock = max(p.clock, now)
 		return
 	}
@@ -87,7 +86,7 @@ func (p *planner) at(now wire.Instant) {
 			for i := range pl.queues[c] {
 				q := &pl.queues[c][i]
 				q.sent = min(q.sent, now)
-				q.again = min(q.again, now+wire.Instant(lastRetry/time.Microsecond))
+				q.again = min(q.again, now+lastRetry)
 			}
 		}
 		p.drop(pl, reminder, func(q *request) bool { return q.At > now })

@@ -59,11 +59,6 @@ func (r *run) request(ctx context.Context, now wire.Instant) {
 		r.pace.Replied(r.opts.Clock.Now(), took, r.planner.small)
 		r.planner.answered = 0
 	}
-	if cmd := r.planner.givenUp; cmd != nil {
-		r.planner.givenUp = nil
-		r.log.WarnContext(ctx, "the lane does not answer requests of the scheduler; they are made again later, and the rest goes on. If the lane works otherwise, keep its event log and report this",
-			"type", cmd.Type, "campaign", cmd.Campaign, "kind", cmd.Kind, "due_at", cmd.DueAt.Time())
-	}
 	if len(cmds) == 0 {
 		return
 	}

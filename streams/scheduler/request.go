@@ -9,16 +9,12 @@ import (
 )
 
 const (
-	// firstRetry is after what time an unanswered request is repeated. A lane answers in milliseconds; one that does not is
-	// busy, away, or its clock is slower than ours.
-	firstRetry = time.Second
-	// lastRetry is the longest pause between repeats of a request.
-	lastRetry = 10 * time.Second
-
-	// A request that was repeated maxRetries times and is older than giveUpAfter is given up: it leaves the campaign's queue,
-	// so that it holds up no other. When all else of the campaign is answered, it is made again.
-	maxRetries  = 10
-	giveUpAfter = time.Minute
+	// While what a request is for is due for less than freshFor, it is repeated after firstRetry: the lane's clock, which is NATS', may
+	// be slower than ours, and then the lane did nothing. A request for what is due for longer is dropped after lastRetry, so that it
+	// holds up no other, and made again when its turn comes.
+	freshFor   = wire.Instant(10 * time.Second / time.Microsecond)
+	firstRetry = wire.Instant(time.Second / time.Microsecond)
+	lastRetry  = wire.Instant(10 * time.Second / time.Microsecond)
 
 	maxChunk       = fanout.MaxChunk
 	chunksInFlight = fanout.ChunksInFlight
@@ -28,7 +24,7 @@ const (
 	// maxExpiries is how many campaigns' expiries may be in flight: two full messages of requests.
 	maxExpiries = 2_000
 	// leastWait is from which wait for the operators' rate on the lane judges by the start of it.
-	leastWait = time.Second
+	leastWait = wire.Instant(time.Second / time.Microsecond)
 )
 
 // request is a command that waits for its answer.
@@ -37,16 +33,16 @@ type request struct {
 	through  wire.Instant // of an expire
 	throughR uint64       // of a remind_due
 	cost     int
-	times    int          // sent
+	repeated bool
 	sent     wire.Instant // first
-	again    wire.Instant // when to repeat it
+	again    wire.Instant // when it is repeated or dropped
 }
 
 func reminderCost(customers int) int { return max(customers, leastCost) }
 
 // request makes the next request of a plan that waits, of reminders for one chunk; false if nothing was left of it.
 func (p *planner) request(pl *plan, c class, now wire.Instant) (cmd wire.Command, ok bool) {
-	q := request{cost: 1, sent: now, through: now}
+	q := request{cost: 1, sent: now, through: pl.campaign.LastExpiry(now)}
 	if c == reminder {
 		q.Key = pl.head
 		chunk, more := pl.campaign.Chunk(q.Key, pl.requestedR(q.Key), p.chunk)
@@ -62,7 +58,7 @@ func (p *planner) request(pl *plan, c class, now wire.Instant) (cmd wire.Command
 			return cmd, false
 		}
 	}
-	p.send(&q, pl.dueSince(c, &q), now)
+	q.again = now + pl.patience(c, &q, now)
 	pl.add(c, q)
 	p.inFlight[c] += q.cost
 	p.waiting.pay(&pl.jobs[c], q.cost)
@@ -77,58 +73,39 @@ func (p *planner) request(pl *plan, c class, now wire.Instant) (cmd wire.Command
 	return p.command(pl, c, &q, now), true
 }
 
-// send counts a sending of the request, for what has been due since that instant, and sets when to repeat it.
-func (p *planner) send(q *request, due, now wire.Instant) {
-	pause := min(firstRetry<<min(q.times, 10), lastRetry)
-	if now-due < wire.Instant(lastRetry/time.Microsecond) {
-		// The lane's clock, which is NATS', may be slower than ours: then it did nothing, and the instant is still to come.
-		pause = firstRetry
-	}
-	q.again = now + wire.Instant(pause/time.Microsecond) // not Instant.Add, which stops at the year 9999
-	q.times++
-}
-
 func (p *planner) command(pl *plan, c class, q *request, now wire.Instant) wire.Command {
 	if c == expiry {
 		return wire.Command{Type: wire.Expire, Campaign: pl.campaign.Name, Through: q.through}
 	}
 	cmd := wire.Command{Type: wire.RemindDue, Campaign: pl.campaign.Name, Kind: q.Kind, DueAt: q.At, ThroughR: q.throughR}
-	if ready := p.judged(pl, q.At, now); ready < now-wire.Instant(leastWait/time.Microsecond) {
+	if ready := p.judged(pl, q.At, now); ready < now-leastWait {
 		cmd.ReadyAt = ready
 	}
 	return cmd
 }
 
-// retry repeats requests of a plan whose answer is late, and gives up those that were repeated for long. It returns when
-// the next is late.
+// retry repeats or drops the requests of a plan whose answer is late. It returns when the next is late.
 func (p *planner) retry(pl *plan, c class, now wire.Instant) (next wire.Instant) {
 	next = wire.Never
 	p.drop(pl, c, func(q *request) bool {
-		if q.again > now {
-			next = min(next, q.again)
-			return false
-		}
-		if pl.settled(c, q) {
+		switch {
+		case q.again > now:
+		case pl.settled(c, q):
 			return true
-		}
-		if p.idle {
-			q.again = now + wire.Instant(firstRetry/time.Microsecond)
-			next = min(next, q.again)
-			return false
-		}
-		if q.times > maxRetries && now-q.sent >= wire.Instant(giveUpAfter/time.Microsecond) {
-			cmd := p.command(pl, c, q, now)
-			p.givenUp = &cmd
+		case p.idle:
+			q.again = now + firstRetry
+		case now-pl.dueSince(c, q) >= freshFor:
+			p.repeated++
+			pl.left += q.cost // about
 			return true
+		default:
+			if c == expiry {
+				q.through = pl.campaign.LastExpiry(now) // the same, unless more has expired since
+			}
+			q.again, q.repeated = now+pl.patience(c, q, now), true
+			p.repeated++
+			p.repeats = append(p.repeats, p.command(pl, c, q, now))
 		}
-		// A repeat is for the same unless more expired since: had the first been merely slow, the lane would otherwise announce
-		// the same again.
-		if c == expiry && q.through < pl.campaign.LastExpiry(now) {
-			q.through = now
-		}
-		p.send(q, pl.dueSince(c, q), now)
-		p.repeated++
-		p.repeats = append(p.repeats, p.command(pl, c, q, now))
 		next = min(next, q.again)
 		return false
 	})
@@ -173,7 +150,7 @@ func (p *planner) folded(ev *wire.Event) {
 	n := from
 	for queue := pl.queues[c]; n < len(queue) && queue[n].Key == k && pl.settled(c, &queue[n]); n++ {
 		q := &queue[n]
-		if took := time.Duration(p.clock-q.sent) * time.Microsecond; q.times == 1 && took > p.answered {
+		if took := time.Duration(p.clock-q.sent) * time.Microsecond; !q.repeated && took > p.answered {
 			p.answered, p.small = took, q.cost <= leastCost
 		}
 		p.inFlight[c] -= q.cost

@@ -200,8 +200,8 @@ func (s *simScheduler) ranBack(now wire.Instant) {
 	}
 }
 
-// judgeRequest judges a request: between repeats lie 1, 2, 4, 8, 10, 10 … seconds on the clock of the scheduler, or 1 while the instant
-// is fresh, unless it learned of something in the campaign in between.
+// judgeRequest judges a request: between repeats lie ten seconds on the clock of the scheduler, or one while the instant is fresh,
+// unless it learned of something in the campaign in between.
 func (s *simScheduler) judgeRequest(cmd *wire.Command) {
 	key := fmt.Sprintf("%s %s %s %d", cmd.Campaign, cmd.Kind, cmd.DueAt, cmd.ThroughR)
 	a := s.requested[cmd.Campaign][key]
@@ -213,7 +213,7 @@ func (s *simScheduler) judgeRequest(cmd *wire.Command) {
 		s.requested[cmd.Campaign][key] = a
 	} else {
 		s.w.Count("request repeated", 1)
-		pause := min(time.Second<<min(a.times-1, 4), 10*time.Second)
+		pause := 10 * time.Second
 		if a.fresh {
 			pause = time.Second
 		}
