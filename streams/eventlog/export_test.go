@@ -33,3 +33,36 @@ func (f *Feed) Queued() int {
 	defer f.mu.Unlock()
 	return f.bytes
 }
+
+// NextBatch waits for a message, then appends to dst the messages that have arrived, at most max.
+func (f *Feed) NextBatch(ctx context.Context, max int, dst []Raw) ([]Raw, error) {
+	for {
+		out, err := f.TryBatch(max, dst)
+		if err != nil || len(out) > len(dst) {
+			return out, err
+		}
+		select {
+		case <-f.ready:
+		case <-ctx.Done():
+			return dst, ctx.Err()
+		}
+	}
+}
+
+// Next waits for the next valid message.
+func (r *Reader) Next(ctx context.Context) (Message, error) {
+	for {
+		out, err := r.TryBatch(1, nil)
+		if err != nil {
+			return Message{}, err
+		}
+		if len(out) > 0 {
+			return out[0], nil
+		}
+		select {
+		case <-r.feed.Ready():
+		case <-ctx.Done():
+			return Message{}, ctx.Err()
+		}
+	}
+}

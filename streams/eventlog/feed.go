@@ -141,21 +141,6 @@ func (f *Feed) TryBatch(max int, dst []Raw) ([]Raw, error) {
 	return dst, nil
 }
 
-// NextBatch waits for a message, then appends to dst the messages that have arrived, at most max.
-func (f *Feed) NextBatch(ctx context.Context, max int, dst []Raw) ([]Raw, error) {
-	for {
-		out, err := f.TryBatch(max, dst)
-		if err != nil || len(out) > len(dst) {
-			return out, err
-		}
-		select {
-		case <-f.ready:
-		case <-ctx.Done():
-			return dst, ctx.Err()
-		}
-	}
-}
-
 // Lag returns how many messages follow the one taken last, as far as known: those in the queue, and those the server
 // still had when the newest of them arrived. 0 means caught up a moment ago.
 func (f *Feed) Lag() uint64 {

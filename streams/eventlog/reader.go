@@ -59,31 +59,6 @@ func (s Stream) Open(ctx context.Context, log string, after Position, opts Reade
 	return &Reader{feed: feed, stream: s, judge: judge, log: opts.Logger, alarmed: opts.Alarmed, seq: after.Sequence}, nil
 }
 
-// Next waits for the next valid message.
-func (r *Reader) Next(ctx context.Context) (Message, error) {
-	one, err := r.NextBatch(ctx, 1, nil)
-	if err != nil {
-		return Message{}, err
-	}
-	return one[0], nil
-}
-
-// NextBatch waits for a valid message, then appends to dst the messages that have arrived, at most max. Messages before an
-// error are returned before it.
-func (r *Reader) NextBatch(ctx context.Context, max int, dst []Message) ([]Message, error) {
-	for {
-		out, err := r.TryBatch(max, dst)
-		if err != nil || len(out) > len(dst) {
-			return out, err
-		}
-		select {
-		case <-r.feed.Ready():
-		case <-ctx.Done():
-			return dst, ctx.Err()
-		}
-	}
-}
-
 // Ready holds a token when TryBatch may return messages or an error.
 func (r *Reader) Ready() <-chan struct{} { return r.feed.Ready() }
 

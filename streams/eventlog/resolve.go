@@ -20,18 +20,6 @@ const (
 	Lost
 )
 
-func (o Outcome) String() string {
-	switch o {
-	case Landed:
-		return "landed"
-	case Unchanged:
-		return "unchanged"
-	case Lost:
-		return "lost"
-	}
-	return "unknown"
-}
-
 // Resolve finds the result of an attempt. The digest over all Scrip- headers and the payload decides whether the stored
 // message is the attempted one: nonce, command range and bytes alike. A later publish that is unresolved too is resolved
 // after it, with the same call.

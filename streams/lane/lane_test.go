@@ -46,7 +46,7 @@ func TestACouponsLife(t *testing.T) {
 	if data := show["data"].(map[string]any); data["claimed"] != 2.0 || data["redeemed"] != 1.0 {
 		t.Fatalf("show: %v", show)
 	}
-	if _, sub := r.send(topology.CmdSubject("summer"), `{"id":"mapped","type":"claim","customer_id":"dora"}`); r.answers(sub)[0].Refusal != wire.SoldOut {
+	if _, sub := r.send("scrip.cmd.summer", `{"id":"mapped","type":"claim","customer_id":"dora"}`); r.answers(sub)[0].Refusal != wire.SoldOut {
 		t.Error("the server does not map the subject of a campaign to its lane")
 	}
 	if v := r.query(map[string]any{"query": "coupon.validate", "code": a.Code}); v["refusal"] != string(wire.AlreadyRedeemed) {

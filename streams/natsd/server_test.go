@@ -47,11 +47,11 @@ func TestMappingAgreesWithLaneOf(t *testing.T) {
 		nc := s.Conn(t)
 		for _, campaign := range []string{"summer", "winter", "a", "A_-9", "x0123456789x0123456789x0123456789x0123456789x0123456789x012345678"} {
 			lane := topology.LaneOf(campaign, lanes)
-			if got, want := mappedSubject(t, nc, topology.CmdSubject(campaign)), topology.LaneCmdFor(lane, campaign); got != want {
-				t.Errorf("%d lanes: %s arrived as %s, LaneOf returns %s", lanes, topology.CmdSubject(campaign), got, want)
+			if got, want := mappedSubject(t, nc, "scrip.cmd."+campaign), topology.LaneCmdFor(lane, campaign); got != want {
+				t.Errorf("%d lanes: %s arrived as %s, LaneOf returns %s", lanes, "scrip.cmd."+campaign, got, want)
 			}
-			if got, want := mappedSubject(t, nc, topology.AdminSubject(campaign)), topology.LaneAdminFor(lane, campaign); got != want {
-				t.Errorf("%d lanes: %s arrived as %s, LaneOf returns %s", lanes, topology.AdminSubject(campaign), got, want)
+			if got, want := mappedSubject(t, nc, "scrip.admin."+campaign), topology.LaneAdminFor(lane, campaign); got != want {
+				t.Errorf("%d lanes: %s arrived as %s, LaneOf returns %s", lanes, "scrip.admin."+campaign, got, want)
 			}
 		}
 		s.Shutdown()
@@ -64,11 +64,11 @@ func TestMappingIsRememberedAndReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := topology.LaneCmdFor(topology.LaneOf("summer", 64), "summer")
-	if got := mappedSubject(t, s.Conn(t), topology.CmdSubject("summer")); got != want {
+	if got := mappedSubject(t, s.Conn(t), "scrip.cmd.summer"); got != want {
 		t.Errorf("after SetMapping: %s, want %s", got, want)
 	}
 	s.Restart(t) // with Lanes: 4 in its options; the log's own number is in the marker
-	if got := mappedSubject(t, s.Conn(t), topology.CmdSubject("summer")); got != want {
+	if got := mappedSubject(t, s.Conn(t), "scrip.cmd.summer"); got != want {
 		t.Errorf("after a restart: %s, want %s", got, want)
 	}
 	if err := s.SetMapping(0); err == nil || !strings.Contains(err.Error(), "--lanes") {

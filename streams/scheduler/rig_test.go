@@ -116,11 +116,14 @@ func newRig(t *testing.T) *rig {
 	go func() {
 		defer close(done)
 		for {
-			batch, err := feed.NextBatch(ctx, 100, nil)
+			select {
+			case <-feed.Ready():
+			case <-ctx.Done():
+				return
+			}
+			batch, err := feed.TryBatch(100, nil)
 			if err != nil {
-				if ctx.Err() == nil {
-					t.Errorf("reading commands: %v", err)
-				}
+				t.Errorf("reading commands: %v", err)
 				return
 			}
 			for i := range batch {

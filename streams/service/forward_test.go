@@ -38,7 +38,7 @@ func TestTheForwarder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := conn.Publish(topology.CmdSubject("summer"), []byte("x")); err != nil { // without a reply subject it arrives, too
+			if err := conn.Publish("scrip.cmd.summer", []byte("x")); err != nil { // without a reply subject it arrives, too
 				t.Fatal(err)
 			}
 			messages := uint64(1)
@@ -47,11 +47,11 @@ func TestTheForwarder(t *testing.T) {
 				cmd     wire.Command
 				status  string
 			}{
-				{topology.CmdSubject("summer"), wire.Command{Type: wire.Claim, CustomerID: "c"}, wire.StatusClaimed},
-				{topology.CmdSubject("winter"), wire.Command{Type: wire.Claim, CustomerID: "c"}, wire.StatusClaimed},
-				{topology.AdminSubject("summer"), wire.Command{Type: wire.PauseCampaign}, wire.StatusPaused},
+				{"scrip.cmd.summer", wire.Command{Type: wire.Claim, CustomerID: "c"}, wire.StatusClaimed},
+				{"scrip.cmd.winter", wire.Command{Type: wire.Claim, CustomerID: "c"}, wire.StatusClaimed},
+				{"scrip.admin.summer", wire.Command{Type: wire.PauseCampaign}, wire.StatusPaused},
 				// Only a lane can report to the producer that this is no name.
-				{topology.CmdSubject("sum$mer"), wire.Command{Type: wire.Claim, CustomerID: "c"}, wire.StatusRefused},
+				{"scrip.cmd.sum$mer", wire.Command{Type: wire.Claim, CustomerID: "c"}, wire.StatusRefused},
 			} {
 				test.cmd.ID = test.subject
 				m := &nats.Msg{Subject: test.subject, Data: test.cmd.AppendJSON(nil), Header: nats.Header{topology.HeaderReply: {outcomes.Subject}}}
@@ -95,7 +95,7 @@ func checkHeaders(t *testing.T, conn *nats.Conn) {
 		t.Fatal(err)
 	}
 	for _, reply := range []string{"scrip.evt.0", "_INBOX.mine"} {
-		msg := nats.NewMsg(topology.CmdSubject("headers"))
+		msg := nats.NewMsg("scrip.cmd.headers")
 		msg.Reply, msg.Data = reply, []byte("x")
 		for _, name := range []string{topology.HeaderReply, HeaderTimeout, "Scrip-Trace", nats.MsgIdHdr, "Other", "Nats-TTL", "Nats-Rollup", "Nats-Trace-Dest"} {
 			msg.Header.Set(name, "1s")

@@ -79,12 +79,6 @@ const (
 	AdminPattern = "scrip.admin.*"
 )
 
-// CmdSubject is the subject of producers' commands of one campaign.
-func CmdSubject(campaign string) string { return "scrip.cmd." + campaign }
-
-// AdminSubject is the subject of operators' commands of one campaign.
-func AdminSubject(campaign string) string { return "scrip.admin." + campaign }
-
 // LaneCmd is for messages with commands of several campaigns of one lane, each line with its campaign, of producers and
 // operators. It is for servers: the right to publish here includes an operator's rights.
 func LaneCmd(lane int) string { return laneSubject(lane, "cmd") }
@@ -92,10 +86,10 @@ func LaneCmd(lane int) string { return laneSubject(lane, "cmd") }
 // LaneShop is for producers' commands of several campaigns of one lane, each line with its campaign.
 func LaneShop(lane int) string { return laneSubject(lane, "shop") }
 
-// LaneCmdFor is the mapped form of CmdSubject.
+// LaneCmdFor is what scrip.cmd.<campaign> is mapped to: producers' commands of one campaign.
 func LaneCmdFor(lane int, campaign string) string { return laneSubject(lane, "cmd.") + campaign }
 
-// LaneAdminFor is the mapped form of AdminSubject.
+// LaneAdminFor is what scrip.admin.<campaign> is mapped to: operators' commands of one campaign.
 func LaneAdminFor(lane int, campaign string) string { return laneSubject(lane, "admin.") + campaign }
 
 // LaneDue is for the scheduler's commands.

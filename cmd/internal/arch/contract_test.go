@@ -53,7 +53,7 @@ func TestTheContractNamesSubjects(t *testing.T) {
 	page := contract(t)
 	lane := func(s string) string { return strings.Replace(s, "7", "<lane>", 1) }
 	want := []string{
-		topology.CmdSubject("<campaign>"), topology.AdminSubject("<campaign>"),
+		"scrip.cmd.<campaign>", "scrip.admin.<campaign>",
 		lane(topology.LaneCmdFor(7, "<campaign>")), lane(topology.LaneAdminFor(7, "<campaign>")),
 		lane(topology.LaneCmd(7)), lane(topology.LaneShop(7)), lane(topology.LaneDue(7)),
 		lane(topology.Evt(7)), lane(topology.Rmd(7)),

@@ -42,7 +42,7 @@ func TestTheTablesHaveEverySubject(t *testing.T) {
 	}
 	inTable(t, "the service", endpoints...)
 	inTable(t, "natsauth", imports...)
-	inTable(t, "topology", append(published, topology.AdminSubject("summer"), topology.LaneCmd(0), topology.LaneShop(0), topology.LaneCmdFor(0, "winter"), topology.LaneAdminFor(0, "winter"),
+	inTable(t, "topology", append(published, "scrip.admin.summer", topology.LaneCmd(0), topology.LaneShop(0), topology.LaneCmdFor(0, "winter"), topology.LaneAdminFor(0, "winter"),
 		topology.LaneDue(0), topology.LaneQuery(0), topology.Evt(0), topology.Rmd(0), topology.AuditSubject)...)
 }
 

@@ -192,7 +192,7 @@ func TestACluster(t *testing.T) {
 		}
 		// A subject that the node maps to the campaign's lane, and its acknowledgement.
 		line := fmt.Appendf(nil, `{"id":"mapped-%d","type":"claim","customer_id":"m%d"}`, i, i)
-		if ack, err := c.Conn().Request(topology.CmdSubject("summer"), line, 20*time.Second); err != nil || !strings.Contains(string(ack.Data), topology.CmdStream(topology.LaneOf("summer", fileLanes))) {
+		if ack, err := c.Conn().Request("scrip.cmd.summer", line, 20*time.Second); err != nil || !strings.Contains(string(ack.Data), topology.CmdStream(topology.LaneOf("summer", fileLanes))) {
 			t.Errorf("node %d: %v, %v", i, ack, err)
 		}
 	}
