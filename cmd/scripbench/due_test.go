@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/scripbench/report"
-	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // contains checks that a text has everything.
@@ -116,45 +115,6 @@ func TestCustomers(t *testing.T) {
 		if n := numberOf(wrong); n != -1 {
 			t.Errorf("%q is taken for %d", wrong, n)
 		}
-	}
-}
-
-// TestFeed: messages hold each customer's command once, none beyond what a message may hold, and only of the chosen campaigns.
-func TestFeed(t *testing.T) {
-	u := newSubscriptions("feed", 3)
-	const from, to = 100, 7000
-	seen := map[string]string{}
-	for _, only := range []int{1, 2, 0} {
-		ours := make([]bool, 3)
-		ours[only] = true
-		messages := make(chan feedMessage, to)
-		if err := u.write(t.Context(), from, to, ours, messages); err != nil {
-			t.Fatal(err)
-		}
-		close(messages)
-		for m := range messages {
-			lines := bytes.Split(bytes.TrimSuffix(m.data, []byte{'\n'}), []byte{'\n'})
-			if len(lines) != m.lines || m.lines > wire.MaxMessageLines || len(m.data) > wire.MaxMessage {
-				t.Fatalf("%d lines are counted as %d, %d bytes", len(lines), m.lines, len(m.data))
-			}
-			for _, line := range lines {
-				var cmd wire.Command
-				if err := wire.ParseCommand(line, wire.Defaults{}, &cmd); err != nil {
-					t.Fatalf("%s: %v", line, err)
-				}
-				n := numberOf(cmd.CustomerID)
-				if n < 0 || cmd.Type != wire.Remind || cmd.Campaign != u.campaign(n) || cmd.Kind != wire.KindOpens || cmd.Before != remindedBefore || cmd.Campaign != u.names[only] {
-					t.Fatalf("%s", line)
-				}
-				if other := seen[cmd.ID]; other != "" {
-					t.Fatalf("%s and %s have the same id", other, cmd.CustomerID)
-				}
-				seen[cmd.ID] = cmd.CustomerID
-			}
-		}
-	}
-	if len(seen) != to-from {
-		t.Errorf("%d commands, want %d", len(seen), to-from)
 	}
 }
 

@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/cmd/scripbench/process"
 	"github.com/seed-4a2410e3/scrip/cmd/scripbench/report"
@@ -21,12 +20,6 @@ import (
 const (
 	// remindedBefore is how long before the opening customers are to be reminded.
 	remindedBefore = time.Minute
-	// feedLines is how many commands a message has: the limit.
-	feedLines = wire.MaxMessageLines
-	// feedWriters per lane publish at once.
-	feedWriters = 4
-	// feedPause is how long a writer backs off when a command stream is full.
-	feedPause = 50 * time.Millisecond
 	// knownWithin bounds the filling of the largest log, on a slow machine.
 	knownWithin = time.Hour
 	// knownEvery is how often metrics are read: collecting them costs the server CPU.
@@ -34,11 +27,6 @@ const (
 )
 
 // subscriptions are customers who are to be reminded before claims open: customer i of campaign i modulo campaigns.
-//
-//	lines of up to 1,000 commands ──> writers of each lane ──> scrip.lane.<lane>.cmd ──> outcomes: not read
-//	                                   full? wait, retry          (trusted: several campaigns)
-//
-// A message with an unknown outcome is published again: its commands are deduplicated by their ids.
 type subscriptions struct{ names []string }
 
 func newSubscriptions(id string, campaigns int) subscriptions {
@@ -60,77 +48,34 @@ func (u subscriptions) open(ctx context.Context, s *scripServer, due time.Time, 
 	return s.operate(ctx, u.names, func(int) wire.Command { return cmd })
 }
 
-// subscribe subscribes customers [from, to) as fast as the log accepts them, and reports progress. It returns when all
-// commands are on the log; they are decided later.
+// subscribe subscribes customers [from, to) by the SDK as fast as the lanes answer, and reports progress.
 func (o options) subscribe(ctx context.Context, s *scripServer, u subscriptions, from, to int) error {
-	var fed atomic.Int64
-	began, progress := time.Now(), o.rarely()
-	lanes := s.desc.Lanes
-	g, ctx := errgroup.WithContext(ctx)
-	for lane := range lanes {
-		ours := report.Each(u.names, func(name string) bool { return topology.LaneOf(name, lanes) == lane })
-		messages := make(chan feedMessage, feedWriters)
-		g.Go(func() error {
-			defer close(messages)
-			return u.write(ctx, from, to, ours, messages)
+	started, progress := time.Now(), o.rarely()
+	var inFlight sync.WaitGroup
+	var failed atomic.Pointer[error]
+	for i := from; i < to && failed.Load() == nil; i++ {
+		inFlight.Add(1)
+		cmd := wire.Command{Type: wire.Remind, Campaign: u.campaign(i), CustomerID: customerID(i), Kind: wire.KindOpens, Before: remindedBefore}
+		err := s.sdk.DoAsync(ctx, cmd, func(out wire.Outcome, err error) {
+			if err == nil && out.Refused() {
+				err = errors.New(out.Message)
+			}
+			if err != nil {
+				failed.CompareAndSwap(nil, &err)
+			}
+			inFlight.Done()
 		})
-		for range feedWriters {
-			g.Go(func() error {
-				for m := range messages {
-					if err := s.publish(ctx, topology.LaneCmd(lane), m.data); err != nil {
-						return err
-					}
-					n := float64(fed.Add(int64(m.lines)))
-					progress("subscribing: %s of %s, %s a second", report.Thousands(n), report.Num(to-from), report.Thousands(n/time.Since(began).Seconds()))
-				}
-				return nil
-			})
+		if err != nil {
+			return fmt.Errorf("subscribing: %w", err)
 		}
+		n := float64(i - from)
+		progress("subscribing: %s of %s, %s a second", report.Thousands(n), report.Num(to-from), report.Thousands(n/time.Since(started).Seconds()))
 	}
-	return g.Wait()
-}
-
-type feedMessage struct {
-	data  []byte
-	lines int
-}
-
-// write makes messages of the subscriptions to those of the campaigns that are ours.
-func (u subscriptions) write(ctx context.Context, from, to int, ours []bool, messages chan<- feedMessage) error {
-	var m feedMessage
-	var line []byte
-	for i := from; i <= to; i++ {
-		if line = line[:0]; i < to {
-			if !ours[i%len(u.names)] {
-				continue
-			}
-			cmd := wire.Command{Type: wire.Remind, ID: "r-" + strconv.Itoa(i), Campaign: u.campaign(i), CustomerID: customerID(i), Kind: wire.KindOpens, Before: remindedBefore}
-			line = append(cmd.AppendJSON(line), '\n')
-		}
-		if m.lines > 0 && (i == to || m.lines == feedLines || len(m.data)+len(line) > wire.MaxMessage) {
-			select {
-			case messages <- m:
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-			m = feedMessage{data: make([]byte, 0, len(m.data)+1024)}
-		}
-		m.data = append(m.data, line...)
-		m.lines++
+	inFlight.Wait()
+	if err := failed.Load(); err != nil {
+		return fmt.Errorf("subscribing: %w", *err)
 	}
 	return nil
-}
-
-// publish puts a message on the log, and retries while there is no room.
-func (s *scripServer) publish(ctx context.Context, subject string, data []byte) error {
-	return process.Poll(ctx, nil, feedPause, func() error {
-		_, err := s.js.Publish(ctx, subject, data)
-		var api *jetstream.APIError
-		if errors.As(err, &api) && (api.Code == 503 || api.Code == 429) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Errorf("%w: publishing commands: %w", process.ErrWaiting, err)
-		}
-		return err
-	})
 }
 
 // known waits until the schedulers have that many pending and have folded all events.

@@ -4,13 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -183,33 +183,20 @@ func (s *scripServer) prepare(ctx context.Context, p *plan) (t target, err error
 
 // makeKey makes a key of role producer and waits until it is in force.
 func (s *scripServer) makeKey(ctx context.Context) (string, error) {
-	call := func(method, path, body string, key string) (*http.Response, error) {
-		req, err := http.NewRequestWithContext(ctx, method, s.desc.HTTPURL+path, bytes.NewBufferString(body))
-		if err != nil {
-			return nil, err
-		}
-		req.Header.Set("Content-Type", "application/json")
-		if key != "" {
-			req.URL.User = nil
-			req.Header.Set("Authorization", "Bearer "+key)
-		}
-		return http.DefaultClient.Do(req)
-	}
-	resp, err := call(http.MethodPost, "/v1/keys", `{"name":"scripbench","role":"producer"}`, "")
+	out, err := exec.CommandContext(ctx, s.binary, "access", "create", "scripbench", "--role", "producer", "--data", s.data()).Output()
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("making a key: %w", err)
 	}
-	defer resp.Body.Close()
-	var made struct {
-		Secret string `json:"secret"`
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&made); err != nil || made.Secret == "" {
-		return "", fmt.Errorf("making a key: %s, %w", resp.Status, err)
-	}
+	key := strings.TrimSpace(string(out))
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	return made.Secret, process.Poll(ctx, s.proc, pollEvery, func() error {
-		resp, err := call(http.MethodGet, "/v1/settings", "", made.Secret)
+	return key, process.Poll(ctx, s.proc, pollEvery, func() error {
+		u, err := url.Parse(s.desc.HTTPURL + "/v1/settings")
+		if err != nil {
+			return err
+		}
+		u.User = nil
+		resp, err := http.DefaultClient.Do((&http.Request{Method: http.MethodGet, URL: u, Header: http.Header{"Authorization": {"Bearer " + key}}}).WithContext(ctx))
 		if err != nil {
 			return err
 		}

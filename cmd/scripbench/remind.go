@@ -13,7 +13,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/scripbench/process"
 	"github.com/seed-4a2410e3/scrip/cmd/scripbench/report"
-	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -87,10 +86,6 @@ func remindScrip(ctx context.Context, o options, b *bench, j dueJob) (d dueWork,
 	if err != nil {
 		return d, err
 	}
-	events, err := s.ends(ctx, topology.EvtStream)
-	if err != nil {
-		return d, err
-	}
 	lines, err := s.ends(ctx, topology.RmdStream)
 	if err != nil {
 		return d, err
@@ -120,7 +115,7 @@ func remindScrip(ctx context.Context, o options, b *bench, j dueJob) (d dueWork,
 			return err
 		}
 		m.Scrip.Before, m.Scrip.During = claims.split(l.last)
-		return s.fired(ctx, events, j.n, l.at, m.Scrip)
+		return nil
 	}
 	return d, nil
 }
@@ -199,32 +194,6 @@ func reminded(m jetstream.Msg) (ids []string, err error) {
 		ids = append(ids, string(id))
 	}
 	return ids, nil
-}
-
-// fired checks the events that fired the reminders.
-func (s *scripServer) fired(ctx context.Context, ends []uint64, n int, at time.Time, seen *report.ScripDue) error {
-	var ev wire.Event
-	var fired, dropped uint64
-	err := s.tail(ctx, topology.EvtStream, ends, func(m jetstream.Msg, stored time.Time) error {
-		for line := range bytes.Lines(m.Data()) {
-			if err := wire.ParseEvent(bytes.TrimSuffix(line, []byte{'\n'}), &ev); err != nil {
-				return err
-			}
-			if ev.Type != wire.RemindersDue {
-				continue
-			}
-			if ev.DueAt != wire.At(at) {
-				return fmt.Errorf("reminders were due at %s, not at %s", ev.DueAt, wire.At(at))
-			}
-			fired, dropped = fired+ev.Fired, dropped+ev.Dropped
-			seen.Event = max(seen.Event, stored.Sub(at).Seconds())
-		}
-		return nil
-	})
-	if err == nil && (fired != uint64(n) || dropped != 0) {
-		err = fmt.Errorf("%d of %d reminders fired on the log and %d were dropped", fired, n, dropped)
-	}
-	return err
 }
 
 const (
