@@ -1,8 +1,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -96,47 +96,37 @@ func limits(k *access.Key) string {
 }
 
 func (m *Main) accessList() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "list", Short: "List keys: who has them, what they may do, and when they were used last", Args: cli.NoArgs,
-		Long: `List the keys in force, oldest first. Keys themselves are not stored, so they are not shown. The last use is late by up to
-an hour.`,
-		Example: `  scrip access list
-  scrip access list --all -o json`,
-	}
-	all := cmd.Flags().Bool("all", false, "also those that were revoked or replaced")
-	return m.query(cmd, func(ctx context.Context, s *session, _ []string) error {
-		keys := []access.Key{}
+	var all bool
+	inForce := func(page ops.KeyPage) ops.KeyPage {
 		now := m.Clock.Now()
-		for request := (fields{}); ; {
-			var page ops.KeyPage
-			if err := s.ask(ctx, "access.list", request, &page); err != nil {
-				return err
-			}
-			for _, k := range page.Keys {
-				if *all || k.In(now) {
-					keys = append(keys, k)
+		page.Keys = slices.DeleteFunc(page.Keys, func(k access.Key) bool { return !all && !k.In(now) })
+		return page
+	}
+	cmd := command(m, action[ops.KeyPage]{
+		use: "list", name: "access.list", short: "List keys: who has them, what they may do, and when they were used last",
+		long: `List the keys in force, oldest first. Keys themselves are not stored, so they are not shown. The last use is late by up to
+an hour.`,
+		example: `  scrip access list
+  scrip access list --all -o json`,
+		json: func(page ops.KeyPage) any { return inForce(page) },
+		print: func(page ops.KeyPage) error {
+			var rows [][]string
+			for _, k := range inForce(page).Keys {
+				ends := "-"
+				if !k.Ended.IsZero() {
+					ends = orZero(k.Ended) + " by " + k.EndedBy
 				}
+				rows = append(rows, []string{k.ID, k.Name, k.Role.String(), orText(strings.TrimPrefix(limits(&k), ", "), "-"),
+					orZero(k.Created) + " by " + k.CreatedBy, orZero(k.LastUsed), ends})
 			}
-			if page.Next == "" {
-				break
+			if page.Next != "" {
+				fmt.Fprintf(m.Err, "scrip: there is more: --after %s\n", page.Next)
 			}
-			request["after"] = page.Next
-		}
-		if m.global.output == outputJSON {
-			return cli.JSON(m.Out, ops.KeyPage{Keys: keys})
-		}
-		var rows [][]string
-		for i := range keys {
-			k := &keys[i]
-			ends := "-"
-			if !k.Ended.IsZero() {
-				ends = orZero(k.Ended) + " by " + k.EndedBy
-			}
-			rows = append(rows, []string{k.ID, k.Name, k.Role.String(), orText(strings.TrimPrefix(limits(k), ", "), "-"),
-				orZero(k.Created) + " by " + k.CreatedBy, orZero(k.LastUsed), ends})
-		}
-		return cli.Table(m.Out, "KEY NAME ROLE LIMITS MADE USED ENDS", rows)
+			return cli.Table(m.Out, "KEY NAME ROLE LIMITS MADE USED ENDS", rows)
+		},
 	})
+	cmd.Flags().BoolVar(&all, "all", false, "also those that were revoked or replaced")
+	return cmd
 }
 
 // auditCommand lists the audit stream.

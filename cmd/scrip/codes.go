@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -33,7 +32,7 @@ const rejectsShown = 20
 
 func (m *Main) codesImport() *cobra.Command {
 	var rejectsFile string
-	var kind csvKind
+	var form codescsv.Form
 	cmd := &cobra.Command{
 		Use: "import CAMPAIGN [FILE]", Short: "Import codes from a CSV file",
 		Long: `Import codes from a CSV file, or from standard input (FILE absent or -), into a campaign created with --codes 0.
@@ -55,7 +54,7 @@ the exit code is then 3. A second import of the same file adds the missing codes
 	}
 	id := idFlag(cmd, true)
 	cmd.Flags().StringVar(&rejectsFile, "rejects", "", "`FILE` to write all bad rows to, as CSV: row, text, reason")
-	csvFlag(cmd, &kind)
+	csvFlag(cmd, &form.Excel)
 	weak := cmd.Flags().Bool("weak-codes", false, "import codes of fewer than 8 symbols, too")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		in, size, err := m.open(given[1:])
@@ -75,7 +74,7 @@ the exit code is then 3. A second import of the same file adds the missing codes
 			return err
 		}
 		defer s.close()
-		i := &csvImport{m: m, in: in, rejects: rejects, csv: kind, weak: *weak, bar: m.bar("importing", size, true)}
+		i := &csvImport{m: m, in: in, rejects: rejects, csv: form, weak: *weak, bar: m.bar("importing", size, true)}
 		return i.run(cmd.Context(), s, given[0], *id)
 	}
 	return cmd
@@ -109,7 +108,7 @@ type csvImport struct {
 	m       *Main
 	in      io.Reader
 	rejects io.Writer // nil = none
-	csv     csvKind
+	csv     codescsv.Form
 	weak    bool
 	bar     *bar
 
@@ -196,7 +195,7 @@ func (i *csvImport) codes(yield func(string) bool) {
 			i.bar.clear()
 			fmt.Fprintf(i.m.Err, "row %d: %s\n", r.Row, r.Reason)
 		}
-		return rejects.Write([]string{strconv.Itoa(r.Row), i.csv.field(r.Text), r.Reason})
+		return rejects.Write([]string{strconv.Itoa(r.Row), i.csv.Text(r.Text), r.Reason})
 	})
 	rejects.Flush()
 	if !errors.Is(err, errEnough) {
@@ -204,16 +203,13 @@ func (i *csvImport) codes(yield func(string) bool) {
 	}
 }
 
-// exportColumns are those of the read table coupon.
-var exportColumns = []string{"campaign", "n", "code", "customer_id", "status", "claimed_at", "expires_at", "redeemed_count", "redeemed_at"}
-
 // $1 = campaign
 const exportSQL = `SELECT campaign, n, code, customer_id, status, claimed_at, expires_at, redeemed_count, redeemed_at
 FROM scrip.coupon WHERE campaign = $1 ORDER BY n`
 
 func (m *Main) codesExport() *cobra.Command {
 	var postgres, file, mask string
-	var how exportForm
+	var how codescsv.Form
 	cmd := &cobra.Command{
 		Use: "export CAMPAIGN", Short: "Export the claimed codes of a campaign as CSV",
 		Long: `Export the claimed coupons of a campaign as CSV, in the order in which they were claimed, to standard output or --file.
@@ -232,10 +228,10 @@ with the key of an operator or the credentials of the data directory.
 	cmd.Flags().StringVar(&postgres, "postgres", "", "`URL` of the database with the read tables")
 	cmd.Flags().StringVar(&file, "file", "", "`FILE` to write instead of standard output")
 	cli.WithVariable(cmd.Flags())
-	csvFlag(cmd, &how.csv) // these flags have no variable: a forgotten one would change exports without notice
+	csvFlag(cmd, &how.Excel) // these flags have no variable: a forgotten one would change exports without notice
 	maskFlag(cmd, &mask)
 	cmd.RunE = func(cmd *cobra.Command, given []string) (err error) {
-		if how.mask, err = openMask(mask); err != nil {
+		if how.Mask, err = openMask(mask); err != nil {
 			return err
 		}
 		s, err := m.connect()
@@ -265,7 +261,7 @@ func createPrivate(file string) (*os.File, error) {
 	return os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 }
 
-func (m *Main) export(ctx context.Context, s *session, url, campaign string, to io.Writer, how exportForm) error {
+func (m *Main) export(ctx context.Context, s *session, url, campaign string, to io.Writer, how codescsv.Form) error {
 	db, err := schema.Connect(ctx, url)
 	if err != nil {
 		return fmt.Errorf("connecting to the read tables: %w; claims work without them, an export does not", err)
@@ -286,55 +282,24 @@ func (m *Main) export(ctx context.Context, s *session, url, campaign string, to 
 	if err != nil {
 		return fmt.Errorf("reading the tables: %w", err)
 	}
-	how.json = m.global.output == outputJSON
-	return writeRows(rows, to, how)
-}
-
-// exportRow is one coupon.
-type exportRow struct {
-	Campaign      string     `json:"campaign"`
-	N             int64      `json:"n"`
-	Code          string     `json:"code"`
-	CustomerID    string     `json:"customer_id"`
-	Status        string     `json:"status"`
-	ClaimedAt     time.Time  `json:"claimed_at"`
-	ExpiresAt     *time.Time `json:"expires_at,omitempty"`
-	RedeemedCount int64      `json:"redeemed_count"`
-	RedeemedAt    *time.Time `json:"redeemed_at,omitempty"`
-}
-
-// text is the row as CSV fields.
-func (r *exportRow) text() []string {
-	stamp := func(t *time.Time) string {
-		if t == nil {
-			return ""
-		}
-		return t.UTC().Format(time.RFC3339Nano)
-	}
-	return []string{r.Campaign, strconv.FormatInt(r.N, 10), r.Code, r.CustomerID, r.Status, stamp(&r.ClaimedAt), stamp(r.ExpiresAt),
-		strconv.FormatInt(r.RedeemedCount, 10), stamp(r.RedeemedAt)}
+	return m.writeRows(rows, to, how)
 }
 
 // writeRows writes a query's coupons.
-func writeRows(rows pgx.Rows, to io.Writer, how exportForm) error {
+func (m *Main) writeRows(rows pgx.Rows, to io.Writer, how codescsv.Form) error {
 	out := bufio.NewWriter(to)
 	lines, objects := csv.NewWriter(out), json.NewEncoder(out)
-	if !how.json {
-		_ = lines.Write(exportColumns) // Error below returns a failure
+	inJSON := m.global.output == outputJSON
+	if !inJSON {
+		_ = lines.Write(codescsv.Columns) // Error below returns a failure
 	}
-	var r exportRow
+	var r codescsv.Row
 	_, err := pgx.ForEachRow(rows, []any{&r.Campaign, &r.N, &r.Code, &r.CustomerID, &r.Status, &r.ClaimedAt, &r.ExpiresAt, &r.RedeemedCount, &r.RedeemedAt}, func() error {
-		if how.mask != nil {
-			r.Code = how.mask.Code(r.Code)
-		}
-		if how.json {
+		if inJSON {
+			how.Hide(&r)
 			return objects.Encode(&r)
 		}
-		fields := r.text()
-		for i := range fields {
-			fields[i] = how.csv.field(fields[i])
-		}
-		return lines.Write(fields)
+		return lines.Write(how.Fields(&r))
 	})
 	lines.Flush()
 	if err := errors.Join(err, lines.Error(), out.Flush()); err != nil {

@@ -117,32 +117,14 @@ func times(n uint32) string {
 	return strconv.FormatUint(uint64(n), 10) + " times"
 }
 
-// exportForm is how an export is written.
-type exportForm struct {
-	json bool
-	csv  csvKind
-	mask *replay.Mask // nil = codes as they are
-}
-
-// csvKind is the reader of a CSV file: a program, or a spreadsheet.
-type csvKind string
-
-const (
-	csvPlain csvKind = "plain"
-	csvExcel csvKind = "excel"
-)
-
-func (k csvKind) field(s string) string {
-	if k == csvExcel {
-		return replay.Harmless(s)
-	}
-	return s
-}
-
 // csvFlag adds --csv. Plain is the default: a program would read the quotes as part of the text.
-func csvFlag(cmd *cobra.Command, kind *csvKind) {
-	cmd.Flags().Var(cli.Choice((*string)(kind), string(csvPlain), string(csvPlain), string(csvExcel)), "csv",
-		"the reader of the CSV; excel puts a single quote before texts that a spreadsheet would run as a formula")
+func csvFlag(cmd *cobra.Command, excel *bool) {
+	cmd.Flags().Var(&cli.Value{Text: "plain", Kind: "plain|excel", Parse: func(s string) error {
+		if *excel = s == "excel"; !*excel && s != "plain" {
+			return errors.New("must be plain or excel")
+		}
+		return nil
+	}}, "csv", "the reader of the CSV; excel puts a single quote before texts that a spreadsheet would run as a formula")
 }
 
 const maskHelp = `Who has a code can redeem it. With --mask-codes FILE each code is replaced by a hash under the key in FILE, which is created

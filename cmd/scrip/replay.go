@@ -31,7 +31,7 @@ type replayFlags struct {
 	reset    bool
 	print    bool
 	mask     string
-	csv      csvKind
+	excel    bool
 }
 
 // formatPostgres is the format that is not a file.
@@ -101,7 +101,7 @@ examples; --print shows one:
 	f.BoolVar(&flags.follow, "follow", false, "continue with new events until stopped")
 	f.BoolVar(&flags.reset, "reset", false, "delete the output of this name, and start from the beginning")
 	maskFlag(cmd, &flags.mask)
-	csvFlag(cmd, &flags.csv)
+	csvFlag(cmd, &flags.excel)
 	f.BoolVar(&flags.print, "print", false, "print the file given by --sql, and exit")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return asUsage(m.replay(cmd.Context(), cmd, &flags))

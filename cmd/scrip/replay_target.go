@@ -44,7 +44,7 @@ func (m *Main) replayTarget(cmd *cobra.Command, flags *replayFlags) (replayTarge
 		return replayTarget{}, cli.Usagef("--reset: without --name or --sql there is no output to delete; omit it")
 	case flags.follow && (flags.filter.Until != 0 || len(flags.filter.To) > 0):
 		return replayTarget{}, cli.Usagef("--follow: it has no end; omit --until and --to, or --follow")
-	case flags.csv == csvExcel && (given("sql") || flags.format != string(replay.CSV)):
+	case flags.excel && (given("sql") || flags.format != string(replay.CSV)):
 		return replayTarget{}, cli.Usagef("--csv: only valid with --format csv; give that too, or omit this flag")
 	case given("sql"):
 		return m.sqlTarget(flags)
@@ -123,7 +123,7 @@ func (m *Main) databaseTarget(flags *replayFlags, d replay.Definition) (replayTa
 // fileTarget is a file or standard output.
 func (m *Main) fileTarget(flags *replayFlags) (replayTarget, error) {
 	format := replay.Format(flags.format)
-	if flags.csv == csvExcel {
+	if flags.excel {
 		format = replay.ExcelCSV
 	}
 	toOut := flags.out == standardOut

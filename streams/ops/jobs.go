@@ -98,14 +98,9 @@ type JobRun struct {
 	Report func(JobProgress)
 }
 
-// JobWork does a job. Its result is encoded as JSON; it may come with an error.
+// JobWork does a job. Its result is encoded as JSON; it may come with an error. A *Refusal is of a job that changed nothing,
+// because a precondition failed.
 type JobWork func(ctx context.Context, run JobRun) (result any, err error)
-
-// NotStarted is an error of a job that changed nothing, because a precondition failed.
-type NotStarted struct{ Err error }
-
-func (e *NotStarted) Error() string { return e.Err.Error() }
-func (e *NotStarted) Unwrap() error { return e.Err }
 
 // busy refuses a job while another of its kind runs.
 func busy(running *Job) error {
@@ -412,9 +407,9 @@ func (j *Jobs) end(ctx context.Context, job Job, revision uint64, result any, fa
 	defer cancel()
 	logger := cmp.Or(j.Logger, slog.Default()).With("job", job.ID)
 	job.State, job.Updated, job.Progress = JobDone, j.Clock.Now().UTC(), nil
-	var not *NotStarted
+	var no *Refusal
 	switch {
-	case errors.As(failed, &not):
+	case errors.As(failed, &no):
 		job.State, job.Error = JobRefused, failed.Error()
 	case failed != nil:
 		job.State, job.Error = JobFailed, failed.Error()

@@ -148,7 +148,7 @@ func TestHowAJobEnds(t *testing.T) {
 	if job := r.becomes(caller, r.start(caller, "verify.start", nil).ID, JobFailed); job.Error != "the disk is full" {
 		t.Errorf("%+v", job)
 	}
-	verify = &NotStarted{errors.New("schema copy exists")}
+	verify = &Refusal{Message: "schema copy exists"}
 	if job := r.becomes(caller, r.start(caller, "verify.start", nil).ID, JobRefused); job.Error != "schema copy exists" {
 		t.Errorf("%+v", job)
 	}

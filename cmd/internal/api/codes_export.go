@@ -5,11 +5,10 @@ import (
 	"context"
 	"encoding/csv"
 	"net/http"
-	"strconv"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/codescsv"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/replay"
@@ -17,9 +16,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
-
-// exportColumns are those of `scrip codes export`.
-var exportColumns = []string{"campaign", "n", "code", "customer_id", "status", "claimed_at", "expires_at", "redeemed_count", "redeemed_at"}
 
 // exportPage is how many coupons are read at once: no transaction stays open while a client reads slowly.
 const exportPage = 2000
@@ -61,9 +57,10 @@ func (a *API) exportCoupons(w http.ResponseWriter, req *http.Request, in *Export
 		a.refuse(w, err)
 		return
 	}
-	e := &exporting{api: a, stream: web.NewStream(w), campaign: campaign, excel: in.CSV == "excel"}
+	e := &exporting{api: a, stream: web.NewStream(w), campaign: campaign}
+	e.form.Excel = in.CSV == "excel"
 	if !p.Codes {
-		e.mask = replay.NewMask(a.MaskKey, false)
+		e.form.Mask = replay.NewMask(a.MaskKey, false)
 	}
 	w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 	w.Header().Set("Content-Disposition", `attachment; filename="`+campaign+`.csv"`)
@@ -104,13 +101,12 @@ type exporting struct {
 	stream   web.Stream
 	rows     *csv.Writer
 	campaign string
-	excel    bool
-	mask     *replay.Mask // nil = codes in clear
+	form     codescsv.Form
 	count    int
 }
 
 func (e *exporting) all(ctx context.Context) error {
-	_ = e.rows.Write(exportColumns) // Error below returns a failure
+	_ = e.rows.Write(codescsv.Columns) // Error below returns a failure
 	for place := int64(0); ; {
 		page, err := e.page(ctx, place)
 		if err != nil {
@@ -118,7 +114,9 @@ func (e *exporting) all(ctx context.Context) error {
 		}
 		e.stream.Writing(streamWait)
 		for i := range page {
-			_ = e.rows.Write(e.text(&page[i]))
+			c := &page[i]
+			_ = e.rows.Write(e.form.Fields(&codescsv.Row{Campaign: c.Campaign, N: c.N, Code: c.Code, CustomerID: c.CustomerID, Status: c.Status,
+				ClaimedAt: c.ClaimedAt, ExpiresAt: c.ExpiresAt, RedeemedCount: c.RedeemedCount, RedeemedAt: c.RedeemedAt}))
 		}
 		e.rows.Flush()
 		if err := e.rows.Error(); err != nil {
@@ -136,25 +134,4 @@ func (e *exporting) page(ctx context.Context, after int64) ([]Coupon, error) {
 	ctx, cancel := context.WithTimeout(ctx, streamWait)
 	defer cancel()
 	return e.api.query(ctx, ofCampaign, e.campaign, e.campaign, after, exportPage, nil)
-}
-
-// text is a coupon as fields.
-func (e *exporting) text(c *Coupon) []string {
-	stamp := func(t *time.Time) string {
-		if t == nil {
-			return ""
-		}
-		return t.Format(time.RFC3339Nano)
-	}
-	if e.mask != nil {
-		c.Code = e.mask.Code(c.Code)
-	}
-	fields := []string{c.Campaign, strconv.FormatUint(uint64(c.N), 10), c.Code, c.CustomerID, c.Status, stamp(c.ClaimedAt), stamp(c.ExpiresAt),
-		strconv.FormatUint(uint64(c.RedeemedCount), 10), stamp(c.RedeemedAt)}
-	if e.excel {
-		for i := range fields {
-			fields[i] = replay.Harmless(fields[i])
-		}
-	}
-	return fields
 }

@@ -70,10 +70,10 @@ func (s *server) onTables(js jetstream.JetStream, work func(context.Context, *re
 	}
 }
 
-// notStarted marks errors of preconditions.
+// notStarted is the refusal of a precondition that failed.
 func notStarted(err error) error {
 	if errors.Is(err, rebuild.ErrRefused) {
-		return &ops.NotStarted{Err: errors.New(strings.TrimPrefix(err.Error(), rebuild.ErrRefused.Error()+": "))}
+		return &ops.Refusal{Message: strings.TrimPrefix(err.Error(), rebuild.ErrRefused.Error()+": ")}
 	}
 	return err
 }
@@ -128,7 +128,7 @@ func (s *server) takeBackup(ctx context.Context, js jetstream.JetStream, run ops
 		return nil, err
 	}
 	if err := q.Check(); err != nil { // once more: it becomes a path
-		return nil, &ops.NotStarted{Err: err}
+		return nil, err
 	}
 	all := s.opts.Backups
 	if all == "" {

@@ -1,0 +1,62 @@
+package codescsv
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/projections/replay"
+)
+
+// Columns are those of an export.
+var Columns = []string{"campaign", "n", "code", "customer_id", "status", "claimed_at", "expires_at", "redeemed_count", "redeemed_at"}
+
+// Row is one coupon of an export.
+type Row struct {
+	Campaign      string     `json:"campaign"`
+	N             uint32     `json:"n"`
+	Code          string     `json:"code"`
+	CustomerID    string     `json:"customer_id"`
+	Status        string     `json:"status"`
+	ClaimedAt     *time.Time `json:"claimed_at"`
+	ExpiresAt     *time.Time `json:"expires_at,omitempty"`
+	RedeemedCount uint32     `json:"redeemed_count"`
+	RedeemedAt    *time.Time `json:"redeemed_at,omitempty"`
+}
+
+// Form is how an export is written.
+type Form struct {
+	Mask  *replay.Mask // nil = codes in clear
+	Excel bool         // no text is one that a spreadsheet would run as a formula
+}
+
+// Hide masks the code.
+func (f *Form) Hide(r *Row) {
+	if f.Mask != nil {
+		r.Code = f.Mask.Code(r.Code)
+	}
+}
+
+// Text makes a field safe for its reader.
+func (f *Form) Text(field string) string {
+	if f.Excel {
+		return replay.Harmless(field)
+	}
+	return field
+}
+
+// Fields are a row in the order of the columns.
+func (f *Form) Fields(r *Row) []string {
+	stamp := func(t *time.Time) string {
+		if t == nil {
+			return ""
+		}
+		return t.UTC().Format(time.RFC3339Nano)
+	}
+	number := func(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
+	f.Hide(r)
+	all := []string{r.Campaign, number(r.N), r.Code, r.CustomerID, r.Status, stamp(r.ClaimedAt), stamp(r.ExpiresAt), number(r.RedeemedCount), stamp(r.RedeemedAt)}
+	for i := range all {
+		all[i] = f.Text(all[i])
+	}
+	return all
+}
