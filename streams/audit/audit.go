@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,7 +22,7 @@ import (
 // Kind is what was done.
 type Kind string
 
-// The kinds. Each is a row of the table that Kinds returns.
+// The kinds.
 const (
 	Login    Kind = "login"    // a key was used
 	Keys     Kind = "keys"     // a key was made, revoked or replaced
@@ -40,21 +41,6 @@ const (
 	Events  = "events"      // About is the filter
 	Raw     = "raw events"  // a key that may read messages of the log logged in: what it reads passes no server
 )
-
-// Kinds returns the kinds.
-func Kinds() []Kind {
-	return []Kind{Login, Keys, Settings, Export, LookUp, Webhooks, DeadLetters, Jobs}
-}
-
-// ParseKind parses a kind.
-func ParseKind(s string) (Kind, error) {
-	for _, k := range Kinds() {
-		if string(k) == s {
-			return k, nil
-		}
-	}
-	return "", fmt.Errorf("kind is %q, expected one of %v", s, Kinds())
-}
 
 // Entry is one line of the audit stream.
 type Entry struct {
@@ -222,58 +208,61 @@ const clocks = 10 * time.Minute
 // Read returns the newest entries that the filter selects, at most limit, oldest first. more: there are older ones. A line
 // that this version cannot read is an entry with its text in About.
 func (l *Log) Read(ctx context.Context, f Filter, limit int) (all []Entry, more bool, err error) {
-	config := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
-	if !f.Since.IsZero() {
-		from := f.Since.Add(-clocks)
-		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &from
-	}
-	cons, err := l.js.OrderedConsumer(ctx, topology.AuditStream, config)
+	err = l.each(ctx, f.Since, func(e Entry) {
+		if f.takes(&e) {
+			if all = append(all, e); len(all) > 2*limit {
+				all, more = append(all[:0], all[len(all)-limit:]...), true
+			}
+		}
+	})
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, false, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("reading the audit stream: %w", err)
+		return nil, false, fmt.Errorf("reading the audit stream: %w", cmp.Or(ctx.Err(), err))
+	}
+	if len(all) > limit {
+		all, more = all[len(all)-limit:], true
+	}
+	return all, more, nil
+}
+
+// each calls take with all entries that are stored, from those of a time on; zero = from the first.
+func (l *Log) each(ctx context.Context, since time.Time, take func(Entry)) error {
+	config := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
+	if !since.IsZero() {
+		from := since.Add(-clocks)
+		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &from
+	}
+	cons, err := l.js.OrderedConsumer(ctx, topology.AuditStream, config)
+	if err != nil {
+		return err
 	}
 	info, err := cons.Info(ctx)
-	if err != nil {
-		return nil, false, fmt.Errorf("reading the audit stream: %w", err)
-	}
-	if info.NumPending+info.Delivered.Consumer == 0 {
-		return nil, false, nil
+	if err != nil || info.NumPending+info.Delivered.Consumer == 0 {
+		return err
 	}
 	messages, err := cons.Messages(jetstream.PullMaxMessages(500))
 	if err != nil {
-		return nil, false, fmt.Errorf("reading the audit stream: %w", err)
+		return err
 	}
 	defer messages.Stop()
 	defer context.AfterFunc(ctx, messages.Stop)()
 	for {
 		m, err := messages.Next()
 		if err != nil {
-			if ctx.Err() != nil {
-				err = ctx.Err()
-			}
-			return nil, false, fmt.Errorf("reading the audit stream: %w", err)
+			return err
 		}
 		meta, err := m.Metadata()
 		if err != nil {
-			return nil, false, fmt.Errorf("reading the audit stream: %w", err)
+			return err
 		}
 		e := parse(m.Data(), meta.Timestamp)
 		e.Sequence = meta.Sequence.Stream
-		if f.takes(&e) {
-			if all = append(all, e); len(all) > 2*limit {
-				all, more = append(all[:0], all[len(all)-limit:]...), true
-			}
-		}
-		if meta.NumPending == 0 {
-			break
+		if take(e); meta.NumPending == 0 {
+			return nil
 		}
 	}
-	if len(all) > limit {
-		all, more = all[len(all)-limit:], true
-	}
-	return all, more, nil
 }
 
 func parse(line []byte, stored time.Time) Entry {

@@ -134,17 +134,6 @@ func TestLogInsAreBounded(t *testing.T) {
 	}
 }
 
-func TestKinds(t *testing.T) {
-	for _, k := range Kinds() {
-		if got, err := ParseKind(string(k)); err != nil || got != k {
-			t.Errorf("%s: %v", k, err)
-		}
-	}
-	if _, err := ParseKind("theft"); err == nil {
-		t.Error("theft is a kind")
-	}
-}
-
 // A line of the stream is as the golden file has it.
 func TestTheFormat(t *testing.T) {
 	at := time.Date(2027, 1, 15, 8, 0, 0, 123456000, time.UTC)

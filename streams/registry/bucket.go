@@ -1,11 +1,11 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -24,26 +24,22 @@ const (
 	readBatch = 256
 )
 
-// Bucket is a KV bucket with a history. It is a value without resources.
-type Bucket struct {
-	JS jetstream.JetStream
-	// Spec is the bucket as package topology defines it.
-	Spec topology.GrowingBucket
-	// Logger defaults to slog.Default.
-	Logger *slog.Logger
+// bucket is a KV bucket with a history. It is a value without resources.
+type bucket struct {
+	js     jetstream.JetStream
+	spec   topology.GrowingBucket
+	logger *slog.Logger
 }
-
-func (b Bucket) logger() *slog.Logger { return cmp.Or(b.Logger, slog.Default()) }
 
 // Create stores a value under a key that does not exist, within attempt, and makes the bucket if there is none. After an error,
 // unknown is true if it may be stored all the same. A crash in it leaves the value stored or not.
-func (b Bucket) Create(ctx context.Context, key string, value []byte) (revision uint64, unknown bool, err error) {
+func (b bucket) Create(ctx context.Context, key string, value []byte) (revision uint64, unknown bool, err error) {
 	ctx, done := context.WithTimeout(ctx, attempt)
 	defer done()
-	kv, err := b.JS.KeyValue(ctx, b.Spec.Bucket)
+	kv, err := b.js.KeyValue(ctx, b.spec.Bucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		if err = b.make(ctx); err == nil {
-			kv, err = b.JS.KeyValue(ctx, b.Spec.Bucket)
+			kv, err = b.js.KeyValue(ctx, b.spec.Bucket)
 		}
 	}
 	if err != nil {
@@ -56,17 +52,17 @@ func (b Bucket) Create(ctx context.Context, key string, value []byte) (revision 
 }
 
 // make makes the bucket, with as many copies as the log has. It may exist already.
-func (b Bucket) make(ctx context.Context) error {
-	_, err := topology.FindOrMake(ctx, b.JS, b.Spec.Config)
+func (b bucket) make(ctx context.Context) error {
+	_, err := topology.FindOrMake(ctx, b.js, b.spec.Config)
 	return err
 }
 
 // newest reads the revision of the newest change from the bucket's leader, within attempt; 0 = there is none. The error is
 // [jetstream.ErrStreamNotFound] where there is no bucket.
-func (b Bucket) newest(ctx context.Context) (uint64, error) {
+func (b bucket) newest(ctx context.Context) (uint64, error) {
 	ctx, done := context.WithTimeout(ctx, attempt)
 	defer done()
-	m, _, err := natsx.LastMessage(ctx, b.JS, b.Spec.Stream(), b.Spec.Subject(keyPrefix+">"))
+	m, _, err := natsx.LastMessage(ctx, b.js, b.spec.Stream(), b.spec.Subject(keyPrefix+">"))
 	return m.Sequence, err
 }
 
@@ -80,21 +76,18 @@ type Message struct {
 }
 
 // parse reads a message of the bucket. ok is false if it is no change.
-func (b Bucket) parse(raw *eventlog.Raw) (m Message, ok bool) {
-	key, ok := b.Spec.Key(raw.Subject)
-	if !ok || len(key) < len(keyPrefix) || key[:len(keyPrefix)] != keyPrefix {
-		return Message{}, false
-	}
+func (b bucket) parse(raw *eventlog.Raw) (m Message, ok bool) {
+	key, ok := strings.CutPrefix(raw.Subject, b.spec.Subject(""))
 	return Message{
 		Key: key, Value: raw.Data, Revision: raw.Sequence,
 		Deleted: raw.Header.Get("KV-Operation") != "" || raw.Header.Get(jetstream.MarkerReasonHeader) != "",
-	}, true
+	}, ok && strings.HasPrefix(key, keyPrefix)
 }
 
 // reader reads the changes in the bucket from the first, in the order of revisions, and then each new one.
 type reader struct {
 	*eventlog.Feed
-	bucket Bucket
+	bucket bucket
 	// until is the revision of the newest change at the start. A replica of the bucket that lags may have less for a while,
 	// so a reader that has seen fewer has not seen all.
 	until uint64
@@ -103,14 +96,14 @@ type reader struct {
 
 // open starts a reader, within attempt. The error is [jetstream.ErrStreamNotFound] where there is no bucket. The caller
 // closes the reader.
-func (b Bucket) open(ctx context.Context) (*reader, error) {
+func (b bucket) open(ctx context.Context) (*reader, error) {
 	ctx, done := context.WithTimeout(ctx, attempt)
 	defer done()
 	until, err := b.newest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	feed, err := eventlog.Bucket(b.JS, b.Spec.Stream()).OpenFeed(ctx, 0, b.logger())
+	feed, err := eventlog.Bucket(b.js, b.spec.Stream()).OpenFeed(ctx, 0, b.logger)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +126,7 @@ func (r *reader) take(f func(Message)) (err error) {
 // Read calls start, and then f with all changes that were stored before the call, and perhaps later ones. After a failure it
 // calls start again, and f with all of them; ctx bounds the retries to a server that does not answer. Without a bucket there
 // are no changes.
-func (b Bucket) Read(ctx context.Context, start func(), f func(Message)) error {
+func (b bucket) Read(ctx context.Context, start func(), f func(Message)) error {
 	return Retry(ctx, func(ctx context.Context) error {
 		start()
 		r, err := b.open(ctx)

@@ -105,8 +105,7 @@ type Fold[S, R any] struct {
 	Ignored int
 
 	spec *Spec[S, R]
-	last uint64   // the highest number, except those that are too far above the one before
-	far  []uint64 // those
+	last uint64 // the highest number, except those that are too far above the one before
 }
 
 // Last is the newest change, in force or ignored; zero = there is none.
@@ -120,7 +119,10 @@ func (f *Fold[S, R]) Last() (c Change[R]) {
 // Apply folds the next message in the order of revisions.
 func (f *Fold[S, R]) Apply(m Message) Change[R] {
 	c := Change[R]{N: number(m.Key), Revision: m.Revision, Value: m.Value}
-	near := f.add(c.N)
+	near := c.N <= f.last+MostAhead
+	if near {
+		f.last = max(f.last, c.N)
+	}
 	err := c.decode(f.spec.Kept)
 	switch {
 	case m.Deleted:
@@ -141,21 +143,10 @@ func (f *Fold[S, R]) Apply(m Message) Change[R] {
 	return c
 }
 
-// add adds the next change's number. It reports whether that is at most MostAhead above the highest before it; a change with
-// another one is not in force.
-func (f *Fold[S, R]) add(n uint64) bool {
-	if n > f.last+MostAhead {
-		f.far = append(f.far, n)
-		return false
-	}
-	f.last = max(f.last, n)
-	return true
-}
-
 // next is the number of the next change: one above the last, except numbers that are taken, which were too far ahead.
 func (f *Fold[S, R]) next() uint64 {
 	n := f.last + 1
-	for slices.Contains(f.far, n) {
+	for slices.ContainsFunc(f.Changes, func(c Change[R]) bool { return c.N == n }) {
 		n++
 	}
 	return n

@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 const (
@@ -108,7 +107,7 @@ func (l *Live[S, R]) Run(ctx context.Context) error {
 // follow folds all changes from the first, and continues with each new one, until there is trouble. What is in force stays
 // so until all have been read.
 func (l *Live[S, R]) follow(ctx context.Context) error {
-	nc := l.registry.bucket.JS.Conn()
+	nc := l.registry.bucket.js.Conn()
 	broken := nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
 	defer nc.RemoveStatusListener(broken)
 	r, err := l.registry.bucket.open(ctx)
@@ -119,9 +118,7 @@ func (l *Live[S, R]) follow(ctx context.Context) error {
 		return err
 	}
 	defer r.Close()
-	if err := l.checkBucket(ctx); err != nil {
-		return err
-	}
+	l.seen = true
 	l.fold = l.registry.Fold()
 	revision, expected, read := uint64(0), r.until, r.until
 	lost := r.until < l.current
@@ -222,23 +219,4 @@ func (l *Live[S, R]) missing(ctx context.Context) error {
 	ctx, done := context.WithTimeout(ctx, attempt)
 	defer done()
 	return l.registry.bucket.make(ctx) // nil: follow it
-}
-
-// checkBucket logs, once, if changes in the bucket can be replaced or removed.
-func (l *Live[S, R]) checkBucket(ctx context.Context) error {
-	if l.seen {
-		return nil
-	}
-	ctx, done := context.WithTimeout(ctx, attempt)
-	defer done()
-	b := l.registry.bucket
-	stream, err := b.JS.Stream(ctx, b.Spec.Stream())
-	if err != nil {
-		return err
-	}
-	l.seen = true
-	if !topology.GrowsOnly(stream.CachedInfo().Config) {
-		b.logger().WarnContext(ctx, "the bucket was not made by scrip, and changes in it may be replaced or removed; see nats stream edit "+b.Spec.Stream(), "bucket", b.Spec.Bucket)
-	}
-	return nil
 }

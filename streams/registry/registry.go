@@ -67,10 +67,10 @@ type Registry[S, R any] struct {
 	History History
 
 	spec   *Spec[S, R]
-	bucket Bucket
+	bucket bucket
 }
 
-// History is what changes are written to and read from, as Bucket describes it.
+// History is what changes are written to and read from, as bucket describes it.
 type History interface {
 	Create(ctx context.Context, key string, value []byte) (revision uint64, unknown bool, err error)
 	Read(ctx context.Context, start func(), f func(Message)) error
@@ -82,7 +82,7 @@ func New[S, R any](js jetstream.JetStream, spec *Spec[S, R], o Options) *Registr
 	if o.Clock == nil {
 		o.Clock = wall.Machine
 	}
-	b := Bucket{JS: js, Spec: spec.Bucket, Logger: o.Logger}
+	b := bucket{js, spec.Bucket, o.Logger}
 	return &Registry[S, R]{Options: o, History: b, spec: spec, bucket: b}
 }
 

@@ -2,7 +2,6 @@ package topology
 
 import (
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -219,11 +218,6 @@ func (b GrowingBucket) Stream() string { return "KV_" + b.Bucket }
 // Subject is the subject of a key.
 func (b GrowingBucket) Subject(key string) string { return "$KV." + b.Bucket + "." + key }
 
-// Key is the key of a subject as Subject writes it.
-func (b GrowingBucket) Key(subject string) (key string, ok bool) {
-	return strings.CutPrefix(subject, b.Subject(""))
-}
-
 // Config is the configuration of the bucket's stream. nats.go would allow a key to be replaced and everything to be purged.
 // Direct gets are off: a lagging replica may answer them.
 func (b GrowingBucket) Config(replicas int) jetstream.StreamConfig {
@@ -240,10 +234,4 @@ func (b GrowingBucket) Config(replicas int) jetstream.StreamConfig {
 		MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: MaxGrowing, MaxConsumers: -1, Duplicates: defaultWindow,
 		DenyDelete: true, DenyPurge: true,
 	}
-}
-
-// GrowsOnly reports whether an existing stream keeps all messages.
-func GrowsOnly(have jetstream.StreamConfig) bool {
-	return have.DenyDelete && have.DenyPurge && !have.AllowRollup && !have.AllowMsgTTL && have.MaxAge == 0 && have.MaxMsgs <= 0 && have.MaxBytes <= 0 &&
-		(have.MaxMsgsPerSubject <= 0 || have.Discard == jetstream.DiscardNew && have.DiscardNewPerSubject)
 }

@@ -76,13 +76,8 @@ type Runner struct {
 	mu      sync.Mutex // guards the fields below
 	now     []Endpoint
 	gone    map[string]*Endpoint
-	changed chan struct{} // closed when there are other ones
-	running map[string]*runs
-}
-
-// runs are the pushers of an endpoint in this process.
-type runs struct {
-	pushers []*push.Pusher
+	changed chan struct{}             // closed when there are other ones
+	running map[string][]*push.Pusher // of each endpoint, in this process
 }
 
 // New makes a Runner. It sends no request.
@@ -95,7 +90,7 @@ func New(o Options) *Runner {
 	}
 	key := NewKey(o.CodeKey, o.Log.UUID)
 	store := Open(o.JetStream, key, registry.Options{Logger: o.Logger, Audit: audit.Open(o.JetStream, nil)})
-	return &Runner{o: o, key: key, store: store, changed: make(chan struct{}), running: map[string]*runs{}}
+	return &Runner{o: o, key: key, store: store, changed: make(chan struct{}), running: map[string][]*push.Pusher{}}
 }
 
 // Run delivers until ctx ends, and then returns nil. As long as there was never a webhook it only looks for one.
@@ -152,26 +147,12 @@ func slotOf(id string) int {
 func (r *Runner) slot(ctx context.Context, slot int) error {
 	type running struct {
 		version uint64
-		stop    context.CancelFunc
-		done    chan struct{}
+		stop    func() // returns when it has ended
 	}
 	all := map[string]running{}
 	started, forgotten := map[uint64]bool{}, map[string]bool{} // started: numbers of changes that request a test or a retry
-	stop := func(id string) {
-		all[id].stop()
-		<-all[id].done
-		delete(all, id)
-	}
-	defer func() {
-		for _, run := range all {
-			run.stop()
-		}
-		for id := range all {
-			<-all[id].done
-		}
-	}()
-	var background sync.WaitGroup // requests of people, and what is forgotten
-	defer background.Wait()
+	var background sync.WaitGroup                              // runs, requests of people, and what is forgotten
+	defer background.Wait()                                    // ctx has ended
 	for {
 		now, gone, changed := r.state()
 		want := map[string]Endpoint{}
@@ -182,18 +163,17 @@ func (r *Runner) slot(ctx context.Context, slot int) error {
 			if e.State == Active {
 				want[e.ID] = e
 			}
-			if e.test != 0 && !started[e.test] {
-				started[e.test] = true
-				background.Go(func() { r.test(ctx, e) })
-			}
-			if e.retry != 0 && !started[e.retry] {
-				started[e.retry] = true
-				background.Go(func() { r.retry(ctx, e) })
+			for n, carryOut := range map[uint64]func(context.Context, Endpoint){e.test: r.test, e.retry: r.retry} {
+				if n != 0 && !started[n] {
+					started[n] = true
+					background.Go(func() { carryOut(ctx, e) })
+				}
 			}
 		}
 		for id, run := range all {
 			if e, ok := want[id]; !ok || e.Version != run.version {
-				stop(id)
+				run.stop()
+				delete(all, id)
 			}
 		}
 		for id, e := range want {
@@ -201,12 +181,12 @@ func (r *Runner) slot(ctx context.Context, slot int) error {
 				continue
 			}
 			ectx, cancel := context.WithCancel(ctx)
-			run := running{e.Version, cancel, make(chan struct{})}
-			all[id] = run
-			go func() {
-				defer close(run.done)
+			done := make(chan struct{})
+			all[id] = running{e.Version, func() { cancel(); <-done }}
+			background.Go(func() {
+				defer close(done)
 				r.keep(ectx, e)
-			}()
+			})
 		}
 		// Those that are active are delivered to at the same time. After a crash the next server forgets all again.
 		var old []*Endpoint
@@ -325,7 +305,7 @@ func (r *Runner) endpoint(ctx context.Context, e Endpoint) error {
 	}
 	defer s.client.CloseIdleConnections()
 	g, ctx := errgroup.WithContext(ctx)
-	var both runs
+	var pushers []*push.Pusher
 	for kind, a := range e.audiences {
 		if !e.wants(kind == reminders) {
 			continue
@@ -336,11 +316,11 @@ func (r *Runner) endpoint(ctx context.Context, e Endpoint) error {
 			return err
 		}
 		p.Changed = r.Changed
-		both.pushers = append(both.pushers, p)
+		pushers = append(pushers, p)
 		g.Go(func() error { return p.RunEvents(ctx, s.push) })
 	}
 	r.mu.Lock()
-	r.running[e.ID] = &both
+	r.running[e.ID] = pushers
 	r.mu.Unlock()
 	defer func() {
 		r.mu.Lock()
@@ -360,9 +340,9 @@ func (r *Runner) Stats() map[string]push.Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := map[string]push.Stats{}
-	for id, run := range r.running {
+	for id, pushers := range r.running {
 		var sum push.Stats
-		for _, p := range run.pushers {
+		for _, p := range pushers {
 			st := p.Stats()
 			sum.Pushed, sum.FailedTries, sum.Dead = sum.Pushed+st.Pushed, sum.FailedTries+st.FailedTries, sum.Dead+st.Dead
 			sum.Away = sum.Away || st.Away

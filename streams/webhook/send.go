@@ -254,15 +254,12 @@ func (s *sender) health(err error) (c Change) {
 	return c
 }
 
-// test makes one request that is no event's, and returns its result as text.
-func (s *sender) test(ctx context.Context, n uint64) string {
+// test makes one request that is no event's.
+func (s *sender) test(ctx context.Context, n uint64) error {
 	ctx, done := context.WithTimeout(ctx, requestTimeout)
 	defer done()
 	data, _ := json.Marshal(map[string]string{"webhook": s.e.ID}) // never fails
 	body, _ := json.Marshal(event{Type: typeTest, Timestamp: s.clock.Now().UTC(), Data: data})
 	_, err := s.try(ctx, &request{id: fmt.Sprintf("test_%s_%d", s.e.ID, n), body: body, lines: 1})
-	if err != nil {
-		return fmt.Sprintf("%.300s", err)
-	}
-	return TestDelivered
+	return err
 }
