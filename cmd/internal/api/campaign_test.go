@@ -128,6 +128,7 @@ func TestBadRequests(t *testing.T) {
 	c := r.Campaign(t, map[string]any{"codes": 3})
 	path := "/v1/campaigns/" + c
 	star := []string{"If-Match", "*"}
+	line := `{"id":"a","type":"claim","campaign":"` + c + `","customer_id":"ann"}`
 	apitest.Until(t, "the tables that dead letters are read from exist", func() bool {
 		return r.Ask(t, "", "GET", "/v1/status", nil).Want(t, 200).Object(t)["dead_letters"] != nil
 	})
@@ -164,6 +165,8 @@ func TestBadRequests(t *testing.T) {
 		"codes null":             {"PATCH", path, `{"codes":null}`, star, 422, "invalid", "body.codes"},
 		"a bad path":             {"GET", "/v1/campaigns/a%20b", nil, nil, 422, "invalid", "path.campaign"},
 		"an unknown parameter":   {"GET", "/v1/campaigns?page=2", nil, nil, 400, "malformed", "query.page"},
+		"one of a stream":        {"POST", path + "/codes?dry_run=1", "GOOD-1\n", []string{"Content-Type", "text/csv"}, 400, "malformed", "query.dry_run"},
+		"one of many commands":   {"POST", "/v1/commands?dry_run=1", line, []string{"Content-Type", "application/x-ndjson"}, 400, "malformed", "query.dry_run"},
 		"a limit above":          {"GET", "/v1/campaigns?limit=101", nil, nil, 422, "invalid", "query.limit"},
 		"a limit of letters":     {"GET", "/v1/campaigns?limit=many", nil, nil, 422, "invalid", "query.limit"},
 		"a cursor of its own":    {"GET", "/v1/campaigns?after=x", nil, nil, 400, "malformed", "query.after"},
@@ -194,7 +197,7 @@ func TestBadRequests(t *testing.T) {
 			r.Ask(t, "", b.method, b.path, b.body, b.header...).Problem(t, b.status, b.code, b.location)
 		})
 	}
-	if v := r.Ask(t, "", "GET", path, nil).Object(t); v["codes"] != 3.0 || v["status"] != "active" {
+	if v := r.Ask(t, "", "GET", path, nil).Object(t); v["codes"] != 3.0 || v["claimed"] != 0.0 || v["status"] != "active" {
 		t.Errorf("a bad request had an effect: %v", v)
 	}
 }

@@ -126,22 +126,6 @@ func TestACorrectedFileUnderTheSameKey(t *testing.T) {
 	}
 }
 
-// TestUnknownParametersOfStreams: a request with a parameter that the route does not have may mean something else than the server
-// would do, and has no effect.
-func TestUnknownParametersOfStreams(t *testing.T) {
-	r := apitest.Shared(t)
-	c := r.Campaign(t, map[string]any{"codes": 0})
-	generated := r.Campaign(t, map[string]any{"codes": 1})
-	line := `{"id":"a","type":"claim","campaign":"` + generated + `","customer_id":"ann"}`
-	r.Ask(t, "", "POST", "/v1/commands?dry_run=1", line, "Content-Type", "application/x-ndjson").Problem(t, 400, "malformed", "query.dry_run")
-	r.Ask(t, "", "POST", "/v1/campaigns/"+c+"/codes?dry_run=1", "GOOD-1\n", "Content-Type", "text/csv").Problem(t, 400, "malformed", "query.dry_run")
-	for campaign, field := range map[string]string{generated: "claimed", c: "codes"} {
-		if v := r.Ask(t, "", "GET", "/v1/campaigns/"+campaign, nil).Want(t, 200).Object(t); v[field] != 0.0 {
-			t.Errorf("%s of %s: %v", field, campaign, v)
-		}
-	}
-}
-
 // TestAnImportShowsItsProgress: the first line comes before the body has ended; further ones, while it is sent, count what was
 // decided; the last one is the report.
 func TestAnImportShowsItsProgress(t *testing.T) {

@@ -63,7 +63,7 @@ func TestRequestsOfCommands(t *testing.T) {
 		{"producer", redeem, `{"code":"CODE","order_id":"o1"}`, []string{"Idempotency-Key", "order"}, 201},
 		{"producer", redeem, `{"code":"CODE","order_id":"o1"}`, []string{"Idempotency-Key", "order"}, 200},
 		{"limited", redeem, `{"code":"CODE","order_id":"o1"}`, nil, 200},
-		{"limited", redeem, `{"code":"CODE","order_id":"o1","campaign":"CAMPAIGN"}`, nil, 200},
+		{"limited", redeem, ` { "code" : "LOWER", "order_id":"o1","campaign":"CAMPAIGN"}`, nil, 200},
 		{"limited", redeem, `{"code":"CODE","order_id":"o1","campaign":"none"}`, nil, 403},
 		{"producer", redeem, `{"code":"CODE","order_id":"o1","campaign":"none"}`, nil, 404},
 		{"producer", redeem, `{"code":"CODE","order_id":"o2"}`, nil, 409},
@@ -73,12 +73,14 @@ func TestRequestsOfCommands(t *testing.T) {
 		{"producer", redeem, `{"code":"CODE"}`, nil, 400},
 		{"producer", redeem, `{"code":"CODE","order_id":"o1","id":"x"}`, nil, 400},
 		{"producer", redeem, `{"code":"CODE","order_id":"o1","reason":"x"}`, nil, 400},
+		{"producer", "/v1/validations", `{"code":"CODE","order_id":"o1"}`, nil, 200},
+		{"producer", "/v1/validations", `{"code":"CODE","order_id":"o2"}`, nil, 409},
 		{"producer", rollback, `{"code":"CODE","order_id":"o9"}`, nil, 409},
 		{"", rollback, `{"code":"CODE","order_id":"o1"}`, nil, 201},
 		{"producer", rollback, `{"code":"CODE","order_id":"o1"}`, nil, 200},
 		{"producer", rollback, `{"code":"CODE","order_id":"o1","campaign":null}`, nil, 422},
 	} {
-		fill, as := strings.NewReplacer("CAMPAIGN", campaign, "CODE", code), c.as
+		fill, as := strings.NewReplacer("CAMPAIGN", campaign, "CODE", code, "LOWER", strings.ToLower(code)), c.as
 		if as == "limited" {
 			as = limited
 		}
@@ -86,7 +88,10 @@ func TestRequestsOfCommands(t *testing.T) {
 		if code == "" {
 			code = got.Object(t)["code"].(string)
 		}
-		if replayed := got.Header.Get("Idempotency-Replayed"); got.Status < 300 && (replayed == "true") != (got.Status == 200) || got.Header.Get("Cache-Control") != "no-store" {
+		if v := string(got.Body); c.path == redeem && got.Status < 300 && (!strings.Contains(v, `"benefit":{"off":5,`) || !strings.Contains(v, `"order_id":"o1"`)) {
+			t.Errorf("%s: %s", got.What, v)
+		}
+		if replayed := got.Header.Get("Idempotency-Replayed"); c.path != "/v1/validations" && got.Status < 300 && (replayed == "true") != (got.Status == 200) || got.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s %s: %d %v", got.What, c.body, got.Status, got.Header)
 		}
 	}
