@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -71,6 +72,13 @@ POST   /v1/webhooks/{webhook}/test                   O
 GET    /v1/webhooks/{webhook}/dead-letters           O
 POST   /v1/webhooks/{webhook}/dead-letters/retry     O
 GET    /v1/audit                                     O
+POST   /v1/rebuilds                                  O     {}
+POST   /v1/rebuilds/undo                             O
+POST   /v1/rebuilds/drop-previous                    O
+POST   /v1/verifications                             O     {}
+POST   /v1/backups                                   O     {"name":"$new"}
+GET    /v1/jobs                                      O
+GET    /v1/jobs/{id}                                 O
 GET    /v1/openapi.json                              *
 `
 
@@ -112,7 +120,7 @@ var cellVariable = regexp.MustCompile(`\$[A-Za-z]+|\{[a-z]+\}`)
 func (r *cellRig) fill(t *testing.T, text string) string {
 	t.Helper()
 	ask := func(method, path string, body any) *apitest.Response {
-		return r.Ask(t, "", method, path, body).Want(t, 200, 201)
+		return r.Ask(t, "", method, path, body).Want(t, 200, 201, 202)
 	}
 	fresh := func(codes int) string {
 		name := r.campaign[0]
@@ -161,6 +169,8 @@ func (r *cellRig) fill(t *testing.T, text string) string {
 			return r.hook.URL
 		case "webhook":
 			return ask("POST", "/v1/webhooks", map[string]any{"url": r.hook.URL, "types": []string{"coupon.claimed"}}).Object(t)["id"].(string)
+		case "id":
+			return ask("POST", "/v1/verifications", map[string]any{}).Object(t)["id"].(string)
 		case "letter":
 			if err := r.Shop.Conn().Publish("scrip.cmd."+r.summer, []byte(`{"id":"bad","type":"claim","customer":"ann"}`)); err != nil {
 				t.Fatal(err)
@@ -252,7 +262,7 @@ func TestEveryCell(t *testing.T) {
 		t.Errorf("the table above lacks %s: write down who may use it", route)
 	}
 
-	plain := strings.NewReplacer("{campaign}", r.summer, "{fresh}", r.summer, "{imported}", r.summer, "{customer}", "ann", "{reminded}", "ann", "{key}", "none", "{webhook}", "none",
+	plain := strings.NewReplacer("{campaign}", r.summer, "{fresh}", r.summer, "{imported}", r.summer, "{customer}", "ann", "{reminded}", "ann", "{key}", "none", "{webhook}", "none", "{id}", "none",
 		"$summer", r.summer, "$code", "AAAA-AAAA", "$redeemed", "AAAA-AAAA", "$rows", "code\nIMPORTED1000\n")
 	before, tried := r.trace(t), 0
 	for _, c := range rows {
@@ -277,8 +287,14 @@ func TestEveryCell(t *testing.T) {
 			}
 			tried++
 			path := r.fill(t, c.path)
-			if got := r.ask(t, name, c, path, r.fill(t, c.body)); got.Status < 200 || got.Status > 299 || strings.Contains(string(got.Body), `"status":"refused"`) {
+			got := r.ask(t, name, c, path, r.fill(t, c.body))
+			if got.Status < 200 || got.Status > 299 || strings.Contains(string(got.Body), `"status":"refused"`) {
 				t.Errorf("%s as %c had no effect: %d %s", got.What, letter, got.Status, got.Body)
+			}
+			running := got.Status == http.StatusAccepted
+			for ; running; time.Sleep(10 * time.Millisecond) {
+				jobs := string(r.Ask(t, "", "GET", "/v1/jobs", nil).Body)
+				running = strings.Contains(jobs, `"state":"running"`) || strings.Contains(jobs, `"state":"waiting"`)
 			}
 		}
 	}
@@ -324,5 +340,5 @@ func TestEveryOperationHasARoute(t *testing.T) {
 
 // places replaces the wildcards of a path.
 func places(path, campaign string) string {
-	return strings.NewReplacer("{campaign}", campaign, "{customer}", "ann", "{key}", "none", "{webhook}", "none").Replace(path)
+	return strings.NewReplacer("{campaign}", campaign, "{customer}", "ann", "{key}", "none", "{webhook}", "none", "{id}", "none").Replace(path)
 }
