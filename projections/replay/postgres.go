@@ -80,10 +80,6 @@ type projection struct {
 	role     string                    // owner of the connection that writes the schema
 	confined bool                      // the role belongs to this projection alone
 	at       map[int]eventlog.Position // as committed in the schema
-
-	// failures injected by tests: a non-nil error replaces the reply to a commit.
-	beforeCommit func(b *Batch)
-	afterCommit  func(b *Batch) error
 }
 
 // schema returns the quoted name.
@@ -176,17 +172,9 @@ func (p *projection) commit(ctx context.Context, b *Batch) error {
 			return err
 		}
 	}
-	if p.beforeCommit != nil {
-		p.beforeCommit(b)
-	}
 	// If no reply arrives, the next Begin reads from the checkpoint whether it was committed.
 	if err := tx.Commit(ctx); err != nil {
 		return err
-	}
-	if p.afterCommit != nil {
-		if err := p.afterCommit(b); err != nil {
-			return err
-		}
 	}
 	p.at[b.Lane] = b.To
 	return nil

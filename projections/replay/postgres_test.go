@@ -96,38 +96,43 @@ func TestTextThatPostgreSQLRejects(t *testing.T) {
 func TestProjectionKilled(t *testing.T) {
 	r := newRig(t)
 	r.work()
-	killed := errors.New("killed")
 	db := projtest.URL(t)
 	for _, at := range []int{0, 2, 5} {
-		for name, install := range map[string]func(p *projection, n int){
-			"before the commit": func(p *projection, n int) {
-				p.beforeCommit = func(*Batch) {
-					if n--; n < 0 {
-						_ = p.conn.PgConn().Conn().Close() // as a kill does: no goodbye
-					}
+		for _, when := range []string{"before", "after"} {
+			schema, n := fmt.Sprintf("%s_the_commit_%d", when, at), at
+			d := Rows(schema)
+			fold := d.Fold
+			d.Fold = func(ctx context.Context, tx pgx.Tx, b *Batch) error {
+				err := fold(ctx, tx, b)
+				if n--; n < 0 && when == "before" {
+					_ = tx.Conn().PgConn().Conn().Close() // as a kill does: no goodbye
 				}
-			},
-			"after the commit": func(p *projection, n int) {
-				p.afterCommit = func(*Batch) error {
-					if n--; n < 0 {
-						return killed
-					}
-					return nil
-				}
-			},
-		} {
-			schema := fmt.Sprintf("%s_%d", strings.ReplaceAll(name, " ", "_"), at)
-			p := Postgres(db, Rows(schema), false).(*projection)
-			install(p, at)
-			_, err := r.try(p, Options{Limits: fill.Limits{Lines: 2}})
+				return err
+			}
 			var batch *BatchError
-			if !errors.As(err, &batch) || batch.First == 0 || batch.Last < batch.First {
-				t.Fatalf("%s %d: %v", name, at, err)
+			sink := Postgres(db, d, false)
+			_, err := r.try(killed{sink, func() bool { return n < 0 }}, Options{Limits: fill.Limits{Lines: 2}})
+			if err == nil || when == "before" && (!errors.As(err, &batch) || batch.First == 0 || batch.Last < batch.First) {
+				t.Fatalf("%s %d: %v", when, at, err)
 			}
 			r.run(Postgres(db, Rows(schema), false), Options{Limits: fill.Limits{Lines: 3}})
 			r.sameRows(t, db, schema)
 		}
 	}
+}
+
+// killed is a sink whose answer is lost.
+type killed struct {
+	Sink
+	now func() bool
+}
+
+func (k killed) Write(ctx context.Context, b *Batch) error {
+	err := k.Sink.Write(ctx, b)
+	if err == nil && k.now() {
+		err = errors.New("killed")
+	}
+	return err
 }
 
 // A second projection of the same name is fenced and changes nothing.
