@@ -76,22 +76,34 @@ func findAll() ([]Binaries, error) {
 		return []Binaries{b}, nil
 	}
 	var found []Binaries
-	var old []string
-	dirs, chosen := searchDirs()
-	first := 0 // of those found, how many the user has chosen
-	for i, dir := range dirs {
-		b, err := inspect(dir)
-		switch {
-		case err == nil:
-			found = append(found, b)
-		case b.Major > 0:
-			old = append(old, fmt.Sprintf("%s in %s", b.Version, dir))
-		}
-		if i < chosen {
-			first = len(found)
+	var old, seen []string
+	look := func(dirs ...string) {
+		for _, dir := range dirs {
+			if slices.Contains(seen, dir) {
+				continue
+			}
+			seen = append(seen, dir)
+			if b, err := inspect(dir); err == nil {
+				found = append(found, b)
+			} else if b.Major > 0 {
+				old = append(old, fmt.Sprintf("%s in %s", b.Version, dir))
+			}
 		}
 	}
-	slices.SortStableFunc(found[first:], func(a, b Binaries) int { return cmp.Compare(b.Major, a.Major) })
+	if p, err := exec.LookPath("postgres"); err == nil {
+		look(filepath.Dir(p))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), versionTimeout)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, "pg_config", "--bindir").Output(); err == nil {
+		look(strings.TrimSpace(string(out)))
+	}
+	chosen := len(found) // by the user
+	for _, pattern := range usualDirs {
+		hits, _ := filepath.Glob(pattern) // fails only for a malformed pattern; these are constants
+		look(hits...)
+	}
+	slices.SortStableFunc(found[chosen:], func(a, b Binaries) int { return cmp.Compare(b.Major, a.Major) })
 	switch {
 	case len(found) > 0:
 		return found, nil
@@ -112,31 +124,6 @@ var usualDirs = []string{
 	"/usr/local/opt/postgresql*/bin",
 	"/opt/local/lib/postgresql*/bin",
 	"/Applications/Postgres.app/Contents/Versions/*/bin",
-}
-
-// searchDirs lists the directories to search, each once. The first ones, as many as chosen, are the user's choice by PATH.
-func searchDirs() (dirs []string, chosen int) {
-	add := func(dir string) {
-		if !slices.Contains(dirs, dir) {
-			dirs = append(dirs, dir)
-		}
-	}
-	if p, err := exec.LookPath("postgres"); err == nil {
-		add(filepath.Dir(p))
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), versionTimeout)
-	defer cancel()
-	if out, err := exec.CommandContext(ctx, "pg_config", "--bindir").Output(); err == nil {
-		add(strings.TrimSpace(string(out)))
-	}
-	chosen = len(dirs)
-	for _, pattern := range usualDirs {
-		hits, _ := filepath.Glob(pattern) // fails only for a malformed pattern; these are constants
-		for _, dir := range hits {
-			add(dir)
-		}
-	}
-	return dirs, chosen
 }
 
 var versionLine = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)

@@ -2,6 +2,7 @@ package readmodel
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -34,13 +35,12 @@ func (r *Retry) Commands(ctx context.Context, read Source) ([]wire.Command, erro
 		}
 		text = original.Text
 	}
-	subject := sentOn(original.Subject)
 	var list []wire.Command
 	for n, line := range eventlog.Lines(text) {
 		if line = bytes.TrimRight(line, "\r"); len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		c, err := r.command(line, n+1, subject)
+		c, err := r.command(line, n+1, original.Subject)
 		if err != nil {
 			return nil, err
 		}
@@ -58,11 +58,12 @@ func (r *Retry) Commands(ctx context.Context, read Source) ([]wire.Command, erro
 func (r *Retry) corrected() bool { return r.Text != nil }
 
 // command reads a line.
-func (r *Retry) command(line []byte, number int, on sender) (c wire.Command, err error) {
+func (r *Retry) command(line []byte, number int, subject string) (c wire.Command, err error) {
 	def := wire.Defaults{NoID: true}
+	scope, campaign := sentOn(subject)
 	var named struct{ Campaign *string }
 	if err := json.Unmarshal(line, &named); err != nil || named.Campaign == nil || !r.corrected() {
-		def.Campaign = on.campaign // the subject's, for a line without one
+		def.Campaign = campaign // the subject's, for a line without one
 	}
 	if err := wire.ParseCommand(line, def, &c); err != nil {
 		hint := "correct it with " + r.Lines
@@ -74,10 +75,10 @@ func (r *Retry) command(line []byte, number int, on sender) (c wire.Command, err
 	switch {
 	case c.Type == wire.Expire || c.Type == wire.RemindDue:
 		return c, fmt.Errorf("line %d: only the scheduler sends %s, and repeats it; discard the dead letter", number, c.Type)
-	case !r.corrected() && !on.scope.Allows(c.Type):
-		return c, fmt.Errorf("line %d: a sender on %s may not send %s; to send it with your rights, give the line with %s", number, on, c.Type, r.Lines)
+	case !r.corrected() && !scope.Allows(c.Type):
+		return c, fmt.Errorf("line %d: a sender on %s may not send %s; to send it with your rights, give the line with %s", number, cmp.Or(subject, "an unknown subject"), c.Type, r.Lines)
 	}
-	if c.N != 0 && !r.corrected() && on.scope == wire.ScopeProducer {
+	if c.N != 0 && !r.corrected() && scope == wire.ScopeProducer {
 		return c, fmt.Errorf("line %d: n: %s; to send it with your rights, give the line with %s", number, wire.CodeOnly, r.Lines)
 	}
 	switch {
@@ -92,39 +93,22 @@ func (r *Retry) command(line []byte, number int, on sender) (c wire.Command, err
 	return c, nil
 }
 
-// sender is derived from a line's subject: the scope of its sender and its campaign.
-type sender struct {
-	subject, campaign string
-	scope             wire.Scope
-}
-
-func (s sender) String() string {
-	if s.subject == "" {
-		return "an unknown subject"
-	}
-	return s.subject
-}
-
-// sentOn parses a subject. An unknown one gets the scope with the fewest rights, a producer's.
-func sentOn(subject string) sender {
-	s := sender{subject: subject, scope: wire.ScopeProducer}
+// sentOn returns the scope of who sent on a subject, and its campaign. An unknown subject has the fewest rights, a producer's.
+func sentOn(subject string) (scope wire.Scope, campaign string) {
 	kind, _, campaign, ok := topology.ParseCommandSubject(subject)
-	if !ok {
-		return s
+	if !ok || !wire.ValidCampaignName(campaign) {
+		campaign = ""
 	}
-	switch kind {
-	case topology.Cmd, topology.Shop:
-	case topology.Admin:
-		s.scope = wire.ScopeOperator
-	case topology.Multi:
-		s.scope = wire.ScopeTrusted
-	case topology.Due:
-		s.scope = wire.ScopeScheduler
+	switch {
+	case !ok:
+	case kind == topology.Admin:
+		return wire.ScopeOperator, campaign
+	case kind == topology.Multi:
+		return wire.ScopeTrusted, campaign
+	case kind == topology.Due:
+		return wire.ScopeScheduler, campaign
 	}
-	if wire.ValidCampaignName(campaign) {
-		s.campaign = campaign
-	}
-	return s
+	return wire.ScopeProducer, campaign
 }
 
 // RetryNote describes a retry by the statuses of its outcomes, of which there were all.
