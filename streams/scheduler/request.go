@@ -23,8 +23,6 @@ const (
 	leastCost = 50
 	// maxExpiries is how many campaigns' expiries may be in flight: two full messages of requests.
 	maxExpiries = 2_000
-	// leastWait is from which wait for the operators' rate on the lane judges by the start of it.
-	leastWait = wire.Instant(time.Second / time.Microsecond)
 )
 
 // request is a command that waits for its answer.
@@ -78,7 +76,7 @@ func (p *planner) command(pl *plan, c class, q *request, now wire.Instant) wire.
 		return wire.Command{Type: wire.Expire, Campaign: pl.campaign.Name, Through: q.through}
 	}
 	cmd := wire.Command{Type: wire.RemindDue, Campaign: pl.campaign.Name, Kind: q.Kind, DueAt: q.At, ThroughR: q.throughR}
-	if ready := p.judged(pl, q.At, now); ready < now-leastWait {
+	if ready := p.judged(pl, q.At, now); ready < now {
 		cmd.ReadyAt = ready
 	}
 	return cmd
