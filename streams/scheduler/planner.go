@@ -73,26 +73,18 @@ func (p *planner) changed(one, other map[string]bool) {
 	}
 }
 
-// at sets the time. Where it was set back, what was to happen later is planned again: a request that is repeated at a
-// time which lies an hour ahead now would be as good as forgotten.
+// at sets the time. Where it was set back all is planned again: a request that is repeated at a time which lies an hour ahead now
+// would be as good as forgotten.
 func (p *planner) at(now wire.Instant) {
 	if now > p.clock-firstRetry {
 		p.clock = max(p.clock, now)
 		return
 	}
-	for e, pl := range p.plans {
-		pl.since = min(pl.since, now)
-		for c := range classes {
-			for i := range pl.queues[c] {
-				q := &pl.queues[c][i]
-				q.sent = min(q.sent, now)
-				q.again = min(q.again, now+lastRetry)
-			}
-		}
-		p.drop(pl, reminder, func(q *request) bool { return q.At > now })
+	for e := range p.plans {
 		p.timers.SetWake(e, 0)
 	}
-	p.clock = now
+	clear(p.plans)
+	p.waiting, p.inFlight, p.clock = newDispatcher(), [classes]int{}, now
 }
 
 // allow sets how many customers a request is for at most, which also bounds how many may be in flight and not published.

@@ -183,21 +183,9 @@ func (j *simJudge) next(now wire.Instant) wire.Instant {
 
 // simRequest is what one scheduler has requested and not seen answered.
 type simRequest struct {
-	at       wire.Instant // what it requested
 	times    int
 	progress time.Duration // of the scheduler's clock, forwards only, when it requested last
 	fresh    bool          // then the instant lay less than 10 s back
-}
-
-// ranBack forgets requests for what is not due any more, on a clock that was set back: when it is, it is requested again.
-func (s *simScheduler) ranBack(now wire.Instant) {
-	for _, requests := range s.requested {
-		for key, a := range requests {
-			if a.at > now {
-				delete(requests, key)
-			}
-		}
-	}
 }
 
 // judgeRequest judges a request: between repeats lie ten seconds on the clock of the scheduler, or one while the instant is fresh,
@@ -209,7 +197,7 @@ func (s *simScheduler) judgeRequest(cmd *wire.Command) {
 		if s.requested[cmd.Campaign] == nil {
 			s.requested[cmd.Campaign] = map[string]*simRequest{}
 		}
-		a = &simRequest{at: max(cmd.DueAt, cmd.Through)}
+		a = &simRequest{}
 		s.requested[cmd.Campaign][key] = a
 	} else {
 		s.w.Count("request repeated", 1)

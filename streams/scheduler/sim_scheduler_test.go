@@ -141,7 +141,7 @@ func (s *simScheduler) goOn() bool {
 	if now > s.clock {
 		s.progress += time.Duration(now-s.clock) * time.Microsecond
 	} else if now < s.clock {
-		s.ranBack(now)
+		clear(s.requested) // all is planned again
 	}
 	s.clock = now
 	if s.settings != w.settings {
