@@ -22,8 +22,9 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
-// TestCouponLifecycle: a coupon is claimed, repeated, redeemed, rolled back, voided, and read in SQL.
-func TestCouponLifecycle(t *testing.T) {
+// TestLifeOfAServer: what it publishes while it serves, and that nothing is left of it. What commands answer is shown by the tests
+// of the contract.
+func TestLifeOfAServer(t *testing.T) {
 	t.Parallel()
 	p := serve(t, filepath.Join(dataDir(t), "data"))
 	if info, err := os.Stat(filepath.Join(p.data, "scrip.json")); err != nil || info.Mode().Perm() != 0o600 {
@@ -33,74 +34,16 @@ func TestCouponLifecycle(t *testing.T) {
 	if status, _ := p.get("/healthz"); status != 200 {
 		t.Errorf("/healthz: %d", status)
 	}
-
-	p.must("campaign", "create", "summer", "--codes", "2", "--benefit", `{"percent":10}`, "--prefix", "SUN")
-	claimed := p.must("claim", "summer", "--customer", "alice", "--attributes", `{"channel":"app"}`)
-	code, _ := claimed["code"].(string)
-	if claimed["status"] != "claimed" || !strings.HasPrefix(code, "SUN-") || claimed["n"] != 1.0 {
-		t.Fatalf("claim: %v", claimed)
-	}
-	if again := p.must("claim", "summer", "--customer", "alice"); again["code"] != code || again["repeat"] != true {
-		t.Errorf("the same customer again: %v", again)
-	}
+	p.must("campaign", "create", "summer", "--codes", "2")
+	code, _ := p.must("claim", "summer", "--customer", "alice")["code"].(string)
 	p.row("alice claimed", `SELECT customer_id || ' ' || status FROM scrip.coupon WHERE campaign = 'summer' AND code = $1`, code)
-
-	// Flags may follow arguments; people type codes as they like.
-	if v := p.must("coupon", "validate", strings.ToLower(code), "--order", "4711"); v["status"] != "redeemed" {
-		t.Errorf("validate: %v", v)
-	}
-	if r := p.must("redeem", strings.ToLower(strings.ReplaceAll(code, "-", " ")), "--order", "4711"); r["status"] != "redeemed" || r["redeemed_count"] != 1.0 {
-		t.Errorf("redeem: %v", r)
-	}
-	if r := p.must("redeem", "--order", "4711", code, "--id", "again"); r["repeat"] != true || r["id"] != "again" {
-		t.Errorf("redeem again: %v", r)
-	}
-	p.row("redeemed", `SELECT status FROM scrip.coupon WHERE code = $1`, code)
-	if r := p.must("rollback", code, "--order", "4711"); r["status"] != "rolled_back" {
-		t.Errorf("rollback: %v", r)
-	}
-	if r := p.must("extend", code, "--expires", "+87600h"); r["expires_at"] == nil { // far from noon
-		t.Errorf("extend: %v", r)
-	}
-	if r := p.must("void", code, "--reason", "test"); r["status"] != "voided" {
-		t.Errorf("void: %v", r)
-	}
-	p.row("voided", `SELECT status FROM scrip.coupon WHERE code = $1`, code)
-
 	// Refusals: exit 3, the answer on stdout in either form.
-	for _, c := range []struct{ args, want string }{
-		{"redeem " + code + " --order 1", "voided"},
-		{"claim winter --customer alice", "campaign_not_found"},
-		{"redeem AAAA-AAAA-AAAA --order 1", "code_not_found"},
-		{"coupon show AAAA-AAAA-AAAA", "code_not_found"},
-		{"campaign show winter", "campaign_not_found"},
-		{"campaign create summer --codes 3", "campaign_exists"},
-		{"claim bad.name --customer alice", "invalid"},
-		{"remind summer --customer alice --kind opens --before 1m", "too_late"},
-	} {
-		for _, form := range []string{"text", "json"} {
-			got := p.run(append(strings.Fields(c.args), "-o", form)...)
-			if got.code != cli.ExitRefused || !strings.Contains(got.out, c.want) || got.err != "" {
-				t.Errorf("scrip %s -o %s: %+v", c.args, form, got)
-			}
+	for _, form := range []string{"text", "json"} {
+		if got := p.run("claim", "bad.name", "--customer", "alice", "-o", form); got.code != cli.ExitRefused || !strings.Contains(got.out, "invalid") || got.err != "" {
+			t.Errorf("-o %s: %+v", form, got)
 		}
 	}
 	p.must("campaign", "update", "summer", "--codes", "3", "--closes", "+240h")
-	p.must("campaign", "pause", "summer")
-	if got := p.run("claim", "summer", "--customer", "bob"); got.code != cli.ExitRefused || !strings.Contains(got.out, "campaign_paused") {
-		t.Errorf("claim while paused: %+v", got)
-	}
-	p.must("campaign", "resume", "summer")
-	p.must("campaign", "end", "summer")
-	if show := p.must("campaign", "show", "summer"); show["status"] != "ended" || show["codes"] != 3.0 || show["voided"] != 1.0 {
-		t.Errorf("campaign show: %v", show)
-	}
-	if got := p.run("campaign", "list"); got.code != 0 || !strings.Contains(got.out, "summer") {
-		t.Errorf("campaign list: %+v", got)
-	}
-	if got := p.run("customer", "show", "alice"); got.code != 0 || !strings.Contains(got.out, code) {
-		t.Errorf("customer show: %+v", got)
-	}
 	if got := p.run("status"); got.code != 0 || !strings.HasPrefix(got.out, "ready\n") {
 		t.Errorf("status: %+v", got)
 	}
