@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -248,28 +246,14 @@ func (h *home) writeConfig() error {
 // lockPlace takes the lock. The kernel releases it when its owner dies, however it dies: a postmaster that is found running
 // while this process has the lock has no owner. The error names the process that has it.
 func lockPlace(p place) (*os.File, error) {
-	f, err := os.OpenFile(p.lock(), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("opening the lock of the PostgreSQL cluster: %w", err)
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		defer f.Close()
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("locking %s: %w", p.lock(), err)
-		}
-		owner := "another process"
-		if raw, rerr := io.ReadAll(io.LimitReader(f, 32)); rerr == nil && len(raw) > 0 {
-			owner = "process " + strings.TrimSpace(string(raw))
-		}
+	f, err := atomicfile.Lock(p.lock())
+	var locked *atomicfile.Locked
+	if errors.As(err, &locked) {
 		return nil, fmt.Errorf("%s runs the PostgreSQL cluster %s: stop that one, use another --data, "+
-			"or, if this data directory is a copy, remove its file %s", owner, string(p), pointerFile)
-	}
-	// Only for the message above.
-	if err = f.Truncate(0); err == nil {
-		_, err = f.WriteString(strconv.Itoa(os.Getpid()) + "\n")
+			"or, if this data directory is a copy, remove its file %s", locked.Owner, string(p), pointerFile)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("writing %s: %w", p.lock(), err), f.Close())
+		return nil, fmt.Errorf("locking the PostgreSQL cluster: %w", err)
 	}
 	return f, nil
 }

@@ -6,7 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 )
 
 // Write replaces or creates path with data and exactly this mode. A symbolic link at path is replaced, not followed.
@@ -165,4 +167,40 @@ func removeIfThere(path string) error {
 		return err
 	}
 	return nil
+}
+
+// Locked is the error of a lock that another process has.
+type Locked struct {
+	// Owner is "process 7", or "another process".
+	Owner string
+}
+
+func (l *Locked) Error() string { return "locked by " + l.Owner }
+
+// Lock locks a file, which it makes if needed, until the file is closed. The kernel releases the lock when the process dies, however
+// it dies. A symbolic link is not followed. The file has the process's number, for the error of a second one: *Locked.
+func Lock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		if err = f.Truncate(0); err == nil {
+			_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+		}
+		if err == nil {
+			return f, nil
+		}
+	}
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		locked := &Locked{Owner: "another process"}
+		if raw, err := os.ReadFile(path); err == nil && len(raw) > 0 {
+			locked.Owner = "process " + strings.TrimSpace(string(raw))
+		}
+		err = locked
+	} else {
+		err = fmt.Errorf("locking %s: %w", path, err)
+	}
+	return nil, errors.Join(err, f.Close())
 }

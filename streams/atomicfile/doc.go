@@ -1,4 +1,4 @@
-// Package atomicfile creates, replaces and renames files so that a crash or a power cut leaves the old state or the new
+// Package atomicfile creates, replaces, renames and locks files so that a crash or a power cut leaves the old state or the new
 // one, never a part.
 //
 //	temporary file ──> fsync ──> rename or link ──> fsync of the directory ──> return

@@ -75,7 +75,7 @@ func (w *workdir) take() error {
 		return fmt.Errorf("making the backup's directory: %w; name one that can be written", err)
 	}
 	var err error
-	if w.lock, err = lock(filepath.Join(w.path, lockFile)); err != nil {
+	if w.lock, err = atomicfile.Lock(filepath.Join(w.path, lockFile)); err != nil {
 		return fmt.Errorf("locking the backup's directory: %w", err)
 	}
 	// Before any other file: without it the directory is not recognised as an unfinished backup after a power cut.
@@ -88,7 +88,7 @@ func (w *workdir) removeDead() error {
 	if _, err := os.Lstat(path); err != nil {
 		return fmt.Errorf("%s exists and is no unfinished backup; move it away, or name another directory", w.path)
 	}
-	held, err := lock(path)
+	held, err := atomicfile.Lock(path)
 	if err != nil {
 		return fmt.Errorf("another backup is writing %s (%w); wait for it, or name another directory", w.path, err)
 	}
@@ -113,17 +113,6 @@ func removeKeepingLast(dir, last string) error {
 		}
 	}
 	return os.RemoveAll(dir)
-}
-
-func lock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
 }
 
 // write makes one file, complete and on disk, by fill, which returns the SHA-256 of what it wrote.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 )
@@ -42,15 +41,14 @@ func openStore(dir string, cluster *Cluster) (*store, error) {
 	if err := atomicfile.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the NATS store: %w", err)
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("locking the NATS store: %w", err)
-	}
-	// The kernel releases the lock when the process dies. nats-server itself locks nothing, and two of them on
-	// one store destroy it.
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = lock.Close()
+	// nats-server itself locks nothing, and two of them on one store destroy it.
+	lock, err := atomicfile.Lock(filepath.Join(dir, lockFile))
+	var locked *atomicfile.Locked
+	switch {
+	case errors.As(err, &locked):
 		return nil, fmt.Errorf("the NATS store %s is in use by another server; stop that one, or give this one another data directory (--data): %w", dir, err)
+	case err != nil:
+		return nil, fmt.Errorf("locking the NATS store: %w", err)
 	}
 	s := &store{dir: dir, lock: lock}
 	if err := errors.Join(atomicfile.Sweep(filepath.Join(dir, markerFile)), s.load(cluster)); err != nil {

@@ -57,8 +57,12 @@ func Open(path string) (*Dir, error) {
 		return nil, err
 	}
 	d := &Dir{path: path}
-	if d.lock, err = takeLock(d.file(lockFile)); err != nil {
-		return nil, err
+	var locked *atomicfile.Locked
+	switch d.lock, err = atomicfile.Lock(d.file(lockFile)); {
+	case errors.As(err, &locked):
+		return nil, fmt.Errorf("the data directory %s is in use by %s; stop that one, or give another directory with --data DIR (and other ports)", path, locked.Owner)
+	case err != nil:
+		return nil, fmt.Errorf("locking the data directory: %w; run scrip as its owner, or give another one with --data DIR", err)
 	}
 	for _, name := range []string{formatFile, idFile, keyFile, credentialsFile, descriptor} {
 		err = errors.Join(err, atomicfile.Sweep(d.file(name)))
@@ -67,33 +71,6 @@ func Open(path string) (*Dir, error) {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
-}
-
-// takeLock locks the file and writes the pid into it, for the error of a second process.
-func takeLock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("locking the data directory: %w; run scrip as its owner, or give another one with --data DIR", err)
-	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if err == nil {
-		return f, errors.Join(f.Truncate(0), writeAt(f, strconv.Itoa(os.Getpid())+"\n"))
-	}
-	defer f.Close()
-	if !errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, fmt.Errorf("locking the data directory: %s: %w", path, err)
-	}
-	owner := "another process"
-	if raw, err := os.ReadFile(path); err == nil && len(raw) > 0 {
-		owner = "process " + strings.TrimSpace(string(raw))
-	}
-	return nil, fmt.Errorf("the data directory %s is in use by %s; stop that one, or give another directory with --data DIR (and other ports)",
-		filepath.Dir(path), owner)
-}
-
-func writeAt(f *os.File, text string) error {
-	_, err := f.WriteAt([]byte(text), 0)
-	return err
 }
 
 // checkFormat reads the format, or writes it into a directory without one: it is the first file written after the lock,
