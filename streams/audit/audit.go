@@ -22,7 +22,7 @@ import (
 // Kind is what was done.
 type Kind string
 
-// The kinds.
+// The kinds. Requests for entries name them, see ops.ListAudit.
 const (
 	Login    Kind = "login"    // a key was used
 	Keys     Kind = "keys"     // a key was made, revoked or replaced
@@ -31,8 +31,8 @@ const (
 	LookUp   Kind = "lookup"   // codes or customers were shown in clear
 	Jobs     Kind = "jobs"     // a rebuild, a verification or a backup was started, or ended
 	Webhooks Kind = "webhooks" // an endpoint of webhooks was made, changed, removed or disabled
-
-	DeadLetters Kind = "deadletters" // a dead letter was sent again, discarded or opened again
+	// DeadLetters: a dead letter was sent again, discarded or opened again.
+	DeadLetters Kind = "deadletters"
 )
 
 // The actions of kind Export.

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
@@ -48,7 +49,7 @@ func TestQueries(t *testing.T) {
 	if err != nil || len(customer.Coupons) != 2 || customer.Coupons[1].Campaign != "on-1" || customer.Unavailable == "" {
 		t.Errorf("Customer: %+v, %v", customer, err)
 	}
-	customer, err = r.CustomerPage(ctx, "paged", client.Page{Limit: 3, Before: "summer.7~"})
+	customer, err = r.CustomerPage(ctx, "paged", client.Page{Limit: 3, Before: base64.RawURLEncoding.EncodeToString([]byte(`{"c":"summer","n":7}`))})
 	if err != nil || len(customer.Coupons) != 2 || customer.Coupons[0].Campaign != "after summer, most 4" {
 		t.Errorf("CustomerPage: %+v, %v", customer, err)
 	}

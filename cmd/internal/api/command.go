@@ -285,18 +285,6 @@ func (a *API) campaignAfter(ctx context.Context, header http.Header, x *exchange
 	return nil
 }
 
-// sendAs sends a command that has an id, for the principal, and waits for its outcome. The wait has no timer of its own: there is
-// an answer by the command's deadline, and it has whether the command was sent.
-func (a *API) sendAs(ctx context.Context, cmd wire.Command) (wire.Outcome, error) {
-	w := command.NewWaiter()
-	ticket, err := a.Lanes.Send(ctx, &cmd, command.Call{By: principal(ctx).By(), Deadline: time.Now().Add(commandWait), To: w})
-	out, err := w.Wait(ctx, cmd.ID, ticket, err)
-	if err != nil {
-		return wire.Outcome{}, web.Failed(err, cmd.ID)
-	}
-	return out, a.shown(ctx, access.OperationOf(cmd.Type), &out, out.Repeat, cmd.N != 0)
-}
-
 // onlyQuery returns the problem of a parameter that the route does not have.
 func onlyQuery(req *http.Request, names ...string) *web.Problem {
 	if req.URL.RawQuery == "" {

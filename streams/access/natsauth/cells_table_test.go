@@ -66,7 +66,7 @@ scrip.rebuild.undo         OX   {}
 scrip.rebuild.drop         OX   {}
 scrip.verify.start         OX   {}
 scrip.backup.start         OX   {"name":"$new"}
-scrip.job.show             OX   {"id":"verify-1"}
+scrip.job.show             OX   {"id":"$job"}
 scrip.job.list             OX   {}
 scrip.sender.open          SO   {"name":"push","since":"start"}
 scrip.sender.next          SO   {"name":"push","lane":0,"wait":1000000000}

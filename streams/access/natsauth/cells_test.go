@@ -69,7 +69,7 @@ func TestEveryCell(t *testing.T) {
 				switch {
 				case err != nil:
 					t.Errorf("%s: %v", subject, err)
-				case len(m.Data) == 0, m.Header.Get("Nats-Service-Error-Code") != "", strings.Contains(string(m.Data), `"error":`), strings.Contains(string(m.Data), `"refused"`):
+				case len(m.Data) == 0, m.Header.Get("Nats-Service-Error-Code") != "", strings.Contains(string(m.Data), `"error":{`), strings.Contains(string(m.Data), `"refused"`):
 					t.Errorf("%s %s had no effect: %s %v", subject, body, m.Data, m.Header)
 				}
 				if stream := map[bool]string{true: `"stream":"SCRIP_CMD_`}[strings.HasPrefix(subject, "scrip.cmd.") || strings.HasPrefix(subject, "scrip.lane.")]; err == nil && !strings.Contains(string(m.Data), stream) {

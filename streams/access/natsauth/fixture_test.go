@@ -142,6 +142,12 @@ func (r *rig) fixture(t *testing.T, g guest, body string) string {
 				t.Fatal(err)
 			}
 			return k.ID
+		case "$job":
+			job, err := r.ops.Jobs.Start(t.Context(), access.Author{Principal: access.Local("test")}, "verify.start", ops.VerifyTables{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return job.ID
 		case "$hook":
 			e, _, err := r.ops.Webhooks.Create(t.Context(), access.Author{Principal: access.Local("test")}, webhook.Config{URL: "https://shop.example/", Types: []string{"coupon.*"}})
 			if err != nil {
