@@ -2,7 +2,6 @@ package replay
 
 import (
 	"bytes"
-	"context"
 	"encoding/csv"
 	"os"
 	"path/filepath"
@@ -11,17 +10,6 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
-
-// collectEvents is a sink that keeps events with lines of their own.
-func collectEvents(into *[]Event) Sink {
-	return Func(func(_ context.Context, b *Batch) error {
-		for _, e := range b.Events {
-			e.Raw = bytes.Clone(e.Raw)
-			*into = append(*into, e)
-		}
-		return nil
-	})
-}
 
 // With a mask no code of the log is left in what is exported, in any column or line, and the same code has the same mask.
 func TestMaskedCodes(t *testing.T) {
@@ -32,7 +20,7 @@ func TestMaskedCodes(t *testing.T) {
 		`{"type":"coupon.voided","campaign":"`+campaigns[0]+`","at":"@","n":1,"code":"VOIDED-1","status":"voided","new_field":"UNKNOWN-1"}`)
 	secrets := []string{"IMPORTED-1", "IMPORTED-2", "QUOTED-1", "VOIDED-1", "UNKNOWN-1"}
 	var plain []Event
-	r.run(collectEvents(&plain), Options{})
+	r.run(collect(&plain), Options{})
 	claimed := make(map[string]int)
 	for _, e := range plain {
 		if e.Code != "" {
@@ -66,7 +54,7 @@ func TestMaskedCodes(t *testing.T) {
 	}
 	masked := make(map[string]int)
 	var events []Event
-	r.run(collectEvents(&events), Options{Filter: Filter{Mask: mask}})
+	r.run(collect(&events), Options{Filter: Filter{Mask: mask}})
 	for i, e := range events {
 		var line wire.Event
 		if err := wire.ParseEvent(e.Raw, &line); err != nil || line.Code != e.Code || line.Type != plain[i].Type || line.At != plain[i].At || line.CustomerID != plain[i].CustomerID {

@@ -58,10 +58,14 @@ func rowsIn(database string) (n string) {
 // expectedRows are the same by way of CSV.
 func (r *rig) expectedRows(f Filter) (rows []string) {
 	r.T.Helper()
-	var got [][]string
-	r.run(csvSink(&got), Options{Filter: f})
-	for _, row := range got {
-		rows = append(rows, strings.Join(row[:len(Columns)-1], "|"))
+	var events []Event
+	r.run(collect(&events), Options{Filter: f})
+	for i := range events {
+		var row []string
+		for _, c := range Columns[:len(Columns)-1] {
+			row = append(row, (&csvEncoder{}).field(c.value(&events[i])))
+		}
+		rows = append(rows, strings.Join(row, "|"))
 	}
 	return rows
 }

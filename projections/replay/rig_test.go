@@ -266,7 +266,7 @@ func (r *rig) follow(sink Sink, opts Options) *follower {
 	return f
 }
 
-// Func is a sink that calls a function with each batch, from the first event on. It stores no position: each run begins
+// Func is a sink that calls a function with each batch, from the first event on. It stores no position: each run starts
 // again.
 func Func(write func(ctx context.Context, b *Batch) error) Sink { return funcSink(write) }
 
@@ -279,42 +279,23 @@ func (f funcSink) Write(ctx context.Context, b *Batch) error { return f(ctx, b) 
 func (f funcSink) Flush(context.Context) error               { return nil }
 func (f funcSink) End(context.Context, error) error          { return nil }
 
-// collect is a sink that remembers places.
-func collect(into *[]Position) Sink {
+// collect is a sink that keeps events, with lines of their own.
+func collect(into *[]Event) Sink {
 	return Func(func(_ context.Context, b *Batch) error {
-		for i := range b.Events {
-			*into = append(*into, b.Events[i].Position)
+		for _, e := range b.Events {
+			e.Raw = bytes.Clone(e.Raw)
+			*into = append(*into, e)
 		}
 		return nil
 	})
 }
 
-// typesSink remembers the types of events by lane.
-func typesSink(into *[lanes][]string) Sink {
-	return Func(func(_ context.Context, b *Batch) error {
-		for i := range b.Events {
-			into[b.Lane] = append(into[b.Lane], b.Events[i].Type.String())
-		}
-		return nil
-	})
-}
-
-// csvSink remembers rows as CSV has them.
-func csvSink(into *[][]string) Sink {
-	return Func(func(_ context.Context, b *Batch) error {
-		for i := range b.Events {
-			var row []string
-			for _, c := range Columns {
-				row = append(row, (&csvEncoder{}).field(c.value(&b.Events[i])))
-			}
-			*into = append(*into, row)
-		}
-		return nil
-	})
-}
-
-func equalPositions(t testing.TB, what string, got, want []Position) {
+func equalPositions(t testing.TB, what string, events []Event, want []Position) {
 	t.Helper()
+	var got []Position
+	for _, e := range events {
+		got = append(got, e.Position)
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%s:\n got %v\nwant %v", what, got, want)
 	}
