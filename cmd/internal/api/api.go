@@ -31,7 +31,7 @@ type Options struct {
 	// Log is the log, and JS the connection that reads it.
 	Log topology.Log
 	JS  jetstream.JetStream
-	// Lanes sends commands, which runs elsewhere; Queries sends queries to the lanes.
+	// Lanes sends commands, and is run elsewhere; Queries sends queries to the lanes.
 	Lanes   *command.Lanes
 	Queries *client.Client
 	// DB is the pool of the read tables. Nil = this server has none: lists of coupons and exports are 503.
