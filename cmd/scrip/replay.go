@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,8 +130,22 @@ func (m *Main) replay(ctx context.Context, cmd *cobra.Command, flags *replayFlag
 	if err := flags.filter.Check(0); err != nil {
 		return err
 	}
-	target, err := m.replayTarget(cmd, flags)
-	if err != nil || target.printed {
+	if err := m.checkTarget(cmd.Flags().Changed, flags); err != nil {
+		return err
+	}
+	if flags.print {
+		_, text, err := readSQL(flags.sql)
+		if err == nil {
+			_, err = m.Out.Write(text)
+		}
+		return err
+	}
+	sql, err := projection(flags)
+	if err != nil {
+		return err
+	}
+	target, err := m.target(flags, sql)
+	if err != nil {
 		return err
 	}
 	if flags.filter.Mask, err = openMask(flags.mask); err != nil {
@@ -153,12 +168,15 @@ func (m *Main) replay(ctx context.Context, cmd *cobra.Command, flags *replayFlag
 			return err
 		}
 	}
-	sink, err := target.sink(s)
-	if err != nil {
-		return err
+	if target.sink == nil {
+		url := cmp.Or(flags.postgres, s.server.PostgresURL)
+		if url == "" {
+			return cli.Usagef("--postgres: the database is unknown here; give its URL")
+		}
+		target.sink = replay.Postgres(url, target.table, flags.reset)
 	}
 	progress := m.replayProgress(target.toOut)
-	sum, err := replay.Run(ctx, js, log, sink, replay.Options{
+	sum, err := replay.Run(ctx, js, log, target.sink, replay.Options{
 		Filter: flags.filter, Follow: flags.follow, Progress: progress.show,
 		Logger: slog.New(slog.NewTextHandler(m.Err, &slog.HandlerOptions{ReplaceAttr: withoutTime})),
 	})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -11,147 +12,115 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/replay"
 )
 
-// replayTarget is where a replay writes.
+// replayTarget is where a replay writes: a sink, or tables, whose database is known once the server is found.
 type replayTarget struct {
-	name    string // for the summary
-	toOut   bool   // events go to standard output
-	printed bool   // --print: the command is done, without a replay
-	sink    func(*session) (replay.Sink, error)
+	name  string // for the summary
+	toOut bool   // events go to standard output
+	sink  replay.Sink
+	table replay.Definition
 }
 
-// replayTarget derives the target from the flags, and refuses combinations without a meaning. It writes nothing.
-func (m *Main) replayTarget(cmd *cobra.Command, flags *replayFlags) (replayTarget, error) {
-	given := cmd.Flags().Changed
-	needs := func(flag string, there bool) error {
-		if there {
-			return nil
+// checkTarget refuses combinations of flags without a meaning.
+func (m *Main) checkTarget(given func(flag string) bool, flags *replayFlags) error {
+	sql, tables := given("sql"), flags.format == formatPostgres
+	file, parquet, toOut := !sql && !tables, flags.format == string(replay.Parquet), flags.out == standardOut
+	for _, rule := range []struct {
+		broken bool
+		why    string
+	}{
+		{flags.print && !sql, "--print: only valid with --sql FILE; give that too, or omit this flag"},
+		{sql && (given("format") || given("out")), "--sql: the output is tables; omit --format and --out"},
+		{flags.reset && !sql && !given("name"), "--reset: without --name or --sql there is no output to delete; omit it"},
+		{flags.follow && (flags.filter.Until != 0 || len(flags.filter.To) > 0), "--follow: it has no end; omit --until and --to, or --follow"},
+		{flags.excel && (sql || flags.format != string(replay.CSV)), "--csv: only valid with --format csv; give that too, or omit this flag"},
+		{tables && given("out"), "--out: events go to table events of the schema --name; omit it"},
+		{tables && flags.name == "", "--name: missing; give the schema for table events"},
+		{file && flags.out == "", "--out: must be a file, or - for standard output"},
+		{file && toOut && flags.name != "", "--name: a replay to standard output has no checkpoint; give --out FILE, or omit --name"},
+		{file && parquet && flags.follow, "--follow: a Parquet file cannot be appended to; give --format ndjson or csv"},
+		{file && !toOut && flags.follow && flags.name == "", "--follow: into a file it needs --name NAME, to continue after it was stopped"},
+		{file && parquet && toOut && m.terminalOut(), "--out: Parquet cannot be shown on a terminal; give a file"},
+	} {
+		if rule.broken {
+			return cli.Usagef("%s", rule.why)
 		}
-		return cli.Usagef("--%s: only valid with --sql FILE; give that too, or omit this flag", flag)
 	}
-	switch {
-	case flags.print && !given("sql"):
-		return replayTarget{}, needs("print", false)
-	case given("sql") && given("format"), given("sql") && given("out"):
-		return replayTarget{}, cli.Usagef("--sql: the output is tables; omit --format and --out")
-	case flags.reset && !given("sql") && !given("name"):
-		return replayTarget{}, cli.Usagef("--reset: without --name or --sql there is no output to delete; omit it")
-	case flags.follow && (flags.filter.Until != 0 || len(flags.filter.To) > 0):
-		return replayTarget{}, cli.Usagef("--follow: it has no end; omit --until and --to, or --follow")
-	case flags.excel && (given("sql") || flags.format != string(replay.CSV)):
-		return replayTarget{}, cli.Usagef("--csv: only valid with --format csv; give that too, or omit this flag")
-	case given("sql"):
-		return m.sqlTarget(flags)
-	case flags.format == formatPostgres:
-		return m.rowsTarget(flags, given("out"))
+	if _, err := pgx.ParseConfig(flags.postgres); err != nil && !file {
+		return cli.Usagef("--postgres: must be a URL such as postgres://user@host/database")
 	}
-	return m.fileTarget(flags)
+	return nil
 }
 
-// sqlTarget is a SQL projection.
-func (m *Main) sqlTarget(flags *replayFlags) (t replayTarget, err error) {
-	var text []byte
-	path := flags.sql
-	if name, is := strings.CutPrefix(path, replay.ExamplePrefix); is {
-		text, err = replay.ExampleSQL(name)
-		path = name + ".sql"
+// target derives the target from the flags. It writes nothing.
+func (m *Main) target(flags *replayFlags, projection *replay.SQLFile) (t replayTarget, err error) {
+	format := replay.Format(flags.format)
+	if flags.excel {
+		format = replay.ExcelCSV
+	}
+	t = replayTarget{name: flags.out, toOut: flags.out == standardOut}
+	switch {
+	case projection != nil:
+		t = replayTarget{table: projection.Definition()}
+	case flags.format == formatPostgres:
+		t = replayTarget{table: replay.Rows(flags.name)}
+	case t.toOut:
+		t.sink = replay.Stream(m.Out, format)
+	case flags.name != "":
+		t.sink, err = replay.NamedFile(flags.out, flags.name, format, flags.reset)
+	default:
+		t.sink = replay.File(flags.out, format)
+	}
+	if t.sink == nil {
+		t.name = "schema " + t.table.Name
+	}
+	return t, err
+}
+
+// readSQL reads the file of a SQL projection, or an example.
+func readSQL(path string) (name string, text []byte, err error) {
+	if example, is := strings.CutPrefix(path, replay.ExamplePrefix); is {
+		path = example + ".sql"
+		text, err = replay.ExampleSQL(example)
 	} else if text, err = os.ReadFile(path); errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("there is no file %s", path)
 	}
 	if err != nil {
-		return t, cli.Usagef("--sql: %w", err)
+		err = cli.Usagef("--sql: %w", err)
 	}
-	if flags.print {
-		_, err := m.Out.Write(text)
-		return replayTarget{printed: true}, err
+	return path, text, err
+}
+
+// projection reads the projection of --sql, and limits the replay to what it folds; nil without that flag.
+func projection(flags *replayFlags) (*replay.SQLFile, error) {
+	if flags.sql == "" {
+		return nil, nil
+	}
+	path, text, err := readSQL(flags.sql)
+	if err != nil {
+		return nil, err
 	}
 	file, err := replay.ParseSQL(path, text)
 	if err != nil {
-		return t, cli.Usagef("--sql: %w", err)
+		return nil, cli.Usagef("--sql: %w", err)
 	}
-	if flags.name != "" {
-		file.Name = flags.name
-	}
+	file.Name = cmp.Or(flags.name, file.Name)
 	switch {
 	case len(flags.filter.Types) == 0:
 		flags.filter.Types = file.Types
 	case len(file.Types) > 0:
 		both := slices.DeleteFunc(flags.filter.Types, func(t wire.EventType) bool { return !slices.Contains(file.Types, t) })
 		if len(both) == 0 {
-			return t, cli.Usagef("--type: %s selects none of these; omit the flag", path)
+			return nil, cli.Usagef("--type: %s selects none of these; omit the flag", path)
 		}
 		flags.filter.Types = both
 	}
-	return m.databaseTarget(flags, file.Definition())
-}
-
-// rowsTarget is a table of events.
-func (m *Main) rowsTarget(flags *replayFlags, out bool) (replayTarget, error) {
-	switch {
-	case out:
-		return replayTarget{}, cli.Usagef("--out: events go to table events of the schema --name; omit it")
-	case flags.name == "":
-		return replayTarget{}, cli.Usagef("--name: missing; give the schema for table events")
-	}
-	return m.databaseTarget(flags, replay.Rows(flags.name))
-}
-
-func (m *Main) databaseTarget(flags *replayFlags, d replay.Definition) (replayTarget, error) {
-	if flags.postgres != "" {
-		if _, err := pgx.ParseConfig(flags.postgres); err != nil {
-			return replayTarget{}, cli.Usagef("--postgres: must be a URL such as postgres://user@host/database")
-		}
-	}
-	return replayTarget{name: "schema " + d.Name, sink: func(s *session) (replay.Sink, error) {
-		url := flags.postgres
-		if url == "" {
-			url = s.server.PostgresURL
-		}
-		if url == "" {
-			return nil, cli.Usagef("--postgres: the database is unknown here; give its URL")
-		}
-		return replay.Postgres(url, d, flags.reset), nil
-	}}, nil
-}
-
-// fileTarget is a file or standard output.
-func (m *Main) fileTarget(flags *replayFlags) (replayTarget, error) {
-	format := replay.Format(flags.format)
-	if flags.excel {
-		format = replay.ExcelCSV
-	}
-	toOut := flags.out == standardOut
-	switch {
-	case flags.out == "":
-		return replayTarget{}, cli.Usagef("--out: must be a file, or - for standard output")
-	case toOut && flags.name != "":
-		return replayTarget{}, cli.Usagef("--name: a replay to standard output has no checkpoint; give --out FILE, or omit --name")
-	case format == replay.Parquet && flags.follow:
-		return replayTarget{}, cli.Usagef("--follow: a Parquet file cannot be appended to; give --format ndjson or csv")
-	case !toOut && flags.follow && flags.name == "":
-		return replayTarget{}, cli.Usagef("--follow: into a file it needs --name NAME, to continue after it was stopped")
-	case format == replay.Parquet && toOut && m.terminalOut():
-		return replayTarget{}, cli.Usagef("--out: Parquet cannot be shown on a terminal; give a file")
-	}
-	t := replayTarget{name: flags.out, toOut: toOut}
-	var sink replay.Sink
-	var err error
-	switch {
-	case toOut:
-		sink = replay.Stream(m.Out, format)
-	case flags.name != "":
-		sink, err = replay.NamedFile(flags.out, flags.name, format, flags.reset)
-	default:
-		sink = replay.File(flags.out, format)
-	}
-	t.sink = func(*session) (replay.Sink, error) { return sink, nil }
-	return t, err
+	return file, nil
 }
 
 // terminalOut is true if standard output is a terminal.

@@ -2,13 +2,18 @@ package check
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/domain/oracle"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/compare"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -164,7 +169,7 @@ func (p linePosition) String() string {
 	return fmt.Sprintf("lane %d, message %d, line %d", p.lane, p.sequence, p.line)
 }
 
-// checkOrder checks that a message continues where the one before it ended; the first begins at the first command.
+// checkOrder checks that a message continues where the one before it ended; the first one starts at the first command.
 func (f *Fold) checkOrder(m *eventlog.Message) {
 	switch {
 	case f.previous == nil && m.Rebase == 0 && m.Commands[0] != 1:
@@ -173,4 +178,43 @@ func (f *Fold) checkOrder(m *eventlog.Message) {
 		f.Violate("lane %d, message %d: does not follow the commands of message %d", f.number, m.Sequence, f.previous.Sequence)
 	}
 	f.previous = &eventlog.Message{Header: m.Header, Sequence: m.Sequence}
+}
+
+// Tables compares the read tables with the fold and returns the differences, nil if there are none. The projector must
+// have reached the end of the fold.
+func (f *Fold) Tables(ctx context.Context, db *pgx.Conn) ([]string, error) {
+	return compare.Tables(ctx, db, f.Fold)
+}
+
+// undefinedTable is PostgreSQL's code for a relation that does not exist.
+const undefinedTable = "42P01"
+
+// CaughtUp waits until the projector's checkpoint of every lane has reached the given sequences.
+func CaughtUp(ctx context.Context, db *pgx.Conn, ends []uint64) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		lagging := 0
+		for lane, end := range ends {
+			var sequence int64
+			err := db.QueryRow(ctx, `SELECT coalesce(max(sequence), 0) FROM scrip.checkpoint WHERE lane = $1`, lane).Scan(&sequence)
+			var missing *pgconn.PgError
+			switch {
+			case errors.As(err, &missing) && missing.Code == undefinedTable:
+				lagging++ // the projector has not made the tables yet
+			case err != nil:
+				return fmt.Errorf("reading scrip.checkpoint: %w", err)
+			case uint64(sequence) < end:
+				lagging++
+			}
+		}
+		if lagging == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the read tables of %d lanes lag: %w", lagging, ctx.Err())
+		case <-tick.C:
+		}
+	}
 }

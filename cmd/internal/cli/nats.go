@@ -36,51 +36,51 @@ func (f *NATSFlags) Add(fs *pflag.FlagSet) {
 func (f *NATSFlags) Credentials() bool { return f.creds+f.nkey+f.token != "" }
 
 // Options returns the options of a connection. Its errors name the flag.
-func (f *NATSFlags) Options() ([]nats.Option, error) {
-	var opts []nats.Option
-	given := 0
-	for _, file := range []string{f.creds, f.nkey, f.token} {
-		if file != "" {
-			given++
+func (f *NATSFlags) Options() (opts []nats.Option, err error) {
+	given := ""
+	for _, c := range []struct {
+		flag, file string
+		option     func(file string) (nats.Option, error)
+	}{
+		{caFlag, f.ca, authority}, {credsFlag, f.creds, credentials}, {nkeyFlag, f.nkey, nats.NkeyOptionFromSeed}, {tokenFlag, f.token, token},
+	} {
+		if c.file == "" {
+			continue
 		}
-	}
-	if given > 1 {
-		return nil, Usagef("give one of --%s, --%s and --%s", credsFlag, nkeyFlag, tokenFlag)
-	}
-	if f.ca != "" {
-		pool := x509.NewCertPool()
-		text, err := os.ReadFile(f.ca)
-		if err == nil && !pool.AppendCertsFromPEM(text) {
-			err = errors.New("it has no certificate in PEM")
+		if c.flag != caFlag && given != "" {
+			return nil, Usagef("give one of --%s, --%s and --%s", credsFlag, nkeyFlag, tokenFlag)
 		}
+		if c.flag != caFlag {
+			given = c.flag
+		}
+		option, err := c.option(c.file)
 		if err != nil {
-			return nil, Usagef("--%s: %w", caFlag, err)
-		}
-		opts = append(opts, nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}))
-	}
-	if f.creds != "" {
-		if _, err := os.Stat(f.creds); err != nil {
-			return nil, Usagef("--%s: %w", credsFlag, err)
-		}
-		opts = append(opts, nats.UserCredentials(f.creds))
-	}
-	if f.nkey != "" {
-		option, err := nats.NkeyOptionFromSeed(f.nkey)
-		if err != nil {
-			return nil, Usagef("--%s: %w", nkeyFlag, err)
+			return nil, Usagef("--%s: %w", c.flag, err)
 		}
 		opts = append(opts, option)
 	}
-	if f.token != "" {
-		token, err := os.ReadFile(f.token)
-		text := strings.TrimSpace(string(token))
-		if err == nil && text == "" {
-			err = fmt.Errorf("%s is empty", f.token)
-		}
-		if err != nil {
-			return nil, Usagef("--%s: %w", tokenFlag, err)
-		}
-		opts = append(opts, nats.Token(text))
-	}
 	return opts, nil
+}
+
+func authority(file string) (nats.Option, error) {
+	pool := x509.NewCertPool()
+	text, err := os.ReadFile(file)
+	if err == nil && !pool.AppendCertsFromPEM(text) {
+		err = errors.New("it has no certificate in PEM")
+	}
+	return nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}), err
+}
+
+func credentials(file string) (nats.Option, error) {
+	_, err := os.Stat(file)
+	return nats.UserCredentials(file), err
+}
+
+func token(file string) (nats.Option, error) {
+	raw, err := os.ReadFile(file)
+	text := strings.TrimSpace(string(raw))
+	if err == nil && text == "" {
+		err = fmt.Errorf("%s is empty", file)
+	}
+	return nats.Token(text), err
 }
