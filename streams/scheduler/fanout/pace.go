@@ -3,6 +3,8 @@ package fanout
 import (
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
 
@@ -56,8 +58,7 @@ type Pace struct {
 	last    time.Time // when a message was published last
 	working bool      // the last look found commands being answered
 
-	tokens float64 // messages that the rate allows now
-	filled time.Time
+	limit *rate.Limiter // messages that the operators' rate allows
 
 	started time.Time // of the slice under way; zero = none is
 	slice   int       // messages it may still publish
@@ -72,10 +73,17 @@ type probe struct {
 
 // NewPace makes a pace with default settings. busy reports whether commands are being answered now; nil = never.
 func NewPace(busy func() bool) *Pace {
-	return &Pace{settings: settings.Default(), busy: busy, duty: firstDuty}
+	p := &Pace{busy: busy, duty: firstDuty}
+	p.Configure(settings.Default())
+	return p
 }
 
-func (p *Pace) Configure(s *settings.Settings) { p.settings = s }
+func (p *Pace) Configure(s *settings.Settings) {
+	p.settings, p.limit = s, rate.NewLimiter(rate.Inf, 0)
+	if n := s.ReminderRate; n > 0 {
+		p.limit = rate.NewLimiter(rate.Limit(n), int(float64(n)*longestRest.Seconds())+1)
+	}
+}
 
 func (p *Pace) Batch() int { return max(p.settings.ReminderBatch, 1) }
 
@@ -118,22 +126,15 @@ func (p *Pace) may(now time.Time, inFlight int) (ok bool, again time.Time) {
 	if share < 1 && !p.started.IsZero() && p.slice == 0 {
 		return false, time.Time{}
 	}
-	if rate := float64(p.settings.ReminderRate); rate > 0 {
-		burst := max(rate*longestRest.Seconds(), 1)
-		if p.filled.IsZero() {
-			p.tokens = burst
-		} else if passed := now.Sub(p.filled); passed > 0 {
-			p.tokens = min(p.tokens+rate*passed.Seconds(), burst)
-		}
-		p.filled = now
-		if p.tokens < 1 {
-			return false, now.Add(min(time.Duration((1-p.tokens)/rate*1e9)+1, longestRest))
-		}
+	first := share < 1 && p.started.IsZero() // of a slice
+	if first && inFlight > 0 {
+		return false, time.Time{} // from before the server was busy
 	}
-	if share < 1 && p.started.IsZero() {
-		if inFlight > 0 {
-			return false, time.Time{} // from before the server was busy
-		}
+	if !p.limit.AllowN(now, 1) {
+		missing := (1 - p.limit.TokensAt(now)) / float64(p.limit.Limit())
+		return false, now.Add(min(time.Duration(missing*1e9)+1, longestRest))
+	}
+	if first {
 		p.started, p.slice = now, p.window()
 	}
 	return true, time.Time{}
@@ -141,7 +142,6 @@ func (p *Pace) may(now time.Time, inFlight int) (ok bool, again time.Time) {
 
 // left records that a message was published.
 func (p *Pace) left(now time.Time) {
-	p.tokens = max(p.tokens-1, 0)
 	p.slice = max(p.slice-1, 0)
 	p.last = now
 }
