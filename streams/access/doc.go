@@ -9,8 +9,8 @@
 // A key is printed once. The bucket holds its SHA-256, its role and its scope; a key has 176 random bits, so a fast hash is
 // enough. The table of operations is the one source of permissions: by NATS subject, by HTTP route, by CLI command.
 //
-// The store checks who makes a change, so every way to it has the same rules: operators alone, and nobody makes or replaces a
-// key that sees more than its author.
+// The store checks who makes a change, so every way to it has the same rules: operators alone, and none of them makes or
+// replaces a key that sees more than its author.
 //
 // Servers keep the keys that they have read while NATS is away. A server that has not read them refuses all keys. When a
 // key was used last is kept in memory and stored at most once an hour.

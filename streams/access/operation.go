@@ -7,7 +7,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// Operation is one thing that somebody can do, whichever way: NATS subject, HTTP route, CLI command. Permissions by subject
+// Operation is one thing that people and programs can do, whichever way: NATS subject, HTTP route, CLI command. Permissions by subject
 // and by route follow from the table of operations.
 type Operation uint8
 

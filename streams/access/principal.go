@@ -160,8 +160,7 @@ func (p Principal) mayManage() error {
 	return fmt.Errorf("%w: %s needs a key of role operator that is not limited to campaigns", ErrForbidden, OpManageKeys)
 }
 
-// mayGive returns an error of kind ErrForbidden if a key has more rights than p: whoever makes or replaces a key gets its
-// secret.
+// mayGive returns an error of kind ErrForbidden if a key has more rights than p: who makes or replaces a key gets its secret.
 func (p Principal) mayGive(n *New) error {
 	if n.Codes && !p.Codes {
 		return fmt.Errorf("%w: codes: a key that does not see codes cannot make or replace one that does", ErrForbidden)
@@ -172,7 +171,7 @@ func (p Principal) mayGive(n *New) error {
 // localPrefix starts the names of people who use the credentials of the data directory. No key has such a name.
 const localPrefix = "local:"
 
-// Local is somebody who uses the credentials of the data directory. name is what that client says of itself, such as
+// Local is who uses the credentials of the data directory. name is what that client calls itself, such as
 // ann@ops1; it is shown with a prefix, because the credentials do not prove it.
 func Local(name string) Principal {
 	return Principal{Name: LocalName(name), Role: Operator, Codes: true}

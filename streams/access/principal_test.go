@@ -2,7 +2,7 @@ package access
 
 import "testing"
 
-// TestAudience: a sender delivers under the name that its own begins with; other roles under none.
+// TestAudience: a sender delivers under the name that its own starts with; other roles under none.
 func TestAudience(t *testing.T) {
 	for name, want := range map[string]string{
 		"mobile": "mobile", "mobile, Berlin": "mobile", "push_eu-1 (new)": "push_eu-1", "Ωmega": "", " x": "", "a.b": "a", "*": "",

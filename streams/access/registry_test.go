@@ -272,8 +272,8 @@ func TestRevocationsNeedNoClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemory(t)
 		s, ahead := m.Store(nil), m.Store(off{wall.Machine, 10 * time.Minute})
-		r, behind := m.registry(t, nil), m.registry(t, off{wall.Machine, -time.Hour})
-		gone := ended(t, behind)
+		r, late := m.registry(t, nil), m.registry(t, off{wall.Machine, -time.Hour})
+		gone := ended(t, late)
 		revoked, revokedSecret := create(t, s, New{Name: "ann", Role: Operator})
 		replaced, replacedSecret := create(t, s, New{Name: "bob", Role: Operator})
 		overlapping, overlappingSecret := create(t, s, New{Name: "eve", Role: Operator})
@@ -287,7 +287,7 @@ func TestRevocationsNeedNoClock(t *testing.T) {
 		}
 		for _, secret := range []string{revokedSecret, replacedSecret, overlappingSecret} {
 			is(t, r, secret, ErrRevoked)
-			is(t, behind, secret, ErrRevoked)
+			is(t, late, secret, ErrRevoked)
 		}
 		got := gone()
 		for _, id := range ids(revoked, replaced, overlapping) {
@@ -457,7 +457,7 @@ func TestWrongCodesOfAnHour(t *testing.T) {
 	now := s.history.Clock.Now()
 	try := func(b *WrongCodes, most int) (tried int) {
 		for range most {
-			if end, wait := b.Begin(k.Principal(), netip.Addr{}); wait == 0 {
+			if end, wait := b.Reserve(k.Principal(), netip.Addr{}); wait == 0 {
 				end(true)
 				tried++
 			}

@@ -81,9 +81,9 @@ func newWrongCodes(u *uses) *WrongCodes {
 // InLog counts wrong codes that were tried in commands straight to the log. Their answers are on the way: nothing refuses them.
 func (b *WrongCodes) InLog(n int) { b.wrong.WithLabelValues(ofLog).Add(float64(n)) }
 
-// Begin reserves room for one wrong code. end must be called with whether the code was wrong. wait above 0: there is no room for
+// Reserve reserves room for one wrong code. end must be called with whether the code was wrong. wait above 0: there is no room for
 // so long, and end is nil. client is the address of one of a public key's clients. The credentials of the data directory have no budget.
-func (b *WrongCodes) Begin(p Principal, client netip.Addr) (end func(wrong bool), wait time.Duration) {
+func (b *WrongCodes) Reserve(p Principal, client netip.Addr) (end func(wrong bool), wait time.Duration) {
 	if p.ID == "" {
 		return func(bool) {}, 0
 	}

@@ -20,7 +20,7 @@ func TestBudget(t *testing.T) {
 			return a.Addr().Unmap()
 		}
 		try := func(p Principal, address string) bool {
-			end, wait := b.Begin(p, client(address))
+			end, wait := b.Reserve(p, client(address))
 			if wait == 0 {
 				end(true)
 			}
@@ -28,7 +28,7 @@ func TestBudget(t *testing.T) {
 		}
 		var ends []func(bool)
 		for range 1000 { // all in flight at once
-			if end, wait := b.Begin(page, client("192.0.2.1:1")); wait == 0 {
+			if end, wait := b.Reserve(page, client("192.0.2.1:1")); wait == 0 {
 				ends = append(ends, end)
 			}
 		}

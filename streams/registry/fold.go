@@ -72,7 +72,7 @@ func (c *Change[R]) Encode() error {
 	return err
 }
 
-// decode reads Value. An unknown field may change the meaning of the known ones, so such a change is kept only if kept says so.
+// decode reads Value. An unknown field may change the meaning of the known ones, so such a change is kept only if kept allows it.
 func (c *Change[R]) decode(kept func(*R) bool) error {
 	var s stored[R]
 	d := json.NewDecoder(bytes.NewReader(c.Value))

@@ -97,7 +97,7 @@ func TestABucketMadeByOthersIsUsed(t *testing.T) {
 	write(t, r, "1")
 	l := follow(t, r)
 	l.holds(t, "1")
-	if stream, err := js.Stream(t.Context(), spec.Bucket.Stream()); err != nil || stream.CachedInfo().Config.DenyDelete {
+	if stream, err := js.Stream(t.Context(), spec.Bucket.Stream()); err != nil || stream.CachedInfo().Config.DenyPurge {
 		t.Errorf("%+v, %v", stream, err)
 	}
 	for key, value := range map[string]string{"elsewhere": "no change at all", Key(1): `{"change":{"text":"2"},"by":"ann","at":"2026-11-27T12:00:00Z"}`} {

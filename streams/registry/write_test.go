@@ -67,7 +67,7 @@ func atOnce(t *testing.T, to connects, replicas int) (*Registry[*lines, line], *
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := stream.CachedInfo().Config; c.Replicas != replicas || !c.DenyDelete {
+	if c := stream.CachedInfo().Config; c.Replicas != replicas || !c.DenyPurge {
 		t.Errorf("%+v", c)
 	}
 	onlyGrows(t, js, stream)

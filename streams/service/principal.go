@@ -74,7 +74,7 @@ func (r *request) mayTry(code string) bool {
 	if code == "" || !r.keyed {
 		return true
 	}
-	tried, wait := r.service.opts.Keys.Wrong.Begin(r.who, netip.Addr{})
+	tried, wait := r.service.opts.Keys.Wrong.Reserve(r.who, netip.Addr{})
 	if wait > 0 {
 		r.refuse(&wire.Outcome{ID: r.id, Refusal: tooManyWrong, Message: fmt.Sprintf("too many wrong codes; wait %s", wait)})
 		return false

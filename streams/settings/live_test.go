@@ -57,7 +57,7 @@ func TestAChangeIsInForceAtEveryServer(t *testing.T) {
 		t.Errorf("settings that were handed out have changed: %+v", kept)
 	}
 	stream, err := server.JetStream(t).Stream(t.Context(), topology.SettingsStream)
-	if err != nil || !stream.CachedInfo().Config.DenyDelete {
+	if err != nil || !stream.CachedInfo().Config.DenyPurge {
 		t.Errorf("%+v, %v", stream, err)
 	}
 }

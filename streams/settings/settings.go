@@ -2,6 +2,7 @@ package settings
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"time"
 
@@ -70,19 +71,7 @@ func (s *Settings) clone() *Settings {
 }
 
 // equal reports whether the same values are in force.
-func (s *Settings) equal(o *Settings) bool {
-	for _, k := range scalars {
-		if k.text(s) != k.text(o) {
-			return false
-		}
-	}
-	for _, p := range pauses {
-		if !maps.Equal(*p.field(s), *p.field(o)) {
-			return false
-		}
-	}
-	return true
-}
+func (s *Settings) equal(o *Settings) bool { return fmt.Sprint(*s) == fmt.Sprint(*o) }
 
 // Source provides the settings in force.
 type Source interface {

@@ -118,7 +118,7 @@ func TestRedirectInward(t *testing.T) {
 	}
 }
 
-// An endpoint that hangs costs its own calls their time, and another endpoint is served meanwhile.
+// An endpoint that hangs costs its own calls their time, and another endpoint is served at the same time.
 func TestHangs(t *testing.T) {
 	r := newRig(t)
 	release := make(chan struct{})

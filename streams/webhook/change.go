@@ -23,7 +23,7 @@ const (
 	Tested  = "tested"  // Reason is its result; by a server
 	Retry   = "retry"   // requests that dead letters are delivered again
 	Retried = "retried" // Reason is the result; by a server, as all below
-	Disable = "disable" // Reason says why
+	Disable = "disable" // Reason is why
 	Failing = "failing" // since From
 	Works   = "works"
 )

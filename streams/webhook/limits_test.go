@@ -30,10 +30,10 @@ func TestAgeLimit(t *testing.T) {
 	r := newRig(t)
 	e, _ := r.create(t, Config{MaxAgeHours: 24})
 	clock := streamtest.NewClock()
-	begun := clock.Now()
+	started := clock.Now()
 	run := r.runner(r.js, func(o *Options) { o.Clock = clock })
 	letter(t, r, run, e, clock)
-	if age := clock.Now().Sub(begun); age < 24*time.Hour {
+	if age := clock.Now().Sub(started); age < 24*time.Hour {
 		t.Errorf("given up after %s", age)
 	}
 	all, next, err := r.store.Letters(within(t), e.ID, 0, 10)
@@ -122,7 +122,7 @@ func TestDeadLettersInPages(t *testing.T) {
 		}
 		for _, l := range page {
 			if names = append(names, l.Name); l.ID <= last {
-				t.Errorf("letter %d is behind %d", l.ID, last)
+				t.Errorf("letter %d comes after %d", l.ID, last)
 			}
 			last = l.ID
 		}

@@ -64,7 +64,7 @@ func TestRateAndConcurrency(t *testing.T) {
 		takes    time.Duration
 		calls    int
 		most     int
-		last     time.Duration // when the last request begins
+		last     time.Duration // when the last request starts
 	}{
 		"concurrency": {Config{Concurrency: 2, Rate: 1000}, time.Second, 8, 2, 3 * time.Second},
 		"rate":        {Config{Concurrency: 64, Rate: 20}, 0, 8, 2, 300 * time.Millisecond}, // two at once, then one each 50 ms
@@ -74,7 +74,7 @@ func TestRateAndConcurrency(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := &endpoint{takes: tc.takes}
 				s := to(t, e, tc.settings)
-				begun := time.Now()
+				started := time.Now()
 				var calls sync.WaitGroup
 				for range tc.calls {
 					calls.Go(func() {
@@ -87,8 +87,8 @@ func TestRateAndConcurrency(t *testing.T) {
 				if len(e.at) != tc.calls || e.most > tc.most {
 					t.Errorf("%d requests, %d at once", len(e.at), e.most)
 				}
-				if last := e.at[len(e.at)-1].Sub(begun).Round(time.Millisecond); last != tc.last {
-					t.Errorf("the last request began after %s, want %s", last, tc.last)
+				if last := e.at[len(e.at)-1].Sub(started).Round(time.Millisecond); last != tc.last {
+					t.Errorf("the last request started after %s, want %s", last, tc.last)
 				}
 			})
 		})
@@ -98,9 +98,9 @@ func TestRateAndConcurrency(t *testing.T) {
 // An endpoint that does not respond in time fails, and is not away: that may be because of these events.
 func TestASlowEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		begun := time.Now()
+		started := time.Now()
 		err := to(t, &endpoint{takes: time.Hour}, Config{}).push(t.Context(), one)
-		if took := time.Since(begun); err == nil || !errors.Is(err, context.DeadlineExceeded) || took != requestTimeout {
+		if took := time.Since(started); err == nil || !errors.Is(err, context.DeadlineExceeded) || took != requestTimeout {
 			t.Errorf("%v after %s", err, took)
 		}
 	})

@@ -27,7 +27,7 @@ var (
 	// ErrNotFound: there is no such webhook.
 	ErrNotFound = errors.New("there is no such webhook; scrip webhook list shows all")
 	// ErrChanged: the webhook has another version than the change is for.
-	ErrChanged = errors.New("the webhook was changed meanwhile; read it again")
+	ErrChanged = errors.New("the webhook has changed since; read it again")
 	// ErrForbidden: an author who does not see codes cannot send them to a URL.
 	ErrForbidden = errors.New("codes: a key that does not see codes cannot make or change a webhook that gets them")
 )

@@ -28,7 +28,7 @@ func (a *API) try(p access.Principal, address string) (end func(wrong bool), pro
 	if p.Public {
 		client = web.Network(address)
 	}
-	end, wait := a.Wrong.Begin(p, client)
+	end, wait := a.Wrong.Reserve(p, client)
 	if wait > 0 {
 		return nil, web.New(web.TooManyWrongCodes, "too many wrong codes, or codes whose answer is not known yet; wait").After(wait)
 	}

@@ -56,7 +56,7 @@ func (s Secret) String() string { return prefix + "…" }
 // GoString is described at String.
 func (s Secret) GoString() string { return s.String() }
 
-// Bytes returns the key, for whoever stores it sealed.
+// Bytes returns the key, to store it sealed.
 func (s Secret) Bytes() []byte { return s.key }
 
 // FromBytes is the opposite of Bytes.
