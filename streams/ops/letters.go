@@ -43,7 +43,11 @@ func (o *Ops) ListLetters(ctx context.Context, who Caller, q ListLetters) (any, 
 	if o.Letters == nil {
 		return nil, ErrNoTables
 	}
-	return o.seen(ctx, who, "")(o.Letters.List(ctx, q, !who.Codes))
+	answer, err := o.Letters.List(ctx, q, !who.Codes)
+	if err == nil {
+		err = o.seen(ctx, who, "")
+	}
+	return answer, err
 }
 
 // ShowLetter names a dead letter.
@@ -56,17 +60,19 @@ func (o *Ops) ShowLetter(ctx context.Context, who Caller, q ShowLetter) (any, er
 	if o.Letters == nil {
 		return nil, ErrNoTables
 	}
-	return o.seen(ctx, who, q.ID)(o.Letters.Show(ctx, q, !who.Codes))
+	answer, err := o.Letters.Show(ctx, q, !who.Codes)
+	if err == nil {
+		err = o.seen(ctx, who, q.ID)
+	}
+	return answer, err
 }
 
 // seen records that lines were shown in clear, before the answer is given.
-func (o *Ops) seen(ctx context.Context, who Caller, about string) func(any, error) (any, error) {
-	return func(answer any, err error) (any, error) {
-		if err == nil && who.Codes {
-			err = o.record(ctx, who, audit.LookUp, "deadletters", about)
-		}
-		return answer, err
+func (o *Ops) seen(ctx context.Context, who Caller, about string) error {
+	if !who.Codes {
+		return nil
 	}
+	return o.record(ctx, who, audit.LookUp, "deadletters", about)
 }
 
 // RetryLetter is a dead letter that is sent again.

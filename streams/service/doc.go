@@ -7,6 +7,7 @@
 //	                                                        │    same id until answered)            │
 //	scrip.coupon.show, … ──── check ─ one lane, or all ─────┴─> scrip.lane.<lane>.query ────────────┘
 //	                                                             + history from the read tables
+//	scrip.access.create, … ── ops.Action ──────────────────────> stores, lanes, tables
 //	scrip.sender.open, … ──── key and audience ─ push.Proxy ───> JetStream, for senders with a key
 //
 // A reply to a command is sent when its event is durable. A refusal, `invalid` included, is an ordinary reply. An unknown

@@ -29,31 +29,22 @@ func newLetters(db *pgxpool.Pool, js jetstream.JetStream, lanes *command.Lanes) 
 }
 
 // filter is the filter of a selection. One that has no meaning is refused.
-func filter(q ops.SelectLetters) (readmodel.LetterFilter, error) {
-	f := readmodel.LetterFilter{Stream: q.Stream, Lane: q.Lane, Since: q.Since}
-	return f, refused(f.Check())
-}
-
-// refused is the refusal of an error that no retry changes.
-func refused(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &ops.Refusal{Code: wire.Invalid, Message: err.Error()}
-}
-
-// List implements ops.Letters.
-func (l *letters) List(ctx context.Context, q ops.ListLetters, masked bool) (any, error) {
-	f, err := filter(q.SelectLetters)
-	if err != nil {
-		return nil, err
-	}
-	f.Limit, f.Before, f.Masked = q.Limit, q.After, masked
+func filter(q ops.ListLetters, masked bool) (readmodel.LetterFilter, error) {
+	f := readmodel.LetterFilter{Stream: q.Stream, Lane: q.Lane, Since: q.Since, Limit: q.Limit, Before: q.After, Masked: masked}
 	if q.State != "all" {
 		f.State = readmodel.LetterState(q.State)
 	}
 	if err := f.Check(); err != nil {
-		return nil, refused(err)
+		return f, &ops.Refusal{Code: wire.Invalid, Message: err.Error()}
+	}
+	return f, nil
+}
+
+// List implements ops.Letters.
+func (l *letters) List(ctx context.Context, q ops.ListLetters, masked bool) (any, error) {
+	f, err := filter(q, masked)
+	if err != nil {
+		return nil, err
 	}
 	list, older, err := l.Letters.List(ctx, f)
 	return readmodel.LetterPage{Letters: append([]readmodel.Letter{}, list...), Next: older}, err
@@ -143,7 +134,7 @@ func (l *letters) send(ctx context.Context, cmd wire.Command, by string) (wire.O
 // Discard implements ops.Letters. Those before the one that fails stay discarded.
 func (l *letters) Discard(ctx context.Context, q ops.DiscardLetters) (ops.LettersDone, error) {
 	if q.All {
-		f, err := filter(q.SelectLetters)
+		f, err := filter(ops.ListLetters{SelectLetters: q.SelectLetters}, false)
 		if err != nil {
 			return ops.LettersDone{}, err
 		}
