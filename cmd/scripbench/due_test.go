@@ -42,7 +42,7 @@ func TestDueCommandLine(t *testing.T) {
 	}
 	for _, c := range []struct{ args, want string }{
 		{"expire --systems mysql", "redis-zset"},
-		{"expire --systems limit", "name scrip, too"},
+		{"remind --systems limit", "name scrip, too"},
 		{"expire --n 3", "--n must be at least 10"},
 		{"expire --runs 0", "--runs must be at least 1"},
 		{"remind --campaigns 0", "--campaigns"},

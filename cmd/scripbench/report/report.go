@@ -196,15 +196,10 @@ func (m *DueRun) Advance(due time.Time) {
 	}
 }
 
-// ScripDue is measured of scrip only.
+// ScripDue is measured of scrip's reminders only.
 type ScripDue struct {
-	// Refused is when the first redeem was answered with "expired", Accepted when the last redeem that succeeded had been
-	// sent: before 0.
-	Refused  float64 `json:"first_refusal_s,omitempty"`
-	Accepted float64 `json:"last_redeem_sent_s,omitempty"`
-	// Event is when the last of the announcing events was stored on the log; Line the last line on the reminder stream.
-	Event float64 `json:"event_s"`
-	Line  float64 `json:"line_s,omitempty"`
+	// Line is when the last line was stored on the reminder stream.
+	Line float64 `json:"line_s"`
 	// Messages, lines and bytes (of whole messages) that this is on the log.
 	Messages int   `json:"messages"`
 	Lines    int   `json:"lines"`
