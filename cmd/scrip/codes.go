@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -239,8 +240,8 @@ with the key of an operator or the credentials of the data directory.
 			return fmt.Errorf("exports are recorded in the audit stream: %w", err)
 		}
 		defer s.close()
-		if postgres, err = tablesURL(postgres, s.server); err != nil {
-			return err
+		if postgres = cmp.Or(postgres, s.server.PostgresURL); postgres == "" {
+			return cli.Usagef("the URL of the read tables is unknown here; give --postgres URL")
 		}
 		to := m.Out
 		if file != "" {

@@ -31,8 +31,6 @@ type session struct {
 	// server is the content of scrip.json; the zero value if --nats was given instead.
 	server datadir.Descriptor
 	id     string // of the command, generated or given by --id
-	// unlock adds the seal key to a log, if --data, SCRIP_CODE_KEY or --seal-key-file has it.
-	unlock func(topology.Log) (topology.Log, error)
 }
 
 func (s *session) close() {
@@ -50,30 +48,27 @@ or those of the servers' account of your own NATS servers, with --nats or --nats
 // ofServers returns an error unless the log-in is that of the servers: a user outside their account, by a key or of the NATS
 // configuration, does not reach the log itself.
 func (s *session) ofServers(ctx context.Context) error {
-	who := ""
-	if role, id, ok := natsx.OfInbox(s.nc.Opts.InboxPrefix); ok {
-		who = "key " + id + " of role " + role
-	}
-	var info struct {
-		Data struct{ User, Account string }
-	}
-	ctx, cancel := context.WithTimeout(ctx, userWait)
-	defer cancel()
-	reply, err := s.nc.RequestWithContext(ctx, natsauth.UserInfo, nil)
-	if err == nil && json.Unmarshal(reply.Data, &info) == nil &&
-		slices.Contains(natsauth.Guests(), info.Data.Account) {
-		who = cmp.Or(who, "user "+info.Data.User+" of account "+info.Data.Account)
-	}
-	if who == "" {
-		return nil
+	role, id, keyed := natsx.OfInbox(s.nc.Opts.InboxPrefix)
+	who := "key " + id + " of role " + role
+	if !keyed {
+		ctx, cancel := context.WithTimeout(ctx, userWait)
+		defer cancel()
+		var info struct {
+			Data struct{ User, Account string }
+		}
+		reply, err := s.nc.RequestWithContext(ctx, natsauth.UserInfo, nil)
+		if err != nil || json.Unmarshal(reply.Data, &info) != nil || !slices.Contains(natsauth.Guests(), info.Data.Account) {
+			return nil
+		}
+		who = "user " + info.Data.User + " of account " + info.Data.Account
 	}
 	return fmt.Errorf("this command works on the log itself and needs the credentials of the servers, and the log-in is %s; "+
 		"on the machine of a server omit --nats, as the server's user: they are in scrip.json of its --data directory; "+
 		"for NATS servers of your own give the user of the servers' account (NATS_USER there), with --nats nats://USER:PASSWORD@HOST:PORT or --nats-creds FILE", who)
 }
 
-// log finds the log on the server.
-func (s *session) log(ctx context.Context) (jetstream.JetStream, topology.Log, error) {
+// log finds the log on the server. It has the seal key if --data, SCRIP_CODE_KEY or --seal-key-file has it.
+func (m *Main) log(ctx context.Context, s *session) (jetstream.JetStream, topology.Log, error) {
 	js, err := s.jetStream(ctx)
 	if err != nil {
 		return nil, topology.Log{}, err
@@ -83,7 +78,7 @@ func (s *session) log(ctx context.Context) (jetstream.JetStream, topology.Log, e
 		err = errors.New("there is no log on this NATS server; create one with `scrip serve`, or name another server with --nats URL")
 	}
 	if err == nil {
-		log, err = s.unlock(log)
+		log, err = m.unlock(log)
 	}
 	return js, log, err
 }
@@ -94,14 +89,6 @@ func (s *session) jetStream(ctx context.Context) (jetstream.JetStream, error) {
 		return nil, err
 	}
 	return jetstream.New(s.nc)
-}
-
-// tablesURL is the URL of the read tables: that of --postgres, else that of scrip.json.
-func tablesURL(given string, server datadir.Descriptor) (string, error) {
-	if given == "" && server.PostgresURL == "" {
-		return "", cli.Usagef("the URL of the read tables is unknown here; give --postgres URL")
-	}
-	return cmp.Or(given, server.PostgresURL), nil
 }
 
 // find returns the server's address: --nats, else scrip.json.
@@ -124,10 +111,10 @@ func (m *Main) connect() (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &session{Client: client.New(nc, client.Options{Timeout: m.global.timeout, By: cmp.Or(m.by, userAtHost())}), nc: nc, server: server, unlock: m.unlock}, nil
+	return &session{Client: client.New(nc, client.Options{Timeout: m.global.timeout, By: cmp.Or(m.by, userAtHost())}), nc: nc, server: server}, nil
 }
 
-// unlock is session.unlock.
+// unlock adds the seal key to a log.
 func (m *Main) unlock(log topology.Log) (topology.Log, error) {
 	given, err := datadir.Variable(m.Env, datadir.KeyVariable)
 	if err != nil {

@@ -49,7 +49,7 @@ Readers accept it as --seal-key-file FILE, SCRIP_SEAL_KEY_FILE=FILE, or SCRIP_SE
 		Example: `  (umask 077; scrip key seal > seal.key)
   pushsender --seal-key-file seal.key`,
 	}, func(ctx context.Context, s *session, _ []string) error {
-		_, log, err := s.log(ctx)
+		_, log, err := m.log(ctx, s)
 		if err != nil {
 			return err
 		}

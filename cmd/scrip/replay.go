@@ -158,7 +158,7 @@ func (m *Main) replay(ctx context.Context, cmd *cobra.Command, flags *replayFlag
 	defer s.close()
 	look, cancel := context.WithTimeout(ctx, m.global.timeout)
 	defer cancel()
-	js, log, err := s.log(look)
+	js, log, err := m.log(look, s)
 	if err != nil {
 		return err
 	}

@@ -156,13 +156,15 @@ func (j *Jobs) Start(ctx context.Context, who Caller, action string, request any
 	if err := j.Audit.Append(ctx, e); err != nil {
 		return Job{}, err
 	}
-	if _, err := j.write(ctx, &job, revision); err != nil {
-		if natsx.IsWrongSequence(err) { // another was started in this moment
-			if last, _, err = j.read(ctx, kind); err == nil {
-				err = busy(&last)
-			}
+	_, err = j.write(ctx, &job, revision)
+	if natsx.IsWrongSequence(err) { // another was started in this moment
+		if last, _, err = j.read(ctx, kind); err == nil {
+			err = busy(&last)
 		}
 		return Job{}, err
+	}
+	if err != nil {
+		return Job{}, &Refusal{Code: UnknownOutcome, Message: fmt.Sprintf("job %s may have been started: %s; see scrip job list", job.ID, err)}
 	}
 	return job, nil
 }

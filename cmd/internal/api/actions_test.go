@@ -164,6 +164,9 @@ func byHTTP(r *apitest.Rig, as string) door {
 				return map[string]any{"campaign": ""}, ""
 			}
 			v := got.Object(t)
+			if at := got.Header.Get("Location"); got.Status == 202 && at != fmt.Sprint("/v1/jobs/", v["id"]) {
+				t.Errorf("%s: Location is %q", action, at)
+			}
 			if action == "config.set" {
 				return v["changes"].([]any)[0], ""
 			}
