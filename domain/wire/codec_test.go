@@ -252,19 +252,7 @@ func TestOutcomesComeBackFromTheirLines(t *testing.T) {
 		if !reflect.DeepEqual(back, o) {
 			rt.Fatalf("%s\nwas %+v\n is %+v", line, o, back)
 		}
-		if v, err := VerdictOf(line); err != nil || v.Refused != o.Refused() || v.Repeat != o.Repeat {
-			rt.Fatalf("%s: the verdict is %+v, %v", line, v, err)
-		}
 	})
-	hidden := []byte(`{"id":"\"refusal\":\"x\"","status":"claimed","benefit":{"status":"refused","refusal":"x","repeat":true}}`)
-	if v, err := VerdictOf(hidden); err != nil || v != (Verdict{}) {
-		t.Errorf("%s: the verdict is %+v, %v", hidden, v, err)
-	}
-	for _, line := range []string{``, `{`, `[]`, `{"id":"a"`, `{"repeat":true}x`} {
-		if _, err := VerdictOf([]byte(line)); err == nil {
-			t.Errorf("%s has a verdict", line)
-		}
-	}
 	for _, line := range []string{``, `{`, `{"n":"x"}`, `{"before":"soon","kind":"opens"}`, `{"expires_at":"x"}`, `{"id":7}`} {
 		if _, err := ParseOutcome([]byte(line)); err == nil {
 			t.Errorf("%s is taken for an outcome", line)

@@ -157,33 +157,6 @@ func ParseOutcome(line []byte) (Outcome, error) {
 	return o, nil
 }
 
-// Verdict is what an outcome line decides.
-type Verdict struct {
-	Refused bool // the command had no effect
-	Repeat  bool // answered before; nothing was written
-}
-
-// VerdictOf reads the verdict of an outcome line. It checks the line's syntax and copies nothing of it.
-func VerdictOf(line []byte) (Verdict, error) {
-	var v Verdict
-	ob := object{data: line, simple: simple(line)}
-	for {
-		key, raw, done, err := ob.next()
-		if err != nil {
-			return v, fmt.Errorf("the outcome %w", err)
-		}
-		if done {
-			return v, nil
-		}
-		switch string(key) {
-		case "refusal":
-			v.Refused = len(raw) > len(`""`)
-		case "repeat":
-			v.Repeat = string(raw) == "true"
-		}
-	}
-}
-
 // Refusal is a business rejection: an outcome and no error. A refused command had no effect.
 type Refusal string
 

@@ -65,22 +65,13 @@ func (a *API) addCommand(c commandRoute) {
 	a.mux.HandleFunc(c.Method+" "+c.Path, func(w http.ResponseWriter, req *http.Request) { a.serveCommand(w, req, &c) })
 }
 
-// exchange is one request with a command, and the command.Receiver of its outcome: it is answered exactly once.
+// exchange is one request with a command.
 type exchange struct {
 	body []byte
 	cmd  wire.Command // its texts are views of body
-	line []byte       // the outcome
-	err  error
-	done chan struct{} // has room for the only answer
 }
 
-var exchanges = sync.Pool{New: func() any { return &exchange{body: make([]byte, 0, 512), done: make(chan struct{}, 1)} }}
-
-// Answer implements command.Receiver.
-func (x *exchange) Answer(line []byte, err error) {
-	x.line, x.err = line, err
-	x.done <- struct{}{}
-}
+var exchanges = sync.Pool{New: func() any { return &exchange{body: make([]byte, 0, 512)} }}
 
 func (a *API) serveCommand(w http.ResponseWriter, req *http.Request, c *commandRoute) {
 	p, problem := a.who(c.Route, w, req)
@@ -101,7 +92,7 @@ func (a *API) serveCommand(w http.ResponseWriter, req *http.Request, c *commandR
 	if err != nil {
 		a.refuse(w, err)
 	}
-	x.cmd, x.line, x.err = wire.Command{}, nil, nil // nothing of this request is kept
+	x.cmd = wire.Command{} // nothing of this request is kept
 	exchanges.Put(x)
 }
 
@@ -181,33 +172,35 @@ func (c *commandRoute) takesKey() bool {
 
 // carryOut sends the command of a request, and answers with what came of it.
 func (a *API) carryOut(w http.ResponseWriter, req *http.Request, p access.Principal, c *commandRoute, x *exchange) error {
-	repeat, err := a.permitted(req, p, c, x)
+	out, err := a.permitted(req, p, c, &x.cmd)
 	if err != nil {
 		return err
 	}
-	if p.Person() || p.Public && repeat {
-		if err := a.hide(a.with(req, p), c.Operation, x); err != nil {
+	if p.Person() || p.Public && out.Repeat {
+		if err := a.hide(a.with(req, p), c.Operation, &out, x.cmd.N != 0); err != nil {
 			return err
 		}
 	}
 	header, status := w.Header(), c.complete().Status
 	if c.campaign {
-		err = a.campaignAfter(req.Context(), header, x)
+		x.body, err = a.campaignAfter(req.Context(), header, &out)
 	} else {
-		x.body = append(append(x.body[:0], x.line...), '\n')
+		x.body = out.AppendJSON(x.body[:0])
 	}
 	if err != nil {
 		return err
 	}
-	if repeat {
+	if out.Repeat {
 		header["Idempotency-Replayed"] = replayed
 		status = http.StatusOK
+	} else if c.command == wire.CreateCampaign {
+		header.Set("Location", c.Path+"/"+out.Campaign)
 	}
 	header["Cache-Control"] = noStore
 	header["Content-Type"] = jsonType
 	header["Scrip-Command-Id"] = []string{x.cmd.ID}
 	w.WriteHeader(status)
-	_, _ = w.Write(x.body) // the client may have closed the connection
+	_, _ = w.Write(append(x.body, '\n')) // the client may have closed the connection
 	return nil
 }
 
@@ -219,70 +212,53 @@ var (
 )
 
 // permitted sends the command of a request if its key may do that: one about a code within the budget for wrong codes.
-func (a *API) permitted(req *http.Request, p access.Principal, c *commandRoute, x *exchange) (repeat bool, err error) {
+func (a *API) permitted(req *http.Request, p access.Principal, c *commandRoute, cmd *wire.Command) (out wire.Outcome, err error) {
 	ctx := req.Context()
 	if !c.command.HasCode() {
-		if problem := web.Check(p, c.Operation, x.cmd.Campaign); problem != nil {
-			return false, problem
+		if problem := web.Check(p, c.Operation, cmd.Campaign); problem != nil {
+			return out, problem
 		}
-		return a.send(ctx, p, x)
+		return a.send(ctx, p, cmd)
 	}
-	if x.cmd.N != 0 && !p.Person() {
-		return false, guessable("body.n")
+	if cmd.N != 0 && !p.Person() {
+		return out, guessable("body.n")
 	}
 	err = a.tried(p, req.RemoteAddr, func() (err error) {
-		if x.cmd.Campaign, err = a.campaignOf(ctx, p, c.Operation, x.cmd.Code, x.cmd.Campaign); err == nil {
-			repeat, err = a.send(ctx, p, x)
+		if cmd.Campaign, err = a.campaignOf(ctx, p, c.Operation, cmd.Code, cmd.Campaign); err == nil {
+			out, err = a.send(ctx, p, cmd)
 		}
 		return err
 	})
-	return repeat, err
+	return out, err
 }
 
-// send sends the command of a request and waits for the line of its outcome; a refusal is an error. There is an answer by the
-// command's deadline, so the wait has no timer of its own. A client that goes during the wait is not noticed: the command has its
-// effect in any case.
-func (a *API) send(ctx context.Context, p access.Principal, x *exchange) (repeat bool, err error) {
-	if _, err := a.Lanes.Send(ctx, &x.cmd, command.Call{By: p.By(), Deadline: time.Now().Add(commandWait), To: x}); err != nil {
-		return false, web.Failed(err, x.cmd.ID)
+// send sends a command that has an id, and waits for its outcome; a refusal is an error. The wait has no timer of its own: there is
+// an answer by the command's deadline, and it has whether the command was sent.
+func (a *API) send(ctx context.Context, p access.Principal, cmd *wire.Command) (wire.Outcome, error) {
+	w := command.NewWaiter()
+	ticket, err := a.Lanes.Send(ctx, cmd, command.Call{By: p.By(), Deadline: time.Now().Add(commandWait), To: w})
+	out, err := w.Wait(ctx, cmd.ID, ticket, err)
+	switch {
+	case err != nil:
+		return out, web.Failed(err, cmd.ID)
+	case out.Refused():
+		return out, web.Refused(&out)
 	}
-	<-x.done
-	if x.err != nil {
-		return false, web.Failed(x.err, x.cmd.ID)
-	}
-	if verdict, err := wire.VerdictOf(x.line); err == nil && !verdict.Refused {
-		return verdict.Repeat, nil
-	}
-	out, err := wire.ParseOutcome(x.line)
-	if err != nil {
-		return false, web.Failed(&command.UnknownError{ID: x.cmd.ID, Cause: err}, x.cmd.ID)
-	}
-	return false, web.Refused(&out)
+	return out, nil
 }
 
-// campaignAfter makes the campaign of a command, as it is now, the answer.
-func (a *API) campaignAfter(ctx context.Context, header http.Header, x *exchange) error {
+// campaignAfter returns the campaign of a command as it is now, and sets its ETag.
+func (a *API) campaignAfter(ctx context.Context, header http.Header, out *wire.Outcome) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryWait)
 	defer cancel()
-	name := strings.Clone(x.cmd.Campaign)
-	v, err := a.Queries.Campaign(ctx, name)
-	body := bytes.NewBuffer(x.body[:0])
-	if err == nil {
-		e := json.NewEncoder(body)
-		e.SetEscapeHTML(false)
-		err = e.Encode(v)
-	}
+	v, err := a.Queries.Campaign(ctx, out.Campaign)
 	if err != nil {
 		problem := web.New(web.UnknownOutcome, "it was done, but the campaign cannot be read at the moment: "+err.Error())
-		problem.ID, problem.Campaign = x.cmd.ID, name
-		return problem
+		problem.ID, problem.Campaign = out.ID, out.Campaign
+		return nil, problem
 	}
-	x.body = body.Bytes()
 	header.Set("ETag", `"`+v.Version+`"`)
-	if x.cmd.Type == wire.CreateCampaign {
-		header.Set("Location", "/v1/campaigns/"+name)
-	}
-	return nil
+	return json.Marshal(v)
 }
 
 // onlyQuery returns the problem of a parameter that the route does not have.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -58,16 +59,14 @@ func TestACommandThatCannotBeSentHasNoEffect(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- lanes.Run(ctx) }()
 	defer func() { cancel(); <-ended }()
+	a := &API{Options: Options{Lanes: lanes}}
 	nats.Shutdown()
 	var effects []web.Effect
 	for range 3 { // the first may be sent before the end of the connection is noticed
+		var p *web.Problem
 		hasty, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		cmd, wait := wire.Command{ID: "a", Type: wire.Claim, Campaign: "summer", CustomerID: "ann"}, command.NewWaiter()
-		ticket, err := lanes.Send(hasty, &cmd, command.Call{To: wait})
-		_, err = wait.Wait(hasty, cmd.ID, ticket, err)
-		p := web.Failed(err, cmd.ID)
-		if err == nil || p.Status != 503 {
+		if _, err := a.send(hasty, access.Principal{}, &wire.Command{ID: "a", Type: wire.Claim, Campaign: "summer", CustomerID: "ann"}); !errors.As(err, &p) || p.Status != 503 {
 			t.Fatalf("%v", err)
 		}
 		if p.Effect == web.NoEffect {

@@ -94,23 +94,17 @@ const claimedBefore = "the customer has claimed before; a public key gets the co
 
 // hide takes from the outcome of a command what its sender may not see. A repeat of a claim by a public key is looked up: whether it
 // was one by its id, and not because the customer has the only coupon that is allowed.
-func (a *API) hide(ctx context.Context, o access.Operation, x *exchange) error {
-	out, err := wire.ParseOutcome(x.line)
+func (a *API) hide(ctx context.Context, o access.Operation, out *wire.Outcome, byN bool) error {
+	if !principal(ctx).Public {
+		return a.shown(ctx, o, out, out.Repeat, byN)
+	}
+	same, err := a.isRepeated(ctx, out)
 	if err != nil {
-		return web.Failed(&command.UnknownError{ID: x.cmd.ID, Cause: err}, x.cmd.ID)
+		return web.Failed(&command.UnknownError{ID: out.ID, Cause: err}, out.ID)
 	}
-	if p := principal(ctx); p.Public {
-		same, err := a.isRepeated(ctx, &out)
-		if err != nil {
-			return web.Failed(&command.UnknownError{ID: out.ID, Cause: err}, out.ID)
-		}
-		if !same {
-			out.Code, out.N, out.ExpiresAt, out.CouponStatus, out.Message = "", 0, 0, "", claimedBefore
-		}
-	} else if err := a.shown(ctx, o, &out, out.Repeat, x.cmd.N != 0); err != nil {
-		return err
+	if !same {
+		out.Code, out.N, out.ExpiresAt, out.CouponStatus, out.Message = "", 0, 0, "", claimedBefore
 	}
-	x.line = out.AppendJSON(nil)
 	return nil
 }
 

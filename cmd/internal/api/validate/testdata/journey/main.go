@@ -21,9 +21,9 @@ func main() {
 	must(err == nil && again.StatusCode() == http.StatusOK, again, err)
 
 	etag, category := again.HTTPResponse.Header.Get("ETag"), "food"
-	updated, err := operator.UpdateCampaignWithResponse(ctx, "summer", &UpdateCampaignParams{IfMatch: &etag}, UpdateCampaign{Category: &category})
+	updated, err := operator.UpdateCampaignWithResponse(ctx, "summer", &UpdateCampaignParams{IfMatch: etag}, UpdateCampaign{Category: &category})
 	must(err == nil && updated.StatusCode() == http.StatusOK && *updated.JSON200.Category == category, updated, err)
-	late, err := operator.UpdateCampaignWithResponse(ctx, "summer", &UpdateCampaignParams{IfMatch: &etag}, UpdateCampaign{Category: &key})
+	late, err := operator.UpdateCampaignWithResponse(ctx, "summer", &UpdateCampaignParams{IfMatch: etag}, UpdateCampaign{Category: &key})
 	must(err == nil && late.StatusCode() == http.StatusPreconditionFailed && late.ApplicationproblemJSONDefault.Code == "version_mismatch", late, err)
 
 	customer := "ann"
