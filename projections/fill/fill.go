@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
@@ -130,7 +131,7 @@ func IsLost(err error) bool {
 // Tables fills the read tables of one schema with one lane.
 type Tables struct {
 	DB     tables.Beginner
-	Schema string // tables.DefaultSchema are the live ones
+	Schema string // schema.Name are the live ones
 	Log    string // UUID
 	Lane   int
 	// Commit replaces tx.Commit, if not nil.
@@ -269,7 +270,7 @@ func (t *Tables) advance(ctx context.Context, tx pgx.Tx, to eventlog.Position, c
 		fenced = tag.RowsAffected() != 1
 		return nil
 	})
-	if t.Schema == tables.DefaultSchema {
+	if t.Schema == schema.Name {
 		batch.Queue(notifySQL, fmt.Sprintf("%d %d", t.Lane, to.Sequence))
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
@@ -52,7 +51,6 @@ func (l *follower) run(ctx context.Context) error {
 	for {
 		before := l.progress.batches.Load()
 		err := l.follow(ctx)
-		var pg *pgconn.PgError
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -73,7 +71,7 @@ func (l *follower) run(ctx context.Context) error {
 			l.progress.state(Stopped, l.stopped)
 			l.p.pause(ctx, stoppedPause)
 			continue
-		case errors.As(err, &pg), errors.Is(err, errPostgres):
+		case errors.Is(err, errPostgres):
 			l.p.postgres.start(ctx, l, err)
 		default:
 			l.p.nats.start(ctx, l, err)
@@ -171,8 +169,8 @@ func postgresError(err error) error {
 
 // isAnswer reports whether PostgreSQL returned an error, rather than became unavailable.
 func isAnswer(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && !strings.HasPrefix(pg.Code, "08") && !strings.HasPrefix(pg.Code, "57P")
+	state := schema.State(err)
+	return state != "" && !strings.HasPrefix(state, "08") && !strings.HasPrefix(state, "57P")
 }
 
 // isFinal reports whether a retry cannot help: the log is not the one that was read, or has a newer format.

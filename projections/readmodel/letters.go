@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -312,16 +313,13 @@ func explain(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
-		switch pg.Code {
-		case "42501":
-			return fmt.Errorf("%s: %w; the role needs to read schema scrip, and to write the state of dead letters: "+
-				"GRANT USAGE ON SCHEMA scrip, scrip_meta TO …; GRANT SELECT ON scrip.dead_letter, scrip.checkpoint TO …; "+
-				"GRANT SELECT, INSERT, UPDATE, DELETE ON scrip_meta.dead_letter TO …", doing, err)
-		case "42P01", "3F000":
-			return fmt.Errorf("%s: %w; the read tables do not exist: start `scrip serve`, which creates them", doing, err)
-		}
+	switch schema.State(err) {
+	case "42501":
+		return fmt.Errorf("%s: %w; the role needs to read schema scrip, and to write the state of dead letters: "+
+			"GRANT USAGE ON SCHEMA scrip, scrip_meta TO …; GRANT SELECT ON scrip.dead_letter, scrip.checkpoint TO …; "+
+			"GRANT SELECT, INSERT, UPDATE, DELETE ON scrip_meta.dead_letter TO …", doing, err)
+	case "42P01", "3F000":
+		return fmt.Errorf("%s: %w; the read tables do not exist: start `scrip serve`, which creates them", doing, err)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }

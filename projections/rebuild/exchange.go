@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
@@ -214,10 +213,7 @@ func dropSchema(ctx context.Context, tx pgx.Tx, name string, wait time.Duration)
 }
 
 // isLockTimeout reports whether PostgreSQL ended a statement by lock_timeout.
-func isLockTimeout(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == "55P03"
-}
+func isLockTimeout(err error) bool { return schema.State(err) == "55P03" }
 
 // discard drops an incomplete schema. If it is being read, by a backup for instance, it is set aside instead.
 func (s *Session) discard(ctx context.Context, name string) error {

@@ -2,13 +2,11 @@ package rebuild
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
@@ -187,8 +185,7 @@ func makeIndex(ctx context.Context, db *pgxpool.Pool, x index) error {
 		_, err := tx.Exec(ctx, x.Definition)
 		return err
 	})
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "23505" {
+	if schema.State(err) == "23505" {
 		return fmt.Errorf("%w: %w", errDoubled, err)
 	}
 	return err

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -275,16 +275,14 @@ func tablesOf(ctx context.Context, db rower, name string) ([]string, error) {
 
 // explain adds to errors of PostgreSQL what the operator can do.
 func explain(err error) error {
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || errors.Is(err, ErrRefused) {
-		return err
-	}
+	state := schema.State(err)
 	switch {
-	case pg.Code == "53100":
+	case errors.Is(err, ErrRefused):
+	case state == "53100":
 		return fmt.Errorf("%w; the disk of PostgreSQL is full: make room and run it again, it starts over", err)
-	case pg.Code == "42501":
+	case state == "42501":
 		return fmt.Errorf("%w; GRANT the role this right, or run as the owner of schema scrip", err)
-	case pg.Code[:2] == "57" || pg.Code[:2] == "08":
+	case strings.HasPrefix(state, "57"), strings.HasPrefix(state, "08"):
 		return fmt.Errorf("%w; PostgreSQL became unavailable: run it again when it is available, it starts over", err)
 	}
 	return err

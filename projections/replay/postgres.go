@@ -246,15 +246,14 @@ func (e *unavailableError) Unwrap() error { return e.error }
 
 // unavailable makes an unavailableError of such errors and returns others unchanged.
 func unavailable(err error) error {
-	var pg *pgconn.PgError
 	var network net.Error
 	var connect *pgconn.ConnectError
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
-	case errors.As(err, &pg):
+	case schema.State(err) != "":
 		// 08 is a connection error; 57P01 to 57P03: the server is stopping, was killed, or is starting.
-		if !strings.HasPrefix(pg.Code, "08") && !strings.HasPrefix(pg.Code, "57P0") {
+		if state := schema.State(err); !strings.HasPrefix(state, "08") && !strings.HasPrefix(state, "57P0") {
 			return err
 		}
 	case errors.As(err, &network), errors.As(err, &connect), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/seed-4a2410e3/scrip/projections/schema"
 )
 
 // syntaxError is SQLSTATE syntax_error.
@@ -27,13 +29,10 @@ func (f *SQLFile) check(ctx context.Context, conn *pgx.Conn) error {
 	for _, list := range [][]statement{f.create, f.fold} {
 		for _, s := range list {
 			_, err := conn.Prepare(ctx, "", s.sql)
-			var pg *pgconn.PgError
-			switch {
-			case err == nil:
-			case !errors.As(err, &pg):
-				return err
-			case pg.Code == syntaxError:
+			if state := schema.State(err); state == syntaxError {
 				return f.explain(s, err)
+			} else if err != nil && state == "" {
+				return err
 			}
 		}
 	}

@@ -145,11 +145,19 @@ func Stamp(ctx context.Context, tx pgx.Tx) error {
 
 // allowed adds to an error of a missing right what to do.
 func allowed(err error) error {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "42501" {
+	if State(err) == "42501" {
 		return fmt.Errorf("%w: %w; the user must own schemas scrip and scrip_meta, or be allowed to create them (GRANT CREATE ON DATABASE … TO …)", ErrUnusable, err)
 	}
 	return err
+}
+
+// State returns the SQLSTATE of an error of PostgreSQL, "" for others.
+func State(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
 }
 
 // Querier is the common interface of a pool, a connection and a transaction.

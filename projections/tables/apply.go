@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
 )
 
 // DefaultRetention is how long processed expiry tasks are kept, in lane time.
@@ -25,7 +27,7 @@ type Batch struct {
 	From, To wire.Instant
 	// Retention is how long processed expiry tasks are kept. Defaults to DefaultRetention.
 	Retention time.Duration
-	// Schema is where the tables are. Defaults to DefaultSchema; a rebuild fills others.
+	// Schema is where the tables are. Defaults to schema.Name; a rebuild fills others.
 	Schema string
 }
 
@@ -136,14 +138,12 @@ func Refused(err error) (reason error, refused bool) {
 // Damaged reports whether PostgreSQL found damage in its own files (SQLSTATE class XX): a page, an index, its catalog.
 // A retry does not help.
 func Damaged(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && strings.HasPrefix(pg.Code, "XX")
+	return strings.HasPrefix(schema.State(err), "XX")
 }
 
-// Missing reports whether a table does not exist: schema scrip was dropped meanwhile.
+// Missing reports whether a table does not exist: schema scrip was dropped.
 func Missing(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "3F000" || pg.Code == "42883")
+	return slices.Contains([]string{"42P01", "3F000", "42883"}, schema.State(err))
 }
 
 // beginSQL begins a transaction for Apply. Its settings hold for this transaction alone.
@@ -173,9 +173,6 @@ func Begin(ctx context.Context, db Beginner) (pgx.Tx, error) {
 	return db.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginSQL})
 }
 
-// DefaultSchema is the schema of the read tables.
-const DefaultSchema = "scrip"
-
 // statements caches statements for tables in another schema.
 var statements sync.Map // statementIn → string
 
@@ -183,15 +180,15 @@ type statementIn struct{ schema, sql string }
 
 // in returns a statement for the tables of a schema, "" for the default. Statements name the default schema, so that
 // they can be run unchanged in psql.
-func in(schema, sql string) string {
-	if schema == "" || schema == DefaultSchema {
+func in(name, sql string) string {
+	if name == "" || name == schema.Name {
 		return sql
 	}
-	key := statementIn{schema, sql}
+	key := statementIn{name, sql}
 	if done, known := statements.Load(key); known {
 		return done.(string)
 	}
-	done := strings.ReplaceAll(sql, DefaultSchema+".", schema+".")
+	done := strings.ReplaceAll(sql, schema.Name+".", name+".")
 	statements.Store(key, done)
 	return done
 }
