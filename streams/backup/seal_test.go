@@ -32,7 +32,7 @@ func TestWhatCannotBeReadIsCopied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newer := eventlog.EventSealer(log, 1).Encode(eventlog.Header{Owner: "a newer scrip"}, bounds.Last+1, nil)
+	newer := eventlog.Events(nil, 1).In(log).Sealer().Encode(eventlog.Header{Owner: "a newer scrip"}, bounds.Last+1, nil)
 	newer.Set(topology.HeaderFormat, "3")
 	newer.Set(topology.HeaderSeal, log.Seal.Message(topology.EvtStream(1), bounds.Last+1, newer, nil))
 	forged := nats.Header{topology.HeaderFormat: {"9"}, topology.HeaderOwner: {"x"}}

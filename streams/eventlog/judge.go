@@ -109,11 +109,6 @@ type Sealer struct {
 // Sealer returns the stream's sealer, see In.
 func (s Stream) Sealer() Sealer { return Sealer{s.key, s.name} }
 
-// EventSealer returns the sealer of a lane's events.
-func EventSealer(log topology.Log, lane int) Sealer {
-	return Sealer{log.Seal, topology.EvtStream(lane)}
-}
-
 // Encode writes the headers of a message for a sequence, with its seal.
 func (s Sealer) Encode(h Header, sequence uint64, payload []byte) nats.Header {
 	out := h.Encode()

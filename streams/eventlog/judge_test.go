@@ -31,7 +31,7 @@ func (b *builder) raw(h nats.Header, payload string) *eventlog.Raw {
 func (b *builder) sealed(n uint64, change ...string) *eventlog.Raw {
 	h, data := step("o", n, "x")
 	log := b.log.WithKey([32]byte{1})
-	out := eventlog.EventSealer(log, lane).Encode(h, b.seq+1, data)
+	out := eventlog.Events(nil, lane).In(log).Sealer().Encode(h, b.seq+1, data)
 	for i := 0; i < len(change); i += 2 {
 		out.Set(change[i], change[i+1])
 	}

@@ -169,11 +169,11 @@ func (l *Lane) take(ctx context.Context) error {
 		}
 	})
 	o := &owner{lane: l, opt: l.opt, started: l.opt.Clock.Now(), arrived: true, queries: make(chan receivedQuery, maxQueries)}
+	o.stream = eventlog.Events(l.opt.JetStream, l.opt.Lane).In(l.opt.Log)
 	o.term = protocol.New(protocol.Options{
 		Log: l.opt.Log.UUID, Lane: l.opt.Lane, Nonce: uuid.NewString(), State: domain.NewLane(l.opt.domainOptions()),
-		Sealer: eventlog.EventSealer(l.opt.Log, l.opt.Lane),
+		Sealer: o.stream.Sealer(),
 	})
-	o.stream = eventlog.Events(l.opt.JetStream, l.opt.Lane).In(l.opt.Log)
 	var err error
 	if o.appender, err = o.stream.NewAppender(l.opt.WriteTimeout); err != nil {
 		return err

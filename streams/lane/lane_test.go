@@ -97,7 +97,7 @@ func (r *rig) plant(h eventlog.Header, format string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	header := eventlog.EventSealer(log, 0).Encode(h, bounds.Last+1, nil)
+	header := eventlog.Events(nil, 0).In(log).Sealer().Encode(h, bounds.Last+1, nil)
 	if format != "" {
 		header.Set(topology.HeaderFormat, format)
 		header.Set(topology.HeaderSeal, log.Seal.Message(topology.EvtStream(0), bounds.Last+1, header, nil))

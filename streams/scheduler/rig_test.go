@@ -165,7 +165,7 @@ func (r *rig) write(events []wire.Event) {
 	h := eventlog.Header{
 		Commands: [2]uint64{r.covered + 1, r.covered + 1}, CommandTime: r.clock.Now(), LaneTime: r.clock.Now(), Owner: "rig",
 	}
-	seq, err := r.appender.Publish(context.Background(), eventlog.Attempt{Expected: r.last, Header: eventlog.EventSealer(r.sealed(), 0).Encode(h, r.last+1, payload), Payload: payload})
+	seq, err := r.appender.Publish(context.Background(), eventlog.Attempt{Expected: r.last, Header: eventlog.Events(nil, 0).In(r.sealed()).Sealer().Encode(h, r.last+1, payload), Payload: payload})
 	if err != nil {
 		r.t.Errorf("writing a step: %v", err)
 		return

@@ -117,7 +117,7 @@ func (r *rig) event(t *testing.T, lines ...string) {
 	now := time.Now()
 	h := eventlog.Header{Owner: "test", Commands: [2]uint64{r.n, r.n}, CommandTime: now, LaneTime: now}
 	data := []byte(strings.Join(lines, "\n") + "\n")
-	header := eventlog.EventSealer(r.log.WithKey(codeKey), 0).Encode(h, r.n, data)
+	header := eventlog.Events(nil, 0).In(r.log.WithKey(codeKey)).Sealer().Encode(h, r.n, data)
 	if _, err := r.js.PublishMsg(within(t), &nats.Msg{Subject: topology.Evt(0), Header: header, Data: data}); err != nil {
 		t.Fatal(err)
 	}

@@ -172,7 +172,7 @@ func (p *process) load() {
 	w.takings++
 	p.Term = protocol.New(protocol.Options{
 		Log: logID, Nonce: fmt.Sprintf("%s-%d", p.name, w.takings), State: domain.NewLane(laneOptions),
-		Sealer: eventlog.EventSealer(w.log, 0),
+		Sealer: eventlog.Events(nil, 0).In(w.log).Sealer(),
 	})
 	for i := len(w.snapshots) - 1; i >= 0 && i >= len(w.snapshots)-2; i-- {
 		s := w.snapshots[i]

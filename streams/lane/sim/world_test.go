@@ -190,7 +190,7 @@ func (w *world) foreign() bool {
 			}
 		}
 	case 3: // what would be the next step, with a seal of another log's key
-		h = eventlog.EventSealer(topology.Log{UUID: "other"}.WithKey(laneOptions.Key), 0).Encode(
+		h = eventlog.Events(nil, 0).In(topology.Log{UUID: "other"}.WithKey(laneOptions.Key)).Sealer().Encode(
 			eventlog.Header{Commands: [2]uint64{covered + 1, covered + 1}, CommandTime: w.Now, LaneTime: w.Now, Owner: "mallory"}, w.events.Last+1, payload)
 	}
 	w.events.Append(topology.Evt(0), h, payload, w.Now, !w.lossy)

@@ -92,7 +92,7 @@ func TestOneMessageStopsNothingForEver(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := bounds.Last + 1
-	newer := eventlog.EventSealer(log, 0).Encode(eventlog.Header{Owner: "a newer scrip"}, bad, nil)
+	newer := eventlog.Events(nil, 0).In(log).Sealer().Encode(eventlog.Header{Owner: "a newer scrip"}, bad, nil)
 	newer.Set(topology.HeaderFormat, "99")
 	newer.Set(topology.HeaderSeal, log.Seal.Message(topology.EvtStream(0), bad, newer, nil))
 	publish(topology.Evt(0), newer, "")
