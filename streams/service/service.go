@@ -15,6 +15,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/command"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -39,6 +40,8 @@ const (
 	readyWait = 250 * time.Millisecond
 	// stopGrace is how long a stop waits for the outcomes of requests already accepted.
 	stopGrace = 2 * time.Second
+	// settlePoll is the pause between looks whether all outcomes have come.
+	settlePoll = 5 * time.Millisecond
 )
 
 // Options of a Service; the zero value has the written defaults.
@@ -161,10 +164,7 @@ func (s *Service) announce(ctx context.Context) {
 			close(s.ready)
 			return
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(readyWait):
-		}
+		_ = natsx.Pause(ctx, readyWait) // the loop checks ctx
 	}
 }
 
@@ -175,14 +175,8 @@ func (s *Service) settle() {
 		return // the connection is closed: no reply could be sent
 	}
 	s.signals.stopped.Send(struct{}{})
-	grace := time.NewTimer(stopGrace)
-	defer grace.Stop()
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
-	for s.open.Load() > 0 {
-		select {
-		case <-look.C:
-		case <-grace.C:
+	for until := time.Now().Add(stopGrace); s.open.Load() > 0; time.Sleep(settlePoll) {
+		if time.Now().After(until) {
 			s.opts.Logger.Warn("requests without an outcome are answered 503 at the stop", "requests", s.open.Load())
 			return
 		}
