@@ -205,7 +205,8 @@ func (d *direct) makeConsumer(ctx context.Context, stream string, want jetstream
 // resume lets a consumer start where a name was. On a log that was restored from an older backup sequences are used again:
 // then it starts with what fired after the last message that was finished.
 func (d *direct) resume(ctx context.Context, lane int, r record, want *jetstream.ConsumerConfig) (restored bool, err error) {
-	d.opts.Logger.WarnContext(ctx, "the push sender's consumer is gone; it is made again where the name was", "name", d.opts.Name, "lane", lane, "next", r.Next)
+	d.opts.Logger.WarnContext(ctx, "the push sender's consumer is gone; it is made again where the name was",
+		"name", d.opts.Name, "lane", lane, "next", r.Next)
 	at := r.Stored
 	if r.Next > 1 && !at.IsZero() {
 		before, err := d.stream(lane).Get(ctx, r.Next-1)

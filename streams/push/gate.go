@@ -65,7 +65,10 @@ type turn struct {
 }
 
 func newGate(o *Options) *gate {
-	return &gate{clock: o.Clock, log: o.Logger, first: o.Pause, most: max(pauseMost, o.Pause), done: make(chan struct{}), free: o.Workers, shares: priority.Shares{Part: 1}}
+	return &gate{
+		clock: o.Clock, log: o.Logger, first: o.Pause, most: max(pauseMost, o.Pause), done: make(chan struct{}),
+		free: o.Workers, shares: priority.Shares{Part: 1},
+	}
 }
 
 // enter waits for a call. nil = ctx ended first.

@@ -165,7 +165,8 @@ func (k *keyed) mend(ctx context.Context, _ place, cause error) error {
 // delivered reads an answer that is a message.
 func delivered(m *nats.Msg) (got delivery, err error) {
 	var stored int64
-	got = delivery{Raw: eventlog.Raw{Subject: m.Header.Get(headerSubject), Header: maps.Clone(m.Header), Data: m.Data}, token: m.Header.Get(headerToken)}
+	got.token = m.Header.Get(headerToken)
+	got.Subject, got.Header, got.Data = m.Header.Get(headerSubject), maps.Clone(m.Header), m.Data
 	if _, err := fmt.Sscanf(m.Header.Get(headerPosition), "%d %d %d", &got.Sequence, &stored, &got.deliveries); err != nil {
 		return got, fmt.Errorf("an answer that is not understood: %s: %w", headerPosition, err)
 	}

@@ -111,10 +111,14 @@ func (p *planner) next(c class) *plan {
 	if j == nil {
 		return nil
 	}
-	if c == expiry && p.inFlight[c] < maxExpiries || c == reminder && p.inFlight[c]+p.unpublished+reminderCost(min(j.plan.left, p.chunk)) <= p.most {
-		return j.plan
+	full := p.inFlight[c] >= maxExpiries
+	if c == reminder {
+		full = p.inFlight[c]+p.unpublished+reminderCost(min(j.plan.left, p.chunk)) > p.most
 	}
-	return nil
+	if full {
+		return nil
+	}
+	return j.plan
 }
 
 // requests is what to request of the lane now: commands without ids, those for expiry first.
