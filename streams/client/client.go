@@ -73,7 +73,7 @@ func Connect(url string, opts ...nats.Option) (*Client, error) {
 }
 
 // New makes a client on a connection of the caller's: Close leaves it open. Connect it with the options of package
-// dial: with those of nats.go alone it takes six minutes to notice a node that was cut off, and a key needs natsx.Keyed.
+// natsx: with those of nats.go alone it takes six minutes to notice a node that was cut off, and a key needs natsx.Keyed.
 func New(nc *nats.Conn, opts Options) *Client {
 	if opts.Timeout <= 0 {
 		opts.Timeout = 30 * time.Second
