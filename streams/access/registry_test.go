@@ -350,28 +350,6 @@ func TestRefusedChanges(t *testing.T) {
 	}
 }
 
-// TestOneOfTwoWritersOfAName: of keys made at once under one name, one is; and what its writer got opens it, also where an answer
-// is lost.
-func TestOneOfTwoWritersOfAName(t *testing.T) {
-	m := NewMemory(t)
-	var wg sync.WaitGroup
-	made := make(chan string, 8)
-	for range 8 {
-		wg.Go(func() {
-			_, secret, err := m.Store(nil).Create(t.Context(), New{Name: "ann", Role: Operator}, by("ann"))
-			if err == nil {
-				made <- secret
-			} else if !errors.Is(err, ErrNameTaken) {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if len(made) != 1 {
-		t.Errorf("%d keys were made", len(made))
-	}
-}
-
 // TestWhatIsNotUnderstood makes no key and ends none, but a revocation counts whatever else it has.
 func TestWhatIsNotUnderstood(t *testing.T) {
 	f := open(t, nil).history.Fold()

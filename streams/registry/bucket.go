@@ -127,7 +127,7 @@ func (r *reader) take(f func(Message)) (err error) {
 // calls start again, and f with all of them; ctx bounds the retries to a server that does not answer. Without a bucket there
 // are no changes.
 func (b bucket) Read(ctx context.Context, start func(), f func(Message)) error {
-	return Retry(ctx, func(ctx context.Context) error {
+	return retry(ctx, func(ctx context.Context) error {
 		start()
 		r, err := b.open(ctx)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -155,8 +155,8 @@ func (b bucket) Read(ctx context.Context, start func(), f func(Message)) error {
 	})
 }
 
-// Retry calls f until it succeeds or ctx ends.
-func Retry(ctx context.Context, f func(context.Context) error) error {
+// retry calls f until it succeeds or ctx ends.
+func retry(ctx context.Context, f func(context.Context) error) error {
 	for {
 		err := f(ctx)
 		if err == nil {

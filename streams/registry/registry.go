@@ -103,7 +103,7 @@ func (r *Registry[S, R]) Read(ctx context.Context) (*Fold[S, R], error) {
 // Add stores an entry of another kind in the bucket, for good, under a key that is no change's. A second call has no effect. ctx
 // bounds the retries to a server that does not answer.
 func (r *Registry[S, R]) Add(ctx context.Context, key string, value []byte) error {
-	return Retry(ctx, func(ctx context.Context) error {
+	return retry(ctx, func(ctx context.Context) error {
 		_, _, err := r.History.Create(ctx, key, value)
 		if errors.Is(err, jetstream.ErrKeyExists) {
 			return nil

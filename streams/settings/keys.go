@@ -26,6 +26,7 @@ func invalid(format string, args ...any) error {
 // scalar is one setting. Values are stored as text.
 type scalar struct {
 	name, about string
+	campaign    string // of a pause; empty for other settings
 	bounds      string // in words
 	example     string
 	// parse reads a value into s. It returns false, and changes nothing, if the text is no value within the bounds.
@@ -141,7 +142,7 @@ const pauseBounds = "true or false"
 // of returns the setting for one campaign.
 func (p *pause) of(campaign string) scalar {
 	return scalar{
-		name: p.prefix + campaign, bounds: pauseBounds, example: "true",
+		name: p.prefix + campaign, campaign: campaign, bounds: pauseBounds, example: "true",
 		parse: func(s *Settings, text string) bool {
 			paused := p.field(s)
 			switch {
@@ -160,17 +161,11 @@ func (p *pause) of(campaign string) scalar {
 	}
 }
 
-// key is a setting by its name.
-type key struct {
-	scalar
-	campaign string // of a pause; empty for other settings
-}
-
 // find finds a setting. The error is an *InvalidError.
-func find(name string) (key, error) {
+func find(name string) (scalar, error) {
 	for _, k := range scalars {
 		if k.name == name {
-			return key{scalar: k}, nil
+			return k, nil
 		}
 	}
 	for i := range pauses {
@@ -179,11 +174,11 @@ func find(name string) (key, error) {
 			continue
 		}
 		if !wire.ValidCampaignName(campaign) {
-			return key{}, invalid("setting %s: %s is no name of a campaign; give 1 to 64 letters, digits, _ and - after %s", wire.Quote(name), wire.Quote(campaign), pauses[i].prefix)
+			return scalar{}, invalid("setting %s: %s is no name of a campaign; give 1 to 64 letters, digits, _ and - after %s", wire.Quote(name), wire.Quote(campaign), pauses[i].prefix)
 		}
-		return key{pauses[i].of(campaign), campaign}, nil
+		return pauses[i].of(campaign), nil
 	}
-	return key{}, invalid("there is no setting %s; the settings are %s", wire.Quote(name), strings.Join(Names(), ", "))
+	return scalar{}, invalid("there is no setting %s; the settings are %s", wire.Quote(name), strings.Join(Names(), ", "))
 }
 
 // put reads a value into s, which must not be shared, and returns it in its stored form. After an error s is unchanged.

@@ -243,7 +243,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-func TestSettingsAreChecked(t *testing.T) {
+func TestConfigIsChecked(t *testing.T) {
 	good := Config{URL: "https://shop.example/hooks", Types: []string{"coupon.*", "coupons.expired", "reminder.due", "campaign.created"}}
 	if s, err := good.Validate(); err != nil || s.Batch != 1 || s.Rate != 50 || s.Concurrency != 4 || s.MaxAgeHours != 168 {
 		t.Errorf("%+v, %v", s, err)

@@ -38,7 +38,7 @@ func (h *heldRemoval) DeleteConsumer(ctx context.Context, stream, consumer strin
 
 // A server that gets the lease of deleted webhooks delivers to the active ones before it has removed what is kept of those, and
 // a removal that fails is retried without another change.
-func TestDeletedOnesAreForgottenBehind(t *testing.T) {
+func TestDeletedOnesAreForgottenInTheBackground(t *testing.T) {
 	r := newRig(t)
 	deleted, _ := r.create(t, Config{})
 	stop := r.serve(t, r.runner(r.js, nil), deleted)
@@ -79,7 +79,7 @@ func TestDeletedOnesAreForgottenBehind(t *testing.T) {
 
 // A webhook is delivered to after a replay before what is kept of the audience before it is removed, and a removal that fails
 // is retried.
-func TestEarlierAudiencesAreForgottenBehind(t *testing.T) {
+func TestEarlierAudiencesAreForgottenInTheBackground(t *testing.T) {
 	r := newRig(t)
 	e, _ := r.create(t, Config{})
 	before := e.name(0)

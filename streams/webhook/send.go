@@ -85,8 +85,10 @@ func (s *sender) push(ctx context.Context, batch []push.Line) error {
 			continue
 		}
 		last = err
-		for _, n := range failed {
-			left = append(left, r.first+n)
+		for n := range r.lines {
+			if failed == nil || slices.Contains(failed, n) {
+				left = append(left, r.first+n)
+			}
 		}
 		var away *push.Away
 		if errors.As(err, &away) {
@@ -105,34 +107,27 @@ func (s *sender) push(ctx context.Context, batch []push.Line) error {
 	return &push.Partial{Failed: left, Err: last}
 }
 
-// post makes one request, within rate and concurrency, and returns the indexes of its lines that were not delivered.
+// post makes one request, within rate and concurrency. After an error failed are the indexes of its lines that were not delivered,
+// nil = all.
 func (s *sender) post(ctx context.Context, r *request) (failed []int, err error) {
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
 	case <-ctx.Done():
-		return every(r.lines), ctx.Err()
+		return nil, ctx.Err()
 	}
 	if err := s.limit.Wait(ctx); err != nil {
-		return every(r.lines), err
+		return nil, err
 	}
 	failed, err = s.try(ctx, r)
 	switch {
 	case ctx.Err() != nil:
-	case len(failed) < r.lines:
+	case failed != nil && len(failed) < r.lines:
 		s.note(ctx, nil) // it took some: it works
 	default:
 		s.note(ctx, err)
 	}
 	return failed, err
-}
-
-func every(n int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
-	}
-	return all
 }
 
 // signing returns the secrets that sign now.
@@ -146,7 +141,7 @@ func (s *sender) signing() []signature.Secret {
 func (s *sender) try(ctx context.Context, r *request) (failed []int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.e.URL, bytes.NewReader(r.body))
 	if err != nil {
-		return every(r.lines), errors.New("the URL is not valid")
+		return nil, errors.New("the URL is not valid")
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "scrip-webhook/1")
@@ -159,9 +154,9 @@ func (s *sender) try(ctx context.Context, r *request) (failed []int, err error) 
 		}
 		slow := ctx.Err() != nil || os.IsTimeout(err)
 		if err = fmt.Errorf("POST to %s: %w", req.URL.Host, err); slow { // which may be because of these events
-			return every(r.lines), err
+			return nil, err
 		}
-		return every(r.lines), &push.Away{Err: err}
+		return nil, &push.Away{Err: err}
 	}
 	defer resp.Body.Close()
 	answer, readErr := io.ReadAll(io.LimitReader(resp.Body, answerMost))
@@ -172,14 +167,14 @@ func (s *sender) try(ctx context.Context, r *request) (failed []int, err error) 
 	case code/100 == 2:
 		return nil, nil // the body does not matter, nor whether it is complete
 	case code == http.StatusGone:
-		return every(r.lines), &push.Away{Err: errGone, RetryAfter: 24 * time.Hour}
+		return nil, &push.Away{Err: errGone, RetryAfter: 24 * time.Hour}
 	case code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code == http.StatusTooEarly,
 		code == http.StatusBadGateway, code == http.StatusServiceUnavailable, code == http.StatusGatewayTimeout:
-		return every(r.lines), &push.Away{Err: err, RetryAfter: signature.RetryAfter(resp.Header, s.clock.Now())}
+		return nil, &push.Away{Err: err, RetryAfter: signature.RetryAfter(resp.Header, s.clock.Now())}
 	case code == http.StatusBadRequest, code == http.StatusRequestEntityTooLarge, code == http.StatusUnprocessableEntity:
-		return every(r.lines), &push.Refused{Err: err}
+		return nil, &push.Refused{Err: err}
 	}
-	return every(r.lines), err
+	return nil, err
 }
 
 var errGone = errors.New("the endpoint responded 410 Gone")
@@ -193,7 +188,7 @@ func partly(answer []byte, err error, lines int) ([]int, error) {
 		err = json.Unmarshal(answer, &result)
 	}
 	if err != nil || result.Failed == nil || slices.ContainsFunc(result.Failed, func(n int) bool { return n < 0 || n >= lines }) {
-		return every(lines), errors.New(`the endpoint responded 207, but not {"failed":[…]} with indexes of the events`)
+		return nil, errors.New(`the endpoint responded 207, but not {"failed":[…]} with indexes of the events`)
 	}
 	if len(result.Failed) == 0 {
 		return nil, nil

@@ -140,28 +140,28 @@ func about(_ *state, change *registry.Change[Change]) (action, text string) {
 	return c.What, text
 }
 
-var errNoKey = errors.New("secrets are sealed with the code key, and there is none here; name the server's data directory with --data DIR, or set SCRIP_CODE_KEY")
-
 // Create makes an endpoint and its secret, which is shown now and never again. Errors as of Make.
 func (s *Store) Create(ctx context.Context, who Author, want Config) (Endpoint, signature.Secret, error) {
-	if s.key == nil {
-		return Endpoint{}, signature.Secret{}, errNoKey
-	}
 	raw := make([]byte, 5)
 	_, _ = rand.Read(raw) // never fails
-	id := strings.ToLower(base32.StdEncoding.EncodeToString(raw))
-	secret := signature.NewSecret()
-	e, err := s.Make(ctx, who, Change{Webhook: id, What: Create, Config: &want, Secret: s.key.seal(secret, id)}, 0)
-	return e, secret, err
+	return s.withSecret(ctx, who, Change{Webhook: strings.ToLower(base32.StdEncoding.EncodeToString(raw)), What: Create, Config: &want})
 }
 
 // Rotate gives an endpoint a new secret. The one before signs, too, for RotationPeriod. Errors as of Make.
 func (s *Store) Rotate(ctx context.Context, who Author, id string) (Endpoint, signature.Secret, error) {
+	return s.withSecret(ctx, who, Change{Webhook: id, What: Rotate})
+}
+
+var errNoKey = errors.New("secrets are sealed with the code key, and there is none here; name the server's data directory with --data DIR, or set SCRIP_CODE_KEY")
+
+// withSecret makes a change that has a new secret.
+func (s *Store) withSecret(ctx context.Context, who Author, c Change) (Endpoint, signature.Secret, error) {
 	if s.key == nil {
 		return Endpoint{}, signature.Secret{}, errNoKey
 	}
 	secret := signature.NewSecret()
-	e, err := s.Make(ctx, who, Change{Webhook: id, What: Rotate, Secret: s.key.seal(secret, id)}, 0)
+	c.Secret = s.key.seal(secret, c.Webhook)
+	e, err := s.Make(ctx, who, c, 0)
 	return e, secret, err
 }
 

@@ -31,26 +31,21 @@ const (
 
 // kicker disconnects the users of revoked keys.
 type kicker struct {
-	r    *Responder
-	wake chan struct{}
+	r *Responder
 
 	mu   sync.Mutex
 	left map[string]int // looks left, by id
 }
 
 func newKicker(r *Responder) *kicker {
-	return &kicker{r: r, wake: make(chan struct{}, 1), left: map[string]int{}}
+	return &kicker{r: r, left: map[string]int{}}
 }
 
 // revoked is called by the registry and must not wait.
 func (k *kicker) revoked(id string) {
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.left[id] = looks
-	k.mu.Unlock()
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
 }
 
 // run looks until ctx ends. It ends by itself when the connection is closed.
@@ -61,7 +56,6 @@ func (k *kicker) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-k.wake:
 		case <-pause.C:
 		}
 		for ids := range slices.Chunk(k.due(), together) {
