@@ -86,16 +86,31 @@ func (m *Main) actionFlags(cmd *cobra.Command, name string, without ...string) (
 		if slices.Contains(without, f.Name) {
 			continue
 		}
-		usage := strings.TrimSuffix(f.Doc, ".")
-		if f.Default() != "" {
-			usage += " (default " + f.Default() + ")"
-		}
-		m.flag(cmd.Flags(), given, flagOf(f.Name), f.Name, formOf(f.Type()), usage)
+		m.flag(cmd.Flags(), given, flagOf(f.Name), f.Name, formOf(f.Type()), usageOf(f))
 		if f.Required {
 			required = append(required, flagOf(f.Name))
 		}
 	}
 	return given, required
+}
+
+// usageOf describes the flag of a field.
+func usageOf(f *ops.Field) string {
+	usage := strings.TrimSuffix(f.Doc, ".")
+	var bounds []string
+	if f.OneOf() != nil {
+		bounds = append(bounds, strings.Join(f.OneOf(), "|"))
+	}
+	if f.Most > 0 {
+		bounds = append(bounds, fmt.Sprintf("%d to %d", f.Least, f.Most))
+	}
+	if f.Default() != "" {
+		bounds = append(bounds, "default "+f.Default())
+	}
+	if len(bounds) > 0 {
+		usage += " (" + strings.Join(bounds, ", ") + ")"
+	}
+	return strings.TrimSpace(usage)
 }
 
 // flagOf is the name of the flag of a field.

@@ -37,7 +37,7 @@ var (
 		}
 		return n, nil
 	}}
-	yes = form{"", func(_ *Main, s string) (any, error) {
+	yes = form{"bool", func(_ *Main, s string) (any, error) {
 		v, err := strconv.ParseBool(s)
 		if err != nil {
 			return nil, errors.New("must be true or false")
@@ -82,7 +82,7 @@ func (m *Main) flag(f *pflag.FlagSet, into fields, flag, field string, as form, 
 		}
 		return err
 	}}, flag, "", usage)
-	if as.kind == "" {
+	if as.kind == "bool" {
 		flagged.NoOptDefVal = "true"
 	}
 }

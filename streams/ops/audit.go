@@ -11,10 +11,10 @@ import (
 // ListAudit selects entries of the audit stream.
 type ListAudit struct {
 	Actor string     `json:"actor,omitempty" doc:"Name or id of a key."`
-	Kind  audit.Kind `json:"kind,omitempty" enum:"login,keys,settings,export,lookup,webhooks,deadletters,jobs"`
-	Since time.Time  `json:"since,omitzero"`
+	Kind  audit.Kind `json:"kind,omitempty" enum:"login,keys,settings,export,lookup,webhooks,deadletters,jobs" doc:"What was done."`
+	Since time.Time  `json:"since,omitzero" doc:"From this time on."`
 	Until time.Time  `json:"until,omitzero" doc:"Not included."`
-	Limit int        `json:"limit,omitempty" minimum:"1" maximum:"1000" default:"100"`
+	Limit int        `json:"limit,omitempty" minimum:"1" maximum:"1000" default:"100" doc:"The most entries."`
 }
 
 // AuditPage is a part of the audit stream.

@@ -57,6 +57,9 @@ func (f *Field) Type() reflect.Type { return f.kind }
 // Default is described at Type.
 func (f *Field) Default() string { return f.whenAbsent }
 
+// OneOf are the texts that are allowed, nil = any.
+func (f *Field) OneOf() []string { return f.enum }
+
 var (
 	textType = reflect.TypeFor[encoding.TextUnmarshaler]()
 	timeType = reflect.TypeFor[time.Time]()

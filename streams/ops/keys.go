@@ -10,7 +10,7 @@ import (
 // CreateKey is a key to be made.
 type CreateKey struct {
 	Name      string      `json:"name" doc:"What events show as by, for support and operators."`
-	Role      access.Role `json:"role" enum:"producer,sender,analyst,support,operator"`
+	Role      access.Role `json:"role" enum:"producer,sender,analyst,support,operator" doc:"What its user may do."`
 	Campaigns []string    `json:"campaigns,omitempty" nullable:"false" doc:"That it is limited to; absent = all."`
 	Public    bool        `json:"public,omitempty" doc:"A producer whose key may be in a browser: it may claim and validate only."`
 	Codes     bool        `json:"codes,omitempty" doc:"It sees codes in clear."`

@@ -29,7 +29,7 @@ type SelectLetters struct {
 // ListLetters is a page of dead letters.
 type ListLetters struct {
 	SelectLetters
-	State string `json:"state,omitempty" enum:"open,retried,discarded,all" default:"open"`
+	State string `json:"state,omitempty" enum:"open,retried,discarded,all" default:"open" doc:"Those in this state."`
 	Limit int    `json:"limit,omitempty" minimum:"1" maximum:"1000" default:"100" doc:"The most entries of a page."`
 	After string `json:"after,omitempty" doc:"The next of the page before."`
 }
