@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bufio"
 	"context"
 	"encoding/csv"
 	"net/http"
@@ -57,21 +56,15 @@ func (a *API) exportCoupons(w http.ResponseWriter, req *http.Request, in *Export
 		a.refuse(w, err)
 		return
 	}
-	e := &exporting{api: a, stream: web.NewStream(w), campaign: campaign}
-	e.form.Excel = in.CSV == "excel"
+	form := codescsv.Form{Excel: in.CSV == "excel"}
 	if !p.Codes {
-		e.form.Mask = replay.NewMask(a.MaskKey, false)
+		form.Mask = replay.NewMask(a.MaskKey, false)
 	}
 	w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 	w.Header().Set("Content-Disposition", `attachment; filename="`+campaign+`.csv"`)
-	out := bufio.NewWriterSize(w, 64<<10)
-	e.rows = csv.NewWriter(out)
-	err := e.all(ctx)
-	if err == nil {
-		err = out.Flush()
-	}
+	count, err := a.export(ctx, w, campaign, form)
 	if err != nil {
-		a.Logger.Warn("an export was cut off", "campaign", campaign, "coupons", e.count, "err", err)
+		a.Logger.Warn("an export was cut off", "campaign", campaign, "coupons", count, "err", err)
 		panic(http.ErrAbortHandler) // an ordinary end would make an incomplete file look complete
 	}
 }
@@ -95,43 +88,31 @@ func (a *API) exists(ctx context.Context, campaign string) error {
 	return nil
 }
 
-// exporting is one export.
-type exporting struct {
-	api      *API
-	stream   web.Stream
-	rows     *csv.Writer
-	campaign string
-	form     codescsv.Form
-	count    int
-}
-
-func (e *exporting) all(ctx context.Context) error {
-	_ = e.rows.Write(codescsv.Columns) // Error below returns a failure
+// export writes the coupons of a campaign, page by page.
+func (a *API) export(ctx context.Context, w http.ResponseWriter, campaign string, form codescsv.Form) (count int, err error) {
+	stream, rows := web.NewStream(w), csv.NewWriter(w)
+	_ = rows.Write(codescsv.Columns) // Error below returns a failure
 	for place := int64(0); ; {
-		page, err := e.page(ctx, place)
+		reading, cancel := context.WithTimeout(ctx, streamWait)
+		page, err := a.query(reading, ofCampaign, campaign, campaign, place, exportPage, nil)
+		cancel()
 		if err != nil {
-			return err
+			return count, err
 		}
-		e.stream.Writing(streamWait)
+		stream.Writing(streamWait)
 		for i := range page {
 			c := &page[i]
-			_ = e.rows.Write(e.form.Fields(&codescsv.Row{Campaign: c.Campaign, N: c.N, Code: c.Code, CustomerID: c.CustomerID, Status: c.Status,
+			_ = rows.Write(form.Fields(&codescsv.Row{Campaign: c.Campaign, N: c.N, Code: c.Code, CustomerID: c.CustomerID, Status: c.Status,
 				ClaimedAt: c.ClaimedAt, ExpiresAt: c.ExpiresAt, RedeemedCount: c.RedeemedCount, RedeemedAt: c.RedeemedAt}))
 		}
-		e.rows.Flush()
-		if err := e.rows.Error(); err != nil {
-			return err
+		rows.Flush()
+		if err := rows.Error(); err != nil {
+			return count, err
 		}
-		e.count += len(page)
+		count += len(page)
 		if len(page) < exportPage {
-			return nil
+			return count, nil
 		}
 		place = int64(page[len(page)-1].N)
 	}
-}
-
-func (e *exporting) page(ctx context.Context, after int64) ([]Coupon, error) {
-	ctx, cancel := context.WithTimeout(ctx, streamWait)
-	defer cancel()
-	return e.api.query(ctx, ofCampaign, e.campaign, e.campaign, after, exportPage, nil)
 }

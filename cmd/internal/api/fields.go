@@ -1,10 +1,8 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -225,22 +223,6 @@ func (a *API) answered(w http.ResponseWriter, r *fieldRoute, answer any, err err
 	}
 	w.WriteHeader(r.complete().Status)
 	_, _ = w.Write(append(body, '\n')) // the client may have closed the connection
-}
-
-// refused is the problem of a refusal.
-func (a *API) refused(err error, where places) *web.Problem {
-	var no *ops.Refusal
-	if !errors.As(err, &no) {
-		return a.problem(err)
-	}
-	problem := web.New(web.Code(no.Code), no.Message)
-	switch {
-	case no.Field != "":
-		return problem.At(cmp.Or(where[no.Field], "body."+no.Field), no.Message)
-	case no.Code == wire.Invalid:
-		return problem.At("body", no.Message)
-	}
-	return problem
 }
 
 // describeFields is what the document has of a request.

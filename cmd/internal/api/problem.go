@@ -1,14 +1,21 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/command"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
+
+// queryWait is how long lanes and tables may take to answer. During a takeover a lane is without an owner for some seconds.
+const queryWait = 5 * time.Second
 
 // problem turns the error of a handler into the answer.
 func (a *API) problem(err error) *web.Problem {
@@ -40,3 +47,34 @@ func unavailable(what string, err error) *web.Problem {
 
 // refuse answers with an error.
 func (a *API) refuse(w http.ResponseWriter, err error) { a.problem(err).Write(w) }
+
+// refused is the problem of a refusal.
+func (a *API) refused(err error, where places) *web.Problem {
+	var no *ops.Refusal
+	if !errors.As(err, &no) {
+		return a.problem(err)
+	}
+	problem := web.New(web.Code(no.Code), no.Message)
+	switch {
+	case no.Field != "":
+		return problem.At(cmp.Or(where[no.Field], "body."+no.Field), no.Message)
+	case no.Code == wire.Invalid:
+		return problem.At("body", no.Message)
+	}
+	return problem
+}
+
+// isRefused reports whether a query was refused for that reason.
+func isRefused(err error, r wire.Refusal) bool {
+	var refused *client.RefusedError
+	return errors.As(err, &refused) && refused.Outcome.Refusal == r
+}
+
+// unanswered is the problem of a query without an answer; a refusal stays one.
+func unanswered(what string, err error) error {
+	var refused *client.RefusedError
+	if errors.As(err, &refused) {
+		return web.Refused(&refused.Outcome)
+	}
+	return unavailable(what+" cannot be read", err)
+}

@@ -8,31 +8,9 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
-	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
-	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/client"
 )
-
-// queryWait is how long lanes and tables may take to answer. During a takeover a lane is without an owner for some seconds.
-const queryWait = 5 * time.Second
-
-// isRefused reports whether a query was refused for that reason.
-func isRefused(err error, r wire.Refusal) bool {
-	var refused *client.RefusedError
-	return errors.As(err, &refused) && refused.Outcome.Refusal == r
-}
-
-// unanswered is the problem of a query without an answer; a refusal stays one.
-func unanswered(what string, err error) error {
-	var refused *client.RefusedError
-	if errors.As(err, &refused) {
-		return web.Refused(&refused.Outcome)
-	}
-	return unavailable(what+" cannot be read", err)
-}
 
 // cursor is a place in a list, for clients without meaning: JSON, encrypted, since it may name what the key must not see, such as a
 // campaign out of its scope. Any server reads it, and that of another list is none.
