@@ -158,15 +158,7 @@ func consistent(t *testing.T, r *rig, n int) {
 // the snapshots in it are used.
 func TestPositionsStay(t *testing.T) {
 	s := streamtest.Start(t, streamtest.Lanes(lanes))
-	r := newRig(t, s.JetStream(t), 1)
-	r.work(nil)
-	held := map[string]string{}
-	for n := range lanes {
-		r.request(n, create(campaign(n)))
-		for i := range 5 {
-			r.claims(n, i*100, i*100+100, held)
-		}
-	}
+	r, held := claimed(t, s.JetStream(t), 1, 5, 100)
 	r.stop() // writes snapshots
 	var checkpoints []eventlog.Position
 	for n := range lanes {
@@ -248,15 +240,7 @@ func TestPurgesWait(t *testing.T) {
 // fails rather than hold commands that begin behind what its events cover.
 func TestABrokenOrderIsNoticed(t *testing.T) {
 	s := streamtest.Start(t, streamtest.Lanes(lanes))
-	r := newRig(t, s.JetStream(t), 1)
-	r.work(nil)
-	held := map[string]string{}
-	for n := range lanes {
-		r.request(n, create(campaign(n)))
-		for i := range 20 {
-			r.claims(n, i*10, i*10+10, held)
-		}
-	}
+	r, held := claimed(t, s.JetStream(t), 1, 20, 10)
 	purged := uint64(2)
 	for _, tc := range []struct {
 		name string
@@ -369,13 +353,7 @@ func TestBackupsThatFail(t *testing.T) {
 // dead backup left is removed, what a living one writes is not.
 func TestABackupBreaksAndGoesOn(t *testing.T) {
 	s := streamtest.Start(t, streamtest.Lanes(lanes))
-	r := newRig(t, s.JetStream(t), 1)
-	r.work(nil)
-	held := map[string]string{}
-	for n := range lanes {
-		r.request(n, create(campaign(n)))
-		r.claims(n, 0, 100, held)
-	}
+	r, _ := claimed(t, s.JetStream(t), 1, 1, 100)
 	dir := filepath.Join(t.TempDir(), "b")
 	if err := os.Mkdir(dir+".incomplete", 0o700); err != nil {
 		t.Fatal(err)

@@ -15,15 +15,7 @@ import (
 // snapshots, and nothing is decided twice.
 func TestOneServerBecomesThree(t *testing.T) {
 	s := streamtest.Start(t, streamtest.Lanes(lanes))
-	r := newRig(t, s.JetStream(t), 1)
-	r.work(nil)
-	held := map[string]string{}
-	for n := range lanes {
-		r.request(n, create(campaign(n)))
-		for i := range 10 {
-			r.claims(n, i*100, i*100+100, held)
-		}
-	}
+	r, held := claimed(t, s.JetStream(t), 1, 10, 100)
 	r.stop() // writes snapshots
 	settings, _ := history(t, r.js)
 	if _, err := settings.Set(t.Context(), "reminder.rate", "100", ann); err != nil {

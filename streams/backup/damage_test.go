@@ -16,13 +16,7 @@ import (
 // refused, with the file named, before any request to a server.
 func TestDamage(t *testing.T) {
 	s := streamtest.Start(t, streamtest.Lanes(lanes))
-	r := newRig(t, s.JetStream(t), 1)
-	r.work(nil)
-	held := map[string]string{}
-	for n := range lanes {
-		r.request(n, create(campaign(n)))
-		r.claims(n, 0, 100, held)
-	}
+	r, _ := claimed(t, s.JetStream(t), 1, 1, 100)
 	dir, m := take(t, r.js)
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 2*len(m.Streams)+4 {

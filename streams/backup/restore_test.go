@@ -22,15 +22,7 @@ import (
 func sample(t *testing.T) (dir string, held map[string]string) {
 	t.Helper()
 	s := streamtest.Start(t, streamtest.Lanes(lanes))
-	r := newRig(t, s.JetStream(t), 1)
-	r.work(nil)
-	held = map[string]string{}
-	for n := range lanes {
-		r.request(n, create(campaign(n)))
-		for i := range 5 {
-			r.claims(n, i*100, i*100+100, held)
-		}
-	}
+	r, held := claimed(t, s.JetStream(t), 1, 5, 100)
 	r.stop()
 	dir, _ = take(t, r.js)
 	s.Shutdown()
@@ -239,13 +231,7 @@ func TestOneRestoreAtATime(t *testing.T) {
 // TestFromThreeToOne: a backup of a cluster, taken while a node is away, is restored to one server.
 func TestFromThreeToOne(t *testing.T) {
 	c := streamtest.StartCluster(t, streamtest.Lanes(lanes))
-	r := newRig(t, c.JetStream(t), 3)
-	r.work(nil)
-	held := map[string]string{}
-	for n := range lanes {
-		r.request(n, create(campaign(n)))
-		r.claims(n, 0, 200, held)
-	}
+	r, held := claimed(t, c.JetStream(t), 3, 1, 200)
 	r.stop()
 	c.Stop(t, c.StreamLeader(t, topology.EvtStream(0)))
 	for n := range lanes {

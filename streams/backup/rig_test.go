@@ -195,6 +195,20 @@ func (r *rig) claims(lane, from, to int, held map[string]string) {
 	}
 }
 
+// claimed is a log with so many copies, of whose lanes each has claims in so many steps of that size.
+func claimed(t *testing.T, js jetstream.JetStream, replicas, steps, size int) (r *rig, held map[string]string) {
+	t.Helper()
+	r, held = newRig(t, js, replicas), map[string]string{}
+	r.work(nil)
+	for n := range lanes {
+		r.request(n, create(campaign(n)))
+		for i := range steps {
+			r.claims(n, i*size, (i+1)*size, held)
+		}
+	}
+	return r, held
+}
+
 // repeats sends every claim again: each gets its first answer with its code, and nothing is decided twice.
 func (r *rig) repeats(held map[string]string) {
 	r.t.Helper()
