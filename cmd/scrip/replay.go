@@ -76,7 +76,6 @@ after kill -9. --follow continues with new events until it is stopped; into a fi
 since it cannot be appended to.
 
 ` + replay.SQLSyntax + `
-
 The schema also holds the checkpoint, in the same transaction as the tables: with --follow they are live tables, and a
 projection that was killed, or failed on a batch, continues from there. --reset drops the schema first. scrip includes
 examples; --print shows one:

@@ -15,28 +15,9 @@ import (
 )
 
 // SQLSyntax describes the files of SQL projections.
-const SQLSyntax = `A SQL projection is a file of two sections:
-
-  -- scrip: name daily_claims                     its schema; default: the file name
-  -- scrip: types coupon.claimed coupon.redeemed  the events it reads; default: all
-  -- scrip: create
-  CREATE TABLE claims (day date PRIMARY KEY, claims bigint NOT NULL);
-  -- scrip: fold
-  INSERT INTO claims SELECT (at AT TIME ZONE 'UTC')::date, count(*) FROM events GROUP BY 1
-  ON CONFLICT (day) DO UPDATE SET claims = claims.claims + excluded.claims;
-
-The statements of create run once, in an empty schema. Those of fold run for each batch of events, in the transaction
-that moves the checkpoint; the batch is the temporary table events:
-
-  lane sequence line   its position in the log, the order within a lane
-  type campaign at id n code customer_id order_id expires_at redeemed_count status reason
-  kind due_at r fired dropped through count command_sequence command_line
-  raw                  the whole line, jsonb: raw->'attributes'->>'channel'. NULL unless the word raw occurs in the
-                       file, since it costs more than all other columns together
-
-A batch is any number of whole messages of one lane, so a fold adds to what is there and never counts on where a batch
-ends. A campaign lives on one lane; a customer may have coupons on several. Names are looked up in the projection's
-schema. Other schemas may be read (scrip.campaign); writing to them is refused and rolled back.`
+//
+//go:embed syntax.txt
+var SQLSyntax string
 
 // SQLFile is a parsed SQL projection, see SQLSyntax.
 type SQLFile struct {
