@@ -234,7 +234,7 @@ func (t *Tables) commit(ctx context.Context, messages []eventlog.Message, lines 
 
 	tx, err := tables.Begin(ctx, t.DB)
 	if err != nil {
-		return fmt.Errorf("beginning a batch: %w", err)
+		return fmt.Errorf("opening the transaction of a batch: %w", err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // no effect after a commit
 	// First, so that a process that is fenced off writes nothing, and finds no row of another one as a duplicate.

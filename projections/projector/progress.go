@@ -43,7 +43,7 @@ type Progress struct {
 	// 0 when no message follows; while the lane does not follow the log, it is the time since it last did.
 	Behind uint64
 	Lag    time.Duration
-	// Since this projector began: event lines applied, lines stored as dead letters, foreign messages ignored,
+	// Since this projector started: event lines applied, lines stored as dead letters, foreign messages ignored,
 	// transactions.
 	Events, Parked, Foreign, Batches uint64
 	// LastApplied is when the last batch was committed, zero if none was.

@@ -77,7 +77,7 @@ type Projector struct {
 
 // signals are what tests wait for.
 type signals struct {
-	progress testsignal.Signal[Progress] // of a lane, whenever it has changed; what it says is logged by then
+	progress testsignal.Signal[Progress] // of a lane, whenever it has changed; it is logged by then
 	outage   testsignal.Signal[string]   // the start or the end of one was logged
 }
 

@@ -20,7 +20,7 @@
 //	reminder ─────┘
 //
 // Lanes have only the current state of a coupon; its holders, uses and orders over time are in the tables only. Pages
-// are as of the checkpoints, and may lag behind the lanes. The tables store the position of each event but not the id
+// are as of the checkpoints, and may lag. The tables store the position of each event but not the id
 // of its command, which would make each coupon a fifth larger: a page reads the ids from the log.
 //
 // Keeper keeps two tables current, how far push senders and webhooks are and what they could not deliver:

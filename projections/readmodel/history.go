@@ -116,7 +116,7 @@ type historyPage struct {
 // positionLines is the factor by which a position is packed into one number; see schema/tables.sql.
 const positionLines = 1 << 20
 
-// beginSQL begins the transaction of a read. Every table must be read by an index, once per coupon of the customer.
+// beginSQL opens the transaction of a read. Every table must be read by an index, once per coupon of the customer.
 // These settings make the planner choose that also without statistics, as after a rebuild, and when a small table makes
 // a scan look cheap. JIT compilation would take longer than the statement.
 const beginSQL = `BEGIN READ ONLY; SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_seqscan = off; ` +

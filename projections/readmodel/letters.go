@@ -39,7 +39,7 @@ type Letter struct {
 	Sequence uint64 `json:"sequence"`
 	Line     uint32 `json:"line"`
 	Reason   string `json:"reason"`
-	// Payload is the line, or the beginning of a long one.
+	// Payload is the line, or the first part of a long one.
 	Payload string    `json:"payload"`
 	At      time.Time `json:"at"`
 	// EventSequence and EventLine are the position of the event that records it; of an event line, its own position.
@@ -191,7 +191,7 @@ func (s *Letters) List(ctx context.Context, f LetterFilter) (list []Letter, olde
 	return list, older, nil
 }
 
-// $1..$3 = stream, sequence, line   $4 = lane, which is the beginning of the key   $5, $6 = the event, 0 = any
+// $1..$3 = stream, sequence, line   $4 = lane, with which the key starts   $5, $6 = the event, 0 = any
 const findSQL = letterColumns + `
 WHERE d.stream = $1 AND d.sequence = $2 AND d.line = $3 AND d.lane = $4 AND ($5::bigint = 0 OR (d.event_sequence, d.event_line) = ($5::bigint, $6::bigint))
 ORDER BY d.event_sequence, d.event_line LIMIT 10`

@@ -92,7 +92,7 @@ type Original struct {
 	Text []byte
 	// Subject is the subject it was published on, "" if unknown.
 	Subject string
-	// Missing is why Text is a quote, otherwise nil. Cut: the quote is the beginning of a longer line.
+	// Missing is why Text is a quote, otherwise nil. Cut: the quote is the first part of a longer line.
 	Missing error
 	Cut     bool
 }

@@ -31,7 +31,7 @@ func (r *Retry) Commands(ctx context.Context, read Source) ([]wire.Command, erro
 	original, text := r.Letter.Original(ctx, read), r.Text
 	if text == nil {
 		if original.Cut {
-			return nil, fmt.Errorf("%s: only the beginning of the line is stored (%w); give all of it with %s", r.Letter.ID, original.Missing, r.Lines)
+			return nil, fmt.Errorf("%s: only the first part of the line is stored (%w); give all of it with %s", r.Letter.ID, original.Missing, r.Lines)
 		}
 		text = original.Text
 	}

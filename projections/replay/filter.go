@@ -23,7 +23,7 @@ type Filter struct {
 	Campaigns []string
 	Types     []wire.EventType
 	// Customer selects events that name the customer, and all events of the customer's coupons and reminders: a
-	// redemption need not name its customer. To find those, lanes are read from their beginning.
+	// redemption need not name its customer. To find those, lanes are read from their start.
 	Customer string
 	// Since (inclusive) and Until (exclusive) are event times.
 	Since, Until wire.Instant
@@ -33,7 +33,7 @@ type Filter struct {
 	// message of the lane.
 	From, To map[int]uint64
 	// Mask, if not nil, replaces the codes of selected events. It is part of the filter because it changes the output:
-	// a replay that began with a mask does not continue without it.
+	// a replay that started with a mask does not continue without it.
 	Mask *Mask
 }
 

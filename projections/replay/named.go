@@ -133,20 +133,20 @@ func (s *namedFile) resume(f *Filter) error {
 	case s.reset, errors.Is(err, fs.ErrNotExist) && info.Size() == 0:
 		then = s.state
 	case errors.Is(err, fs.ErrNotExist):
-		return invalid("out", "%s exists without its state file %s; give another file, or --reset to begin again", s.name, filepath.Base(statePath))
+		return invalid("out", "%s exists without its state file %s; give another file, or --reset to start again", s.name, filepath.Base(statePath))
 	case err != nil:
-		return fmt.Errorf("%s is not a valid state of %s: %w; or begin again with --reset", statePath, s.name, err)
+		return fmt.Errorf("%s is not a valid state of %s: %w; or start again with --reset", statePath, s.name, err)
 	case then.Format != s.state.Format:
-		return invalid("format", "%s was begun as %s; give that format, another --out, or --reset to begin again", s.name, then.Format)
+		return invalid("format", "%s was started as %s; give that format, another --out, or --reset to start again", s.name, then.Format)
 	case then.Filter != s.state.Filter:
 		return filterChanged(s.name, then.Filter, s.state.Filter)
 	case then.Length > info.Size():
-		return fmt.Errorf("%s has %d bytes, but a replay wrote %d: the file was changed; give another --out, or --reset to begin again", s.name, info.Size(), then.Length)
+		return fmt.Errorf("%s has %d bytes, but a replay wrote %d: the file was changed; give another --out, or --reset to start again", s.name, info.Size(), then.Length)
 	}
 	if tail, err := s.tail(then.Length); err != nil {
 		return err
 	} else if tail != then.Tail {
-		return fmt.Errorf("%s does not end, at byte %d, with what a replay wrote: the file was changed, possibly by a replay of another name; give another --out, or --reset to begin again", s.name, then.Length)
+		return fmt.Errorf("%s does not end, at byte %d, with what a replay wrote: the file was changed, possibly by a replay of another name; give another --out, or --reset to start again", s.name, then.Length)
 	}
 	s.positions = map[int]eventlog.Position{}
 	for _, at := range then.Places {
@@ -183,7 +183,7 @@ func filterChanged(what, then, now string) error {
 		}
 		return filter
 	}
-	return invalid("name", "%s was begun with %s, not with %s; give the same filters (as absolute times), another name, or --reset to begin again", what, words(then), words(now))
+	return invalid("name", "%s was started with %s, not with %s; give the same filters (as absolute times), another name, or --reset to start again", what, words(then), words(now))
 }
 
 func readState(path string) (s fileState, err error) {

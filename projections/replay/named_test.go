@@ -234,8 +234,8 @@ func TestNamedFileRefuses(t *testing.T) {
 			_ = os.WriteFile(path, bytes.Repeat([]byte("x"), len(raw)+1), 0o600)
 		}, NDJSON, Filter{}, "the file was changed"},
 		"a mask":         {func(string) {}, NDJSON, Filter{Mask: NewMask([32]byte{1}, false)}, "--mask-codes key "},
-		"another format": {func(string) {}, CSV, Filter{}, "was begun as ndjson"},
-		"another filter": {func(string) {}, NDJSON, Filter{Types: []wire.EventType{wire.CouponVoided}}, "begun with no filter, not with --type coupon.voided"},
+		"another format": {func(string) {}, CSV, Filter{}, "was started as ndjson"},
+		"another filter": {func(string) {}, NDJSON, Filter{Types: []wire.EventType{wire.CouponVoided}}, "started with no filter, not with --type coupon.voided"},
 		"another log": {func(path string) {
 			raw, _ := os.ReadFile(StatePath(path, "daily"))
 			_ = os.WriteFile(StatePath(path, "daily"), bytes.ReplaceAll(raw, []byte(r.Log.UUID), []byte("other")), 0o600)
@@ -243,7 +243,7 @@ func TestNamedFileRefuses(t *testing.T) {
 		"ahead of the log": {func(path string) {
 			raw, _ := os.ReadFile(StatePath(path, "daily"))
 			_ = os.WriteFile(StatePath(path, "daily"), bytes.Replace(raw, []byte(`"sequence":`), []byte(`"sequence":9`), 1), 0o600)
-		}, NDJSON, Filter{}, "begin again with --reset"},
+		}, NDJSON, Filter{}, "start again with --reset"},
 	} {
 		path := filepath.Join(t.TempDir(), "out")
 		r.run(named(t, path, NDJSON, false), Options{})

@@ -21,7 +21,7 @@ import (
 
 // Definition is a projection of events into PostgreSQL: its tables, and how a batch is folded into them.
 type Definition struct {
-	// Name is the projection's own schema: 1 to 60 of a-z 0-9 _, beginning with a letter.
+	// Name is the projection's own schema: 1 to 60 of a-z 0-9 _, starting with a letter.
 	Name string
 	// Version identifies what Create makes. A replay does not continue with tables of another version; with reset it
 	// creates them again.
@@ -95,7 +95,7 @@ func (p *projection) Begin(ctx context.Context, log topology.Log, f *Filter) (ma
 	if err := p.open(ctx); err != nil {
 		return nil, unavailable(fmt.Errorf("projection %s: %w", p.Name, err))
 	}
-	if err := p.begin(ctx, log, f); err != nil {
+	if err := p.prepare(ctx, log, f); err != nil {
 		goodbye(ctx, p.conn)
 		return nil, unavailable(fmt.Errorf("preparing schema %s: %w", p.Name, p.grants(err)))
 	}
@@ -137,7 +137,7 @@ func (p *projection) open(ctx context.Context) error {
 	return err
 }
 
-func (p *projection) begin(ctx context.Context, log topology.Log, f *Filter) error {
+func (p *projection) prepare(ctx context.Context, log topology.Log, f *Filter) error {
 	if err := p.conn.QueryRow(ctx, "SELECT current_user").Scan(&p.role); err != nil {
 		return err
 	}

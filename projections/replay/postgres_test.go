@@ -255,7 +255,7 @@ func TestProjectionRefuses(t *testing.T) {
 	// Other filters, or other tables, are not mixed with what is there.
 	f := Filter{Types: []wire.EventType{wire.CouponClaimed}}
 	r.run(Postgres(db, Rows("claims"), false), Options{Filter: f})
-	if _, err := r.try(Postgres(db, Rows("claims"), false), Options{}); err == nil || !strings.Contains(err.Error(), "begun with --type coupon.claimed, not with no filter") {
+	if _, err := r.try(Postgres(db, Rows("claims"), false), Options{}); err == nil || !strings.Contains(err.Error(), "started with --type coupon.claimed, not with no filter") {
 		t.Errorf("another filter: %v", err)
 	}
 	other := Rows("claims")
@@ -276,7 +276,7 @@ func TestProjectionRefuses(t *testing.T) {
 		r.run(Postgres(db, Rows("spoilt"), true), Options{})
 		r.sameRows(t, db, "spoilt")
 		execute(t, db, spoil)
-		if _, err := r.try(Postgres(db, Rows("spoilt"), false), Options{}); err == nil || !strings.Contains(err.Error(), "restore that log, or begin again with --reset") {
+		if _, err := r.try(Postgres(db, Rows("spoilt"), false), Options{}); err == nil || !strings.Contains(err.Error(), "restore that log, or start again with --reset") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

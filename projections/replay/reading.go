@@ -17,7 +17,7 @@ type reading struct {
 	lane    int
 	stream  eventlog.Stream
 	matcher *matcher
-	// last is the sequence at which catching up ends: the last message when the replay began. Up to silent, messages
+	// last is the sequence at which catching up ends: the last message when the replay started. Up to silent, messages
 	// only update the filter's memory and are not written.
 	last, silent uint64
 
@@ -60,7 +60,7 @@ func (r *run) start(ctx context.Context, lane int, at eventlog.Position) (*readi
 		}
 	}
 	switch {
-	case f.Customer != "": // read from the beginning
+	case f.Customer != "": // read from the start
 		l.silent = after
 	case at.Sequence != 0:
 		l.at = at
@@ -120,7 +120,7 @@ func clockFrom(ctx context.Context, stream eventlog.Stream, reads *eventlog.Judg
 func explainPosition(at eventlog.Position, err error) error {
 	if fill.IsLost(err) || errors.Is(err, eventlog.ErrHole) {
 		return fmt.Errorf("the log no longer has what was replayed up to message %d of lane %d (it was restored, lost its tail, or is another log): %w; "+
-			"restore that log, or begin again with --reset", at.Sequence, at.Lane, err)
+			"restore that log, or start again with --reset", at.Sequence, at.Lane, err)
 	}
 	return err
 }
@@ -131,7 +131,7 @@ func (l *reading) open(ctx context.Context) (err error) {
 	return explainPosition(l.at, err)
 }
 
-// catchUp reads to the last message that was in the log when the replay began.
+// catchUp reads to the last message that was in the log when the replay started.
 func (l *reading) catchUp(ctx context.Context) error {
 	if l.at.Sequence >= l.last {
 		return nil

@@ -45,7 +45,7 @@ type Options struct {
 // Progress is the state of a replay.
 type Progress struct {
 	Summary
-	// Total is the number of messages to read, counted when the replay began.
+	// Total is the number of messages to read, counted when the replay started.
 	Total uint64
 	// Following: all of these are read, and the replay waits for new ones.
 	Following bool
@@ -62,7 +62,7 @@ type Summary struct {
 	Foreign uint64 `json:"foreign,omitempty"`
 }
 
-// Run replays a log into a sink: all messages present when it begins, and with Follow new ones until ctx ends, which
+// Run replays a log into a sink: all messages present when it starts, and with Follow new ones until ctx ends, which
 // then is not an error. It returns the summary also with an error.
 //
 // Errors: *InvalidError for a wrong filter; eventlog.ErrNewerFormat if the log has a newer format than this program
@@ -204,7 +204,7 @@ func (r *run) alone(f func() error) error {
 // Sink writes what is replayed. One Run uses it, one call at a time: Begin, then Write and Flush, then End.
 type Sink interface {
 	// Begin prepares for a log's events under a filter, and returns the position after which each lane continues. Lanes
-	// without a position begin where the filter begins. After an error End is not called.
+	// without a position start where the filter starts. After an error End is not called.
 	Begin(ctx context.Context, log topology.Log, filter *Filter) (map[int]eventlog.Position, error)
 	// Write writes a batch, completely or not at all. After an error only End is called.
 	Write(ctx context.Context, b *Batch) error

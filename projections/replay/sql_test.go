@@ -56,7 +56,7 @@ func TestSQLSyntaxErrors(t *testing.T) {
 		{"-- scrip: create\nCREATE TABLE t (n int);\n-- scrip: fold\nINSERT INTO t SELECT 1 FROM events;\n\nDO $x$ BEGIN\n  COMMIT; END $x$", 6, "invalid transaction termination"},
 		{"-- scrip: create\nCREATE TABLE events (n int);\n-- scrip: fold\nSELECT 1", 2, "give it another name"},
 		// Found without a database.
-		{"SELECT 1;\n", 1, "begin with `-- scrip: create`"},
+		{"SELECT 1;\n", 1, "start with `-- scrip: create`"},
 		{"-- scrip: create\nCREATE TABLE t (n int);\n", 1, "add `-- scrip: fold`"},
 		{"-- scrip: fold\n-- nothing\n", 1, "add `-- scrip: fold`"},
 		{"-- scrip: fold\nSELECT 1;\nCOMMIT;\n", 3, "COMMIT is not allowed"},

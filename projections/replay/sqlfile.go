@@ -76,7 +76,7 @@ func ParseSQL(file string, text []byte) (*SQLFile, error) {
 			if into != nil {
 				section.WriteString(line)
 			} else if blankLen(line) < len(strings.TrimSpace(line)) {
-				return nil, wrong(number, "this is before the first section; begin with `-- scrip: create` or `-- scrip: fold`")
+				return nil, wrong(number, "this is before the first section; start with `-- scrip: create` or `-- scrip: fold`")
 			}
 			continue
 		}
@@ -131,25 +131,25 @@ func fingerprint(list []statement) string {
 	return "sql " + hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
-// statement is one SQL statement and the line of the file in which it begins.
+// statement is one SQL statement and the line of the file in which it starts.
 type statement struct {
 	sql  string
 	line int // from 1
 }
 
 // split divides SQL into statements at semicolons outside of strings, quoted identifiers, dollar quotes and comments.
-// first is the line of the file in which text begins. A wrong division causes a syntax error, nothing worse: each piece
+// first is the line of the file in which text starts. A wrong division causes a syntax error, nothing worse: each piece
 // is sent separately, by a protocol that allows one statement only.
 func split(text string, first int) []statement {
 	var list []statement
-	begin := 0
+	start := 0
 	add := func(end int) {
-		piece := text[begin:end]
+		piece := text[start:end]
 		if skip := blankLen(piece); skip < len(piece) {
-			at := begin + skip
+			at := start + skip
 			list = append(list, statement{sql: strings.TrimSpace(text[at:end]), line: first + strings.Count(text[:at], "\n")})
 		}
-		begin = end + 1
+		start = end + 1
 	}
 	for i := 0; i < len(text); {
 		if text[i] == ';' {
@@ -163,7 +163,7 @@ func split(text string, first int) []statement {
 	return list
 }
 
-// blankLen returns the length of white space and comments at the beginning of s.
+// blankLen returns the length of white space and comments at the start of s.
 func blankLen(s string) int {
 	for i := 0; i < len(s); {
 		if strings.IndexByte(" \t\r\n\f", s[i]) < 0 && !strings.HasPrefix(s[i:], "--") && !strings.HasPrefix(s[i:], "/*") {

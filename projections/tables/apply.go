@@ -146,7 +146,7 @@ func Missing(err error) bool {
 	return slices.Contains([]string{"42P01", "3F000", "42883"}, schema.State(err))
 }
 
-// beginSQL begins a transaction for Apply. Its settings hold for this transaction alone.
+// beginSQL opens a transaction for Apply. Its settings hold for this transaction alone.
 //
 // Commits do not wait for the disk: what PostgreSQL loses in a crash, rows and checkpoint alike, is applied again from
 // the log.
@@ -155,7 +155,7 @@ func Missing(err error) bool {
 // depend on the size of the tables. The planner must choose plans accordingly. Plans are therefore not cached: one made
 // for a small table would read all of it after it has grown; with a million campaigns each batch would read a million
 // rows. Joins other than nested loops over an index are disabled as far as possible. In addition, no other condition of
-// a statement may look selective, or the planner begins with it (hence coalesce in them).
+// a statement may look selective, or the planner starts with it (hence coalesce in them).
 //
 // Time limits of a role or a database are off: a batch that exceeds them would exceed them in every retry.
 const beginSQL = `BEGIN; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; ` +

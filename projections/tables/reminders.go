@@ -12,7 +12,7 @@ import (
 
 // reminderRound is a part of the batch whose changes to table reminder can be written kind by kind, in the order of the
 // fields, with the same result as one by one: within a campaign, no change depends on one that is written later. A new
-// round begins where that would not hold. Reminders are not loaded: one event may fire a million of them.
+// round starts where that would not hold. Reminders are not loaded: one event may fire a million of them.
 type reminderRound struct {
 	set       []*reminder
 	cancelled []reminderCancel
