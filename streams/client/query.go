@@ -163,9 +163,9 @@ func decode(reply []byte, data, beside any) error {
 	return json.Unmarshal(reply, beside)
 }
 
-// Manage requests a change of keys or settings, or entries of the audit stream: the endpoint is named without "scrip.", and the
-// answer's data are stored in into. The request is sent once: after an error other than a refusal (*RefusedError, *DeniedError)
-// or [nats.ErrNoResponders] it may have had its effect.
+// Manage requests an action of people by its name in the table of package ops, such as access.create, and stores the answer in
+// into. The request is sent once: after an error other than a refusal (*RefusedError, *DeniedError) or [nats.ErrNoResponders] it
+// may have had its effect.
 func (c *Client) Manage(ctx context.Context, endpoint string, request, into any) error {
 	if c.dead.Load() {
 		return ErrClosed
