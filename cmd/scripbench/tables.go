@@ -111,7 +111,7 @@ func (s *scripServer) projected(ctx context.Context) (int, error) {
 	return int(n), err
 }
 
-// program runs scrip beside the server, and completes a step with time and memory.
+// program runs a command of scrip, and completes a step with its time, and the memory of the process that does the work.
 func (s *scripServer) program(ctx context.Context, step *report.Step, args ...string) error {
 	cmd := exec.CommandContext(ctx, s.binary, append(args, "--data", s.data())...)
 	var output bytes.Buffer
@@ -120,7 +120,11 @@ func (s *scripServer) program(ctx context.Context, step *report.Step, args ...st
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	watch := process.StartMeter(cmd.Process.Pid)
+	worker := cmd.Process.Pid
+	if args[0] != "replay" { // a job of the server
+		worker = s.desc.PID
+	}
+	watch := process.StartMeter(worker)
 	err := cmd.Wait()
 	step.Seconds, step.Memory = time.Since(started).Seconds(), watch.Stop().Memory
 	if err != nil {
