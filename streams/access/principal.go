@@ -152,14 +152,6 @@ func (a Author) LoggedIn() []audit.Entry {
 	return all
 }
 
-// mayManage returns an error of kind ErrForbidden unless p may change keys.
-func (p Principal) mayManage() error {
-	if p.May(OpManageKeys, "") {
-		return nil
-	}
-	return fmt.Errorf("%w: %s needs a key of role operator that is not limited to campaigns", ErrForbidden, OpManageKeys)
-}
-
 // mayGive returns an error of kind ErrForbidden if a key has more rights than p: who makes or replaces a key gets its secret.
 func (p Principal) mayGive(n *New) error {
 	if n.Codes && !p.Codes {

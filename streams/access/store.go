@@ -133,7 +133,7 @@ func (s *Store) Rotate(ctx context.Context, idOrName string, overlap time.Durati
 
 // write stores a change. All changes of keys pass here.
 func (s *Store) write(ctx context.Context, by Author, make func(*state, time.Time, *drawn) (record, error)) (Key, string, error) {
-	if err := by.mayManage(); err != nil {
+	if err := by.Check(OpManageKeys, ""); err != nil {
 		return Key{}, "", err
 	}
 	var d drawn

@@ -31,21 +31,26 @@ const (
 
 // kicker disconnects the users of revoked keys.
 type kicker struct {
-	r *Responder
+	r    *Responder
+	wake chan struct{} // holds a token after a revocation: users are disconnected within a second
 
 	mu   sync.Mutex
 	left map[string]int // looks left, by id
 }
 
 func newKicker(r *Responder) *kicker {
-	return &kicker{r: r, left: map[string]int{}}
+	return &kicker{r: r, wake: make(chan struct{}, 1), left: map[string]int{}}
 }
 
 // revoked is called by the registry and must not wait.
 func (k *kicker) revoked(id string) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	k.left[id] = looks
+	k.mu.Unlock()
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
 }
 
 // run looks until ctx ends. It ends by itself when the connection is closed.
@@ -56,6 +61,7 @@ func (k *kicker) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-k.wake:
 		case <-pause.C:
 		}
 		for ids := range slices.Chunk(k.due(), together) {
