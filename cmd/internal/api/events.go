@@ -18,7 +18,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/replay"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
-	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
 // eventBatch bounds what is in memory for one client, and how much it may get again after it resumed.
@@ -100,7 +99,7 @@ func (a *API) readEvents(w http.ResponseWriter, req *http.Request, in *EventsWan
 		case <-ctx.Done():
 		}
 	}()
-	sink := newEventSink(w, a.Log, at, strings.Contains(req.Header.Get("Accept"), eventStream))
+	sink := newEventSink(w, a.eventCursor, at, strings.Contains(req.Header.Get("Accept"), eventStream))
 	_, err = replay.Run(ctx, a.JS, a.Log, sink, replay.Options{Filter: filter, Follow: in.Follow == "1", Limits: eventBatch, Narrow: true, Logger: quiet(a.Logger)})
 	switch cause := context.Cause(ctx); {
 	case cause != nil && req.Context().Err() == nil:
@@ -154,21 +153,4 @@ func (a *API) eventFilter(p access.Principal, in *EventsWanted) (replay.Filter, 
 // listed splits a text at commas.
 func listed(text string) []string {
 	return strings.FieldsFunc(text, func(c rune) bool { return c == ',' })
-}
-
-// places returns where a stream starts: by lane, the last message that the client has.
-func (a *API) places(ctx context.Context, after string) (map[int]eventlog.Position, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryWait)
-	defer cancel()
-	switch after {
-	case "":
-		return map[int]eventlog.Position{}, nil
-	case "now":
-		return a.ends(ctx)
-	}
-	c, err := parseEventCursor(after, a.Log)
-	if err != nil {
-		return nil, web.New(web.Malformed, "after: "+err.Error()).At("query.after", err.Error())
-	}
-	return a.verified(ctx, c)
 }

@@ -2,10 +2,6 @@ package api
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"sync"
 
@@ -14,97 +10,60 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// A cursor of events is the last message of each lane that the client has, in base64url:
-//
-//	1 | SHA-256 of the log's UUID: 4 bytes | lanes: uvarint | per lane: sequence: uvarint | the first 4 bytes of its digest, if sequence > 0
-//
-// The digests show that the log is still the one that the client read: after a restore a lane may have other messages at the
-// same sequences.
-const (
-	cursorForm  = 1
-	cursorBytes = 4
-)
-
-// eventCursor is a parsed cursor, by lane.
-type eventCursor []struct {
-	sequence uint64
-	digest   [cursorBytes]byte
+// eventPlace is the last message of a lane that a client has. The start of its digest shows that the log is still the one that the
+// client read: after a restore a lane may have other messages at the same sequences.
+type eventPlace struct {
+	Sequence uint64 `json:"s,omitempty"`
+	Digest   string `json:"d,omitempty"`
 }
 
-func logMark(log topology.Log) [cursorBytes]byte {
-	sum := sha256.Sum256([]byte(log.UUID))
-	return [cursorBytes]byte(sum[:cursorBytes])
+// digestStart is how many symbols of a digest a cursor has.
+const digestStart = 8
+
+// eventCursor is the cursor of the last messages of all lanes.
+func (a *API) eventCursor(at map[int]eventlog.Position) string {
+	all := make([]eventPlace, a.Log.Lanes)
+	for lane := range all {
+		if pos := at[lane]; pos.Sequence > 0 {
+			all[lane] = eventPlace{pos.Sequence, pos.Digest[:digestStart]}
+		}
+	}
+	return a.cursor("events", all)
 }
 
-// formatEventCursor writes a cursor.
-func formatEventCursor(log topology.Log, at map[int]eventlog.Position) string {
-	mark := logMark(log)
-	raw := append([]byte{cursorForm}, mark[:]...)
-	raw = binary.AppendUvarint(raw, uint64(log.Lanes))
-	for lane := range log.Lanes {
-		pos := at[lane]
-		if raw = binary.AppendUvarint(raw, pos.Sequence); pos.Sequence == 0 {
-			continue
-		}
-		digest := make([]byte, cursorBytes)
-		_, _ = hex.Decode(digest, []byte(pos.Digest[:2*cursorBytes])) // digests are hex
-		raw = append(raw, digest...)
+// places returns where a stream starts: by lane, the last message that the client has.
+func (a *API) places(ctx context.Context, after string) (map[int]eventlog.Position, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryWait)
+	defer cancel()
+	switch after {
+	case "":
+		return map[int]eventlog.Position{}, nil
+	case "now":
+		return a.ends(ctx)
 	}
-	return base64.RawURLEncoding.EncodeToString(raw)
-}
-
-var errCursor = errors.New("must be a cursor of this stream of events, or now")
-
-// parseEventCursor reads a cursor of a log.
-func parseEventCursor(s string, log topology.Log) (eventCursor, error) {
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil || len(raw) < 1+cursorBytes || raw[0] != cursorForm {
-		return nil, errCursor
+	all, err := parseCursor[[]eventPlace](a, "events", after)
+	if err != nil || len(all) != a.Log.Lanes {
+		return nil, web.New(web.Malformed, "after: must be a cursor of the events of this log, or now; start again without it").
+			At("query.after", "must be a cursor of the events of this log, or now")
 	}
-	if [cursorBytes]byte(raw[1:]) != logMark(log) {
-		return nil, errors.New("the cursor is of another log; start again without it")
-	}
-	raw = raw[1+cursorBytes:]
-	lanes, n := binary.Uvarint(raw)
-	if n <= 0 || lanes != uint64(log.Lanes) {
-		return nil, errCursor
-	}
-	raw = raw[n:]
-	c := make(eventCursor, lanes)
-	for i := range c {
-		if c[i].sequence, n = binary.Uvarint(raw); n <= 0 {
-			return nil, errCursor
-		}
-		if raw = raw[n:]; c[i].sequence == 0 {
-			continue
-		}
-		if len(raw) < cursorBytes {
-			return nil, errCursor
-		}
-		raw = raw[copy(c[i].digest[:], raw):]
-	}
-	if len(raw) > 0 {
-		return nil, errCursor
-	}
-	return c, nil
+	return a.verified(ctx, all)
 }
 
 // laneReads bounds the lanes that one request reads at once.
 const laneReads = 8
 
 // verified returns the positions of a cursor, after comparing it with the log.
-func (a *API) verified(ctx context.Context, c eventCursor) (map[int]eventlog.Position, error) {
+func (a *API) verified(ctx context.Context, all []eventPlace) (map[int]eventlog.Position, error) {
 	return a.eachLane(ctx, func(ctx context.Context, stream eventlog.Stream, lane int) (eventlog.Position, error) {
-		pos := eventlog.Position{Log: a.Log.UUID, Lane: lane, Sequence: c[lane].sequence}
+		pos := eventlog.Position{Log: a.Log.UUID, Lane: lane, Sequence: all[lane].Sequence}
 		if pos.Sequence == 0 {
 			return pos, nil
 		}
 		raw, err := stream.Get(ctx, pos.Sequence)
 		if err == nil {
-			if pos.Digest = eventlog.Digest(raw.Header, raw.Data); pos.Digest[:2*cursorBytes] != hex.EncodeToString(c[lane].digest[:]) {
+			if pos.Digest = eventlog.Digest(raw.Header, raw.Data); pos.Digest[:digestStart] != all[lane].Digest {
 				err = eventlog.ErrDiverged
 			}
 		}

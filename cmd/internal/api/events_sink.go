@@ -25,7 +25,7 @@ const (
 type eventSink struct {
 	w      http.ResponseWriter
 	stream web.Stream
-	log    topology.Log
+	format func(at map[int]eventlog.Position) (cursor string)
 	at     map[int]eventlog.Position // the last message of each lane that was written
 	sse    bool
 	buf    []byte
@@ -34,8 +34,8 @@ type eventSink struct {
 	failed error
 }
 
-func newEventSink(w http.ResponseWriter, log topology.Log, at map[int]eventlog.Position, sse bool) *eventSink {
-	s := &eventSink{w: w, stream: web.NewStream(w), log: log, at: at, sse: sse}
+func newEventSink(w http.ResponseWriter, format func(map[int]eventlog.Position) string, at map[int]eventlog.Position, sse bool) *eventSink {
+	s := &eventSink{w: w, stream: web.NewStream(w), format: format, at: at, sse: sse}
 	h := w.Header()
 	h.Set("Content-Type", ndjson)
 	if sse {
@@ -129,7 +129,7 @@ func (s *eventSink) end(reason string) {
 	_ = s.send() // the connection ends in any case
 }
 
-func (s *eventSink) cursor() string { return formatEventCursor(s.log, s.at) }
+func (s *eventSink) cursor() string { return s.format(s.at) }
 
 func (s *eventSink) cursorLine() []byte {
 	return append(append([]byte(`{"type":"cursor","cursor":"`), s.cursor()...), "\"}\n"...)
