@@ -178,7 +178,11 @@ func find(name string) (scalar, error) {
 		}
 		return pauses[i].of(campaign), nil
 	}
-	return scalar{}, invalid("there is no setting %s; the settings are %s", wire.Quote(name), strings.Join(Names(), ", "))
+	var names []string
+	for _, d := range Describe() {
+		names = append(names, d.Name)
+	}
+	return scalar{}, invalid("there is no setting %s; the settings are %s", wire.Quote(name), strings.Join(names, ", "))
 }
 
 // put reads a value into s, which must not be shared, and returns it in its stored form. After an error s is unchanged.
@@ -199,29 +203,13 @@ func Check(setting, value string) (string, error) {
 	return k.put(&Settings{}, value)
 }
 
-// CheckName checks that a setting exists. The error is an *InvalidError.
-func CheckName(setting string) error {
-	_, err := find(setting)
-	return err
-}
-
 // Pauses returns the campaign of a setting that is a pause.
 func Pauses(setting string) (campaign string, ok bool) {
 	k, err := find(setting)
 	return k.campaign, err == nil && k.campaign != ""
 }
 
-const anyCampaign = "CAMPAIGN"
-
-// Names returns the names of all settings; CAMPAIGN is a placeholder for a campaign's name.
-func Names() (names []string) {
-	for _, d := range Describe() {
-		names = append(names, d.Name)
-	}
-	return names
-}
-
-// Description describes a setting for users.
+// Description describes a setting for users; CAMPAIGN in its name is a placeholder for a campaign's.
 type Description struct{ Name, About, Bounds, Default string }
 
 // Describe describes all settings, in order.
@@ -231,7 +219,7 @@ func Describe() (all []Description) {
 		all = append(all, Description{k.name, k.about, k.bounds, shortDefault(k.text(standard))})
 	}
 	for _, p := range pauses {
-		all = append(all, Description{p.prefix + anyCampaign, p.about, pauseBounds, "false"})
+		all = append(all, Description{p.prefix + "CAMPAIGN", p.about, pauseBounds, "false"})
 	}
 	return all
 }

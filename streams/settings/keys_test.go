@@ -77,7 +77,7 @@ func TestDefaultsThatMakeNoSenseAreRefused(t *testing.T) {
 		t.Error(err)
 	}
 	for _, d := range Describe() {
-		if name := strings.ReplaceAll(d.Name, anyCampaign, "summer"); d.About == "" || d.Bounds == "" {
+		if name := strings.ReplaceAll(d.Name, "CAMPAIGN", "summer"); d.About == "" || d.Bounds == "" {
 			t.Errorf("%+v", d)
 		} else if _, err := Check(name, d.Default); err != nil {
 			t.Errorf("the default of %s: %v", name, err)

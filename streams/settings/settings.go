@@ -53,7 +53,8 @@ func (s *Settings) Validate() error {
 	}
 	for _, p := range pauses {
 		for campaign := range *p.field(s) {
-			problems = append(problems, CheckName(p.prefix+campaign))
+			_, err := find(p.prefix + campaign)
+			problems = append(problems, err)
 		}
 	}
 	return errors.Join(problems...)
