@@ -143,12 +143,6 @@ func (c *Cluster) Conn(t testing.TB, opts ...nats.Option) *nats.Conn {
 	return Connect(t, c.URL(), append(c.credentials(), opts...)...)
 }
 
-// ConnTo connects to node i alone.
-func (c *Cluster) ConnTo(t testing.TB, i int, opts ...nats.Option) *nats.Conn {
-	t.Helper()
-	return Connect(t, "nats://"+c.opts[i].Listen, append(append(c.credentials(), nats.IgnoreDiscoveredServers()), opts...)...)
-}
-
 // JetStream connects to any node until the test ends.
 func (c *Cluster) JetStream(t testing.TB, opts ...nats.Option) jetstream.JetStream {
 	t.Helper()

@@ -8,7 +8,7 @@
 //	<folder>/code.key ── passwords follow from it ──> scrip serve ×3 ──┼── a process group of its own each
 //	projections/pgd ────────────────────────────────> PostgreSQL ──────┘
 //
-//	<folder>/code.key            made at the first start, 0600
+//	<folder>/code.key, layout    made at the first start, 0600; port and lanes of the last one
 //	<folder>/nats                configuration of the nodes, with the accounts of the lanes
 //	<folder>/<service>           its data
 //	<folder>/<service>.log, .pid its output; its process and what it runs
@@ -94,6 +94,9 @@ func main() {
 }
 
 func (c *cluster) do(ctx context.Context, verb, name string) error {
+	if raw, err := os.ReadFile(c.path("layout")); verb != "" && err == nil {
+		_, _ = fmt.Sscan(string(raw), &c.port, &c.lanes) // of the start
+	}
 	switch {
 	case verb == "":
 		return c.serve(ctx)
@@ -146,13 +149,14 @@ func (c *cluster) serve(ctx context.Context) (err error) {
 			return fmt.Errorf("%s runs already on %s, as process %d; end it with: stop %s, or give another folder with -data", name, c.folder, pid, name)
 		}
 	}
+	err = os.WriteFile(c.path("layout"), fmt.Appendln(nil, c.port, c.lanes), 0o600)
 	for i := 0; i < len(stages) && err == nil; i++ {
 		if stages[i][0] != "postgres" {
 			err = c.stage(ctx, stages[i])
 			continue
 		}
 		// In a process of its own, as the one that starts PostgreSQL has its lock until it ends: a later start could not adopt it.
-		own := exec.CommandContext(ctx, os.Args[0], append(slices.Clone(os.Args[1:]), "start", "postgres")...)
+		own := exec.CommandContext(ctx, os.Args[0], "-data", c.folder, "start", "postgres")
 		own.Stdout, own.Stderr = os.Stdout, os.Stderr
 		err = own.Run()
 	}

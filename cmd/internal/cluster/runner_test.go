@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -87,7 +86,7 @@ func (r *runner) prints(text string) {
 
 // command gives a command to the cluster, as a user in another terminal does.
 func (r *runner) command(words ...string) (string, error) {
-	out, err := exec.CommandContext(r.t.Context(), filepath.Join(programs, "up"), append(slices.Clone(r.flags), words...)...).CombinedOutput()
+	out, err := exec.CommandContext(r.t.Context(), filepath.Join(programs, "up"), append([]string{"-data", r.folder}, words...)...).CombinedOutput()
 	return string(out), err
 }
 
