@@ -1,0 +1,77 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
+)
+
+// TestEveryActionHasACommand: the command line sends each action of package ops, and prints the refusal of a bad request as the
+// service answers it. Without fields the command succeeds. What answers look like is shown by the other tests, and that HTTP
+// and NATS refuse alike by package api.
+func TestEveryActionHasACommand(t *testing.T) {
+	p := shared(t)
+	c := client.New(p.nats().Conn(), client.Options{})
+	defer c.Close()
+	elsewhere := map[string]string{"codes.export": "TestExportsAreRecorded", "rebuild.undo": "TestRebuild", "rebuild.drop": "TestRebuild"}
+	for _, row := range []struct{ action, args, fields string }{
+		{"access.create", "access create x --role producer --rate 2000000", `{"name":"x","role":"producer","rate":2000000}`},
+		{"access.list", "access list", ""},
+		{"access.rotate", "access rotate none", `{"key":"none"}`},
+		{"access.revoke", "access revoke none", `{"key":"none"}`},
+		{"config.get", "config get reminder.colour", `{"setting":"reminder.colour"}`},
+		{"config.set", "config set reminder.rate fast", `{"setting":"reminder.rate","value":"fast"}`},
+		{"config.history", "config history", ""},
+		{"audit.list", "audit --kind theft", `{"kind":"theft"}`},
+		{"status.show", "status", ""},
+		{"deadletter.list", "deadletter list --state lost", `{"state":"lost"}`},
+		{"deadletter.show", "deadletter show SCRIP_CMD_0/99999/1", `{"id":"SCRIP_CMD_0/99999/1"}`},
+		{"deadletter.retry", "deadletter retry SCRIP_CMD_0/99999/1", `{"id":"SCRIP_CMD_0/99999/1"}`},
+		{"deadletter.discard", "deadletter discard SCRIP_CMD_0/99999/1", `{"ids":["SCRIP_CMD_0/99999/1"]}`},
+		{"webhook.create", "webhook create gopher://x --types coupon.*", `{"url":"gopher://x","types":["coupon.*"]}`},
+		{"webhook.list", "webhook list", ""},
+		{"webhook.show", "webhook show none", `{"webhook":"none"}`},
+		{"webhook.update", "webhook update none --rate 5", `{"webhook":"none","rate":5}`},
+		{"webhook.rotate", "webhook rotate none", `{"webhook":"none"}`},
+		{"webhook.pause", "webhook pause none", `{"webhook":"none"}`},
+		{"webhook.resume", "webhook resume none", `{"webhook":"none"}`},
+		{"webhook.delete", "webhook delete none", `{"webhook":"none"}`},
+		{"webhook.replay", "webhook replay none --from 2020-01-01T00:00:00Z", `{"webhook":"none","from":"2020-01-01T00:00:00Z"}`},
+		{"webhook.test", "webhook test none", `{"webhook":"none"}`},
+		{"webhook.deadletters", "webhook deadletters none", `{"webhook":"none"}`},
+		{"webhook.retry", "webhook retry none", `{"webhook":"none"}`},
+		{"rebuild.start", "rebuild --until 2026-01-01T00:00:00Z", `{"until":"2026-01-01T00:00:00Z"}`},
+		{"verify.start", "verify --limit 1001", `{"limit":1001}`},
+		{"backup.start", "backup .x", `{"name":".x"}`},
+		{"job.show", "job show verify-0", `{"id":"verify-0"}`},
+		{"job.list", "job list", ""},
+	} {
+		elsewhere[row.action] = "here"
+		got := p.run(strings.Fields(row.args)...)
+		if row.fields == "" {
+			if got.code != cli.ExitDone {
+				t.Errorf("scrip %s: %+v", row.args, got)
+			}
+			continue
+		}
+		err := c.Manage(t.Context(), row.action, json.RawMessage(row.fields), &struct{}{})
+		var refused *client.RefusedError
+		if !errors.As(err, &refused) {
+			t.Errorf("%s %s: %v", row.action, row.fields, err)
+			continue
+		}
+		if why := refused.Outcome.Message; got.code == cli.ExitDone || !strings.Contains(got.out+got.err, why) {
+			t.Errorf("scrip %s: exit %d, %s%s\nwant %s", row.args, got.code, got.out, got.err, why)
+		}
+	}
+	for i := range ops.Actions {
+		if elsewhere[ops.Actions[i].Name] == "" {
+			t.Errorf("no command sends %s", ops.Actions[i].Name)
+		}
+	}
+}
