@@ -50,29 +50,19 @@ that uses libpq.`,
 // setting is one variable. An empty one is unset, so that no value of another server remains.
 type setting struct{ name, value string }
 
+// environment is how other programs reach a server: its NATS with the first credentials in the list of URLs, and its tables.
 func environment(server datadir.Descriptor) ([]setting, error) {
-	user, err := natsUser(server.NATSURL)
-	if err != nil {
-		return nil, err
-	}
-	password, _ := user.Password()
-	list := []setting{{"NATS_URL", server.NATSURL}, {"NATS_USER", user.Username()}, {"NATS_PASSWORD", password}}
-	tables, err := libpq(server.PostgresURL)
-	return append(list, tables...), err
-}
-
-// natsUser returns the credentials in a list of NATS URLs: those of the first that has some, nil if none has.
-func natsUser(list string) (*url.Userinfo, error) {
-	all, err := natsx.URLs(list)
+	all, err := natsx.URLs(server.NATSURL)
 	if err != nil {
 		return nil, fmt.Errorf("NATS: %w", err)
 	}
+	var user *url.Userinfo // nil has no name and no password
 	for _, u := range all {
-		if u.User != nil {
-			return u.User, nil
-		}
+		user = cmp.Or(user, u.User)
 	}
-	return nil, nil
+	password, _ := user.Password()
+	tables, err := libpq(server.PostgresURL)
+	return append([]setting{{"NATS_URL", server.NATSURL}, {"NATS_USER", user.Username()}, {"NATS_PASSWORD", password}}, tables...), err
 }
 
 // libpqVariables are the parameters of a PostgreSQL URL that libpq also reads from the environment.
