@@ -117,11 +117,11 @@ func (c *cluster) do(ctx context.Context, verb, name string) error {
 // open reads the code key, which the first start makes: with another one scrip refuses the log.
 func (c *cluster) open() (err error) {
 	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
 	c.programs = filepath.Dir(self)
-	if c.folder, err = filepath.Abs(c.folder); err != nil {
+	if err == nil {
+		c.folder, err = filepath.Abs(c.folder)
+	}
+	if err != nil {
 		return err
 	}
 	path := filepath.Join(c.folder, "code.key")
@@ -185,11 +185,8 @@ func (c *cluster) stage(ctx context.Context, names []string) error {
 	}
 	for _, name := range names {
 		err := await(ctx, healthyLimit, func() bool { return c.healthy(name) || c.process(name) == 0 })
-		if err == nil && c.process(name) == 0 {
-			err = errors.New("it ended")
-		}
-		if err != nil {
-			return fmt.Errorf("%s is not healthy; see %s: %w", name, c.path(name+".log"), err)
+		if err != nil || c.process(name) == 0 {
+			return fmt.Errorf("%s is not healthy, or has ended; see %s", name, c.path(name+".log"))
 		}
 	}
 	return nil
@@ -207,7 +204,10 @@ func (c *cluster) status() error {
 		case "scrip":
 			where = fmt.Sprintf("http://%s, --data %s", c.at(httpPort, i), where)
 		}
-		state := map[bool]string{true: "down", false: "up"}[pid == 0]
+		state := "up"
+		if pid == 0 {
+			state = "down"
+		}
 		fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", name, state, pid, where)
 	}
 	return w.Flush()
