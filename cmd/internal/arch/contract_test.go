@@ -59,7 +59,10 @@ func TestTheContractNamesSubjects(t *testing.T) {
 		lane(topology.Evt(7)), lane(topology.Rmd(7)),
 		lane(topology.CmdStream(7)), lane(topology.EvtStream(7)), lane(topology.RmdStream(7)),
 	}
-	for _, name := range append(want, settings.Names()...) {
+	for _, d := range settings.Describe() {
+		want = append(want, d.Name)
+	}
+	for _, name := range want {
 		if !strings.Contains(page, "`"+name+"`") {
 			t.Errorf("%s is not in CONTRACT.md", name)
 		}
