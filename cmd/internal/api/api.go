@@ -92,7 +92,8 @@ func New(mux *http.ServeMux, o Options) *API {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	a := &API{Options: o, mux: mux, slots: newSlots(), cursors: newCursors(o.MaskKey), stopped: make(chan struct{}), document: newDocument(o.Version)}
+	a := &API{Options: o, mux: mux, document: newDocument(o.Version), slots: newSlots(), cursors: newCursors(o.MaskKey),
+		stopped: make(chan struct{})}
 	for _, c := range commandRoutes() {
 		a.addCommand(c)
 	}

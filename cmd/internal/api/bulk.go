@@ -23,8 +23,9 @@ import (
 
 func (a *API) bulkRoute() {
 	readStream(a, Route{Method: http.MethodPost, Path: "/v1/commands", ID: "sendCommands", Tag: "shop", Summary: "Send many commands",
-		About: "Lines of claim, redeem, rollback, remind and unremind as CONTRACT.md has them, up to 1,000 and 256 KiB, each with an id of its own. " +
-			"The answer has an outcome for each, in their order. A line that was refused has status refused, with refusal not_durable if it was not sent or stored: it has no effect. " +
+		About: "Lines of claim, redeem, rollback, remind and unremind as CONTRACT.md has them, up to 1,000 and 256 KiB, each with an id of " +
+			"its own. The answer has an outcome for each, in their order. A line that was refused has status refused, with refusal " +
+			"not_durable if it was not sent or stored: it has no effect. " +
 			"One without status has an unknown result. Send both again with their ids. " +
 			"Public keys may not use it.",
 		Operation: access.OpClaim, Later: true, Body: wire.MaxMessage},
@@ -82,7 +83,7 @@ func (a *API) sendCommands(w http.ResponseWriter, req *http.Request, _ *struct{}
 		}
 	}
 	if len(all) == 0 || len(all) > wire.MaxMessageLines {
-		web.New(web.Code(wire.Invalid), "the body must have 1 to 1000 lines").At("body", "must have 1 to 1000 lines").Write(w)
+		invalid("body", "the body must have 1 to 1000 lines").Write(w)
 		return
 	}
 	b := bulk{api: a, principal: p, from: req.RemoteAddr, until: time.Now().Add(commandWait),

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
@@ -80,10 +79,12 @@ func (a *API) getCampaign(ctx context.Context, in *OneCampaign) (*domain.Campaig
 	return &v, nil
 }
 
+const notACampaign = "must be 1 to 64 of A-Z a-z 0-9 _ -"
+
 // checkCampaign checks a name in a path.
 func checkCampaign(name string) error {
 	if !wire.ValidCampaignName(name) {
-		return web.New(web.Code(wire.Invalid), "campaign: must be 1 to 64 of A-Z a-z 0-9 _ -").At("path.campaign", "must be 1 to 64 of A-Z a-z 0-9 _ -")
+		return invalid("path.campaign", notACampaign)
 	}
 	return nil
 }

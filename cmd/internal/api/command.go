@@ -126,7 +126,7 @@ func (c *commandRoute) read(w http.ResponseWriter, req *http.Request, x *exchang
 		}
 	}
 	if err := x.cmd.ParseView(x.body, wire.Defaults{Type: c.command, Campaign: campaign, Body: true}); err != nil {
-		return c.invalid(err, campaign, x.body)
+		return c.misread(err, campaign, x.body)
 	}
 	x.cmd.IfVersion = version
 	return nil
@@ -151,10 +151,10 @@ func (c *commandRoute) appendOutside(line []byte, req *http.Request) []byte {
 	return append(line, '}')
 }
 
-// invalid is the problem of a command that the parser refused.
-func (c *commandRoute) invalid(err error, campaign string, body []byte) *web.Problem {
+// misread is the problem of a command that the parser refused.
+func (c *commandRoute) misread(err error, campaign string, body []byte) *web.Problem {
 	if text := bytes.TrimSpace(body); len(text) > 0 && text[0] != '{' && json.Valid(text) {
-		return web.New(web.Code(wire.Invalid), "the body must be a JSON object").At("body", "must be a JSON object")
+		return invalid("body", "the body must be a JSON object")
 	}
 	problem := web.Invalid(err, "body", "", campaign)
 	for _, o := range c.outside {

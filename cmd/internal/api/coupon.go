@@ -60,7 +60,7 @@ func (c *CouponName) check(p access.Principal, where string) error {
 	case c.N != 0 && !p.Person():
 		return guessable(where + ".n")
 	case c.N != 0 && c.Code != "":
-		return web.New(web.Code(wire.Invalid), "code: "+wire.OneName).At(where+".code", wire.OneName)
+		return invalid(where+".code", wire.OneName)
 	case c.N != 0 && c.Campaign == "":
 		return web.New(web.Malformed, "campaign: missing; n needs it").At(where+".campaign", "missing; n needs it")
 	case c.N == 0 && c.Code == "":
@@ -170,7 +170,7 @@ func (a *API) findCoupons(ctx context.Context, w *Wanted, where string) (*Coupon
 			given++
 		}
 		if !wire.Printable(f[1]) { // no command has such a text, and PostgreSQL refuses U+0000 as a defect of the query
-			return nil, web.New(web.Code(wire.Invalid), f[0]+": must be printable UTF-8 without control characters").At(where+"."+f[0], "must be printable")
+			return nil, invalid(where+"."+f[0], "must be printable UTF-8 without control characters")
 		}
 	}
 	if w.N != 0 && w.Code == "" {
@@ -178,11 +178,11 @@ func (a *API) findCoupons(ctx context.Context, w *Wanted, where string) (*Coupon
 	}
 	switch {
 	case given > 1:
-		return nil, web.New(web.Code(wire.Invalid), "give one of code, n, customer and order").At(where, "give one of code, n, customer and order")
+		return nil, invalid(where, "give one of code, n, customer and order")
 	case given == 0 && w.Campaign == "":
-		return nil, web.New(web.Code(wire.Invalid), "give a code, a customer, an order or a campaign").At(where, "give a code, a customer, an order or a campaign")
+		return nil, invalid(where, "give a code, a customer, an order or a campaign")
 	case w.Campaign != "" && !wire.ValidCampaignName(w.Campaign):
-		return nil, web.New(web.Code(wire.Invalid), "campaign: must be 1 to 64 of A-Z a-z 0-9 _ -").At(where+".campaign", "must be 1 to 64 of A-Z a-z 0-9 _ -")
+		return nil, invalid(where+".campaign", notACampaign)
 	}
 	if w.Code != "" || w.N != 0 {
 		if err := w.check(principal(ctx), where); err != nil {

@@ -126,7 +126,8 @@ func rateHeaders(op *huma.Operation) {
 			answer.Headers = map[string]*huma.Header{}
 		}
 		answer.Headers["RateLimit-Policy"] = &huma.Header{Schema: text(""),
-			Description: "While keys have a rate (setting http.rate): what a key may do, as \"key\";q=REQUESTS;w=SECONDS. By draft-ietf-httpapi-ratelimit-headers-10."}
+			Description: "While keys have a rate (setting http.rate): what a key may do, as \"key\";q=REQUESTS;w=SECONDS. " +
+				"By draft-ietf-httpapi-ratelimit-headers-10."}
 		answer.Headers["RateLimit"] = &huma.Header{Schema: text(""),
 			Description: "What is left of it, as \"key\";r=REQUESTS;t=SECONDS until all of it is. 429 rate_limited has Retry-After."}
 	}
@@ -143,8 +144,8 @@ func schemaName(t reflect.Type, hint string) string {
 	return huma.DefaultSchemaNamer(t, hint)
 }
 
-// schema is the schema of an answer, or the reference to it. It and the schemas that it adds accept further fields: within /v1 answers only gain
-// fields.
+// schema is the schema of an answer, or the reference to it. It and the schemas that it adds accept further fields: within /v1
+// answers only gain fields.
 func (a *API) schema(t reflect.Type) *huma.Schema {
 	registry := a.document.Components.Schemas
 	before := map[string]bool{}
@@ -301,7 +302,8 @@ func inPath(name, doc string) *huma.Param {
 // ifMatchParam is the header If-Match.
 func ifMatchParam(of string, required bool) *huma.Param {
 	return &huma.Param{Name: "If-Match", In: "header", Required: required, Schema: text(""),
-		Description: "The ETag of the " + of + " as it was read, or * for any. Once it was changed, the change is refused with 412: read it again."}
+		Description: "The ETag of the " + of + " as it was read, or * for any. Once it was changed, this change is refused with 412: " +
+			"read it again."}
 }
 
 // idempotencyKey is the header of routes that send commands.

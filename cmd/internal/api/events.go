@@ -13,7 +13,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
-	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/replay"
 	"github.com/seed-4a2410e3/scrip/streams/access"
@@ -125,19 +124,16 @@ func (h minLevel) Enabled(ctx context.Context, l slog.Level) bool {
 // eventFilter reads the parameters.
 func (a *API) eventFilter(p access.Principal, in *EventsWanted) (replay.Filter, *web.Problem) {
 	var f replay.Filter
-	wrong := func(field string, err error) *web.Problem {
-		return web.New(web.Code(wire.Invalid), field+": "+err.Error()).At("query."+field, err.Error())
-	}
 	for _, name := range listed(in.Types) {
 		t, err := replay.ParseType(name)
 		if err != nil {
-			return f, wrong("types", err)
+			return f, invalid("query.types", err.Error())
 		}
 		f.Types = append(f.Types, t)
 	}
 	f.Campaigns = listed(in.Campaign)
 	if err := f.Check(a.Log.Lanes); err != nil {
-		return f, wrong("campaign", err)
+		return f, invalid("query.campaign", err.Error())
 	}
 	for _, name := range f.Campaigns {
 		if problem := web.Check(p, access.OpReadEvents, name); problem != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
@@ -38,6 +39,15 @@ func (a *API) problem(err error) *web.Problem {
 	}
 	a.Logger.Error("a request failed", "err", err)
 	return web.New(web.Internal, "the server has a defect; its log has the details")
+}
+
+// invalid is the problem of what is at a location, such as query.limit.
+func invalid(location, message string) *web.Problem {
+	detail := message
+	if _, field, one := strings.Cut(location, "."); one {
+		detail = field + ": " + message
+	}
+	return web.New(web.Code(wire.Invalid), detail).At(location, message)
 }
 
 // unavailable is the problem of a part that is away, while the rest works.
