@@ -1,4 +1,4 @@
-// Package codescsv reads codes from CSV files of spreadsheets and other programs.
+// Package codescsv reads codes from CSV files of spreadsheets and other programs, and has the rows of files of coupons.
 //
 //	file ──> rows ──> column "code", else the first ──> normalised ──> once each ──> yield
 //	                                                        │
