@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // TestCoveredCommandsArePurged: by age, and sooner when the stream is more than half full; never the last covered one,
@@ -25,12 +24,7 @@ func TestCoveredCommandsArePurged(t *testing.T) {
 		{"more than half full", 0, 64 << 10, 50, 900},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := &rig{t: t, srv: streamtest.Start(t, streamtest.Lanes(1))}
-			r.connect()
-			var err error
-			if r.log, err = topology.Ensure(t.Context(), r.js, topology.Spec{Lanes: 1, KeyFingerprint: "test", CmdMaxBytes: c.maxBytes}); err != nil {
-				t.Fatal(err)
-			}
+			r := newRigOf(t, c.maxBytes)
 			clock := streamtest.NewClock()
 			o := r.options()
 			o.Clock = clock

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -33,21 +32,22 @@ var testKey = [32]byte{1, 2, 3}
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
+	return newRigOf(t, 0)
+}
+
+// newRigOf bounds the command stream; 0 = as usual.
+func newRigOf(t *testing.T, cmdMaxBytes int64) *rig {
+	t.Helper()
 	r := &rig{t: t, srv: streamtest.Start(t, streamtest.Lanes(1))}
-	r.connect()
+	r.nc = r.srv.Conn(t)
 	var err error
-	if r.log, err = topology.Ensure(t.Context(), r.js, topology.Spec{Lanes: 1, KeyFingerprint: "test"}); err != nil {
+	if r.js, err = jetstream.New(r.nc); err != nil {
+		t.Fatal(err)
+	}
+	if r.log, err = topology.Ensure(t.Context(), r.js, topology.Spec{Lanes: 1, KeyFingerprint: "test", CmdMaxBytes: cmdMaxBytes}); err != nil {
 		t.Fatal(err)
 	}
 	return r
-}
-
-func (r *rig) connect() {
-	r.nc = r.srv.Conn(r.t)
-	var err error
-	if r.js, err = jetstream.New(r.nc); err != nil {
-		r.t.Fatal(err)
-	}
 }
 
 // running is an owner at work.
@@ -194,22 +194,6 @@ func (r *rig) events() (messages []eventlog.Message, events []wire.Event) {
 	return messages, events
 }
 
-// holders folds the log: code → customer; it fails the test when a code has two.
-func (r *rig) holders() map[string]string {
-	r.t.Helper()
-	_, events := r.events()
-	held := make(map[string]string)
-	for _, ev := range events {
-		if ev.Type == wire.CouponClaimed {
-			if other, taken := held[ev.Code]; taken {
-				r.t.Fatalf("code %s has two holders: %s and %s", ev.Code, other, ev.CustomerID)
-			}
-			held[ev.Code] = ev.CustomerID
-		}
-	}
-	return held
-}
-
 func (r *rig) query(request map[string]any) map[string]any {
 	r.t.Helper()
 	request["wait_ms"] = time.Minute.Milliseconds()
@@ -224,5 +208,3 @@ func (r *rig) query(request map[string]any) map[string]any {
 	}
 	return answer
 }
-
-func newID() string { return uuid.NewString() }

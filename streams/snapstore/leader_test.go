@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,17 +18,28 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// electing is a rig whose store sends its requests through a relay. The first request of each kind is answered by instead,
-// as by a stream whose leader has just died.
-func electing(t *testing.T, instead func() []byte) (r *rig, struck func() []string) {
+// relayed is a rig with a snapshot, whose store sends its requests through a relay from then on.
+func relayed(t *testing.T) (*rig, *streamtest.Relay) {
 	t.Helper()
 	s := streamtest.Start(t)
-	r = newRigOn(t, s)
+	r := newRigOn(t, s)
 	r.save(10)
 	y := streamtest.NewRelay(t, s)
 	r.js = y.JetStream
 	r.store = r.open(0)
-	r.store.ReadFirst(300 * time.Millisecond)
+	return r, y
+}
+
+// used checks that the snapshot was used, or was not, by what is logged.
+func (r *rig) used(want bool) {
+	r.t.Helper()
+	if used := !strings.Contains(r.logged.String(), "not used"); used != want {
+		r.t.Errorf("used: %t\n%s", used, r.logged)
+	}
+}
+
+// electing makes a relay answer the first request of each kind with instead, as a stream whose leader has just died.
+func electing(y *streamtest.Relay, instead []byte) (struck func() []string) {
 	var mu sync.Mutex
 	var kinds []string
 	seen := map[string]bool{}
@@ -41,14 +51,14 @@ func electing(t *testing.T, instead func() []byte) (r *rig, struck func() []stri
 		if seen[kind] || strings.HasPrefix(kind, "CONSUMER.DELETE.") {
 			return nil
 		}
-		if answer := instead(); len(answer) > 0 && strings.HasPrefix(kind, "DIRECT.") {
+		if len(instead) > 0 && strings.HasPrefix(kind, "DIRECT.") {
 			return nil // these are never answered so
 		}
 		seen[kind] = true
 		kinds = append(kinds, kind)
-		return instead()
+		return instead
 	})
-	return r, func() []string {
+	return func() []string {
 		mu.Lock()
 		defer mu.Unlock()
 		return kinds
@@ -58,15 +68,14 @@ func electing(t *testing.T, instead func() []byte) (r *rig, struck func() []stri
 // A snapshot that fits is used although every kind of request meets a leader election once: it costs seconds, neither a
 // minute nor the whole log.
 func TestAnElectionCostsNoSnapshot(t *testing.T) {
-	for name, instead := range map[string]func() []byte{
-		"10008":     func() []byte { return streamtest.Unavailable },
-		"no answer": func() []byte { return streamtest.NeverAnswered },
-	} {
+	for name, instead := range map[string][]byte{"10008": streamtest.Unavailable, "no answer": streamtest.NeverAnswered} {
 		t.Run(name, func(t *testing.T) {
-			r, struck := electing(t, instead)
+			r, y := relayed(t)
+			r.store.ReadFirst(300 * time.Millisecond)
+			struck := electing(y, instead)
 			r.loads(10)
-			if strings.Contains(r.logged.String(), "not used") || len(struck()) < 3 {
-				t.Errorf("struck %q\n%s", struck(), r.logged)
+			if r.used(true); len(struck()) < 3 {
+				t.Errorf("struck %q", struck())
 			}
 		})
 	}
@@ -77,24 +86,18 @@ func TestTransientErrorsAreReturned(t *testing.T) {
 	r := newRig(t)
 	r.save(10)
 	away := errors.Join(errors.New("verifying"), nats.ErrNoResponders)
-	drain := func(from io.Reader) error { _, err := io.Copy(io.Discard, from); return err }
 	if _, ok, err := r.store.Load(t.Context(), name, func(snapstore.Meta) error { return away }, drain); ok || !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("accept: %v %v", ok, err)
 	}
-	if _, ok, err := r.store.Load(t.Context(), name, func(snapstore.Meta) error { return nil }, func(io.Reader) error { return natsx.ErrNoLeader }); ok || !errors.Is(err, natsx.ErrNoLeader) {
+	if _, ok, err := r.store.Load(t.Context(), name, anyOf, func(io.Reader) error { return natsx.ErrNoLeader }); ok || !errors.Is(err, natsx.ErrNoLeader) {
 		t.Errorf("read: %v %v", ok, err)
 	}
-	if strings.Contains(r.logged.String(), "not used") {
-		t.Errorf("%s", r.logged)
-	}
+	r.used(true)
 }
 
 // A replica that lags counts fewer chunks. Where no leader answers, that is no damage.
 func TestAFollowersCountIsNotBelieved(t *testing.T) {
-	s := streamtest.Start(t)
-	r := newRigOn(t, s)
-	r.save(10)
-	y := streamtest.NewRelay(t, s)
+	r, y := relayed(t)
 	var once sync.Once
 	y.Answer(func(request string, real func() []byte) (instead []byte) {
 		if request == "STREAM.INFO."+topology.SnapStream {
@@ -104,15 +107,9 @@ func TestAFollowersCountIsNotBelieved(t *testing.T) {
 		}
 		return instead
 	})
-	store, err := snapstore.New(t.Context(), y.JetStream, snapstore.Options{Seal: key, Logger: slog.New(slog.NewTextHandler(r.logged, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.store = store
+	r.store = r.open(0)
 	r.loads(10)
-	if strings.Contains(r.logged.String(), "not used") {
-		t.Errorf("%s", r.logged)
-	}
+	r.used(true)
 }
 
 // TestAnObjectThatIsMissingAtFirst: a leader of a replicated store answers from a copy that lags; the snapshot is used once
@@ -121,10 +118,7 @@ func TestAnObjectThatIsMissingAtFirst(t *testing.T) {
 	notFound := []byte(`{"error":{"code":404,"err_code":10037,"description":"no message found"}}`)
 	for _, replicas := range []string{"3", "1"} {
 		t.Run("replicas "+replicas, func(t *testing.T) {
-			s := streamtest.Start(t)
-			r := newRigOn(t, s)
-			r.save(10)
-			y := streamtest.NewRelay(t, s)
+			r, y := relayed(t)
 			var missed atomic.Int32
 			y.Answer(func(request string, real func() []byte) []byte {
 				switch {
@@ -135,23 +129,13 @@ func TestAnObjectThatIsMissingAtFirst(t *testing.T) {
 				}
 				return nil
 			})
-			store, err := snapstore.New(t.Context(), y.JetStream, snapstore.Options{Seal: key, Logger: slog.New(slog.NewTextHandler(r.logged, nil))})
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.store = store
+			r.store = r.open(0)
 			if replicas == "3" {
 				r.loads(10)
+			} else {
+				r.loads(0)
 			}
-			if replicas == "1" {
-				drain := func(from io.Reader) error { _, err := io.Copy(io.Discard, from); return err }
-				if _, ok, err := store.Load(t.Context(), name, func(snapstore.Meta) error { return nil }, drain); ok || err != nil {
-					t.Errorf("loaded: %v, %v", ok, err)
-				}
-			}
-			if unused := strings.Contains(r.logged.String(), "not used"); unused != (replicas == "1") {
-				t.Errorf("logged:\n%s", r.logged)
-			}
+			r.used(replicas == "3")
 		})
 	}
 }
