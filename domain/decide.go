@@ -50,21 +50,24 @@ func (d *decision) decide(l *Lane, p *prepared, now wire.Instant) {
 	}
 }
 
-// onCoupon decides the commands that name a coupon by its code.
-func (d *decision) onCoupon() {
-	switch d.cmd.Type {
-	case wire.Redeem:
-		d.redeem()
-	case wire.Rollback:
-		d.rollback()
-	case wire.Void:
-		d.void()
-	case wire.Extend:
-		d.extend()
-	default:
-		d.refuse(wire.Invalid, unknownCommand)
+// Validate answers what redeem would answer at the given time, changing nothing.
+func (l *Lane) Validate(cmd *wire.Command, now wire.Instant) wire.Outcome {
+	p := [1]prepared{{cmd: cmd}}
+	l.prepare(p[:])
+	d := decision{prepared: &p[0], lane: l, now: max(now, l.clock)}
+	d.out = wire.Outcome{ID: cmd.ID, Campaign: cmd.Campaign}
+	n, _, act, ok := d.checkRedeem()
+	if !ok {
+		return d.out
 	}
+	d.couponOutcome(wire.StatusRedeemed, n)
+	d.out.OrderID, d.out.Benefit = cmd.OrderID, d.c.settings.Benefit
+	if act != nil {
+		d.out.RedeemedCount = act.count
+		d.repeated(n)
+	} else {
+		count, _ := d.c.redemptionState(n)
+		d.out.RedeemedCount = count + 1
+	}
+	return d.out
 }
-
-// unknownCommand is the message for a command that no rule decides.
-const unknownCommand = "unknown command"

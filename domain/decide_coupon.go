@@ -312,3 +312,22 @@ func (d *decision) extend() {
 		d.couponOutcome(wire.StatusExtended, n)
 	}
 }
+
+// onCoupon decides the commands that name a coupon by its code.
+func (d *decision) onCoupon() {
+	switch d.cmd.Type {
+	case wire.Redeem:
+		d.redeem()
+	case wire.Rollback:
+		d.rollback()
+	case wire.Void:
+		d.void()
+	case wire.Extend:
+		d.extend()
+	default:
+		d.refuse(wire.Invalid, unknownCommand)
+	}
+}
+
+// unknownCommand is the message for a command that no rule decides.
+const unknownCommand = "unknown command"
