@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
 
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -16,7 +17,11 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-func TestMain(m *testing.M) { streamtest.VerifyTestMain(m) }
+// A node that is shut down while it starts leaves stores of streams open.
+func TestMain(m *testing.M) {
+	streamtest.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop"),
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server/ats.Register.func1"))
+}
 
 // line is the record of the tests' registry, and lines its state: the texts in order.
 type line struct {
