@@ -104,35 +104,3 @@ func TestLifeOfACoupon(t *testing.T) {
 			events:  `{"type":"coupon.redeemed","campaign":"$c","at":"~time","id":"r5","n":2,"code":"$2","order_id":"o5","redeemed_count":1}`},
 	})
 }
-
-// TestImportedCodes: the codes are the shop's own, handed out in their order, and need their campaign with them.
-func TestImportedCodes(t *testing.T) {
-	play(t, []step{
-		{kind: "create_campaign", id: "create", fields: `"codes":0`, outcome: `{"id":"create","status":"created","campaign":"$c"}`,
-			events: `{"type":"campaign.created","campaign":"$c","at":"~time","id":"create","number":"~n","codes":0,"per_customer":1,"max_redemptions":1,"priority":"normal"}`,
-			row:    `{"status":"active","codes":0,"claimed":0,"redeemed":0,"expired":0,"voided":0}`},
-		{kind: "import_codes", id: "i", fields: `"weak_codes":true,"codes":["ABC","X_1-Y","ABC"]`,
-			outcome: `{"id":"i","status":"imported","campaign":"$c","?count":2}`,
-			events:  `{"type":"codes.imported","campaign":"$c","at":"~time","id":"i","codes":["ABC","X_1-Y"]}`,
-			row:     `{"status":"active","codes":2,"claimed":0,"redeemed":0,"expired":0,"voided":0}`},
-		{kind: "import_codes", id: "i", fields: `"weak_codes":true,"codes":["ABC","X_1-Y","ABC"]`, outcome: `{"id":"i","status":"imported","campaign":"$c","?count":2,"repeat":true}`},
-		{kind: "claim", id: "a", fields: `"customer_id":"ann"`,
-			outcome: `{"id":"a","status":"claimed","campaign":"$c","n":1,"code":"ABC","?customer_id":"ann"}`,
-			events:  `{"type":"coupon.claimed","campaign":"$c","at":"~time","id":"a","n":1,"code":"ABC","customer_id":"ann"}`,
-			coupons: []string{`{"n":1,"code":"ABC","customer_id":"ann","status":"claimed","expires_at":null,"redeemed_count":0,"redeemed_at":null}`}},
-		{kind: "redeem", id: "r", fields: `"campaign":"$c","code":"abc","order_id":"o"`,
-			outcome: `{"id":"r","status":"redeemed","campaign":"$c","n":1,"code":"ABC","?order_id":"o","redeemed_count":1}`,
-			events:  `{"type":"coupon.redeemed","campaign":"$c","at":"~time","id":"r","n":1,"code":"ABC","order_id":"o","redeemed_count":1}`,
-			row:     `{"status":"active","codes":2,"claimed":1,"redeemed":1,"expired":0,"voided":0}`},
-		{kind: "redeem", id: "r-again", fields: `"campaign":"$c","code":"ABC","order_id":"p"`,
-			outcome: `{"id":"r-again","status":"refused","refusal":"already_redeemed","message":"~text","campaign":"$c"}`,
-			events:  `{"type":"commands.refused","campaign":"$c","at":"~time","counts":{"already_redeemed":1}}`},
-		{kind: "redeem", id: "r-none", fields: `"campaign":"$c","code":"X_1-Y","order_id":"p"`, // not claimed yet
-			outcome: `{"id":"r-none","status":"refused","refusal":"code_not_found","message":"~text","campaign":"$c"}`,
-			events:  `{"type":"commands.refused","campaign":"$c","at":"~time","counts":{"code_not_found":1}}`},
-		{kind: "rollback", id: "b", fields: `"campaign":"$c","code":"ABC","order_id":"o"`,
-			outcome: `{"id":"b","status":"rolled_back","campaign":"$c","n":1,"code":"ABC","?order_id":"o"}`,
-			events:  `{"type":"coupon.rolled_back","campaign":"$c","at":"~time","id":"b","n":1,"code":"ABC","order_id":"o","status":"claimed","?redeemed_count":0}`,
-			coupons: []string{`{"n":1,"code":"ABC","customer_id":"ann","status":"claimed","expires_at":null,"redeemed_count":0,"redeemed_at":null}`}},
-	})
-}

@@ -11,7 +11,7 @@ import (
 )
 
 // TestTheLog reads every event stream as an analyst would: the headers of each step, the commands it covers without a
-// gap, times that do not run backwards, and readable lines.
+// gap, times that do not go backwards, and readable lines.
 func TestTheLog(t *testing.T) {
 	r := server(t)
 	c := r.campaign(t, `"codes":9`)
@@ -22,16 +22,11 @@ func TestTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	for lane := range r.desc.Lanes {
-		info := r.stream(t, fmt.Sprintf("SCRIP_EVT_%d", lane))
 		next, before := uint64(1), time.Time{}
 		empty := 0
-		for seq := uint64(1); seq <= info.State.LastSeq; seq++ {
-			msg, err := js.GetMsg(info.Config.Name, seq)
-			if err != nil {
-				t.Fatal(err)
-			}
+		r.eachEvent(t, lane, func(seq uint64, msg *nats.RawStreamMsg) {
 			if msg.Subject != fmt.Sprintf("scrip.evt.%d", lane) {
-				t.Errorf("lane %d: message %d stands on %s", lane, seq, msg.Subject)
+				t.Errorf("lane %d: message %d is on %s", lane, seq, msg.Subject)
 			}
 			var first, last uint64
 			if n, err := fmt.Sscanf(msg.Header.Get("Scrip-Commands"), "%d-%d", &first, &last); n != 2 || err != nil || first != next || last < first {
@@ -43,11 +38,11 @@ func TestTheLog(t *testing.T) {
 			}
 			clock := headerTime(t, msg.Header, "Scrip-Time")
 			if clock.Before(before) {
-				t.Errorf("lane %d: time runs backwards at message %d, from %s to %s", lane, seq, before, clock)
+				t.Errorf("lane %d: time goes backwards at message %d, from %s to %s", lane, seq, before, clock)
 			}
 			if stored, err := js.GetMsg(fmt.Sprintf("SCRIP_CMD_%d", lane), last); err == nil { // else purged
 				if at := headerTime(t, msg.Header, "Scrip-Command-Time"); !at.Truncate(time.Microsecond).Equal(stored.Time.Truncate(time.Microsecond)) {
-					t.Errorf("lane %d: message %d says its last command is of %s, the log says %s", lane, seq, at, stored.Time)
+					t.Errorf("lane %d: message %d has the time %s for its last command, the log has %s", lane, seq, at, stored.Time)
 				}
 			}
 			for _, line := range lines(t, msg.Data) {
@@ -59,17 +54,34 @@ func TestTheLog(t *testing.T) {
 					t.Errorf("lane %d: message %d has an event of type %q", lane, seq, kind)
 				}
 				if campaign, named := event["campaign"].(string); named && r.lane(campaign) != lane && event["type"] != "command.rejected" && event["type"] != "commands.refused" {
-					t.Errorf("lane %d: message %d tells of %s, which lives on lane %d", lane, seq, campaign, r.lane(campaign))
+					t.Errorf("lane %d: message %d is about %s, which lives on lane %d", lane, seq, campaign, r.lane(campaign))
 				}
 			}
 			if len(msg.Data) == 0 {
 				empty++
 			}
 			before = clock
-		}
+		})
 		if lane == r.lane(c) && empty == 0 {
-			t.Error("a repeat is answered behind a step without lines; there is none")
+			t.Error("a repeat is answered after a step without lines; there is none")
 		}
+	}
+}
+
+// eachEvent reads the event messages that a lane has now.
+func (r *rig) eachEvent(t *testing.T, lane int, f func(seq uint64, msg *nats.RawStreamMsg)) {
+	t.Helper()
+	js, err := r.nc.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := r.stream(t, fmt.Sprintf("SCRIP_EVT_%d", lane))
+	for seq := uint64(1); seq <= info.State.LastSeq; seq++ {
+		msg, err := js.GetMsg(info.Config.Name, seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(seq, msg)
 	}
 }
 

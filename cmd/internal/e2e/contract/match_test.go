@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// parse reads one line of the contract: one compact JSON object, no name twice, nothing behind it.
+// parse reads one line of the contract: one compact JSON object, no name twice, nothing after it.
 func parse(t *testing.T, raw []byte) map[string]any {
 	t.Helper()
 	object, err := read(raw)
@@ -44,13 +44,13 @@ func plain(raw []byte) (map[string]any, error) {
 		return nil, fmt.Errorf("not one JSON object: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something behind the JSON object")
+		return nil, errors.New("something after the JSON object")
 	}
 	return object, nil
 }
 
-// match compares a line with a pattern: a JSON object with the very fields that must be there. A name that begins with
-// "?" may be missing: the contract does not name it. A value that begins with "~" says what kind of value it must be.
+// match compares a line with a pattern: a JSON object with the very fields that must be there. A name that starts with
+// "?" may be missing: the contract does not name it. A value that starts with "~" names the kind of value it must be.
 //
 //	~time   RFC 3339 in UTC           ~z:T    the instant T, in UTC     ~at:T   the instant T in any zone
 //	~code   a generated code          ~uuid7  an id made up             ~has:X  text with X in it
@@ -204,9 +204,4 @@ func instant(text string) time.Time {
 		panic(err)
 	}
 	return at
-}
-
-// in is a time from now as the contract writes it.
-func in(d time.Duration) string {
-	return time.Now().Add(d).UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano)
 }

@@ -2,20 +2,33 @@ package contract
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-// remind sets a reminder and returns when it is due, as the answer says.
-func (r *rig) remind(t *testing.T, c, customer, kind, before, due string) {
+// remind sets a reminder and compares when it is due.
+func (r *rig) remind(t *testing.T, c, customer, before, due string) {
 	t.Helper()
-	n := ""
-	if kind == "expires" {
-		n = `"n":1,`
+	match(t, r.request(t, "scrip.remind."+c, fmt.Sprintf(`{"id":"set-%s","customer_id":"%s","kind":"opens","before":"%s"}`, customer, customer, before)),
+		fill(`{"id":"set-$w","status":"reminder_set","campaign":"$c","?customer_id":"$w","?kind":"opens","?before":"~text","?due_at":"~z:$t"}`, "$w", customer, "$c", c, "$t", due))
+}
+
+// wantStatus sends a request and compares its status or refusal.
+func (r *rig) wantStatus(t *testing.T, subject, body, want string) {
+	t.Helper()
+	answer := parse(t, r.request(t, subject, body))
+	got := fmt.Sprint(answer["status"])
+	if answer["refusal"] != nil {
+		got = fmt.Sprint(answer["refusal"])
 	}
-	match(t, r.request(t, "scrip.remind."+c, fmt.Sprintf(`{"id":"set-%s","customer_id":"%s","kind":"%s","before":"%s"}`, customer, customer, kind, before)),
-		fmt.Sprintf(`{"id":"set-%s","status":"reminder_set","campaign":"%s",%s"?customer_id":"%s","?kind":"%s","?before":"~text","?due_at":"~z:%s"}`, customer, c, strings.Replace(n, `"n"`, `"?n"`, 1), customer, kind, due))
+	if answer["repeat"] == true {
+		got += " repeat"
+	}
+	if got != want {
+		t.Errorf("%s %s: %v, want %s", subject, body, answer, want)
+	}
 }
 
 // states reads the reminders of a campaign, by customer.
@@ -35,9 +48,9 @@ func TestReminderBeforeTheOpening(t *testing.T) {
 	r := server(t)
 	due := before(farAway, 1500*time.Millisecond)
 	c := r.campaign(t, `"codes":9,"opens_at":"`+farAway+`"`)
-	r.remind(t, c, "ann", "opens", "1.5s", due)
-	r.remind(t, c, "bob", "opens", "1500ms", due)
-	r.remind(t, c, "cleo", "opens", "1.5s", due)
+	r.remind(t, c, "ann", "1.5s", due)
+	r.remind(t, c, "bob", "1500ms", due)
+	r.remind(t, c, "cleo", "1.5s", due)
 	match(t, r.events(t, c, 2)[1], fill(`{"type":"reminder.set","campaign":"$c","at":"~time","id":"set-ann","r":1,"customer_id":"ann","kind":"opens","before":"1.5s","due_at":"~z:$t"}`, "$c", c, "$t", due))
 	r.wantStatus(t, "scrip.remind."+c, `{"customer_id":"ann","kind":"opens","before":"1.5s"}`, "reminder_set repeat")
 	match(t, r.request(t, "scrip.unremind."+c, `{"id":"off","customer_id":"bob","kind":"opens","before":"1.5s"}`),
@@ -65,7 +78,7 @@ func TestReminderBeforeTheOpening(t *testing.T) {
 	matchRows(t, r.states(t, c), row("ann", "fired"), cancelled, row("cleo", "fired"))
 	r.wantStatus(t, "scrip.unremind."+c, `{"customer_id":"ann","kind":"opens","before":"1.5s"}`, "too_late")
 	r.wantStatus(t, "scrip.remind."+c, `{"customer_id":"dora","kind":"opens","before":"1.5s"}`, "too_late")
-	eventually(t, "claims are open", func() bool {
+	streamtest.Eventually(t, "claims are open", func() bool {
 		return parse(t, r.request(t, "scrip.claim."+c, `{"customer_id":"ann"}`))["status"] == "claimed"
 	})
 	if n := len(r.subscriber.lines("scrip.rmd.", c)); n != 2 {

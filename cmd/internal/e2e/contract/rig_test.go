@@ -223,21 +223,5 @@ func lines(t *testing.T, data []byte) [][]byte {
 	return bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n"))
 }
 
-// eventually waits for a fact.
-func eventually(t *testing.T, what string, fact func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !fact() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("waited %s in vain: %s", patience, what)
-		case <-tick.C:
-		}
-	}
-}
-
 // fill replaces $name by value in pairs.
 func fill(text string, pairs ...string) string { return strings.NewReplacer(pairs...).Replace(text) }

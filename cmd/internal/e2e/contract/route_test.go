@@ -2,6 +2,7 @@ package contract
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -20,20 +21,11 @@ var routes = []route{
 
 var producers = []string{"claim", "redeem", "rollback", "remind", "unremind"}
 
-func isProducers(kind string) bool {
-	for _, p := range producers {
-		if p == kind {
-			return true
-		}
-	}
-	return false
-}
-
 // bySubject publishes what producers may on scrip.cmd.<campaign>, the rest on scrip.admin.<campaign>.
 func bySubject(t *testing.T, r *rig, campaign, kind, id, fields string) []byte {
 	t.Helper()
 	subject := "scrip.admin." + campaign
-	if isProducers(kind) {
+	if slices.Contains(producers, kind) {
 		subject = "scrip.cmd." + campaign
 	}
 	return r.one(t, subject, fmt.Sprintf(`{"id":"%s","type":"%s"%s}`, id, kind, more(fields)))
@@ -48,18 +40,16 @@ func byLane(t *testing.T, r *rig, campaign, kind, id, fields string) []byte {
 	return r.one(t, fmt.Sprintf("scrip.lane.%d.cmd", r.lane(campaign)), fmt.Sprintf(`{"id":"%s","type":"%s",%s}`, id, kind, fields))
 }
 
-// byRequest sends a request to the micro service. It has no subject for an import, which then goes to the log.
+// byRequest sends a request to the micro service.
 func byRequest(t *testing.T, r *rig, campaign, kind, id, fields string) []byte {
 	t.Helper()
 	switch operation, ofCampaign := strings.CutSuffix(kind, "_campaign"); {
 	case ofCampaign:
 		return r.request(t, "scrip.campaign."+operation, fmt.Sprintf(`{"id":"%s","campaign":"%s"%s}`, id, campaign, more(fields)))
-	case kind == "import_codes":
-		return bySubject(t, r, campaign, kind, id, fields)
 	case kind == "claim" || kind == "remind" || kind == "unremind":
 		return r.request(t, "scrip."+kind+"."+campaign, fmt.Sprintf(`{"id":"%s"%s}`, id, more(fields)))
 	}
-	// A code says which campaign it is of; an imported one needs the field, which the caller gives.
+	// A code says which campaign it is of.
 	return r.request(t, "scrip."+kind, fmt.Sprintf(`{"id":"%s"%s}`, id, more(fields)))
 }
 

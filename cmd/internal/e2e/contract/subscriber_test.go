@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // subscriber is a plain NATS subscription to scrip.evt.* and scrip.rmd.*, as anybody may have one: what it receives are readable
@@ -69,7 +71,7 @@ func (s *subscriber) lines(prefix, campaign string) (list [][]byte) {
 // events waits until n event lines about a campaign were received, and returns them.
 func (r *rig) events(t *testing.T, campaign string, n int) (list [][]byte) {
 	t.Helper()
-	eventually(t, "the events of "+campaign, func() bool {
+	streamtest.Eventually(t, "the events of "+campaign, func() bool {
 		list = r.subscriber.lines("scrip.evt.", campaign)
 		return len(list) >= n
 	})
@@ -79,7 +81,7 @@ func (r *rig) events(t *testing.T, campaign string, n int) (list [][]byte) {
 // eventsOf are those of a type, once there are n.
 func (r *rig) eventsOf(t *testing.T, campaign, kind string, n int) (list [][]byte) {
 	t.Helper()
-	eventually(t, kind+" of "+campaign, func() bool {
+	streamtest.Eventually(t, kind+" of "+campaign, func() bool {
 		list = nil
 		for _, line := range r.subscriber.lines("scrip.evt.", campaign) {
 			var event struct{ Type string }
@@ -95,7 +97,7 @@ func (r *rig) eventsOf(t *testing.T, campaign, kind string, n int) (list [][]byt
 // reminded waits until n reminder.due lines of a campaign were received.
 func (r *rig) reminded(t *testing.T, campaign string, n int) (list [][]byte) {
 	t.Helper()
-	eventually(t, "fired reminders of "+campaign, func() bool {
+	streamtest.Eventually(t, "fired reminders of "+campaign, func() bool {
 		list = r.subscriber.lines("scrip.rmd.", campaign)
 		return len(list) >= n
 	})

@@ -1,13 +1,14 @@
 package contract
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // caught waits until the tables have what the log has now.
@@ -17,7 +18,7 @@ func (r *rig) caught(t *testing.T) {
 	for lane := range ends {
 		ends[lane] = r.stream(t, fmt.Sprintf("SCRIP_EVT_%d", lane)).State.LastSeq
 	}
-	eventually(t, "the tables have caught up", func() bool {
+	streamtest.Eventually(t, "the tables have caught up", func() bool {
 		for lane, end := range ends {
 			var at int64
 			err := r.db.QueryRow(t.Context(), `SELECT sequence FROM scrip.checkpoint WHERE lane = $1`, lane).Scan(&at)
@@ -59,20 +60,4 @@ func (r *rig) rows(t *testing.T, query string, args ...any) [][]byte {
 		t.Fatalf("%s: %v", query, err)
 	}
 	return list
-}
-
-// connect connects to PostgreSQL for one test.
-func connect(t *testing.T, url string) *pgx.Conn {
-	t.Helper()
-	db, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close(context.Background()) })
-	return db
-}
-
-// evtStream is the event stream that tells of a campaign.
-func evtStream(r *rig, campaign string) string {
-	return fmt.Sprintf("SCRIP_EVT_%d", r.lane(campaign))
 }
