@@ -64,13 +64,7 @@ func oneServer(t *testing.T) {
 	w.connect(srv.Desc.NATSURL)
 	w.faults = []fault{{"kill -9", func() { srv.Kill(); srv.Up(); w.happened("kill -9") }}, w.full()}
 	if *runFor > 0 {
-		w.faults = append(w.faults, fault{"clean restart", func() {
-			if code := srv.Stop(); code != 0 {
-				t.Fatalf("the clean stop: exit code %d", code)
-			}
-			srv.Up()
-			w.happened("clean restart")
-		}}, w.postgres(), w.twice())
+		w.faults = append(w.faults, w.restart(srv), w.postgres(), w.twice())
 	}
 	w.run(s, began.Add(*runFor/2))
 }
@@ -105,9 +99,22 @@ func twoServers(t *testing.T) {
 			nodes.Start(t, leader)
 			w.happened("leader's node stops and starts")
 		}},
-		w.postgres(), w.twice(), w.full(),
+		w.restart(servers...), w.postgres(), w.twice(), w.full(),
 	}
 	w.run(s, began.Add(*runFor/2))
+}
+
+// restart stops one of the servers in order, as for an upgrade, and starts it again.
+func (w *world) restart(servers ...*e2e.Server) fault {
+	const name = "clean restart"
+	return fault{name, func() {
+		s := servers[w.rng.IntN(len(servers))]
+		if code := s.Stop(); code != 0 {
+			w.t.Fatalf("the clean stop: exit code %d", code)
+		}
+		s.Up()
+		w.happened(name)
+	}}
 }
 
 // holder waits until one of the servers holds a lane.
