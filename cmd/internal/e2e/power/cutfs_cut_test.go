@@ -28,17 +28,15 @@ const (
 // Plans are all of them.
 var Plans = []Plan{DropAll, KeepNames, KeepData, Mixed, KeepAll}
 
-// Report counts what a cut has dropped and kept of what was not synced.
+// Report is what a cut has dropped of what was not synced.
 type Report struct {
-	Plan                     Plan
-	NamesDropped, NamesKept  int
-	PagesDropped, PagesKept  int
-	FilesTouched, FilesInAll int
-	Dropped                  []string // some of it, for people
+	Plan                       Plan
+	NamesDropped, PagesDropped int
+	Dropped                    []string // some of it, for people
 }
 
 func (r Report) String() string {
-	return fmt.Sprintf("%s: names -%d +%d, pages -%d +%d in %d of %d files", r.Plan, r.NamesDropped, r.NamesKept, r.PagesDropped, r.PagesKept, r.FilesTouched, r.FilesInAll)
+	return fmt.Sprintf("%s: %d names and %d pages dropped", r.Plan, r.NamesDropped, r.PagesDropped)
 }
 
 // notesOf bounds Report.Dropped.
@@ -86,7 +84,6 @@ func (t *tree) cutNames(plan Plan, rng *rand.Rand, r *Report) {
 			r.NamesDropped++
 		} else {
 			kept[c] = true
-			r.NamesKept++
 		}
 	}
 	t.settle(func(c *change) bool { return kept[c] })
@@ -99,7 +96,6 @@ func (t *tree) revive(n, parent *inode, plan Plan, rng *rand.Rand, r *Report, se
 		return
 	}
 	seen[n.number] = n
-	r.FilesInAll++
 	if n.attr != n.keptAttr && (plan == DropAll || plan == Mixed && rng.IntN(2) == 0) {
 		r.note("attributes of %s", t.path(n))
 		n.attr = n.keptAttr
@@ -109,13 +105,9 @@ func (t *tree) revive(n, parent *inode, plan Plan, rng *rand.Rand, r *Report, se
 		t.cutData(n, plan, rng, r)
 		return
 	}
-	n.entries, n.links = maps.Clone(n.kept), 2
+	n.entries = maps.Clone(n.kept)
 	for _, name := range slices.Sorted(maps.Keys(n.entries)) {
-		child := n.entries[name]
-		t.revive(child, n, plan, rng, r, seen)
-		if child.isDir() {
-			n.links++
-		}
+		t.revive(n.entries[name], n, plan, rng, r, seen)
 	}
 }
 
@@ -127,13 +119,11 @@ func (t *tree) cutData(n *inode, plan Plan, rng *rand.Rand, r *Report) {
 		return
 	}
 	n.held = nil
-	r.FilesTouched++
 	dropped := map[Plan]float64{DropAll: 1, KeepNames: 1}[plan]
 	if plan == Mixed {
 		dropped = []float64{0, 0.5, 1}[rng.IntN(3)]
 	}
 	if dropped == 0 {
-		r.PagesKept += len(h.pages)
 		return
 	}
 	size := h.size
@@ -143,7 +133,6 @@ func (t *tree) cutData(n *inode, plan Plan, rng *rand.Rand, r *Report) {
 	r.note("data of %s: %d bytes, %d kept, %d pages held", t.path(n), n.size, size, len(h.pages))
 	for _, i := range slices.Sorted(maps.Keys(h.pages)) {
 		if dropped < 1 && rng.Float64() >= dropped {
-			r.PagesKept++
 			continue
 		}
 		r.PagesDropped++

@@ -52,21 +52,23 @@ func (s *server) freezeLocked() {
 	}
 }
 
-// begin takes the lock for a request about an inode. It is false, without the lock, once the server is frozen.
-func (s *server) begin(number uint64) (*inode, bool) {
+// look answers a request about an inode, with the lock held. Once the server is frozen it waits for the end of the mount.
+func (s *server) look(number uint64, answer func(n *inode) fuse.Status) fuse.Status {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	select {
 	case <-s.frozen:
 		s.mu.Unlock()
 		<-s.lifted
-		return nil, false
+		s.mu.Lock()
+		return fuse.EIO
 	default:
-		return s.tree.nodes[number], true
+		return answer(s.tree.nodes[number])
 	}
 }
 
-// beginChange is begin for a request that changes something; the one at which the count is over is not carried out.
-func (s *server) beginChange(number uint64) (*inode, bool) {
+// change is look for a request that changes something; the one at which the count is over is not carried out.
+func (s *server) change(number uint64, answer func(n *inode) fuse.Status) fuse.Status {
 	s.mu.Lock()
 	if s.left > 0 {
 		if s.left--; s.left == 0 {
@@ -75,141 +77,103 @@ func (s *server) beginChange(number uint64) (*inode, bool) {
 		}
 	}
 	s.mu.Unlock()
-	return s.begin(number)
+	return s.look(number, answer)
 }
-
-func status(e syscall.Errno) fuse.Status { return fuse.Status(e) }
 
 func (n *inode) fill(a *fuse.Attr) {
 	size := uint64(n.size)
-	*a = fuse.Attr{Ino: n.number, Size: size, Blocks: (size + 511) / 512, Mode: n.attr.mode, Nlink: uint32(n.links), Rdev: n.rdev, Blksize: pageSize,
+	*a = fuse.Attr{Ino: n.number, Size: size, Blocks: (size + 511) / 512, Mode: n.attr.mode, Nlink: uint32(n.links), Blksize: pageSize,
 		Owner: fuse.Owner{Uid: n.attr.uid, Gid: n.attr.gid}}
 	a.SetTimes(&n.modified, &n.modified, &n.modified)
 }
 
-func (n *inode) entry(out *fuse.EntryOut) {
+func (n *inode) entry(out *fuse.EntryOut) fuse.Status {
 	out.NodeId, out.Generation, out.EntryValid, out.AttrValid = n.number, 1, cacheFor, cacheFor
 	n.fill(&out.Attr)
+	return fuse.OK
+}
+
+func (n *inode) attributes(out *fuse.AttrOut) fuse.Status {
+	out.AttrValid = cacheFor
+	n.fill(&out.Attr)
+	return fuse.OK
 }
 
 func (s *server) Lookup(_ <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
-	dir, ok := s.begin(h.NodeId)
-	if !ok {
-		return fuse.EIO
-	}
-	defer s.mu.Unlock()
-	n := dir.entries[name]
-	if n == nil {
+	return s.look(h.NodeId, func(dir *inode) fuse.Status {
+		if n := dir.entries[name]; n != nil {
+			return n.entry(out)
+		}
 		return fuse.ENOENT
-	}
-	n.entry(out)
-	return fuse.OK
+	})
 }
 
 func (s *server) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
-	n, ok := s.begin(in.NodeId)
-	if !ok {
-		return fuse.EIO
-	}
-	defer s.mu.Unlock()
-	out.AttrValid = cacheFor
-	n.fill(&out.Attr)
-	return fuse.OK
+	return s.look(in.NodeId, func(n *inode) fuse.Status { return n.attributes(out) })
 }
 
 func (s *server) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
-	n, ok := s.beginChange(in.NodeId)
-	if !ok {
-		return fuse.EIO
-	}
-	defer s.mu.Unlock()
-	if mode, ok := in.GetMode(); ok {
-		n.attr.mode = n.attr.mode&syscall.S_IFMT | mode&0o7777
-	}
-	if uid, ok := in.GetUID(); ok {
-		n.attr.uid = uid
-	}
-	if gid, ok := in.GetGID(); ok {
-		n.attr.gid = gid
-	}
-	if size, ok := in.GetSize(); ok {
-		n.truncate(int64(size))
-	}
-	if at, ok := in.GetMTime(); ok {
-		n.modified = at
-	}
-	out.AttrValid = cacheFor
-	n.fill(&out.Attr)
-	return fuse.OK
+	return s.change(in.NodeId, func(n *inode) fuse.Status {
+		if mode, ok := in.GetMode(); ok {
+			n.attr.mode = n.attr.mode&syscall.S_IFMT | mode&0o7777
+		}
+		if uid, ok := in.GetUID(); ok {
+			n.attr.uid = uid
+		}
+		if gid, ok := in.GetGID(); ok {
+			n.attr.gid = gid
+		}
+		if size, ok := in.GetSize(); ok {
+			n.truncate(int64(size))
+		}
+		if at, ok := in.GetMTime(); ok {
+			n.modified = at
+		}
+		return n.attributes(out)
+	})
 }
 
 // create adds an inode for a request of its caller.
-func (s *server) create(h *fuse.InHeader, name string, mode uint32, out *fuse.EntryOut, more func(*inode)) fuse.Status {
-	dir, ok := s.beginChange(h.NodeId)
-	if !ok {
-		return fuse.EIO
-	}
-	defer s.mu.Unlock()
-	n, errno := s.tree.make(dir, name, attributes{mode: mode, uid: h.Uid, gid: h.Gid})
-	if errno != 0 {
-		return status(errno)
-	}
-	more(n)
-	n.entry(out)
-	return fuse.OK
+func (s *server) create(h *fuse.InHeader, name string, mode uint32, out *fuse.EntryOut) fuse.Status {
+	return s.change(h.NodeId, func(dir *inode) fuse.Status {
+		return s.tree.make(dir, name, attributes{mode: mode, uid: h.Uid, gid: h.Gid}).entry(out)
+	})
 }
 
 func (s *server) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) fuse.Status {
-	return s.create(&in.InHeader, name, in.Mode, out, func(n *inode) { n.rdev = in.Rdev })
+	return s.create(&in.InHeader, name, in.Mode, out)
 }
 
 func (s *server) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
-	return s.create(&in.InHeader, name, syscall.S_IFDIR|in.Mode&0o7777, out, func(*inode) {})
+	return s.create(&in.InHeader, name, syscall.S_IFDIR|in.Mode&0o7777, out)
 }
 
 func (s *server) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
 	out.OpenFlags = fuse.FOPEN_KEEP_CACHE
-	return s.create(&in.InHeader, name, syscall.S_IFREG|in.Mode&0o7777, &out.EntryOut, func(*inode) {})
+	return s.create(&in.InHeader, name, syscall.S_IFREG|in.Mode&0o7777, &out.EntryOut)
 }
 
 func (s *server) Unlink(_ <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
-	return s.remove(h, name, false)
+	return s.change(h.NodeId, func(dir *inode) fuse.Status { return s.tree.remove(dir, name) })
 }
 
-func (s *server) Rmdir(_ <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
-	return s.remove(h, name, true)
-}
-
-func (s *server) remove(h *fuse.InHeader, name string, dir bool) fuse.Status {
-	parent, ok := s.beginChange(h.NodeId)
-	if !ok {
-		return fuse.EIO
-	}
-	defer s.mu.Unlock()
-	return status(s.tree.remove(parent, name, dir))
+func (s *server) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
+	return s.Unlink(cancel, h, name)
 }
 
 func (s *server) Rename(_ <-chan struct{}, in *fuse.RenameIn, from, to string) fuse.Status {
-	dir, ok := s.beginChange(in.NodeId)
-	if !ok {
-		return fuse.EIO
-	}
-	defer s.mu.Unlock()
-	return status(s.tree.rename(dir, from, s.tree.nodes[in.Newdir], to, in.Flags))
+	return s.change(in.NodeId, func(dir *inode) fuse.Status {
+		return s.tree.rename(dir, from, s.tree.nodes[in.Newdir], to)
+	})
 }
 
 func (s *server) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
-	dir, ok := s.beginChange(in.NodeId)
-	if !ok {
-		return fuse.EIO
-	}
-	defer s.mu.Unlock()
-	n := s.tree.nodes[in.Oldnodeid]
-	if errno := s.tree.link(n, dir, name); errno != 0 {
-		return status(errno)
-	}
-	n.entry(out)
-	return fuse.OK
+	return s.change(in.NodeId, func(dir *inode) fuse.Status {
+		n := s.tree.nodes[in.Oldnodeid]
+		n.links++
+		s.tree.apply(set{dir, name, n})
+		return n.entry(out)
+	})
 }
 
 func (s *server) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
@@ -217,35 +181,28 @@ func (s *server) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fus
 	if in.Flags&syscall.O_TRUNC == 0 {
 		return fuse.OK
 	}
-	n, ok := s.beginChange(in.NodeId)
-	if !ok {
-		return fuse.EIO
-	}
-	defer s.mu.Unlock()
-	n.truncate(0)
-	return fuse.OK
+	return s.change(in.NodeId, func(n *inode) fuse.Status {
+		n.truncate(0)
+		return fuse.OK
+	})
 }
 
-func (s *server) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
-	n, ok := s.begin(in.NodeId)
-	if !ok {
-		return nil, fuse.EIO
-	}
-	defer s.mu.Unlock()
-	return fuse.ReadResultData(buf[:n.read(int64(in.Offset), buf)]), fuse.OK
+func (s *server) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (result fuse.ReadResult, status fuse.Status) {
+	status = s.look(in.NodeId, func(n *inode) fuse.Status {
+		result = fuse.ReadResultData(buf[:n.read(int64(in.Offset), buf)])
+		return fuse.OK
+	})
+	return result, status
 }
 
 func (s *server) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
-	n, ok := s.beginChange(in.NodeId)
-	if !ok {
-		return 0, fuse.EIO
-	}
-	defer s.mu.Unlock()
-	n.write(int64(in.Offset), data)
-	if in.Flags&syscall.O_DSYNC != 0 { // O_SYNC has this bit, too
-		s.tree.sync(n)
-	}
-	return uint32(len(data)), fuse.OK
+	return uint32(len(data)), s.change(in.NodeId, func(n *inode) fuse.Status {
+		n.write(int64(in.Offset), data)
+		if in.Flags&syscall.O_DSYNC != 0 { // O_SYNC has this bit, too
+			s.tree.sync(n)
+		}
+		return fuse.OK
+	})
 }
 
 func (s *server) Flush(<-chan struct{}, *fuse.FlushIn) fuse.Status   { return fuse.ENOSYS } // close writes nothing back
@@ -254,73 +211,36 @@ func (s *server) Release(<-chan struct{}, *fuse.ReleaseIn)           {}
 func (s *server) Forget(uint64, uint64)                              {}
 
 func (s *server) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
-	n, ok := s.beginChange(in.NodeId)
-	if !ok {
-		return fuse.EIO
-	}
-	defer s.mu.Unlock()
-	s.tree.sync(n)
-	return fuse.OK
+	return s.change(in.NodeId, func(n *inode) fuse.Status {
+		s.tree.sync(n)
+		return fuse.OK
+	})
 }
 
 func (s *server) FsyncDir(cancel <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	return s.Fsync(cancel, in)
 }
 
-const (
-	fallocKeepSize  = 1
-	fallocPunchHole = 2
-	fallocZero      = 16
-)
-
-func (s *server) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
-	n, ok := s.beginChange(in.NodeId)
-	if !ok {
-		return fuse.EIO
-	}
-	defer s.mu.Unlock()
-	end := int64(in.Offset + in.Length)
-	switch {
-	case in.Mode&^(fallocKeepSize|fallocPunchHole|fallocZero) != 0:
-		return fuse.Status(syscall.EOPNOTSUPP)
-	case in.Mode&(fallocPunchHole|fallocZero) != 0:
-		n.zero(int64(in.Offset), min(end, n.size))
-	}
-	if in.Mode&fallocKeepSize == 0 && end > n.size {
-		n.truncate(end)
-	}
-	return fuse.OK
-}
-
 func (s *server) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
-	dir, ok := s.begin(in.NodeId)
-	if !ok {
-		return fuse.EIO
-	}
-	defer s.mu.Unlock()
-	above := dir.number
-	if dir.parent != nil {
-		above = dir.parent.number
-	}
-	list := []fuse.DirEntry{{Name: ".", Mode: syscall.S_IFDIR, Ino: dir.number}, {Name: "..", Mode: syscall.S_IFDIR, Ino: above}}
-	for _, name := range slices.Sorted(maps.Keys(dir.entries)) {
-		n := dir.entries[name]
-		list = append(list, fuse.DirEntry{Name: name, Mode: n.attr.mode, Ino: n.number})
-	}
-	s.last++
-	s.lists[s.last], out.Fh = list, s.last
-	return fuse.OK
+	return s.look(in.NodeId, func(dir *inode) fuse.Status {
+		var list []fuse.DirEntry
+		for _, name := range slices.Sorted(maps.Keys(dir.entries)) {
+			n := dir.entries[name]
+			list = append(list, fuse.DirEntry{Name: name, Mode: n.attr.mode, Ino: n.number})
+		}
+		s.last++
+		s.lists[s.last], out.Fh = list, s.last
+		return fuse.OK
+	})
 }
 
 func (s *server) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
-	if _, ok := s.begin(in.NodeId); !ok {
-		return fuse.EIO
-	}
-	defer s.mu.Unlock()
-	list := s.lists[in.Fh]
-	for i := int(in.Offset); i < len(list) && out.AddDirEntry(list[i]); i++ {
-	}
-	return fuse.OK
+	return s.look(in.NodeId, func(*inode) fuse.Status {
+		list := s.lists[in.Fh]
+		for i := int(in.Offset); i < len(list) && out.AddDirEntry(list[i]); i++ {
+		}
+		return fuse.OK
+	})
 }
 
 func (s *server) ReleaseDir(in *fuse.ReleaseIn) {

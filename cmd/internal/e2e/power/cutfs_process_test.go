@@ -140,8 +140,7 @@ func Missing() error {
 	return f.Close()
 }
 
-// Mount starts a process that serves an empty file system at dir, an empty directory. The program must call Serve at its
-// beginning.
+// Mount starts a process that serves an empty file system at dir, an empty directory. The program must call Serve first.
 func Mount(dir string) (*FS, error) {
 	self, err := os.Executable()
 	if err != nil {

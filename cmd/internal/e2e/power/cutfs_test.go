@@ -202,40 +202,6 @@ func TestLooseKeepsTheNamesOfSyncedFiles(t *testing.T) {
 	f.holds(t, "b/elsewhere", absent)
 }
 
-// TestMixedCutsKeepOrder: within a directory the names that are left are the first that were made, and a rename between two
-// directories leaves one name.
-func TestMixedCutsKeepOrder(t *testing.T) {
-	f := mounted(t)
-	lengths, moved := map[int]bool{}, map[bool]bool{}
-	for seed := range uint64(25) {
-		must(t, os.MkdirAll(f.path("from"), 0o700), os.MkdirAll(f.path("to"), 0o700))
-		f.put(t, "from/moved", "text", true, true)
-		must(t, atomicfile.SyncDir(f.Dir))
-		for i := range 10 {
-			f.put(t, fmt.Sprintf("to/%d", i), "text", false, false)
-		}
-		must(t, os.Rename(f.path("from/moved"), f.path("to/moved")))
-		report, err := f.Cut(Mixed, seed)
-		must(t, err)
-		entries, err := os.ReadDir(f.path("to"))
-		must(t, err)
-		there := len(entries) == 11
-		for i, e := range entries {
-			if i < 10 && e.Name() != fmt.Sprint(i) {
-				t.Errorf("seed %d: place %d holds %s", seed, i, e.Name())
-			}
-		}
-		if _, err := os.Stat(f.path("from/moved")); (err == nil) == there {
-			t.Errorf("seed %d: renamed %v, old name %v (%v)", seed, there, err, report)
-		}
-		lengths[len(entries)], moved[there] = true, true
-		must(t, os.RemoveAll(f.path("from")), os.RemoveAll(f.path("to")), atomicfile.SyncDir(f.Dir))
-	}
-	if len(lengths) < 3 || len(moved) != 2 {
-		t.Errorf("25 seeds left only %v names; renamed or not: %v", lengths, moved)
-	}
-}
-
 // TestCutsBetweenTheStepsOfAnAtomicFile cuts before each change that a replacement of a file makes. The helper leaves
 // the old or the new file under every plan; without the fsyncs the test finds a damaged one.
 func TestCutsBetweenTheStepsOfAnAtomicFile(t *testing.T) {

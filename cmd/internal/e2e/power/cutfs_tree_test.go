@@ -1,9 +1,12 @@
 package power
 
 import (
+	"bytes"
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
 const pageSize = 4096
@@ -22,7 +25,6 @@ type inode struct {
 	number   uint64
 	attr     attributes
 	modified time.Time
-	rdev     uint32
 	links    int
 
 	// File.
@@ -72,7 +74,6 @@ type tree struct {
 func newTree() *tree {
 	t := &tree{nodes: map[uint64]*inode{}}
 	t.root = t.node(attributes{mode: syscall.S_IFDIR | 0o755})
-	t.root.links = 2
 	return t
 }
 
@@ -80,7 +81,7 @@ func (n *inode) isDir() bool { return n.attr.mode&syscall.S_IFMT == syscall.S_IF
 
 func (t *tree) node(attr attributes) *inode {
 	t.last++
-	n := &inode{number: t.last, attr: attr, keptAttr: attr, modified: time.Now()}
+	n := &inode{number: t.last, attr: attr, keptAttr: attr, modified: time.Now(), links: 1} // of a directory: not counted
 	if n.isDir() {
 		n.entries, n.kept = map[string]*inode{}, map[string]*inode{}
 	}
@@ -103,87 +104,38 @@ func (t *tree) apply(sets ...set) *change {
 	return c
 }
 
-// make adds a new inode.
-func (t *tree) make(dir *inode, name string, attr attributes) (*inode, syscall.Errno) {
-	if dir.entries[name] != nil {
-		return nil, syscall.EEXIST
-	}
+// make adds a new inode. That a name is free, or there, and of which type, the kernel knows before it requests a change.
+func (t *tree) make(dir *inode, name string, attr attributes) *inode {
 	n := t.node(attr)
-	n.links = 1
-	if n.isDir() {
-		n.links = 2
-		dir.links++
-	}
 	n.born = t.apply(set{dir, name, n})
-	return n, 0
+	return n
 }
 
-func (t *tree) link(n, dir *inode, name string) syscall.Errno {
-	if dir.entries[name] != nil {
-		return syscall.EEXIST
+func (t *tree) remove(dir *inode, name string) fuse.Status {
+	status := dir.entries[name].unlink()
+	if status == fuse.OK {
+		t.apply(set{dir, name, nil})
 	}
-	n.links++
-	t.apply(set{dir, name, n})
-	return 0
+	return status
 }
 
-func (t *tree) remove(dir *inode, name string, wantDir bool) syscall.Errno {
-	n := dir.entries[name]
-	switch {
-	case n == nil:
-		return syscall.ENOENT
-	case wantDir && !n.isDir():
-		return syscall.ENOTDIR
-	case !wantDir && n.isDir():
-		return syscall.EISDIR
-	case n.isDir() && len(n.entries) > 0:
-		return syscall.ENOTEMPTY
-	}
-	t.unlinked(dir, n)
-	t.apply(set{dir, name, nil})
-	return 0
-}
-
-func (t *tree) unlinked(dir, n *inode) {
-	if n.isDir() {
-		n.links = 0
-		dir.links--
-		return
+// unlink is for an inode that loses a name.
+func (n *inode) unlink() fuse.Status {
+	if len(n.entries) > 0 {
+		return fuse.Status(syscall.ENOTEMPTY)
 	}
 	n.links--
+	return fuse.OK
 }
 
-const (
-	renameNoReplace = 1
-)
-
-func (t *tree) rename(dir *inode, name string, newDir *inode, newName string, flags uint32) syscall.Errno {
-	n, there := dir.entries[name], newDir.entries[newName]
-	switch {
-	case flags&^renameNoReplace != 0:
-		return syscall.EINVAL
-	case n == nil:
-		return syscall.ENOENT
-	case n == there:
-		return 0
-	case there != nil && flags&renameNoReplace != 0:
-		return syscall.EEXIST
-	case there != nil && there.isDir() && !n.isDir():
-		return syscall.EISDIR
-	case there != nil && !there.isDir() && n.isDir():
-		return syscall.ENOTDIR
-	case there != nil && there.isDir() && len(there.entries) > 0:
-		return syscall.ENOTEMPTY
+func (t *tree) rename(dir *inode, name string, newDir *inode, newName string) fuse.Status {
+	if there := newDir.entries[newName]; there != nil {
+		if status := there.unlink(); status != fuse.OK {
+			return status
+		}
 	}
-	if there != nil {
-		t.unlinked(newDir, there)
-	}
-	if n.isDir() {
-		dir.links--
-		newDir.links++
-	}
-	t.apply(set{dir, name, nil}, set{newDir, newName, n})
-	return 0
+	t.apply(set{dir, name, nil}, set{newDir, newName, dir.entries[name]})
+	return fuse.OK
 }
 
 // write changes the contents from off on.
@@ -196,7 +148,7 @@ func (n *inode) write(off int64, data []byte) {
 	for len(data) > 0 {
 		i, within := int(off/pageSize), int(off%pageSize)
 		count := min(len(data), pageSize-within)
-		if n.at(i) != nil || !allZero(data[:count]) {
+		if n.at(i) != nil || len(bytes.Trim(data[:count], "\x00")) > 0 {
 			copy(n.writable(i)[within:], data[:count])
 		}
 		off, data = off+int64(count), data[count:]
@@ -233,15 +185,6 @@ func (n *inode) writable(i int) *page {
 		n.pages[i] = &copied
 	}
 	return n.pages[i]
-}
-
-func allZero(b []byte) bool {
-	for _, c := range b {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
 }
 
 func (n *inode) truncate(size int64) {

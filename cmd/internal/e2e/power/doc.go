@@ -1,6 +1,6 @@
 // Package power has the test that simulates power cuts of the real binary, many times.
 //
-//	test ──> cutfs (keeps unsynced writes in memory) <── scrip serve, PostgreSQL, scrip backup, restore, replay, config
+//	test ──> cutfs (keeps unsynced writes in memory) <── scrip serve, PostgreSQL, scrip backup, restore, replay, access
 //	  │                                              │
 //	  ├── SDK clients claim and redeem <─────────────┘ answers
 //	  └── freeze, kill -9 of all, drop unsynced writes, start again: does it start? has the log every answer?

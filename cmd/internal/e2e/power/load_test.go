@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
@@ -111,34 +110,32 @@ func (l *load) claim(ctx context.Context, campaign, customer string, redeem bool
 	}
 }
 
-// judge compares the log of a server with what was answered before: nothing is missing, nothing is there twice. It returns
-// how many answers are missing.
-func (m *machine) judge(url string, claims, redeemed map[string]string) (missing int) {
+// judge compares the log of a server with what was answered before: nothing is missing, nothing is there twice.
+func (m *machine) judge(url string, claims, redeemed map[string]string) {
 	m.t.Helper()
-	fold, err := foldOf(bounded(m.t), url)
+	js, closed := m.jetStream(url)
+	defer closed()
+	fold, _, err := e2e.ReadLog(bounded(m.t), js)
 	if err != nil {
 		m.t.Fatalf("after %d cuts, reading the log: %v", m.cuts, err)
 	}
 	for _, v := range fold.Violations {
 		m.t.Errorf("after %d cuts, promise broken: %s", m.cuts, v)
 	}
-	gone := e2e.Missing(fold, claims, redeemed)
-	if len(gone) > 0 {
+	if gone := e2e.Missing(fold, claims, redeemed); len(gone) > 0 {
 		m.t.Errorf("after %d cuts %d of %d answers are missing, such as: %s", m.cuts, len(gone), len(claims)+len(redeemed), gone[0])
 	}
-	return len(gone)
 }
 
-func foldOf(ctx context.Context, url string) (*check.Fold, error) {
+// jetStream connects to a server until closed is called.
+func (m *machine) jetStream(url string) (js jetstream.JetStream, closed func()) {
+	m.t.Helper()
 	nc, err := nats.Connect(url)
 	if err != nil {
-		return nil, err
+		m.t.Fatal(err)
 	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, err
+	if js, err = jetstream.New(nc); err != nil {
+		m.t.Fatal(err)
 	}
-	fold, _, err := e2e.ReadLog(ctx, js)
-	return fold, err
+	return js, nc.Close
 }

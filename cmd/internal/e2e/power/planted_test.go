@@ -52,7 +52,9 @@ func TestLostClaimsAreFound(t *testing.T) {
 	if err != nil {
 		return // that the log is gone is seen as well
 	}
-	fold, err := foldOf(bounded(t), d.NATSURL)
+	js, closed := m.jetStream(d.NATSURL)
+	defer closed()
+	fold, _, err := e2e.ReadLog(bounded(t), js)
 	if err == nil && len(e2e.Missing(fold, claims, nil)) == 0 {
 		t.Errorf("none of %d claims is lost, though none was synced", len(claims))
 	}

@@ -118,8 +118,8 @@ type command struct {
 	code    int // once done is closed; -1 = killed
 }
 
-// begin starts a command.
-func (m *machine) begin(args ...string) *command {
+// launch starts a command and does not wait for its end.
+func (m *machine) launch(args ...string) *command {
 	m.t.Helper()
 	c := &command{done: make(chan struct{})}
 	cmd := exec.Command(e2e.Binary(), args...)
@@ -142,7 +142,7 @@ func (m *machine) begin(args ...string) *command {
 // run runs a command to its end.
 func (m *machine) run(args ...string) *command {
 	m.t.Helper()
-	c := m.begin(args...)
+	c := m.launch(args...)
 	select {
 	case <-c.done:
 	case <-time.After(limit):
@@ -166,7 +166,7 @@ func (m *machine) must(args ...string) string {
 // tries is how often a transfer may break on its way on a loaded machine: it holds a lease that it must renew in time.
 const tries = 4
 
-// insist is must for a transfer, which is begun again when it breaks.
+// insist is must for a transfer, which is started again when it breaks.
 func (m *machine) insist(args ...string) {
 	m.t.Helper()
 	for range tries - 1 {
@@ -182,16 +182,16 @@ func (m *machine) steps(most int) int {
 	return int(math.Exp(m.rng.Float64() * math.Log(float64(most))))
 }
 
-// cutAfter calls begin and cuts the power before the n-th change of the file system from then on, or where not so many come,
-// when what begin returned is closed.
-func (m *machine) cutAfter(n int, begin func() (end <-chan struct{})) {
+// cutAfter calls start and cuts the power before the n-th change of the file system from then on, or where not so many come,
+// when what start returned is closed.
+func (m *machine) cutAfter(n int, start func() (end <-chan struct{})) {
 	m.t.Helper()
 	if err := m.fs.After(n); err != nil {
 		m.t.Fatal(err)
 	}
 	select {
 	case <-m.fs.Frozen():
-	case <-begin():
+	case <-start():
 	case <-time.After(limit):
 		m.t.Errorf("neither %d changes nor an end in %s", n, limit)
 	}
@@ -266,7 +266,7 @@ func within(dir string) (pids []int) {
 	return pids
 }
 
-// await waits until killed processes are gone; nobody may have reaped them yet.
+// await waits until killed processes are gone; some may not be reaped yet.
 func (m *machine) await(pids map[int]bool, gone []<-chan struct{}) {
 	m.t.Helper()
 	// A process with threads may look dead, and have its port, while one of them still waits for the file system.

@@ -4,17 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"math/rand/v2"
 	"os"
-	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
-	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -42,7 +38,7 @@ func (w *world) firstStart() {
 	w.cutAfter(w.steps(3000), func() <-chan struct{} { return l.allow(most / 3) })
 	d = w.ready(start())
 	claims, redeemed := a.Answers()
-	w.missing += w.judge(d.NATSURL, claims, redeemed)
+	w.judge(d.NATSURL, claims, redeemed)
 	l.end()
 	w.migrated(data)
 	w.must("verify", "--data", w.path(data))
@@ -96,7 +92,7 @@ func (w *world) restart() {
 	w.up()
 }
 
-// stop: a clean stop saves snapshots, and is cut meanwhile.
+// stop: a clean stop saves snapshots, and is cut while it does.
 func (w *world) stop() {
 	<-w.answersLoad()
 	w.cutAfter(w.steps(1500), func() <-chan struct{} {
@@ -108,95 +104,7 @@ func (w *world) stop() {
 	w.up()
 }
 
-// settings is what clients know of one setting.
-type settings struct {
-	answered int
-	tried    []int // since then, without an answer
-}
-
-const setting = "reminder.rate"
-
-// configSet: the setting has the value that was answered last, or one that was tried later.
-func (w *world) configSet() {
-	ended := make(chan struct{})
-	w.cutAfter(w.steps(300), func() <-chan struct{} {
-		go func() {
-			defer close(ended)
-			for range 20 {
-				value := len(w.settings.tried) + w.settings.answered + 1
-				w.settings.tried = append(w.settings.tried, value)
-				if c := w.run("config", "set", setting, strconv.Itoa(value), "--data", w.path("scrip"), "--timeout", "60s"); c.code != 0 {
-					return // killed
-				}
-				w.settings = settings{answered: value}
-			}
-		}()
-		return ended
-	})
-	<-ended
-	w.up()
-	var have struct{ Value string }
-	out := w.must("config", "get", setting, "-o", "json", "--data", w.path("scrip"))
-	if err := json.Unmarshal([]byte(out), &have); err != nil {
-		w.t.Fatalf("%v: %s", err, out)
-	}
-	value, err := strconv.Atoi(have.Value)
-	if err != nil || value != w.settings.answered && !slices.Contains(w.settings.tried, value) {
-		w.t.Errorf("after %d cuts %s is %v (%v); %d was answered last, and tried since: %v", w.cuts, setting, have.Value, err, w.settings.answered, w.settings.tried)
-	}
-	w.settings = settings{answered: value}
-}
-
-// keysBefore is how many changes of keys are answered before the power can be cut: each round has something to lose.
-const keysBefore = 3
-
-// changeKeys: each answered change of a key is there, in force and recorded, and one without an answer as a whole or not at
-// all.
-func (w *world) changeKeys() {
-	rng := rand.New(rand.NewPCG(w.rng.Uint64(), 0))
-	for range keysBefore {
-		if c := w.changeKey(rng); c.code != 0 {
-			w.t.Fatalf("a change of a key failed: %s", c.out.String())
-		}
-	}
-	ended := make(chan struct{})
-	w.cutAfter(w.steps(300), func() <-chan struct{} {
-		go func() {
-			defer close(ended)
-			for range 20 {
-				if c := w.changeKey(rng); c.code != 0 {
-					return // killed
-				}
-			}
-		}()
-		return ended
-	})
-	<-ended
-	w.up()
-	w.keys.Judge(w.t, w.url)
-}
-
-// changeKey makes, replaces or revokes a key, and books the answer.
-func (w *world) changeKey(rng *rand.Rand) *command {
-	change := w.keys.Next(rng)
-	args := []string{"access", change.Action, change.ID}
-	if change.Action == "create" {
-		args = []string{"access", "create", change.Name, "--role", "support"}
-	}
-	c := w.run(append(args, "-o", "json", "--data", w.path("scrip"), "--timeout", "60s")...)
-	var made ops.MadeKey
-	if c.code != 0 {
-		return c
-	}
-	if err := json.Unmarshal(c.out.Bytes(), &made); err != nil {
-		w.t.Errorf("%s: %v: %s", change.Action, err, c.out.String())
-		return c
-	}
-	w.keys.Answered(change, made.Key, made.Secret)
-	return c
-}
-
-// backupMade is a whole backup and what was answered before it began.
+// backupMade is a whole backup and what was answered before it was started.
 type backupMade struct {
 	name             string
 	claims, redeemed map[string]string
@@ -213,7 +121,7 @@ func (w *world) backup() {
 	var c *command
 	w.cutAfter(w.steps(1200), func() <-chan struct{} {
 		w.load.allow(1 + w.rng.IntN(most))
-		c = w.begin(make()...)
+		c = w.launch(make()...)
 		return c.done
 	})
 	<-c.done
@@ -231,7 +139,7 @@ func (w *world) backup() {
 	w.whole(made)
 }
 
-// whole restores a backup where nothing is cut, and looks for what was answered before it began.
+// whole restores a backup where nothing is cut, and looks for what was answered before it was started.
 func (w *world) whole(b backupMade) {
 	to := w.name("checked")
 	w.insist("restore", w.kept(b), "--data", w.path(to))
@@ -243,7 +151,7 @@ func (w *world) whole(b backupMade) {
 func (w *world) holds(data string, b backupMade) {
 	p := w.start(e2e.Binary(), data, "--nats-listen", "127.0.0.1:0", "--roles", "lanes,api")
 	d := w.ready(p)
-	w.missing += w.judge(d.NATSURL, b.claims, b.redeemed)
+	w.judge(d.NATSURL, b.claims, b.redeemed)
 	if code, err := p.Stop(); code != 0 || err != nil {
 		w.t.Errorf("a clean stop: %d, %v", code, err)
 	}
@@ -260,7 +168,7 @@ func (w *world) restore() {
 	make := []string{"restore", w.kept(b), "--data", w.path(to)}
 	var c *command
 	w.cutAfter(w.steps(600), func() <-chan struct{} {
-		c = w.begin(make...)
+		c = w.launch(make...)
 		return c.done
 	})
 	<-c.done
@@ -294,7 +202,7 @@ func (w *world) replay() {
 	var c *command
 	var claimed <-chan struct{}
 	w.cutAfter(w.steps(2000), func() <-chan struct{} {
-		c = w.begin("replay", "--name", "copy", "--out", out, "--follow", "--data", w.path("scrip"))
+		c = w.launch("replay", "--name", "copy", "--out", out, "--follow", "--data", w.path("scrip"))
 		claimed = w.answersLoad()
 		return claimed
 	})
