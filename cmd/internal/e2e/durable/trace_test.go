@@ -20,7 +20,7 @@ var (
 	traceLine = regexp.MustCompile(`^(\d+) +[\d.:]+ (.*)$`)
 	resumed   = regexp.MustCompile(`^<\.\.\. (\w+) resumed>(.*)$`)
 	vectors   = regexp.MustCompile(`", iov_len=\d+}, {iov_base="`)
-	begun     = regexp.MustCompile(`^(\w+)\(\d+<(.*?)>(?:[,)]| <unfinished)`)
+	started   = regexp.MustCompile(`^(\w+)\(\d+<(.*?)>(?:[,)]| <unfinished)`)
 )
 
 // parseTrace reads what strace -f -ttt -yy wrote.
@@ -39,7 +39,7 @@ func parseTrace(trace string) []*call {
 				continue
 			}
 			c.text += r[2]
-		} else if b := begun.FindStringSubmatch(rest); b != nil {
+		} else if b := started.FindStringSubmatch(rest); b != nil {
 			c = &call{name: b[1], file: b[2], text: rest, start: i + 1}
 			calls = append(calls, c)
 		} else {
@@ -58,7 +58,7 @@ func parseTrace(trace string) []*call {
 }
 
 // onDisk checks that what was stored in a stream was fsynced before it was sent: a write of the stream's file
-// that holds stored, then an fsync of that file that began after it and ended, then the first socket write that holds sent.
+// that holds stored, then an fsync of that file that started after it and ended, then the first socket write that holds sent.
 func onDisk(calls []*call, stream, stored, sent string) error {
 	var write, sync, answer *call
 	tails := map[string]string{} // the end of what was written last, by socket: a line may be cut between two calls
@@ -102,34 +102,34 @@ func TestTheOrderIsSeen(t *testing.T) {
 		sync  = `12 1.000002 fsync(15</d/nats/jetstream/$G/streams/SCRIP_EVT_0/msgs/1.blk>) = 0`
 		other = `12 1.000003 fsync(16</d/nats/jetstream/$G/streams/SCRIP_EVT_1/msgs/1.blk>) = 0`
 		wrong = `12 1.000003 fsync(15</d/nats/jetstream/$G/streams/SCRIP_EVT_0/msgs/1.blk>) = -1 EIO (Input/output error)`
-		begin = `12 1.000002 fsync(15</d/nats/jetstream/$G/streams/SCRIP_EVT_0/msgs/1.blk> <unfinished ...>`
+		start = `12 1.000002 fsync(15</d/nats/jetstream/$G/streams/SCRIP_EVT_0/msgs/1.blk> <unfinished ...>`
 		end   = `12 1.000009 <... fsync resumed>) = 0`
 		part  = `13 1.000004 write(20<TCP:[127.0.0.1:1->127.0.0.1:2]>, "PUB _INB", 8) = 8`
 		rest  = `13 1.000005 write(20<TCP:[127.0.0.1:1->127.0.0.1:2]>, "OX.a 9\r\n", 8) = 8`
-		say   = `13 1.000004 write(20<TCP:[127.0.0.1:1->127.0.0.1:2]>, "PUB _INBOX.a 9\r\n", 16) = 16`
+		send  = `13 1.000004 write(20<TCP:[127.0.0.1:1->127.0.0.1:2]>, "PUB _INBOX.a 9\r\n", 16) = 16`
 	)
 	for _, c := range []struct {
 		name  string
 		trace []string
-		says  string // "" = in order
+		want  string // "" = in order
 	}{
-		{"in order", []string{write, sync, say}, ""},
-		{"in order, the sync in two parts", []string{write, begin, end, say}, ""},
+		{"in order", []string{write, sync, send}, ""},
+		{"in order, the sync in two parts", []string{write, start, end, send}, ""},
 		{"in order, the answer in two parts", []string{write, sync, part, rest}, ""},
 		{"sent first, in two parts", []string{write, part, rest, sync}, "but synced in line 4"},
-		{"no sync", []string{write, say}, "never synced"},
-		{"a sync of another stream", []string{write, other, say}, "never synced"},
-		{"a sync that failed", []string{write, wrong, say}, "never synced"},
-		{"sent first", []string{write, say, sync}, "but synced in line 3"},
-		{"sent before the sync returned", []string{write, begin, say, end}, "but synced in line 4"},
-		{"synced before it was written", []string{sync, write, say}, "never synced"},
-		{"the sync began before the write", []string{begin, write, end, say}, "never synced"},
-		{"not written", []string{sync, say}, "no write"},
+		{"no sync", []string{write, send}, "never synced"},
+		{"a sync of another stream", []string{write, other, send}, "never synced"},
+		{"a sync that failed", []string{write, wrong, send}, "never synced"},
+		{"sent first", []string{write, send, sync}, "but synced in line 3"},
+		{"sent before the sync returned", []string{write, start, send, end}, "but synced in line 4"},
+		{"synced before it was written", []string{sync, write, send}, "never synced"},
+		{"the sync started before the write", []string{start, write, end, send}, "never synced"},
+		{"not written", []string{sync, send}, "no write"},
 		{"not sent", []string{write, sync}, "never sent"},
 	} {
 		err := onDisk(parseTrace(strings.Join(c.trace, "\n")), "SCRIP_EVT_0", `\"id\":\"a\"`, "PUB _INBOX.a ")
-		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
-			t.Errorf("%s: %v, want %q", c.name, err, c.says)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
 }
