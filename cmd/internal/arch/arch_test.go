@@ -1,4 +1,4 @@
-// Package arch checks what no single package can see: which way imports point, what a producer links, and what lies at
+// Package arch checks what no single package can see: which way imports point, what a producer links, and what is at
 // the top of the repository.
 //
 //	cmd ──> projections ──> streams ──> domain
@@ -27,7 +27,7 @@ import (
 
 const module = "github.com/seed-4a2410e3/scrip"
 
-// goPackage is what `go list -json` tells of a package.
+// goPackage is what `go list -json` shows of a package.
 type goPackage struct {
 	ImportPath                         string
 	Imports, TestImports, XTestImports []string
@@ -35,7 +35,7 @@ type goPackage struct {
 	GoFiles                            []string
 }
 
-// all is what `go list` tells of the module's packages. It is asked once: each time takes a second or more.
+// all is what `go list` shows of the module's packages. It runs once: each time takes a second or more.
 var all = sync.OnceValues(func() ([]goPackage, error) {
 	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports,Deps,GoFiles", "./...")
 	cmd.Dir = "../../.."
@@ -97,12 +97,12 @@ func layer(path string) string {
 	return top
 }
 
-// under tells whether a package lies in a folder or is it.
+// under is true if a package is in a folder or is it.
 func under(path, folder string) bool {
 	return path == folder || strings.HasPrefix(path, folder+"/")
 }
 
-// layers in the order in which imports point: each may import itself and what stands before it.
+// layers in the order in which imports point: each may import itself and what is before it.
 var layers = []string{"domain", "streams", "projections", "cmd"}
 
 func TestImportsPointOneWay(t *testing.T) {
@@ -230,7 +230,7 @@ func checkPurity(t *testing.T, path string) {
 	})
 }
 
-// TestAProducerLinksLittle: whoever imports the SDK gets nats.go and what that needs, and nothing else of ours than the
+// TestAProducerLinksLittle: a program that imports the SDK gets nats.go and what that needs, and nothing else of ours than the
 // domain and the parts of streams that it is made of.
 func TestAProducerLinksLittle(t *testing.T) {
 	allowed := []string{"github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "github.com/nats-io/nuid", "github.com/klauspost/compress",
