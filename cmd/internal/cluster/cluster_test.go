@@ -71,7 +71,7 @@ type load struct {
 	shop      *client.Client // with a producer's key
 	ledger    *e2e.Ledger
 	postgres  string
-	campaigns [lanes]string
+	campaigns []string // by lane
 	answered  chan int // the lanes of answers, while they are waited for
 }
 
@@ -87,16 +87,10 @@ func newLoad(t *testing.T, r *runner) *load {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &load{t: t, nc: nc, js: js, sdk: client.New(nc, client.Options{}), ledger: e2e.NewLedger(), postgres: d.PostgresURL, answered: make(chan int, 1)}
+	l := &load{t: t, nc: nc, js: js, sdk: client.New(nc, client.Options{}), ledger: e2e.NewLedger(), campaigns: e2e.Campaigns(lanes), postgres: d.PostgresURL, answered: make(chan int, 1)}
 	t.Cleanup(l.sdk.Close)
+	l.ledger.Faults = true
 	l.shop = guest(t, data, d.NATSURL)
-	for i, left := 0, lanes; left > 0; i++ {
-		name := fmt.Sprint("sale-", i)
-		if lane := topology.LaneOf(name, lanes); l.campaigns[lane] == "" {
-			l.campaigns[lane] = name
-			left--
-		}
-	}
 	return l
 }
 
@@ -125,19 +119,12 @@ func guest(t *testing.T, server, list string) *client.Client {
 	return shop
 }
 
-// open is true if a call ended without an answer.
-func open(out wire.Outcome, err error) bool {
-	var unknown *client.UnknownError
-	var notSent *client.NotSentError
-	return errors.Is(err, context.Canceled) || errors.As(err, &unknown) || errors.As(err, &notSent) || out.Refusal == wire.NotDurable
-}
-
 func (l *load) create() {
 	l.t.Helper()
 	for _, name := range l.campaigns {
 		streamtest.Eventually(l.t, "campaign "+name+" exists", func() bool { // an attempt without an answer is repeated
 			out, err := l.sdk.CreateCampaign(l.t.Context(), name, wire.DefaultSettings(1_000_000))
-			if !open(out, err) && (err != nil || out.Refused()) {
+			if !e2e.Unanswered(out, err) && (err != nil || out.Refused()) {
 				l.t.Fatal(out, err)
 			}
 			return err == nil && !out.Refused()
@@ -172,19 +159,15 @@ func (l *load) run() (stop func()) {
 					time.Sleep(think)
 					customer := e2e.Customer(rng, worker, i)
 					out, err := sdk.Claim(ctx, l.campaigns[lane], customer)
-					if open(out, err) || !l.ledger.Claimed(l.campaigns[lane], customer, out, err) {
+					if !l.ledger.Claimed(l.campaigns[lane], customer, out, err) {
 						continue
 					}
 					select {
 					case l.answered <- lane:
 					default:
 					}
-					if i%4 != 0 {
-						continue
-					}
-					order := "order-of-" + customer
-					if used, err := sdk.Redeem(ctx, out.Code, order); !open(used, err) {
-						l.ledger.Redeemed(out.Code, order, used, err)
+					if i%4 == 0 {
+						l.ledger.Redeem(ctx, sdk, out.Code, customer)
 					}
 				}
 			})
@@ -250,13 +233,12 @@ func TestClusterUnderFaults(t *testing.T) {
 	r.faults(l)
 	stop()
 	claims, redeemed := l.ledger.Answers()
-	if len(claims) == 0 || len(redeemed) == 0 {
-		t.Error("a load without claims or redemptions shows nothing")
+	if len(redeemed) == 0 {
+		t.Error("a load without redemptions shows nothing")
 	}
 	if missing := l.ledger.Settle(t, e2e.CheckLog(t, l.js, l.postgres)); missing != 0 {
 		t.Errorf("the log lacks %d answers", missing)
 	}
-	t.Logf("%d claims and %d redemptions were answered", len(claims), len(redeemed))
 	l.shop.Close()
 	l.nc.Close()
 	r.refuses()

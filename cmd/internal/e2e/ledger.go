@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -21,10 +22,14 @@ const mostProblems = 20
 
 // Ledger records the answers that clients got, to compare them with the log. It is safe for concurrent use.
 type Ledger struct {
+	// Faults is set where calls may end without an answer, see Unanswered. These are counted, and nothing else.
+	Faults bool
+
 	mu       sync.Mutex
 	claims   map[string]string // campaign/customer → code
 	redeemed map[string]string // code → order
 	answers  int
+	unknown  int
 	problems []string
 	target   int
 	reached  chan struct{}
@@ -68,6 +73,10 @@ func (l *Ledger) Redeemed(code, order string, out wire.Outcome, err error) bool 
 func (l *Ledger) note(what string, out wire.Outcome, err error, keep func() (problem string)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.Faults && Unanswered(out, err) {
+		l.unknown++
+		return false
+	}
 	problem := ""
 	switch {
 	case err != nil:
@@ -85,6 +94,20 @@ func (l *Ledger) note(what string, out wire.Outcome, err error, keep func() (pro
 		l.reached = nil
 	}
 	return problem == ""
+}
+
+// Unanswered is true if a call ended without an answer, or with "not durable": its result is not known then.
+func Unanswered(out wire.Outcome, err error) bool {
+	var unknown *client.UnknownError
+	var notSent *client.NotSentError
+	return errors.Is(err, context.Canceled) || errors.As(err, &unknown) || errors.As(err, &notSent) || out.Refusal == wire.NotDurable
+}
+
+// Redeem redeems a coupon for an order of its customer, and records the answer.
+func (l *Ledger) Redeem(ctx context.Context, sdk *client.Client, code, customer string) bool {
+	order := "order-of-" + customer
+	out, err := sdk.Redeem(ctx, code, order)
+	return l.Redeemed(code, order, out, err)
 }
 
 // Answers is a copy of the claims (campaign/customer → code) and redemptions (code → order) that were answered so far.
@@ -110,6 +133,10 @@ func (l *Ledger) Settle(t testing.TB, fold *check.Fold) (missing int) {
 	l.Report(t)
 	claims, redeemed := l.Answers()
 	gone := Missing(fold, claims, redeemed)
+	t.Logf("%d claims and %d redemptions were answered, %d calls were not; the log lacks %d answers", len(claims), len(redeemed), l.unknown, len(gone))
+	if len(claims) == 0 {
+		t.Error("no claim was answered")
+	}
 	for _, what := range gone[:min(len(gone), mostProblems)] {
 		t.Error(what)
 	}
@@ -148,7 +175,20 @@ func Customer(rng *rand.Rand, worker, i int) string {
 	return fmt.Sprintf("w%d-%d", worker, i)
 }
 
-// ReadLog folds the log of a server from its beginning. It also returns the last sequence of each lane's events.
+// Campaigns are names of campaigns, one on each lane.
+func Campaigns(lanes int) []string {
+	names := make([]string, lanes)
+	for i, left := 0, lanes; left > 0; i++ {
+		name := fmt.Sprint("sale-", i)
+		if lane := topology.LaneOf(name, lanes); names[lane] == "" {
+			names[lane] = name
+			left--
+		}
+	}
+	return names
+}
+
+// ReadLog folds the log of a server from its first message. It also returns the last sequence of each lane's events.
 func ReadLog(ctx context.Context, js jetstream.JetStream) (*check.Fold, []uint64, error) {
 	log, found, err := topology.Inspect(ctx, js)
 	if err != nil {

@@ -63,8 +63,8 @@ func NewMember(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// Begin starts the server and does not wait until it is ready.
-func (s *Server) Begin() {
+// Launch starts the server and does not wait until it is ready.
+func (s *Server) Launch() {
 	s.t.Helper()
 	p, err := Start(s.Data, s.log, s.Args, s.Env)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Server) Begin() {
 // Up starts the server and waits until it is ready.
 func (s *Server) Up() {
 	s.t.Helper()
-	s.Begin()
+	s.Launch()
 	s.Ready()
 }
 

@@ -17,7 +17,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 const (
@@ -26,12 +25,12 @@ const (
 	connsOfEach    = 4 // connections, each to the node that chance gives it
 	thinkLeast     = 50 * time.Millisecond
 	thinkMost      = 150 * time.Millisecond
-	requestTimeout = 2 * time.Second // of those who ask the micro service themselves
-	askAgainAfter  = 100 * time.Millisecond
+	requestTimeout = 2 * time.Second // of callers without the SDK
+	retryAfter     = 100 * time.Millisecond
 )
 
-// callers ask at a modest pace, half of them through the SDK, half the micro service with plain NATS requests, and ask
-// again under the same id until there is an answer. Every lane has a campaign.
+// callers claim at a low rate, half of them through the SDK, half by plain NATS requests to the micro service, and retry
+// under the same id until there is an answer. Every lane has a campaign.
 type callers struct {
 	ledger    *ledger
 	timeline  *timeline
@@ -40,22 +39,9 @@ type callers struct {
 	running   sync.WaitGroup
 }
 
-// campaignOf finds a name for each lane.
-func campaignOf(lanes int) []string {
-	names := make([]string, lanes)
-	for i, left := 0, lanes; left > 0; i++ {
-		name := fmt.Sprint("sale-", i)
-		if lane := topology.LaneOf(name, lanes); names[lane] == "" {
-			names[lane] = name
-			left--
-		}
-	}
-	return names
-}
-
 func startCallers(t *testing.T, site *Site, lanes int, seed uint64) *callers {
 	t.Helper()
-	c := &callers{ledger: newLedger(), timeline: newTimeline(lanes), campaigns: campaignOf(lanes)}
+	c := &callers{ledger: newLedger(), timeline: newTimeline(lanes), campaigns: e2e.Campaigns(lanes)}
 	var conns []*nats.Conn
 	var movers []*natsx.Mover
 	var clients []*client.Client
@@ -96,21 +82,16 @@ func (c *callers) end() {
 
 // claimed notes what a claim brought.
 func (c *callers) claimed(lane int, customer string, out wire.Outcome, err error) bool {
-	ok := c.ledger.claimed(c.campaigns[lane], customer, out, err)
+	ok := c.ledger.Claimed(c.campaigns[lane], customer, out, err)
 	if ok {
 		c.timeline.note(lane)
 	}
 	return ok
 }
 
-// whose picks a lane and a customer, now and then one who has sent a request before.
-func (c *callers) whose(worker, i int, rng *rand.Rand) (lane int, customer string) {
-	return rng.IntN(len(c.campaigns)), e2e.Customer(rng, worker, i)
-}
-
 func (c *callers) bySDK(ctx context.Context, sdk *client.Client, worker int, rng *rand.Rand) {
 	for i := 0; think(ctx, rng); i++ {
-		lane, customer := c.whose(worker, i, rng)
+		lane, customer := rng.IntN(len(c.campaigns)), e2e.Customer(rng, worker, i)
 		campaign := c.campaigns[lane]
 		out, err := sdk.Claim(ctx, campaign, customer)
 		if !c.claimed(lane, customer, out, err) {
@@ -118,9 +99,7 @@ func (c *callers) bySDK(ctx context.Context, sdk *client.Client, worker int, rng
 		}
 		switch rng.IntN(8) {
 		case 0, 1:
-			order := "order-of-" + customer
-			used, err := sdk.Redeem(ctx, out.Code, order)
-			if c.ledger.redeemed(out.Code, order, used, err) {
+			if c.ledger.Redeem(ctx, sdk, out.Code, customer) {
 				c.timeline.note(lane)
 			}
 		case 2:
@@ -133,7 +112,7 @@ func (c *callers) bySDK(ctx context.Context, sdk *client.Client, worker int, rng
 // byRequest sends requests to the micro service as a program without the SDK does.
 func (c *callers) byRequest(ctx context.Context, nc *nats.Conn, mover *natsx.Mover, worker int, rng *rand.Rand) {
 	for i := 0; think(ctx, rng); i++ {
-		lane, customer := c.whose(worker, i, rng)
+		lane, customer := rng.IntN(len(c.campaigns)), e2e.Customer(rng, worker, i)
 		out, err := c.request(ctx, nc, mover, c.campaigns[lane], fmt.Sprintf("id-%d-%d", worker, i), customer)
 		c.claimed(lane, customer, out, err)
 	}
@@ -163,7 +142,7 @@ func (c *callers) request(ctx context.Context, nc *nats.Conn, mover *natsx.Mover
 				return out, err
 			}
 		}
-		until(time.Now().Add(askAgainAfter))
+		until(time.Now().Add(retryAfter))
 	}
 }
 

@@ -57,7 +57,7 @@ func TestChaos(t *testing.T) {
 }
 
 func oneServer(t *testing.T) {
-	began := time.Now()
+	started := time.Now()
 	s, rng := chance(t)
 	w := newWorld(t, rng)
 	srv := newServer(t, "--nats-listen", streamtest.Address(t), "--postgres", w.url)
@@ -66,11 +66,11 @@ func oneServer(t *testing.T) {
 	if *runFor > 0 {
 		w.faults = append(w.faults, w.restart(srv), w.postgres(), w.twice())
 	}
-	w.run(s, began.Add(*runFor/2))
+	w.run(s, started.Add(*runFor/2))
 }
 
 func twoServers(t *testing.T) {
-	began := time.Now()
+	started := time.Now()
 	s, rng := chance(t)
 	nodes := streamtest.StartCluster(t)
 	w := newWorld(t, rng)
@@ -82,9 +82,9 @@ func twoServers(t *testing.T) {
 		{zombie, func() {
 			lane := rng.IntN(w.log.Lanes)
 			victim := w.holder(lane, servers)
-			before := w.owners()[lane]
+			before := e2e.Writers(t, w.js, w.log.Lanes)[lane]
 			victim.Signal(syscall.SIGSTOP)
-			streamtest.Eventually(t, "the lane is taken over", func() bool { return w.owners()[lane] != before })
+			streamtest.Eventually(t, "the lane is taken over", func() bool { return e2e.Writers(t, w.js, w.log.Lanes)[lane] != before })
 			victim.Signal(syscall.SIGCONT)
 			w.happened(zombie)
 		}},
@@ -101,7 +101,7 @@ func twoServers(t *testing.T) {
 		}},
 		w.restart(servers...), w.postgres(), w.twice(), w.full(),
 	}
-	w.run(s, began.Add(*runFor/2))
+	w.run(s, started.Add(*runFor/2))
 }
 
 // restart stops one of the servers in order, as for an upgrade, and starts it again.

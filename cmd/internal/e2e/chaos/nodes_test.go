@@ -76,10 +76,10 @@ func newPlant(t *testing.T, seed uint64, rng *rand.Rand, lanes int) *plant {
 	return p
 }
 
-// blow is one kind of fault. It begins, and returns how it ends.
+// blow is one kind of fault. It returns how it ends.
 type blow struct {
 	name  string
-	begin func() (end func())
+	start func() (end func())
 }
 
 func (p *plant) blows() []blow {
@@ -154,7 +154,7 @@ func (p *plant) working(since time.Time) {
 	p.t.Helper()
 	for deadline := time.Now().Add(patience); p.callers.timeline.least(since) < enough; until(time.Now().Add(20 * time.Millisecond)) {
 		if time.Now().After(deadline) {
-			p.t.Fatalf("a lane has answered nobody for %s", patience)
+			p.t.Fatalf("a lane has not answered for %s", patience)
 		}
 	}
 }
@@ -182,7 +182,7 @@ func (p *plant) measure(b blow, all silences) {
 		hold += cutLonger
 	}
 	at := time.Now()
-	end := b.begin()
+	end := b.start()
 	until(at.Add(hold))
 	over := time.Now()
 	end()
@@ -207,8 +207,8 @@ func nodeProcesses(t *testing.T) {
 	if len(blows) == 0 {
 		t.Fatalf("no kind of fault matches %q", *nodeKind)
 	}
-	all, n, began := silences{}, 0, time.Now()
-	for order := rng.Perm(len(blows)); n < *nodeFaults && (*runFor == 0 || time.Since(began) < *runFor); n++ {
+	all, n, started := silences{}, 0, time.Now()
+	for order := rng.Perm(len(blows)); n < *nodeFaults && (*runFor == 0 || time.Since(started) < *runFor); n++ {
 		if len(order) == 0 {
 			order = rng.Perm(len(blows))
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/process"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -24,21 +25,19 @@ const (
 	nodeCount = 3
 	// Credentials that nodes require of clients.
 	nodeUser, nodePassword = "test", "secret"
-	// nodeIssuer is a public key whose seed nobody has: no other user logs in.
+	// nodeIssuer is a public key whose seed is lost: no other user logs in.
 	nodeIssuer = "ABB43L3CVPUU7PRACSLBGNTC3A7DCWNDCBYIZPNHJCTPB4XJKFWS3KEI"
 	// nowhere is advertised to other nodes: they use the links they were given, and make no other connections.
 	nowhere = "127.0.0.1:1"
 )
 
-// natsServer is the program, built by TestMain.
-var natsServer string
-
 // Nodes are three NATS servers as processes of their own, which a test kills, stops and cuts off. They run with
 // docker/nats/cluster.conf, addresses and store excepted.
 type Nodes struct {
-	nodes [nodeCount]*node
-	sites []*Site
-	probe *nats.Conn
+	program string
+	nodes   [nodeCount]*node
+	sites   []*Site
+	probe   *nats.Conn
 }
 
 type node struct {
@@ -52,7 +51,10 @@ type node struct {
 // StartNodes starts three nodes and waits until streams with three replicas can be made. They end with the test.
 func StartNodes(t testing.TB) *Nodes {
 	t.Helper()
-	n := &Nodes{}
+	n := &Nodes{program: filepath.Join(t.TempDir(), "nats-server")}
+	if err := e2e.BuildOf(n.program, "github.com/nats-io/nats-server/v2"); err != nil {
+		t.Fatal(err)
+	}
 	for i := range n.nodes {
 		name := fmt.Sprintf("n%d", i)
 		n.nodes[i] = &node{name: name, client: streamtest.Address(t), cluster: streamtest.Address(t), dir: t.TempDir(), log: filepath.Join(t.TempDir(), name+".log")}
@@ -109,7 +111,7 @@ func (n *Nodes) Start(t testing.TB, i int) {
 		t.Fatal(err)
 	}
 	x.Process, err = process.Start(process.Command{
-		Program: natsServer, Log: x.log,
+		Program: n.program, Log: x.log,
 		Args: []string{"--config", "../../../../docker/nats/cluster.conf", "--addr", host, "--port", port, "--cluster", "nats://" + x.cluster,
 			"--routes", strings.Join(routes, ","), "--no_advertise", "--cluster_advertise", nowhere},
 		Env: append(os.Environ(), "NATS_NODE="+x.name, "NATS_STORE="+x.dir, "NATS_USER="+nodeUser, "NATS_PASSWORD="+nodePassword, "NATS_ISSUER="+nodeIssuer),

@@ -27,18 +27,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "scrip-nats-")
-	if err == nil {
-		natsServer = filepath.Join(dir, "nats-server")
-		err = e2e.BuildOf(natsServer, "github.com/nats-io/nats-server/v2")
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(e2e.Main(m, func() { _ = os.RemoveAll(dir) }))
-}
+func TestMain(m *testing.M) { os.Exit(e2e.Main(m, nil)) }
 
 // patience is how long anything may take before the world counts as stuck.
 const patience = 2 * time.Minute
@@ -155,7 +144,7 @@ func (w *world) run(seed uint64, until time.Time) {
 	fold := w.check()
 	w.ledger.settle(t, fold)
 	w.crowd.settle(t, fold)
-	w.meanwhile(fold)
+	w.fellDue(fold)
 	t.Logf("soak: %d faults", len(w.spells))
 }
 
@@ -165,7 +154,7 @@ func (w *world) calm(n int) {
 	select {
 	case <-w.ledger.After(n):
 	case <-time.After(patience):
-		w.t.Fatal("the load stands still")
+		w.t.Fatal("nothing is answered any more")
 	}
 }
 
@@ -188,18 +177,18 @@ func most() int {
 func (w *world) strike(i int) {
 	w.t.Helper()
 	f := w.faults[i]
-	burst := w.crowd.arm(i)
-	began := time.Now()
+	over := w.crowd.arm(i)
+	started := time.Now()
 	f.do()
-	burst.over(w.t)
+	until(over)
 	w.calm(1 + w.rng.IntN(most()))
 	now := time.Now()
-	w.spells = append(w.spells, spell{f.name, began.Add(-burstSpread), now.Add(burstSpread)})
-	w.t.Logf("%s: %s%s", f.name, now.Sub(began).Round(time.Millisecond), burst)
+	w.spells = append(w.spells, spell{f.name, started.Add(-burstSpread), now.Add(burstSpread)})
+	w.t.Logf("%s: %s", f.name, now.Sub(started).Round(time.Millisecond))
 }
 
-// meanwhile logs the work that became due during each fault.
-func (w *world) meanwhile(fold *check.Fold) {
+// fellDue checks that each fault happened, and that work became due during it.
+func (w *world) fellDue(fold *check.Fold) {
 	w.t.Helper()
 	for i, f := range w.faults {
 		during := func(at time.Time) bool {
@@ -226,7 +215,7 @@ func (w *world) meanwhile(fold *check.Fold) {
 				expired += expiry.Count
 			}
 		}
-		w.t.Logf("%6d × %s; meanwhile %d reminders became due and fired, %d were published, %d coupons expired", w.counts[f.name], f.name, due, published, expired)
+		w.t.Logf("%6d × %s: %d reminders became due and fired, %d were published, %d coupons expired", w.counts[f.name], f.name, due, published, expired)
 		if w.counts[f.name] == 0 {
 			w.t.Errorf("never happened: %s", f.name)
 		}
@@ -259,7 +248,6 @@ func (w *world) check() *check.Fold {
 	}
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	began := time.Now()
 	var differences []string
 	for settled := false; !settled && len(fold.Violations) == 0; {
 		ends := catchUp()
@@ -272,8 +260,7 @@ func (w *world) check() *check.Fold {
 			}
 			continue
 		}
-		t.Logf("all due reminders are published %s after the end", time.Since(began).Round(time.Millisecond))
-		// Time goes on, and with it reminders: the tables are compared with a log that did not move meanwhile.
+		// Time goes on, and with it reminders: the tables are compared with a log that did not move while they were read.
 		if err := check.CaughtUp(ctx, db, ends); err != nil {
 			t.Fatal(err)
 		}
@@ -281,7 +268,6 @@ func (w *world) check() *check.Fold {
 			t.Fatal(err)
 		}
 		settled = slices.Equal(ends, catchUp())
-		t.Logf("the tables were read %s after the end; the log stood still: %v", time.Since(began).Round(time.Millisecond), settled)
 	}
 	for _, v := range fold.Violations[:min(len(fold.Violations), 10)] {
 		t.Errorf("promise broken: %s", v)
@@ -295,12 +281,6 @@ func (w *world) check() *check.Fold {
 		t.Errorf("the reminders do not add up: %+v", tally)
 	}
 	return fold
-}
-
-// owners reads who wrote each lane last.
-func (w *world) owners() []string {
-	w.t.Helper()
-	return e2e.Writers(w.t, w.js, w.log.Lanes)
 }
 
 // postgres stops PostgreSQL for a while; claims go on.

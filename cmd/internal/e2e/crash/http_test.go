@@ -102,7 +102,7 @@ func TestKilledBetweenEffectAndAnswer(t *testing.T) {
 		return len(decided) == 1
 	})
 	answering.Kill()
-	// On a machine so slow that the server gave up before it was killed, the answer says that the effect is unknown.
+	// On a machine so slow that the server gave up before it was killed, the answer is that the effect is unknown.
 	if got := <-answers; got.Status != 0 && got.Effect != "unknown" {
 		t.Fatalf("the client has an answer: %+v", got)
 	}

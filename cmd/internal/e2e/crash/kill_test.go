@@ -107,10 +107,8 @@ func TestKillNine(t *testing.T) {
 			t.Errorf("%s after the last round: %+v, %v", campaign, out, err)
 		}
 	}
-	missing := l.Settle(t, s.CheckLog())
-	claims, redeemed := l.Answers()
+	l.Settle(t, s.CheckLog())
 	t.Logf("soak: %d kills", kills)
-	t.Logf("%d answered claims, %d answered redemptions, %d missing", len(claims), len(redeemed), missing)
 	if code := s.Stop(); code != 0 {
 		t.Errorf("the clean stop ended with exit code %d", code)
 	}

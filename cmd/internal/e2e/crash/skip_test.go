@@ -25,7 +25,7 @@ func TestOneMessageStopsNothingForEver(t *testing.T) {
 		if data != "" {
 			s.Data = data
 		}
-		s.Begin()
+		s.Launch()
 		return s
 	}
 	codes := map[string]string{}
