@@ -284,24 +284,6 @@ func TestALeaseIsGivenUpDuringItsRenewal(t *testing.T) {
 	}
 }
 
-// A lease that was acquired without an answer, and is another server's share since, is given back.
-func TestALeaseWithoutAnAnswerIsGivenBack(t *testing.T) {
-	inBubble(t, 64, func(t *testing.T, o *office) {
-		o.start("a")
-		deaf := o.bucket.site()
-		deaf.deaf.Store(true)
-		o.startOn(deaf, "b", Options{}, o.work("b"))
-		pass(time.Minute)
-		o.start("c")
-		pass(2 * TTL)
-		for key, name := range spread([]string{"a", "b", "c"}, o.keys) {
-			if at := o.at(key); name == "c" && !slices.Equal(at, []string{"c"}) {
-				t.Errorf("key %d is worked on by %s", key, at)
-			}
-		}
-	})
-}
-
 // Confirm decides by the bucket and not by the view.
 func TestConfirm(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, o *office) {

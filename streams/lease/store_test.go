@@ -108,7 +108,7 @@ func TestTheStoreInMemory(t *testing.T) {
 }
 
 // TestInNATS: the store, managers and locks on one server and on three, which answer compare-and-set differently; also while
-// the server restarts, or the bucket's leader steps down.
+// the server restarts, or the node ends that leads the bucket. No lease moves then.
 func TestInNATS(t *testing.T) {
 	run := func(t *testing.T, js func() jetstream.JetStream, replicas int, disturb func()) {
 		bucket := natsStore{js: js()}
@@ -136,11 +136,14 @@ func TestInNATS(t *testing.T) {
 		o.await("a")
 		b := o.startOn(natsStore{js: js()}, "b", Options{}, o.work("b"))
 		o.await("a", "b")
+		o.change(func() { o.causes = map[string][]error{} }) // what a gave to b
 		disturb()
 		disturbed := time.Now()
 		for _, s := range []*server{a, b} {
 			s.signals.announced.WaitFor(t, disturbed.Before)
 		}
+		o.spread("a", "b")
+		o.undisturbed()
 		a.stop()
 		o.await("b")
 		if o.twice {
@@ -173,35 +176,7 @@ func TestInNATS(t *testing.T) {
 	t.Run("Cluster", func(t *testing.T) {
 		t.Parallel()
 		c := streamtest.StartCluster(t)
-		run(t, func() jetstream.JetStream { return c.JetStream(t) }, 3, func() { c.StepDown(t, topology.LeaseStream) })
+		run(t, func() jetstream.JetStream { return c.JetStream(t, natsx.Options("test")...) }, 3,
+			func() { c.Stop(t, c.StreamLeader(t, topology.LeaseStream)) })
 	})
-}
-
-// TestNoLeaseMovesWithANode: the end of the node that leads the bucket takes none of 64 leases from anybody.
-func TestNoLeaseMovesWithANode(t *testing.T) {
-	t.Parallel()
-	cluster := streamtest.StartCluster(t)
-	js := func(name string) jetstream.JetStream {
-		js, err := jetstream.New(cluster.Conn(t, natsx.Options(name)...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return js
-	}
-	if _, err := js("test").CreateStream(t.Context(), topology.LeaseConfig(3)); err != nil {
-		t.Fatal(err)
-	}
-	o := newOffice(t, 64)
-	a := o.startOn(natsStore{js: js("a")}, "a", Options{}, o.work("a"))
-	b := o.startOn(natsStore{js: js("b")}, "b", Options{}, o.work("b"))
-	o.await("a", "b")
-	o.change(func() { o.causes = map[string][]error{} }) // what one gave to the other
-	cluster.Stop(t, cluster.StreamLeader(t, topology.LeaseStream))
-	killed := time.Now()
-	for _, s := range []*server{a, b} {
-		s.signals.announced.WaitFor(t, killed.Before)
-	}
-	t.Logf("announced again after %s", time.Since(killed).Round(10*time.Millisecond))
-	o.spread("a", "b")
-	o.undisturbed()
 }
