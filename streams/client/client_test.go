@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,62 +132,25 @@ func TestInvalidCommandsAreRefusedHere(t *testing.T) {
 	}
 }
 
-// Many commands from one goroutine, on both ways, while outcomes get lost.
-func TestAsync(t *testing.T) {
-	r := newRig(t, client.Options{})
-	ctx := within(t)
-	r.owner.SetFault(func(n int, _ []wire.Command) int { return n % 3 }) // lost, once, twice, …
-	const calls = 3000
-	answers := make(chan wire.Outcome, 2*calls)
-	for i := range calls {
-		cmd := wire.Command{Type: wire.Claim, Campaign: fmt.Sprint("c", i%5), CustomerID: fmt.Sprint("customer-", i)}
-		if i%10 == 0 {
-			cmd = wire.Command{Type: wire.Redeem, Code: r.generated(uint32(i), 1), OrderID: fmt.Sprint("order-", i)}
-		}
-		err := r.DoAsync(ctx, cmd, func(out wire.Outcome, err error) {
-			if err != nil {
-				t.Errorf("call %d: %v", i, err)
-			}
-			if out.CustomerID != cmd.CustomerID || out.OrderID != cmd.OrderID {
-				t.Errorf("call %d got %+v", i, out)
-			}
-			answers <- out
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for range calls {
-		select {
-		case <-answers:
-		case <-ctx.Done():
-			t.Fatalf("an answer is missing; counters %+v", r.Counters())
-		}
-	}
-	if r.owner.Distinct() != calls {
-		t.Errorf("%d calls had %d effects", calls, r.owner.Distinct())
-	}
-	if len(answers) != 0 {
-		t.Error("a call was answered twice")
-	}
-}
-
 func TestWhenTheContextEndsTheResultIsUnknown(t *testing.T) {
 	r := newRig(t, client.Options{})
 	arrived := r.arrivals()
-	unknown := func(name string, err, cause error) {
-		t.Helper()
-		var u *client.UnknownError
-		if !errors.As(err, &u) || name != "" && u.ID != name || u.ID == "" || cause != nil && !errors.Is(err, cause) {
-			t.Errorf("%s ended in %v", name, err)
-		}
-	}
-	for name, do := range map[string]func(context.Context) (wire.Outcome, error){
-		"lane": func(ctx context.Context) (wire.Outcome, error) {
-			return r.Claim(ctx, "summer", "c", client.ID("lane"))
+	for name, do := range map[string]func(context.Context) error{
+		"lane": func(ctx context.Context) error {
+			_, err := r.Claim(ctx, "summer", "c", client.ID("lane"))
+			return err
 		},
-		"service": func(ctx context.Context) (wire.Outcome, error) {
-			return r.Redeem(ctx, r.generated(1, 1), "o", client.ID("service"))
+		"service": func(ctx context.Context) error {
+			_, err := r.Redeem(ctx, r.generated(1, 1), "o", client.ID("service"))
+			return err
+		},
+		"async": func(ctx context.Context) error { // only the deadline ends its wait
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			ended := make(chan error, 1)
+			cmd := wire.Command{ID: "async", Type: wire.Claim, Campaign: "summer", CustomerID: "c"}
+			err := r.DoAsync(ctx, cmd, func(_ wire.Outcome, err error) { ended <- err })
+			return cmp.Or(err, <-ended)
 		},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -195,17 +159,11 @@ func TestWhenTheContextEndsTheResultIsUnknown(t *testing.T) {
 			}
 			cancel()
 		}()
-		_, err := do(ctx)
-		unknown(name, err, context.Canceled)
+		var unknown *client.UnknownError
+		if err := do(ctx); !errors.As(err, &unknown) || unknown.ID != name || errors.Is(err, context.Canceled) == (name == "async") {
+			t.Errorf("%s ended in %v", name, err)
+		}
 	}
-	async := make(chan error, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	cmd := wire.Command{Type: wire.Claim, Campaign: "summer", CustomerID: "c"}
-	if err := r.DoAsync(ctx, cmd, func(_ wire.Outcome, err error) { async <- err }); err != nil {
-		t.Fatal(err)
-	}
-	unknown("", <-async, nil)
 	r.owner.SetFault(nil)
 	r.owner.Release(t)
 	if out, err := r.Claim(within(t), "summer", "c", client.ID("lane")); err != nil || !out.Repeat {
@@ -238,7 +196,7 @@ func TestAClientBeforeItsService(t *testing.T) {
 			}
 			waiting <- err
 		}()
-		r.serve(t, r.owner.Log)
+		r.serve(t, server.Conn(t), r.owner.Log)
 		if err := <-waiting; err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -265,7 +223,7 @@ func TestAnotherLogIsSentNothing(t *testing.T) {
 	r.stop()
 	other := r.owner.Log
 	other.UUID, other.Lanes = "another", 7
-	r.serve(t, other)
+	r.serve(t, r.server.Conn(t), other)
 	if err := r.Conn().ForceReconnect(); err != nil {
 		t.Fatal(err)
 	}
@@ -359,5 +317,32 @@ func TestClose(t *testing.T) {
 	}
 	if _, err := client.Connect("nats://127.0.0.1:1", nats.Timeout(time.Second)); err == nil || !strings.Contains(err.Error(), "scrip serve") {
 		t.Errorf("connecting without a server: %v", err)
+	}
+}
+
+// TestAProducerNeedsNoOperatorsRights: the SDK claims with the rights of a shop, which do not reach the subject that takes
+// operators' commands as well.
+func TestAProducerNeedsNoOperatorsRights(t *testing.T) {
+	srv := streamtest.StartUsers(t, streamtest.User{Name: "server"}, streamtest.User{Name: "shop", Subscribe: []string{"_INBOX.>"},
+		Publish: []string{"$SRV.INFO.scrip", "scrip.lane.*.shop", "scrip.redeem"}})
+	connect := func(user string) *nats.Conn {
+		nc, err := nats.Connect(srv.URL(user), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { t.Error(err) }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		return nc
+	}
+	r := &rig{owner: streamtest.StartOwner(t, connect("server"), topology.Spec{Lanes: 2}), codec: newCodec()}
+	r.serve(t, connect("server"), r.owner.Log)
+	r.Client = client.New(connect("shop"), client.Options{RetryAfter: quick})
+	t.Cleanup(r.Close)
+	for _, campaign := range []string{"summer", "winter", "spring"} {
+		if out, err := r.Claim(within(t), campaign, "c1"); err != nil || out.Status != wire.StatusClaimed {
+			t.Errorf("%s: %+v, %v", campaign, out, err)
+		}
+	}
+	if out, err := r.Redeem(within(t), r.generated(3, 4), "o1"); err != nil || out.Status != wire.StatusRedeemed {
+		t.Errorf("%+v, %v", out, err)
 	}
 }

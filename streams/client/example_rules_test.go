@@ -10,12 +10,11 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
-	"github.com/seed-4a2410e3/scrip/streams/natsd"
 )
 
 // shop is a client of a server of its own, with the campaign summer.
 func shop(ctx context.Context, settings wire.Settings) (c *client.Client, stop func()) {
-	url, stopServer, err := serve(natsd.SyncInterval)
+	url, stopServer, err := serve()
 	if err != nil {
 		log.Fatal(err)
 	}

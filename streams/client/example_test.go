@@ -9,12 +9,11 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
-	"github.com/seed-4a2410e3/scrip/streams/natsd"
 )
 
 // A shop's life with a coupon. With a server of your own the URL is nats://127.0.0.1:4222.
 func Example() {
-	url, stop, err := serve(natsd.SyncInterval)
+	url, stop, err := serve()
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -19,14 +19,14 @@ import (
 
 // serve runs what `scrip serve` runs for producers: an embedded NATS server, real lanes and the micro service. It
 // is beside the example so that the example shows nothing but a producer.
-func serve(sync string) (url string, stop func() error, err error) {
+func serve() (url string, stop func() error, err error) {
 	dir, err := os.MkdirTemp("", "scrip-client")
 	if err != nil {
 		return "", nil, err
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	const lanes = 2
-	server, err := natsd.Start(natsd.Options{StoreDir: dir, Listen: "127.0.0.1:0", Sync: sync, Lanes: lanes, Logger: quiet})
+	server, err := natsd.Start(natsd.Options{StoreDir: dir, Listen: "127.0.0.1:0", Sync: natsd.SyncInterval, Lanes: lanes, Logger: quiet})
 	if err != nil {
 		return "", nil, err
 	}

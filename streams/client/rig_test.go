@@ -36,9 +36,9 @@ func newRig(t *testing.T, opts client.Options) *rig {
 	r := &rig{
 		server: server,
 		owner:  streamtest.StartOwner(t, server.Conn(t), topology.Spec{Lanes: 2}),
-		codec:  code.New([32]byte{7}),
+		codec:  newCodec(),
 	}
-	r.serve(t, r.owner.Log)
+	r.serve(t, server.Conn(t), r.owner.Log)
 	if opts.RetryAfter == 0 {
 		opts.RetryAfter = quick
 	}
@@ -48,12 +48,7 @@ func newRig(t *testing.T, opts client.Options) *rig {
 }
 
 // serve runs the micro service.
-func (r *rig) serve(t *testing.T, log topology.Log) {
-	t.Helper()
-	r.serveOn(t, r.server.Conn(t), log)
-}
-
-func (r *rig) serveOn(t *testing.T, nc *nats.Conn, log topology.Log) {
+func (r *rig) serve(t *testing.T, nc *nats.Conn, log topology.Log) {
 	t.Helper()
 	svc := service.New(nc, log, r.codec, service.Options{
 		Batch: command.Options{RetryAfter: quick}, Logger: streamtest.Logger(t),
