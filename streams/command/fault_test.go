@@ -258,6 +258,24 @@ func TestAReconnect(t *testing.T) {
 	})
 }
 
+// A node that was cut off from the others takes commands, as it believes to lead their stream, and answers none. The line is
+// answered through another node. One whose lane alone is silent acknowledges, and is not left.
+func TestANodeThatAnswersNothingIsLeft(t *testing.T) {
+	for _, acknowledges := range []bool{false, true} {
+		inBubble(t, Options{}, func(t *testing.T, r *rig) {
+			r.always = fate{noAck: !acknowledges, silent: true}
+			w, _ := r.claim("c", 0)
+			pass(12 * time.Second)
+			if left := r.reconnects() > 0; left == acknowledges {
+				t.Errorf("it acknowledges: %t, it is left: %t", acknowledges, left)
+			}
+			r.set(func(n *network) { n.always = fate{} })
+			pass(time.Minute)
+			w.get(t).claimed(t, "c")
+		})
+	}
+}
+
 // The connection comes and goes more often than its events are kept, as while Run is busy.
 func TestMissedEventsOfTheConnectionCutNobodyOff(t *testing.T) {
 	inBubble(t, Options{RetryAfter: time.Hour}, func(t *testing.T, r *rig) {

@@ -1,6 +1,9 @@
 package topology
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestParseCommandSubject(t *testing.T) {
 	for _, tc := range []struct {
@@ -44,4 +47,13 @@ func FuzzParseCommandSubject(f *testing.F) {
 			t.Errorf("%q parsed as %v, which is written %q", subject, kind, want)
 		}
 	})
+}
+
+func TestCheckServer(t *testing.T) {
+	for version, refused := range map[string]bool{"2.10.29": true, "1.9.0": true, "2.11.0": false, "2.15.2": false, "3.0.0": false, "2.15.2-beta.1": false, "": false, "dev": false} {
+		err := CheckServer(version)
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), version) {
+			t.Errorf("%q: %v", version, err)
+		}
+	}
 }
