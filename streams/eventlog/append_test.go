@@ -42,7 +42,7 @@ func resolves(t *testing.T, js jetstream.JetStream, a eventlog.Attempt, want eve
 	t.Helper()
 	got, err := eventlog.Events(js, lane).Resolve(t.Context(), a)
 	if err != nil || got != want {
-		t.Errorf("behind %d: %v %v, want %v", a.Expected, got, err, want)
+		t.Errorf("after %d: %v %v, want %v", a.Expected, got, err, want)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestChainedFence(t *testing.T) {
 	first, second := mine.PublishAsync(chained("a", 5, "a-4")), mine.PublishAsync(chained("a", 6, "a-5"))
 	for _, p := range []*eventlog.Pending{first, second} {
 		if _, err := p.Result(); !errors.Is(err, eventlog.ErrConflict) {
-			t.Errorf("behind another's message: %v", err)
+			t.Errorf("after another's message: %v", err)
 		}
 	}
 	resolves(t, js, first.Attempt, eventlog.Lost)
@@ -159,41 +159,11 @@ func TestResolve(t *testing.T) {
 		if _, err := a.Publish(t.Context(), attempt("o", 4, "x")); err != nil {
 			t.Fatal(err)
 		}
-		resolves(t, js, third, eventlog.Landed) // also with messages behind it
+		resolves(t, js, third, eventlog.Landed) // also with messages after it
 	})
 }
 
-// A publish without a server has no result. The client may have kept it and sent it on reconnecting, or not; both end the same
-// way, as the same bytes are published with the same fence.
-func TestLostAcknowledgement(t *testing.T) {
-	s := streamtest.Start(t)
-	js := s.JetStream(t)
-	newLog(t, js, 1)
-	write(t, js, "o", 1, 1)
-	a, err := eventlog.Events(js, lane).NewAppender(50 * time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Close()
-	s.Shutdown()
-	second := attempt("o", 2, "x")
-	if _, err := a.Publish(t.Context(), second); !errors.Is(err, eventlog.ErrUnknown) {
-		t.Errorf("no server: %v", err)
-	}
-	s.Up(t)
-	if _, err := eventlog.Events(js, lane).Bounds(t.Context()); err != nil { // retries until the server is back
-		t.Fatal(err)
-	}
-	if _, err := appender(t, js).Publish(t.Context(), second); err != nil && !errors.Is(err, eventlog.ErrConflict) {
-		t.Errorf("published again: %v", err)
-	}
-	resolves(t, js, second, eventlog.Landed)
-	if bounds, err := eventlog.Events(js, lane).Bounds(t.Context()); err != nil || bounds.Last != 2 {
-		t.Errorf("%+v %v", bounds, err)
-	}
-}
-
-func TestPublishErrorsAreToldApart(t *testing.T) {
+func TestPublishErrorsDiffer(t *testing.T) {
 	js := streamtest.Start(t).JetStream(t)
 	a := appender(t, js)
 	if _, err := a.Publish(t.Context(), attempt("o", 1, "x")); !errors.Is(err, eventlog.ErrUnknown) || !natsx.Transient(err) {

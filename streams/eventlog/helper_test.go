@@ -70,7 +70,7 @@ func foreign(t *testing.T, js jetstream.JetStream) {
 func open(t *testing.T, js jetstream.JetStream, log topology.Log, after eventlog.Position) *eventlog.Reader {
 	t.Helper()
 	after.Log, after.Lane = log.UUID, lane
-	r, err := eventlog.Events(js, lane).Open(t.Context(), log.UUID, after, eventlog.ReaderOptions{Logger: quiet})
+	r, err := eventlog.Events(js, lane).In(log).Open(t.Context(), log.UUID, after, eventlog.ReaderOptions{Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,8 +81,7 @@ func open(t *testing.T, js jetstream.JetStream, log topology.Log, after eventlog
 // read reads messages first..last and checks them.
 func read(t *testing.T, r *eventlog.Reader, first, last uint64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := within(t)
 	for n := first; n <= last; n++ {
 		m, err := r.Next(ctx)
 		if err != nil {
@@ -97,16 +96,31 @@ func read(t *testing.T, r *eventlog.Reader, first, last uint64) {
 // failsWith reads until an error and checks its kind.
 func failsWith(t *testing.T, r *eventlog.Reader, want error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	if _, err := untilStopped(t, r); !errors.Is(err, want) {
+		t.Errorf("reading ends with %v, want %v", err, want)
+	}
+}
+
+// untilStopped is what a reader delivers until it stops.
+func untilStopped(t *testing.T, r *eventlog.Reader) (got []uint64, err error) {
+	t.Helper()
+	ctx := within(t)
 	for {
-		if m, err := r.Next(ctx); err != nil {
-			if !errors.Is(err, want) {
-				t.Errorf("reading ends with %v, want %v", err, want)
-			}
-			return
-		} else {
-			t.Logf("read %d", m.Sequence)
+		m, err := r.Next(ctx)
+		if err != nil {
+			return got, err
+		}
+		got = append(got, m.Sequence)
+	}
+}
+
+// delivers checks which messages come next, one by one.
+func delivers(t *testing.T, f *eventlog.Feed, want ...uint64) {
+	t.Helper()
+	for _, sequence := range want {
+		raw, err := f.NextBatch(within(t), 1, nil)
+		if err != nil || len(raw) != 1 || raw[0].Sequence != sequence {
+			t.Fatalf("read %+v, %v, want message %d", raw, err, sequence)
 		}
 	}
 }

@@ -1,10 +1,8 @@
 package eventlog_test
 
 import (
-	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -101,20 +99,13 @@ func TestEveryReaderPassesOverWhatIsSkipped(t *testing.T) {
 	publish(b.sealed(2))
 	publish(b.sealed(3, topology.HeaderFormat, "2"))
 	newer := func() (n int) {
-		r, err := events.Open(t.Context(), log.UUID, eventlog.Position{Log: log.UUID, Lane: lane}, eventlog.ReaderOptions{Logger: quiet})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := open(t, js, log, eventlog.Position{})
 		defer r.Close()
-		for {
-			if _, err := r.Next(t.Context()); err != nil {
-				if !errors.Is(err, eventlog.ErrNewerFormat) {
-					t.Errorf("reading ends with %v", err)
-				}
-				return n
-			}
-			n++
+		got, err := untilStopped(t, r)
+		if !errors.Is(err, eventlog.ErrNewerFormat) {
+			t.Errorf("reading ends with %v", err)
 		}
+		return len(got)
 	}
 	if n := newer(); n != 1 {
 		t.Errorf("%d messages before the first that is newer", n)
@@ -144,18 +135,14 @@ func TestEveryReaderPassesOverWhatIsSkipped(t *testing.T) {
 	}
 
 	// A reader that is open all the while goes on when the list has what stopped it, however early that was written.
-	r, err := events.Open(t.Context(), log.UUID, eventlog.Position{Log: log.UUID, Lane: lane}, eventlog.ReaderOptions{Logger: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	got, stopped := untilStopped(r)
+	r := open(t, js, log, eventlog.Position{})
+	got, stopped := untilStopped(t, r)
 	var stop *eventlog.StopError
 	if len(got) != 2 || !errors.As(stopped, &stop) || stop.Sequence != 4 {
 		t.Fatalf("read %v, then %v", got, stopped)
 	}
 	r.Resume(nil)
-	if got, again := untilStopped(r); len(got) != 0 || !errors.Is(again, eventlog.ErrNewerFormat) {
+	if got, again := untilStopped(t, r); len(got) != 0 || !errors.Is(again, eventlog.ErrNewerFormat) {
 		t.Errorf("with the old list: read %v, then %v", got, again)
 	}
 	publish(b.sealed(3))
@@ -176,18 +163,5 @@ func TestEveryReaderPassesOverWhatIsSkipped(t *testing.T) {
 	}
 	if _, _, err := events.CheckSkip(t.Context(), 3); err == nil {
 		t.Error("a sealed message that can be read is skipped")
-	}
-}
-
-// untilStopped is what a reader delivers until it stops.
-func untilStopped(r *eventlog.Reader) (got []uint64, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	defer cancel()
-	for {
-		m, err := r.Next(ctx)
-		if err != nil {
-			return got, err
-		}
-		got = append(got, m.Sequence)
 	}
 }

@@ -2,6 +2,7 @@ package eventlog_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -107,30 +108,15 @@ func TestDigestIsPermanent(t *testing.T) {
 }
 
 func TestLines(t *testing.T) {
-	type line struct {
-		n int
-		s string
-	}
-	for payload, want := range map[string][]line{
-		"":             nil,
-		"\n":           nil,
-		"a":            {{0, "a"}},
-		"a\n":          {{0, "a"}},
-		"a\nb":         {{0, "a"}, {1, "b"}},
-		"a\n\n\nb\n\n": {{0, "a"}, {3, "b"}},
+	for payload, want := range map[string]string{
+		"": "", "\n": "", "a": "0 a;", "a\n": "0 a;", "a\nb": "0 a;1 b;", "a\n\n\nb\n\n": "0 a;3 b;",
 	} {
-		var got []line
+		got := ""
 		for n, l := range eventlog.Lines([]byte(payload)) {
-			got = append(got, line{n, string(l)})
+			got += fmt.Sprintf("%d %s;", n, l)
 		}
-		if len(got) != len(want) {
-			t.Errorf("%q has lines %v, want %v", payload, got, want)
-			continue
-		}
-		for i := range got {
-			if got[i] != want[i] {
-				t.Errorf("%q has lines %v, want %v", payload, got, want)
-			}
+		if got != want {
+			t.Errorf("%q has lines %s, want %s", payload, got, want)
 		}
 	}
 	payload := []byte("a\nb\nc\n")

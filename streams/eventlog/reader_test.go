@@ -3,8 +3,8 @@ package eventlog_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -13,8 +13,10 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-func TestReaderContinuesAfterAPosition(t *testing.T) {
-	js := streamtest.Start(t).JetStream(t)
+// Readers continue after a position, and by themselves, without loss or repetition, when the server was killed.
+func TestReaderContinues(t *testing.T) {
+	s := streamtest.Start(t)
+	js := s.JetStream(t)
 	log := newLog(t, js, 1)
 	write(t, js, "o", 1, 3)
 	third := position(t, js, log)
@@ -32,6 +34,10 @@ func TestReaderContinuesAfterAPosition(t *testing.T) {
 	}
 	if batch, err := tail.TryBatch(10, nil); err != nil || len(batch) != 0 {
 		t.Errorf("nothing there, and yet: %v %v", batch, err)
+	}
+	s.Kill(t)
+	if _, err := eventlog.Events(js, lane).Bounds(t.Context()); err != nil { // retries until the server is back
+		t.Fatal(err)
 	}
 	write(t, js, "o", 11, 12)
 	read(t, tail, 11, 12)
@@ -59,8 +65,12 @@ func TestCatchUpEndsWhereTheStreamEnded(t *testing.T) {
 	}
 	write(t, js, "o", 1, 700)
 	foreign(t, js) // a tail of foreign messages only moves the sequence
+	tail, err := eventlog.Events(js, lane).Tail(t.Context())
+	if err != nil || tail.Last != 701 || tail.Message == nil || tail.Message.Sequence != 700 || !slices.Equal(tail.Foreign, []uint64{701}) {
+		t.Errorf("tail %+v %v", tail, err)
+	}
 	var next uint64 = 1
-	err := r.CatchUp(t.Context(), func(batch []eventlog.Message) error {
+	err = r.CatchUp(t.Context(), func(batch []eventlog.Message) error {
 		for i := range batch {
 			if batch[i].Sequence != next {
 				t.Errorf("message %d, want %d", batch[i].Sequence, next)
@@ -72,50 +82,9 @@ func TestCatchUpEndsWhereTheStreamEnded(t *testing.T) {
 	if err != nil || next != 701 || r.Sequence() != 701 || r.Foreign() != 1 {
 		t.Errorf("caught up to %d (%d foreign) with %d valid: %v", r.Sequence(), r.Foreign(), next-1, err)
 	}
-	write2 := errors.New("no")
 	foreign(t, js)
-	if err := r.CatchUp(t.Context(), func([]eventlog.Message) error { return write2 }); err != nil || r.Sequence() != 702 {
+	if err := r.CatchUp(t.Context(), func([]eventlog.Message) error { return errors.New("no") }); err != nil || r.Sequence() != 702 {
 		t.Errorf("over a foreign message: %d %v", r.Sequence(), err)
-	}
-}
-
-func TestReaderPassesForeignAndStopsAtNewerFormat(t *testing.T) {
-	js := streamtest.Start(t).JetStream(t)
-	log := newLog(t, js, 1)
-	write(t, js, "o", 1, 2)
-	foreign(t, js)
-	events := eventlog.Events(js, lane)
-	tail, err := events.Tail(t.Context())
-	if err != nil || tail.Last != 3 || tail.Message == nil || tail.Message.Sequence != 2 || len(tail.Foreign) != 1 || tail.Foreign[0] != 3 {
-		t.Errorf("tail %+v %v", tail, err)
-	}
-	a, err := events.NewAppender(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Close()
-	h, data := step("o", 3, "{\"n\":3}\n")
-	if _, err := a.Publish(t.Context(), eventlog.Attempt{Expected: 3, Header: streamtest.Sealed(h.Encode()), Payload: data}); err != nil {
-		t.Fatal(err)
-	}
-	newer := streamtest.Sealed(h.Encode())
-	newer.Set(topology.HeaderFormat, "2")
-	if _, err := a.Publish(t.Context(), eventlog.Attempt{Expected: 4, Header: newer}); err != nil {
-		t.Fatal(err)
-	}
-
-	r := open(t, js, log, eventlog.Position{})
-	read(t, r, 1, 3)
-	for range 2 { // the error stays
-		if _, err := r.Next(t.Context()); !errors.Is(err, eventlog.ErrNewerFormat) {
-			t.Errorf("reading ends with %v", err)
-		}
-	}
-	if r.Foreign() != 1 {
-		t.Errorf("%d foreign messages", r.Foreign())
-	}
-	if _, err := events.Tail(t.Context()); !errors.Is(err, eventlog.ErrNewerFormat) {
-		t.Errorf("tail: %v", err)
 	}
 }
 
@@ -141,21 +110,10 @@ func TestTheFeedOfSettingsPassesOverGaps(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(feed.Close)
-	read := func(want ...uint64) {
-		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		defer cancel()
-		for _, sequence := range want {
-			raw, err := feed.NextBatch(ctx, 1, nil)
-			if err != nil || raw[0].Sequence != sequence {
-				t.Fatalf("read %+v, %v, want message %d", raw, err, sequence)
-			}
-		}
-	}
-	read(2, 4, 5, 6)
+	delivers(t, feed, 2, 4, 5, 6)
 	server.Restart(t)
 	put("e", "f")
-	read(7, 8)
+	delivers(t, feed, 7, 8)
 }
 
 // A stream whose middle is missing is never read over.
@@ -185,28 +143,11 @@ func TestReaderStopsAtAGap(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := eventlog.Events(js, lane).Verify(t.Context(), "u", eventlog.Position{Log: "u", Sequence: 2}); !errors.Is(err, eventlog.ErrTrimmed) {
-		t.Errorf("Verify before the beginning: %v", err)
+		t.Errorf("Verify before the first: %v", err)
 	}
 	if _, err := open(t, js, log, eventlog.Position{}).Next(t.Context()); !errors.As(err, &gap) || gap.After != 0 || gap.Next != 5 {
-		t.Errorf("reading a trimmed stream from its beginning: %v", err)
+		t.Errorf("reading a trimmed stream from its start: %v", err)
 	}
-}
-
-// Readers go on by themselves, without loss or repetition, when the server is killed.
-func TestReaderGoesOnAfterTheServer(t *testing.T) {
-	s := streamtest.Start(t)
-	js := s.JetStream(t)
-	log := newLog(t, js, 1)
-	write(t, js, "o", 1, 5)
-	r := open(t, js, log, eventlog.Position{})
-	read(t, r, 1, 5)
-	s.Kill(t)
-	if _, err := eventlog.Events(js, lane).Bounds(t.Context()); err != nil { // retries until the server is back
-		t.Fatal(err)
-	}
-	write(t, js, "o", 6, 9)
-	read(t, r, 6, 9)
-	read(t, open(t, js, log, eventlog.Position{}), 1, 9)
 }
 
 // The server restarts with an older copy of its store: a reader that was ahead of it reports that.
@@ -239,7 +180,7 @@ func TestLostTail(t *testing.T) {
 		t.Errorf("Verify of another log's position: %v", err)
 	}
 	if err := events.Verify(t.Context(), log.UUID, eventlog.Position{Log: log.UUID}); err != nil {
-		t.Errorf("the beginning is a place in every log: %v", err)
+		t.Errorf("the start is a place in every log: %v", err)
 	}
 }
 
@@ -252,12 +193,7 @@ func TestReaderSeesThatItsPlaceIsAnothers(t *testing.T) {
 	older := s.CopyStore(t)
 	write(t, js, "o", 4, 6)
 
-	cut := s.Conn(t)
-	cutJS, err := jetstream.New(cut)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := open(t, cutJS, log, eventlog.Position{})
+	r := open(t, s.JetStream(t), log, eventlog.Position{})
 	read(t, r, 1, 6)
 	s.Shutdown()
 	other := streamtest.Start(t, streamtest.Dir(older)) // on another port: our reader does not see it yet

@@ -42,7 +42,7 @@ func sendBlock(t *testing.T, addr, subject, block, payload string) {
 }
 
 // Any producer can publish what nats.go takes for a status of the server and does not deliver, or headers that cannot be
-// decoded. Neither stops a feed that runs, or one that begins behind it.
+// decoded. Neither stops a feed that runs, or one that is opened after it.
 func TestMessagesThatLookLikeAStatus(t *testing.T) {
 	eventlog.LookEvery(t, 50*time.Millisecond)
 	s := streamtest.Start(t)
@@ -67,30 +67,23 @@ func TestMessagesThatLookLikeAStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer running.Close()
-	next := func(f *eventlog.Feed, want uint64) {
-		t.Helper()
-		got, err := f.NextBatch(within(t), 1, nil)
-		if err != nil || len(got) != 1 || got[0].Sequence != want {
-			t.Fatalf("message %d: %+v %v", want, got, err)
-		}
-	}
 	for i, block := range blocks {
 		sequence := uint64(2*i + 1)
 		sendBlock(t, addr, topology.LaneCmd(lane), block, "")
 		if i%2 == 0 { // as the newest message, and in front of another one
-			next(running, sequence)
+			delivers(t, running, sequence)
 		}
 		sendBlock(t, addr, topology.LaneCmd(lane), "NATS/1.0\r\n\r\n", "{}")
 		if i%2 == 1 {
-			next(running, sequence)
+			delivers(t, running, sequence)
 		}
-		next(running, sequence+1)
-		behind, err := commands.OpenFeed(within(t), sequence, quiet)
+		delivers(t, running, sequence+1)
+		later, err := commands.OpenFeed(within(t), sequence, quiet)
 		if err != nil {
-			t.Fatalf("behind %q: %v", block, err)
+			t.Fatalf("after %q: %v", block, err)
 		}
-		next(behind, sequence+1)
-		behind.Close()
+		delivers(t, later, sequence+1)
+		later.Close()
 	}
 	whole, err := commands.OpenFeed(t.Context(), 0, quiet)
 	if err != nil {
@@ -98,7 +91,7 @@ func TestMessagesThatLookLikeAStatus(t *testing.T) {
 	}
 	defer whole.Close()
 	for n := range uint64(2 * len(blocks)) {
-		next(whole, n+1)
+		delivers(t, whole, n+1)
 	}
 	bounds, err := commands.Bounds(t.Context())
 	if err != nil || bounds.Last != uint64(2*len(blocks)) {
