@@ -1,9 +1,14 @@
 package eventlog_test
 
 import (
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -63,5 +68,95 @@ func TestALogRestoredWithinALookUpHasNoHole(t *testing.T) {
 	})
 	if raw, err := eventlog.Events(y.JetStream, lane).Get(t.Context(), 3); err != nil || raw.Sequence != 3 {
 		t.Errorf("message %d %v", raw.Sequence, err)
+	}
+}
+
+// A consumer that lives and delivers nothing, as one on a replica whose copy has stopped: here it is paused. It is
+// replaced, and nothing is missing.
+func TestAConsumerThatDeliversNothingIsReplaced(t *testing.T) {
+	eventlog.LookEvery(t, 50*time.Millisecond)
+	s := streamtest.Start(t)
+	js := s.JetStream(t)
+	log := newLog(t, js, 1)
+	write(t, js, "a", 1, 3)
+	r := open(t, js, log, eventlog.Position{})
+	read(t, r, 1, 3)
+	stream, err := js.Stream(t.Context(), eventlog.Events(js, lane).Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	paused := 0
+	consumers := stream.ListConsumers(t.Context())
+	for info := range consumers.Info() {
+		if _, err := stream.PauseConsumer(t.Context(), info.Name, time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		paused++
+	}
+	if err := consumers.Err(); err != nil || paused != 1 {
+		t.Fatalf("%d consumers paused: %v", paused, err)
+	}
+	write(t, js, "a", 4, 6)
+	read(t, r, 4, 6)
+}
+
+// After a consumer that lagged, the next one reads the copy of the stream's leader, wherever NATS placed the first.
+func TestAConsumerIsPlacedOnTheLeader(t *testing.T) {
+	js := streamtest.StartCluster(t).JetStream(t)
+	newLog(t, js, 3)
+	events := eventlog.Events(js, lane)
+	for range 5 {
+		bounds, err := events.Bounds(t.Context())
+		if err != nil || bounds.Leader == "" {
+			t.Fatalf("bounds %+v: %v", bounds, err)
+		}
+		node, err := events.Place(t.Context(), bounds.Leader)
+		if err != nil || node != bounds.Leader {
+			t.Fatalf("the consumer is on node %q, the leader is %q: %v", node, bounds.Leader, err)
+		}
+	}
+}
+
+// After a reconnect the acknowledgement of what was published before does not come: the result is unknown at once, not
+// after the wait.
+func TestAReconnectSettlesWhatWasPublished(t *testing.T) {
+	s := streamtest.Start(t)
+	newLog(t, s.JetStream(t), 1)
+	link := streamtest.NewLink(t, strings.TrimPrefix(s.ClientURL(), "nats://"))
+	nc, err := nats.Connect("nats://"+link.Addr(), nats.IgnoreDiscoveredServers(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := eventlog.Events(js, lane).NewAppender(time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	link.Cut(false, true) // what is sent arrives, acknowledgements do not
+	p := a.PublishAsync(attempt("a", 1, "x"))
+	there := eventlog.Events(s.JetStream(t), lane)
+	streamtest.Eventually(t, "the message is stored", func() bool {
+		bounds, err := there.Bounds(t.Context())
+		return err == nil && bounds.Last == 1
+	})
+	if err := nc.ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	link.Heal()
+	select {
+	case <-p.Done():
+	case <-time.After(time.Minute):
+		t.Fatal("no result a minute after the reconnect")
+	}
+	if _, err := p.Result(); !errors.Is(err, eventlog.ErrUnknown) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -188,8 +188,8 @@ func TestAnswersAreThoseOfOneOrder(t *testing.T) {
 	}
 }
 
-// failNetwork delays writes or acknowledgements for longer than the owner waits, with and without a new connection: a write
-// is repeated, and may arrive long after it was given up.
+// failNetwork delays and loses writes and acknowledgements, for longer than the owner waits: a write is repeated, and may
+// arrive long after it was given up.
 func (h *history) failNetwork(first *running) {
 	r, t := h.r, h.r.t
 	if err := first.stop(); err != nil {
@@ -211,11 +211,14 @@ func (h *history) failNetwork(first *running) {
 	}
 	for i := 0; i < 12 || i < 100 && !enough(); i++ {
 		link.Cut(i%2 == 0, i%2 == 1)
-		<-time.After([]time.Duration{50, 400, 800}[i%3] * time.Millisecond)
-		if i%4 > 1 {
+		<-time.After([]time.Duration{100, 800}[i/6%2] * time.Millisecond)
+		switch i / 2 % 3 {
+		case 1: // what was cut arrives after what is sent over the next connection
 			if err := nc.ForceReconnect(); err != nil {
 				t.Fatal(err)
 			}
+		case 2: // it is lost
+			link.Break()
 		}
 		link.Heal()
 		<-time.After(100 * time.Millisecond)

@@ -1,7 +1,6 @@
 package lane_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -19,24 +18,18 @@ import (
 // list queries campaigns.
 func (r *rig) list(after string, limit int) (names []string, more bool, size int) {
 	r.t.Helper()
-	reply, err := r.nc.Request(topology.LaneQuery(0), fmt.Appendf(nil, `{"query":"campaign.list","after":%q,"limit":%d,"wait_ms":60000}`, after, limit), time.Minute)
-	if err != nil {
-		r.t.Fatal(err)
-	}
 	var page struct {
 		Data []domain.CampaignView
 		More bool
 	}
-	if err := json.Unmarshal(reply.Data, &page); err != nil {
-		r.t.Fatalf("%.200s: %v", reply.Data, err)
-	}
+	size = r.query(map[string]any{"query": "campaign.list", "after": after, "limit": limit}, &page)
 	for _, v := range page.Data {
 		names = append(names, v.Campaign)
 	}
-	return names, page.More, len(reply.Data)
+	return names, page.More, size
 }
 
-// TestLargeListsAreCut: no answer is larger than half a message, and all is found behind it.
+// TestLargeListsAreCut: no answer is larger than half a message, and all is found in later ones.
 func TestLargeListsAreCut(t *testing.T) {
 	r := newRig(t)
 	r.up(r.start(r.options()))
@@ -119,7 +112,7 @@ func TestLongQueriesHoldUpNothing(t *testing.T) {
 	clock.Move(2 * time.Second) // no client waits any more
 	streamtest.Eventually(t, "all are dropped", func() bool { return dropped() == long })
 	if _, err := r.nc.Request(topology.LaneQuery(0), []byte(`{"query":"campaign.show","campaign":"c"}`), 30*time.Second); err != nil {
-		t.Errorf("a query behind them: %v", err)
+		t.Errorf("a query after them: %v", err)
 	}
 	if msg, err := answered.NextMsg(time.Millisecond); err != nats.ErrTimeout {
 		t.Errorf("one was answered: %v, %v", msg, err)

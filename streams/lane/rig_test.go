@@ -194,7 +194,8 @@ func (r *rig) events() (messages []eventlog.Message, events []wire.Event) {
 	return messages, events
 }
 
-func (r *rig) query(request map[string]any) map[string]any {
+// query decodes an answer, and returns its size.
+func (r *rig) query(request map[string]any, into any) int {
 	r.t.Helper()
 	request["wait_ms"] = time.Minute.Milliseconds()
 	data, _ := json.Marshal(request)
@@ -202,9 +203,8 @@ func (r *rig) query(request map[string]any) map[string]any {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	var answer map[string]any
-	if err := json.Unmarshal(msg.Data, &answer); err != nil {
-		r.t.Fatalf("%q: %v", msg.Data, err)
+	if err := json.Unmarshal(msg.Data, into); err != nil {
+		r.t.Fatalf("%.200q: %v", msg.Data, err)
 	}
-	return answer
+	return len(msg.Data)
 }

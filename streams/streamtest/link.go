@@ -61,6 +61,15 @@ func (l *Link) Heal() {
 	l.back.set(false)
 }
 
+// Break ends all connections. What is in flight is lost.
+func (l *Link) Break() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
+		_ = c.Close()
+	}
+}
+
 func (l *Link) accept() {
 	for {
 		from, err := l.ln.Accept()
