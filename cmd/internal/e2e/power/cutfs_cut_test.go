@@ -126,22 +126,20 @@ func (t *tree) cutData(n *inode, plan Plan, rng *rand.Rand, r *Report) {
 	if dropped == 0 {
 		return
 	}
-	size := h.size
+	whole, size := max(h.size, len(n.content)), h.size
 	if dropped < 1 {
-		size = []int64{h.size, n.size, min(h.size, n.size) + rng.Int64N(max(h.size, n.size)-min(h.size, n.size)+1)}[rng.IntN(3)]
+		least := min(h.size, len(n.content))
+		size = []int{h.size, len(n.content), least + rng.IntN(whole-least+1)}[rng.IntN(3)]
 	}
-	r.note("data of %s: %d bytes, %d kept, %d pages held", t.path(n), n.size, size, len(h.pages))
+	r.note("data of %s: %d bytes, %d kept, %d pages held", t.path(n), len(n.content), size, len(h.pages))
+	n.grow(whole)
 	for _, i := range slices.Sorted(maps.Keys(h.pages)) {
 		if dropped < 1 && rng.Float64() >= dropped {
 			continue
 		}
 		r.PagesDropped++
-		for i >= len(n.pages) {
-			n.pages = append(n.pages, nil)
-		}
-		n.pages[i] = h.pages[i]
+		clear(n.page(i))
+		copy(n.page(i), h.pages[i])
 	}
-	n.size = max(n.size, h.size)
-	n.truncate(size)
-	n.held = nil
+	n.content = slices.Clone(n.content[:size])
 }

@@ -24,7 +24,6 @@ type server struct {
 	lists  map[uint64][]fuse.DirEntry // open directories
 	last   uint64
 	left   int           // changes until it freezes by itself, 0 = never
-	over   func()        // called when it does
 	frozen chan struct{} // closed when nothing is answered any more
 	lifted chan struct{} // closed when the mount is gone: what waits may end
 }
@@ -73,7 +72,6 @@ func (s *server) change(number uint64, answer func(n *inode) fuse.Status) fuse.S
 	if s.left > 0 {
 		if s.left--; s.left == 0 {
 			s.freezeLocked()
-			s.over()
 		}
 	}
 	s.mu.Unlock()
@@ -81,7 +79,7 @@ func (s *server) change(number uint64, answer func(n *inode) fuse.Status) fuse.S
 }
 
 func (n *inode) fill(a *fuse.Attr) {
-	size := uint64(n.size)
+	size := uint64(len(n.content))
 	*a = fuse.Attr{Ino: n.number, Size: size, Blocks: (size + 511) / 512, Mode: n.attr.mode, Nlink: uint32(n.links), Blksize: pageSize,
 		Owner: fuse.Owner{Uid: n.attr.uid, Gid: n.attr.gid}}
 	a.SetTimes(&n.modified, &n.modified, &n.modified)
@@ -124,7 +122,7 @@ func (s *server) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOu
 			n.attr.gid = gid
 		}
 		if size, ok := in.GetSize(); ok {
-			n.truncate(int64(size))
+			n.truncate(int(size))
 		}
 		if at, ok := in.GetMTime(); ok {
 			n.modified = at
@@ -189,7 +187,8 @@ func (s *server) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fus
 
 func (s *server) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (result fuse.ReadResult, status fuse.Status) {
 	status = s.look(in.NodeId, func(n *inode) fuse.Status {
-		result = fuse.ReadResultData(buf[:n.read(int64(in.Offset), buf)])
+		count := copy(buf, n.content[min(int(in.Offset), len(n.content)):])
+		result = fuse.ReadResultData(buf[:count])
 		return fuse.OK
 	})
 	return result, status
@@ -197,7 +196,7 @@ func (s *server) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (result fu
 
 func (s *server) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
 	return uint32(len(data)), s.change(in.NodeId, func(n *inode) fuse.Status {
-		n.write(int64(in.Offset), data)
+		n.write(int(in.Offset), data)
 		if in.Flags&syscall.O_DSYNC != 0 { // O_SYNC has this bit, too
 			s.tree.sync(n)
 		}

@@ -1,7 +1,6 @@
 package power
 
 import (
-	"bytes"
 	"slices"
 	"syscall"
 	"time"
@@ -9,10 +8,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
+// pageSize is what a disk writes as a whole. PostgreSQL (8 KiB pages) and NATS (records of any length) must live with less.
 const pageSize = 4096
-
-// page is what a disk writes as a whole. PostgreSQL (8 KiB pages) and NATS (records of any length) must live with less.
-type page = [pageSize]byte
 
 // attributes are what chmod and chown change, and the file's type.
 type attributes struct {
@@ -28,9 +25,8 @@ type inode struct {
 	links    int
 
 	// File.
-	size  int64
-	pages []*page // nil = zeroes; pages past the end are absent
-	held  *held   // nil = the contents are durable
+	content []byte
+	held    *held // nil = the contents are durable
 
 	// Directory.
 	entries map[string]*inode
@@ -45,8 +41,8 @@ type inode struct {
 
 // held is the durable contents of a file, where they differ from what processes see.
 type held struct {
-	size  int64
-	pages map[int]*page
+	size  int
+	pages map[int][]byte
 }
 
 // change is one change of names, atomic as in the journal of a file system. A rename between directories changes two.
@@ -138,99 +134,47 @@ func (t *tree) rename(dir *inode, name string, newDir *inode, newName string) fu
 	return fuse.OK
 }
 
-// write changes the contents from off on.
-func (n *inode) write(off int64, data []byte) {
+// page is a part of the contents, shorter or empty at their end.
+func (n *inode) page(i int) []byte {
+	size := len(n.content)
+	return n.content[min(i*pageSize, size):min((i+1)*pageSize, size)]
+}
+
+// hold keeps the durable contents of what is about to change.
+func (n *inode) hold(from, to int) {
 	n.modified = time.Now()
-	n.hold()
-	if end := off + int64(len(data)); end > n.size {
-		n.size = end
-	}
-	for len(data) > 0 {
-		i, within := int(off/pageSize), int(off%pageSize)
-		count := min(len(data), pageSize-within)
-		if n.at(i) != nil || len(bytes.Trim(data[:count], "\x00")) > 0 {
-			copy(n.writable(i)[within:], data[:count])
-		}
-		off, data = off+int64(count), data[count:]
-	}
-}
-
-func (n *inode) hold() {
 	if n.held == nil {
-		n.held = &held{size: n.size, pages: map[int]*page{}}
+		n.held = &held{size: len(n.content), pages: map[int][]byte{}}
+	}
+	for i := from / pageSize; i*pageSize < to; i++ {
+		if _, have := n.held.pages[i]; !have {
+			n.held.pages[i] = slices.Clone(n.page(i))
+		}
 	}
 }
 
-func (n *inode) at(i int) *page {
-	if i < len(n.pages) {
-		return n.pages[i]
-	}
-	return nil
+// write changes the contents from off on.
+func (n *inode) write(off int, data []byte) {
+	end := off + len(data)
+	n.hold(off, end)
+	n.grow(end)
+	copy(n.content[off:end], data)
 }
 
-// writable returns a page that may be written to: a copy, if the page is the durable one.
-func (n *inode) writable(i int) *page {
-	for i >= len(n.pages) {
-		n.pages = append(n.pages, nil)
+// grow appends zeroes until there are size bytes.
+func (n *inode) grow(size int) {
+	if more := size - len(n.content); more > 0 {
+		n.content = append(n.content, make([]byte, more)...)
 	}
-	_, mine := n.held.pages[i]
-	if !mine {
-		n.held.pages[i] = n.pages[i]
-	}
-	switch p := n.pages[i]; {
-	case p == nil:
-		n.pages[i] = new(page)
-	case !mine:
-		copied := *p
-		n.pages[i] = &copied
-	}
-	return n.pages[i]
 }
 
-func (n *inode) truncate(size int64) {
-	if size == n.size {
+func (n *inode) truncate(size int) {
+	if size == len(n.content) {
 		return
 	}
-	n.modified = time.Now()
-	n.hold()
-	if size < n.size {
-		n.zero(size, n.size)
-		if whole := int((size + pageSize - 1) / pageSize); whole < len(n.pages) {
-			n.pages = n.pages[:whole]
-		}
-	}
-	n.size = size
-}
-
-// zero fills with zeroes without changing the size.
-func (n *inode) zero(from, to int64) {
-	n.hold()
-	for off := from; off < to; {
-		i, within := int(off/pageSize), int(off%pageSize)
-		count := min(to-off, int64(pageSize-within))
-		if n.at(i) != nil {
-			clear(n.writable(i)[within : within+int(count)])
-		}
-		off += count
-	}
-}
-
-func (n *inode) read(off int64, into []byte) int {
-	if off >= n.size {
-		return 0
-	}
-	into = into[:min(int64(len(into)), n.size-off)]
-	for done := 0; done < len(into); {
-		i, within := int(off/pageSize), int(off%pageSize)
-		count := min(len(into)-done, pageSize-within)
-		if p := n.at(i); p != nil {
-			copy(into[done:done+count], p[within:])
-		} else {
-			clear(into[done : done+count])
-		}
-		off, done = off+int64(count), done+count
-	}
-	return len(into)
+	n.hold(size, len(n.content))
+	n.grow(size)
+	n.content = n.content[:size]
 }
 
 // sync is fsync and fdatasync: of a file its contents, of a directory its names, of both their attributes.
