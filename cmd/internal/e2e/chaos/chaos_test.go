@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"encoding/json"
 	"flag"
 	"math/rand/v2"
 	"syscall"
@@ -30,16 +29,6 @@ func chance(t *testing.T) (uint64, *rand.Rand) {
 	return s, rand.New(rand.NewPCG(s, 1))
 }
 
-func jsonError(data []byte) int {
-	var answer struct {
-		Error struct {
-			Code int `json:"err_code"`
-		} `json:"error"`
-	}
-	_ = json.Unmarshal(data, &answer) // no JSON is no error of ours
-	return answer.Error.Code
-}
-
 const zombie = "owner stopped in its tracks, another takes over, the first wakes up"
 
 // TestChaos has three worlds: one server with everything in one process but PostgreSQL; a replicated log in a cluster of its
@@ -64,7 +53,7 @@ func oneServer(t *testing.T) {
 	w.connect(srv.Desc.NATSURL)
 	w.faults = []fault{{"kill -9", func() { srv.Kill(); srv.Up(); w.happened("kill -9") }}, w.full()}
 	if *runFor > 0 {
-		w.faults = append(w.faults, w.restart(srv), w.postgres(), w.twice())
+		w.faults = append(w.faults, w.restart(srv), w.postgres())
 	}
 	w.run(s, started.Add(*runFor/2))
 }
@@ -99,7 +88,7 @@ func twoServers(t *testing.T) {
 			nodes.Start(t, leader)
 			w.happened("leader's node stops and starts")
 		}},
-		w.restart(servers...), w.postgres(), w.twice(), w.full(),
+		w.restart(servers...), w.postgres(), w.full(),
 	}
 	w.run(s, started.Add(*runFor/2))
 }

@@ -1,6 +1,5 @@
 // Package chaos injects faults into the real binary, under load and in random order: kill -9, an owner stopped (SIGSTOP)
-// while another takes over, a full store, PostgreSQL down, commands published twice, a replicated log that loses its leader
-// and a node.
+// while another takes over, a full store, PostgreSQL down, a replicated log that loses its leader and a node.
 //
 //	one server, embedded NATS ──┐                   ┌── every answer in the log? every log rule kept? tables equal?
 //	two servers, three nodes ───┼── load + faults ──┤

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -113,8 +114,8 @@ func (p *plant) blows() []blow {
 		{"kill -9 of any node", kill(anyNode)},
 		{"SIGSTOP of the node that leads a lane's stream", func() func() {
 			i := streams()
-			p.nodes.Pause(p.t, i)
-			return func() { p.nodes.Resume(p.t, i) }
+			p.nodes.Signal(p.t, i, syscall.SIGSTOP)
+			return func() { p.nodes.Signal(p.t, i, syscall.SIGCONT) }
 		}},
 		{"node cut off", cut(true, true)},
 		{"node cut off: sends nothing", cut(true, false)},
@@ -162,10 +163,10 @@ func (p *plant) working(since time.Time) {
 // whole waits until all replicas of all streams are current.
 func (p *plant) whole() {
 	p.t.Helper()
-	p.nodes.Current(p.t, topology.LeaseStream)
+	streamtest.Current(p.t, p.nodes.probe, topology.LeaseStream)
 	for lane := range p.log.Lanes {
-		p.nodes.Current(p.t, topology.CmdStream(lane))
-		p.nodes.Current(p.t, topology.EvtStream(lane))
+		streamtest.Current(p.t, p.nodes.probe, topology.CmdStream(lane))
+		streamtest.Current(p.t, p.nodes.probe, topology.EvtStream(lane))
 	}
 }
 

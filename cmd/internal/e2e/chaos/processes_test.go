@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -130,13 +131,8 @@ func (n *Nodes) Kill(t testing.TB, i int) {
 	}
 }
 
-// Pause pauses node i (SIGSTOP); Resume continues it.
-func (n *Nodes) Pause(t testing.TB, i int) { n.signal(t, i, syscall.SIGSTOP) }
-
-// Resume ends Pause (SIGCONT).
-func (n *Nodes) Resume(t testing.TB, i int) { n.signal(t, i, syscall.SIGCONT) }
-
-func (n *Nodes) signal(t testing.TB, i int, sig syscall.Signal) {
+// Signal sends node i a signal.
+func (n *Nodes) Signal(t testing.TB, i int, sig syscall.Signal) {
 	t.Helper()
 	if err := n.nodes[i].Signal(sig); err != nil {
 		t.Fatalf("signal %s to node %d: %v", sig, i, err)
@@ -175,43 +171,19 @@ func (n *Nodes) Heal(i int) {
 }
 
 // Leader waits until the stream has a leader that runs and returns its index.
-func (n *Nodes) Leader(t testing.TB, stream string) int {
+func (n *Nodes) Leader(t testing.TB, stream string) (leader int) {
 	t.Helper()
-	leader := -1
 	streamtest.Eventually(t, "stream "+stream+" has a leader", func() bool {
-		leader = n.leader(stream)
+		reply, err := n.probe.Request("$JS.API.STREAM.INFO."+stream, nil, time.Second)
+		var info struct{ Cluster struct{ Leader string } }
+		if err != nil || json.Unmarshal(reply.Data, &info) != nil {
+			return false
+		}
+		// Without a leader every replica answers; such an answer names none.
+		leader = slices.IndexFunc(n.nodes[:], func(x *node) bool { return x.name == info.Cluster.Leader && x.Process != nil })
 		return leader >= 0
 	})
 	return leader
-}
-
-// leader returns the node that leads a stream, -1 if unknown. Without a leader every replica answers; such an answer names
-// none.
-func (n *Nodes) leader(stream string) int {
-	reply, err := n.probe.Request("$JS.API.STREAM.INFO."+stream, nil, time.Second)
-	if err != nil {
-		return -1
-	}
-	var info struct {
-		Cluster struct {
-			Leader string `json:"leader"`
-		} `json:"cluster"`
-	}
-	if json.Unmarshal(reply.Data, &info) != nil {
-		return -1
-	}
-	for i, x := range n.nodes {
-		if x.name == info.Cluster.Leader && x.Process != nil {
-			return i
-		}
-	}
-	return -1
-}
-
-// Current waits until the stream has all its replicas, none of which lags.
-func (n *Nodes) Current(t testing.TB, stream string) {
-	t.Helper()
-	streamtest.Current(t, n.probe, stream)
 }
 
 // tails shows the ends of the nodes' logs.

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -63,7 +64,6 @@ type world struct {
 	seed   uint64
 	until  time.Time
 	counts map[string]int
-	doubly int
 }
 
 // newWorld makes a world with a PostgreSQL: of its own, where that is to be stopped.
@@ -299,30 +299,6 @@ func (w *world) postgres() fault {
 	}}
 }
 
-// twice publishes command messages three times each, as networks and impatient producers do.
-func (w *world) twice() fault {
-	const name = "commands published three times"
-	return fault{name, func() {
-		for range 20 {
-			w.doubly++
-			id := fmt.Sprint("doubly-", w.doubly)
-			campaign := fmt.Sprint("sale-", w.doubly%8)
-			line := fmt.Sprintf(`{"id":"%s","type":"claim","campaign":"%s","customer_id":"%s"}`, id, campaign, id)
-			msg := &nats.Msg{Subject: topology.LaneCmd(topology.LaneOf(campaign, w.log.Lanes)), Data: []byte(line)}
-			sent := 0
-			streamtest.Eventually(w.t, "three publishes are acknowledged", func() bool {
-				ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Second)
-				defer cancel()
-				if _, err := w.js.PublishMsg(ctx, msg); err == nil {
-					sent++
-				}
-				return sent == 3
-			})
-			w.happened(name)
-		}
-	}}
-}
-
 // full gives the event streams no more room, until writes were refused, and then room again.
 func (w *world) full() fault {
 	const name = "event store full"
@@ -356,7 +332,7 @@ func (w *world) full() fault {
 			}
 			probe.Header.Set(jetstream.ExpectedLastSeqHeader, fmt.Sprint(end.Last))
 			msg, err := w.nc.RequestMsg(probe, 5*time.Second)
-			return err == nil && jsonError(msg.Data) == 10077
+			return err == nil && bytes.Contains(msg.Data, []byte(`"err_code":10077`))
 		})
 		w.happened(name)
 		limit(lane, -1)
