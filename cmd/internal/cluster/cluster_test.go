@@ -10,9 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,8 +30,6 @@ import (
 
 const (
 	lanes = 2
-	// enough further answers on each lane show that it works; more than there can be calls in progress.
-	enough = 10
 	// think is the pause of a worker between two claims: some calls are in progress at any moment, and the machine is not busy
 	// with claims alone.
 	think = 40 * time.Millisecond
@@ -72,7 +70,7 @@ type load struct {
 	ledger    *e2e.Ledger
 	postgres  string
 	campaigns []string // by lane
-	answered  chan int // the lanes of answers, while they are waited for
+	probes    int
 }
 
 func newLoad(t *testing.T, r *runner) *load {
@@ -87,7 +85,7 @@ func newLoad(t *testing.T, r *runner) *load {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &load{t: t, nc: nc, js: js, sdk: client.New(nc, client.Options{}), ledger: e2e.NewLedger(), campaigns: e2e.Campaigns(lanes), postgres: d.PostgresURL, answered: make(chan int, 1)}
+	l := &load{t: t, nc: nc, js: js, sdk: client.New(nc, client.Options{}), ledger: e2e.NewLedger(), campaigns: e2e.Campaigns(lanes), postgres: d.PostgresURL}
 	t.Cleanup(l.sdk.Close)
 	l.ledger.Faults = true
 	l.shop = guest(t, data, d.NATSURL)
@@ -136,57 +134,37 @@ func (l *load) create() {
 // log has been read, and before the tables are.
 func (l *load) run() (stop func()) {
 	ctx := l.t.Context()
-	ended := make(chan struct{})
-	over := func() bool {
-		select {
-		case <-ended:
-			return true
-		default:
-			return ctx.Err() != nil
-		}
-	}
+	var ended atomic.Bool
 	var running sync.WaitGroup
-	for lane := range lanes {
-		for n := range 4 {
+	for lane, campaign := range l.campaigns {
+		for n, sdk := range []*client.Client{l.sdk, l.shop, l.sdk, l.shop} {
 			worker := lane*10 + n
 			rng := rand.New(rand.NewPCG(1, uint64(worker)))
 			running.Go(func() {
-				sdk := l.sdk
-				if n%2 == 1 {
-					sdk = l.shop
-				}
-				for i := 0; !over(); i++ {
+				for i := 0; !ended.Load() && ctx.Err() == nil; i++ {
 					time.Sleep(think)
 					customer := e2e.Customer(rng, worker, i)
-					out, err := sdk.Claim(ctx, l.campaigns[lane], customer)
-					if !l.ledger.Claimed(l.campaigns[lane], customer, out, err) {
-						continue
-					}
-					select {
-					case l.answered <- lane:
-					default:
-					}
-					if i%4 == 0 {
+					out, err := sdk.Claim(ctx, campaign, customer)
+					if l.ledger.Claimed(campaign, customer, out, err) && i%4 == 0 {
 						l.ledger.Redeem(ctx, sdk, out.Code, customer)
 					}
 				}
 			})
 		}
 	}
-	return sync.OnceFunc(func() { close(ended); running.Wait() })
+	return sync.OnceFunc(func() { ended.Store(true); running.Wait() })
 }
 
-// works waits until every lane has answered again.
+// works waits until every lane answers again.
 func (l *load) works() {
 	l.t.Helper()
-	late := time.After(patience)
-	for more := [lanes]int{}; slices.Min(more[:]) < enough; {
-		select {
-		case lane := <-l.answered:
-			more[lane]++
-		case <-late:
-			l.t.Fatalf("after %s the lanes have answered %v times", patience, more)
-		}
+	for _, campaign := range l.campaigns {
+		streamtest.Eventually(l.t, campaign+" is answered", func() bool {
+			l.probes++
+			customer := fmt.Sprint("probe-", l.probes)
+			out, err := l.shop.Claim(l.t.Context(), campaign, customer)
+			return l.ledger.Claimed(campaign, customer, out, err)
+		})
 	}
 }
 

@@ -32,6 +32,7 @@ const (
 // callers claim at a low rate, half of them through the SDK, half by plain NATS requests to the micro service, and retry
 // under the same id until there is an answer. Every lane has a campaign.
 type callers struct {
+	sdk       *client.Client // of the first connection
 	ledger    *ledger
 	timeline  *timeline
 	campaigns []string // by lane
@@ -51,11 +52,12 @@ func startCallers(t *testing.T, site *Site, lanes int, seed uint64) *callers {
 		clients = append(clients, client.New(site.Conn(t, natsx.Options(fmt.Sprint("sdk ", i))...), client.Options{}))
 		t.Cleanup(clients[i].Close)
 	}
+	c.sdk = clients[0]
 	for _, name := range c.campaigns {
 		settings := wire.DefaultSettings(10_000_000)
 		settings.ValidFor = lifetime
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		if out, err := clients[0].CreateCampaign(ctx, name, settings); err != nil || out.Refused() {
+		if out, err := c.sdk.CreateCampaign(ctx, name, settings); err != nil || out.Refused() {
 			t.Fatal(out, err)
 		}
 		cancel()

@@ -29,8 +29,6 @@ func chance(t *testing.T) (uint64, *rand.Rand) {
 	return s, rand.New(rand.NewPCG(s, 1))
 }
 
-const zombie = "owner stopped in its tracks, another takes over, the first wakes up"
-
 // TestChaos has three worlds: one server with everything in one process but PostgreSQL; a replicated log in a cluster of its
 // own, with two servers that share the lanes; and nodes that are processes, with -chaos.faults. A short run has the first
 // alone: one node that is killed is in cmd/internal/cluster, one server in package crash.
@@ -51,7 +49,7 @@ func oneServer(t *testing.T) {
 	w := newWorld(t, rng)
 	srv := newServer(t, "--nats-listen", streamtest.Address(t), "--postgres", w.url)
 	w.connect(srv.Desc.NATSURL)
-	w.faults = []fault{{"kill -9", func() { srv.Kill(); srv.Up(); w.happened("kill -9") }}, w.full()}
+	w.faults = []fault{{"kill -9", func() { srv.Kill(); srv.Up() }}, w.full()}
 	if *runFor > 0 {
 		w.faults = append(w.faults, w.restart(srv), w.postgres())
 	}
@@ -67,26 +65,23 @@ func twoServers(t *testing.T) {
 	servers := []*e2e.Server{newServer(t, args...), newServer(t, append(args, "--roles", "lanes,scheduler,api")...)}
 	w.connect(nodes.URL())
 	w.faults = []fault{
-		{"kill -9", func() { s := servers[rng.IntN(2)]; s.Kill(); s.Up(); w.happened("kill -9") }},
-		{zombie, func() {
+		{"kill -9", func() { s := servers[rng.IntN(2)]; s.Kill(); s.Up() }},
+		{"owner stopped in its tracks, another takes over, the first wakes up", func() {
 			lane := rng.IntN(w.log.Lanes)
 			victim := w.holder(lane, servers)
 			before := e2e.Writers(t, w.js, w.log.Lanes)[lane]
 			victim.Signal(syscall.SIGSTOP)
 			streamtest.Eventually(t, "the lane is taken over", func() bool { return e2e.Writers(t, w.js, w.log.Lanes)[lane] != before })
 			victim.Signal(syscall.SIGCONT)
-			w.happened(zombie)
 		}},
 		{"leader steps down", func() {
 			nodes.StepDown(t, topology.EvtStream(rng.IntN(w.log.Lanes)))
-			w.happened("leader steps down")
 		}},
 		{"leader's node stops and starts", func() {
 			leader := nodes.StreamLeader(t, topology.EvtStream(rng.IntN(w.log.Lanes)))
 			nodes.Stop(t, leader)
 			w.calm(200)
 			nodes.Start(t, leader)
-			w.happened("leader's node stops and starts")
 		}},
 		w.restart(servers...), w.postgres(), w.full(),
 	}
@@ -95,14 +90,12 @@ func twoServers(t *testing.T) {
 
 // restart stops one of the servers in order, as for an upgrade, and starts it again.
 func (w *world) restart(servers ...*e2e.Server) fault {
-	const name = "clean restart"
-	return fault{name, func() {
+	return fault{"clean restart", func() {
 		s := servers[w.rng.IntN(len(servers))]
 		if code := s.Stop(); code != 0 {
 			w.t.Fatalf("the clean stop: exit code %d", code)
 		}
 		s.Up()
-		w.happened(name)
 	}}
 }
 

@@ -39,7 +39,7 @@ func trickleLead() time.Duration { return pace(time.Second, 2*time.Second) }
 // endedLead is from moving the opening of a campaign to its reminders, dropped because it has ended. Most of the trickle is due
 // within trickleReach, the rest much later: up to trickleSpread after it is set, and moved by as much.
 func endedLead() time.Duration     { return pace(2*time.Second, 10*time.Second) }
-func trickleReach() time.Duration  { return pace(4*time.Second, 15*time.Second) }
+func trickleReach() time.Duration  { return pace(3*time.Second, 15*time.Second) }
 func trickleSpread() time.Duration { return pace(time.Second, 3*time.Second) }
 
 var priorities = []string{wire.PriorityHigh, wire.PriorityNormal, wire.PriorityLow}

@@ -2,8 +2,8 @@
 // while another takes over, a full store, PostgreSQL down, a replicated log that loses its leader and a node.
 //
 //	one server, embedded NATS ──┐                   ┌── every answer in the log? every log rule kept? tables equal?
-//	two servers, three nodes ───┼── load + faults ──┤
-//	                            └── a counter each ─┴── did each fault really happen?
+//	two servers, three nodes ───┴── load + faults ──┤
+//	                                                └── was work due during each fault?
 //
 // In addition to the load there are reminders: for each kind of fault a burst is moved so that it becomes due, with its
 // coupons, during the fault; a constant low rate is set and becomes due all the time; some are cancelled, in time or late.

@@ -71,7 +71,7 @@ func TestEveryVerb(t *testing.T) {
 	}
 	is(0, `{"id":"create","status":"created","campaign":"$c"}`, "campaign", "create", c, "--codes", "3", "--per-customer", "2", "--opens", "2020-01-01T00:00:00Z",
 		"--closes", "+1h", "--expires", "+2h", "--max-redemptions", "2", "--reminders", "7", "--prefix", "SUMMER", "--category", "food", "--priority", "low", "--benefit", `{"percent":10}`, "--id", "create")
-	match(t, r.eventsOf(t, c, "campaign.created", 1)[0], fill(`{"type":"campaign.created","campaign":"$c","at":"~time","id":"create","number":"~n","codes":3,"per_customer":2,"opens_at":"2020-01-01T00:00:00Z",
+	match(t, r.events(t, c, "campaign.created", 1)[0], fill(`{"type":"campaign.created","campaign":"$c","at":"~time","id":"create","number":"~n","codes":3,"per_customer":2,"opens_at":"2020-01-01T00:00:00Z",
 		"closes_at":"~time","expires_at":"~time","max_redemptions":2,"reminders":7,"prefix":"SUMMER","category":"food","priority":"low","benefit":{"percent":10},"by":"~has:local:"}`, "$c", c))
 	code, _ := parse(t, is(0, `{"id":"a","status":"claimed","campaign":"$c","n":1,"code":"~code","expires_at":"~time","?customer_id":"ann"}`, "claim", c, "--customer", "ann", "--id", "a"))["code"].(string)
 	is(0, `{"id":"~uuid7","status":"claimed","campaign":"$c","n":2,"code":"~code","expires_at":"~time","?customer_id":"ann"}`, "claim", "--customer", "ann", c) // flags before, too

@@ -56,7 +56,7 @@ func TestExpiryAtTheInstant(t *testing.T) {
 	})
 	match(t, r.request(t, "scrip.coupon.validate", `{"id":"v","code":"`+code+`"}`), `{"id":"v","status":"refused","refusal":"expired","message":"~text","campaign":"`+c+`"}`)
 	match(t, r.request(t, "scrip.claim."+c, `{"id":"late","customer_id":"cleo"}`), `{"id":"late","status":"refused","refusal":"claim_closed","message":"~text","campaign":"`+c+`"}`)
-	announced := r.eventsOf(t, c, "coupons.expired", 1)[0]
+	announced := r.events(t, c, "coupons.expired", 1)[0]
 	match(t, announced, `{"type":"coupons.expired","campaign":"`+c+`","at":"~time","id":"~text","through":"~time","count":2}`)
 	event := parse(t, announced)
 	if through := instant(event["through"].(string)); through.Before(instant(ends)) || through.After(instant(event["at"].(string))) {

@@ -44,9 +44,9 @@ func TestHalfGoodHalfBad(t *testing.T) {
 		`{`+where+`,"line":3,"reason":"~has:customer_id","payload":"{\"id\":\"2\",\"type\":\"claim\"}"}`,
 		`{`+where+`,"line":4,"reason":"~has:JSON","payload":"nonsense"}`,
 		`{`+where+`,"line":8,"reason":"~has:create_campaign","payload":"~has:create_campaign"}`)
-	match(t, r.eventsOf(t, c, "command.rejected", 3)[1],
+	match(t, r.events(t, c, "command.rejected", 3)[1],
 		fmt.Sprintf(`{"type":"command.rejected","campaign":"%s","at":"~time","?id":"~any","sequence":%d,"line":4,"reason":"~has:JSON","payload":"nonsense"}`, c, ack.Seq))
-	match(t, r.eventsOf(t, c, "commands.refused", 1)[0], `{"type":"commands.refused","campaign":"`+c+`","at":"~time","counts":{"sold_out":1}}`)
+	match(t, r.events(t, c, "commands.refused", 1)[0], `{"type":"commands.refused","campaign":"`+c+`","at":"~time","counts":{"sold_out":1}}`)
 	matchRows(t, r.rows(t, `SELECT reason, refused FROM scrip.refusal_stats WHERE campaign = $1 ORDER BY reason`, c),
 		`{"reason":"invalid","refused":3}`, `{"reason":"sold_out","refused":1}`)
 }

@@ -117,20 +117,16 @@ func (r *rig) lane(campaign string) int {
 	return int(h.Sum32() % uint32(r.desc.Lanes))
 }
 
-// post publishes one message to the log and returns its acknowledgement and the outcome lines.
-func (r *rig) post(t *testing.T, subject, payload string) (ack pubAck, outcomes [][]byte) {
-	t.Helper()
-	return r.postTo(t, subject, payload, r.nc.NewInbox())
-}
-
 type pubAck struct {
 	Stream string          `json:"stream"`
 	Seq    uint64          `json:"seq"`
 	Error  json.RawMessage `json:"error"`
 }
 
-func (r *rig) postTo(t *testing.T, subject, payload, inbox string) (ack pubAck, outcomes [][]byte) {
+// post publishes one message to the log and returns its acknowledgement and the outcome lines.
+func (r *rig) post(t *testing.T, subject, payload string) (ack pubAck, outcomes [][]byte) {
 	t.Helper()
+	inbox := r.nc.NewInbox()
 	sub, err := r.nc.SubscribeSync(inbox)
 	if err != nil {
 		t.Fatal(err)
@@ -193,11 +189,8 @@ func (r *rig) campaign(t *testing.T, settings string) string {
 
 func (r *rig) create(t *testing.T, name, settings string) {
 	t.Helper()
-	if settings != "" {
-		settings = "," + settings
-	}
-	match(t, r.request(t, "scrip.campaign.create", fmt.Sprintf(`{"id":"create-%s","campaign":"%s"%s}`, name, name, settings)),
-		fmt.Sprintf(`{"id":"create-%s","status":"created","campaign":"%s"}`, name, name))
+	match(t, r.request(t, "scrip.campaign.create", fill(`{"id":"create-$c","campaign":"$c",$s}`, "$c", name, "$s", settings)),
+		fill(`{"id":"create-$c","status":"created","campaign":"$c"}`, "$c", name))
 }
 
 // claim claims a coupon and returns its code.

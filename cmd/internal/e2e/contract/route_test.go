@@ -105,7 +105,7 @@ func (p *player) step(t *testing.T, s step) {
 	want := strings.Fields(p.fill(s.events))
 	p.events += len(want)
 	// An event is published before the outcome leaves, but comes on another subscription.
-	received := p.r.events(t, p.campaign, p.events)
+	received := p.r.events(t, p.campaign, "", p.events)
 	if len(received) != p.events {
 		t.Errorf("%s %s: %d event lines, want %d:\n%s", s.kind, s.id, len(received)-p.events+len(want), len(want), received[p.events-len(want):])
 		return
