@@ -23,11 +23,10 @@ import (
 // patience is how long a test waits for something that should come at once, on machines under load.
 const patience = 2 * time.Minute
 
-func TestMain(m *testing.M) { os.Exit(e2e.Main(m, stopShared)) }
+func TestMain(m *testing.M) { os.Exit(e2e.Main(m, func() { stopShared() })) }
 
 // rig is the server that most tests share, and a few ways to talk to it.
 type rig struct {
-	dir        string
 	proc       *e2e.Process
 	desc       e2e.Descriptor
 	nc         *nats.Conn
@@ -36,64 +35,49 @@ type rig struct {
 }
 
 var (
-	shared  = sync.OnceValues(startShared)
-	started atomic.Bool // for the shared server
-	names   atomic.Int64
+	shared     = sync.OnceValues(startShared)
+	stopShared = func() {} // ends the shared server
+	names      atomic.Int64
 )
 
 func startShared() (*rig, error) {
-	started.Store(true)
 	dir, err := os.MkdirTemp("", "scrip-contract-")
 	if err != nil {
 		return nil, err
 	}
-	r := &rig{dir: dir}
 	// An unprivileged PostgreSQL must pass through.
 	if err := os.Chmod(dir, 0o755); err != nil {
-		return r, err
+		return nil, err
 	}
+	r := &rig{}
 	r.proc, err = e2e.Start(filepath.Join(dir, "data"), filepath.Join(dir, "serve.log"), []string{"--nats-listen", "127.0.0.1:0"}, nil)
 	if err != nil {
-		return r, err
+		return nil, err
+	}
+	// A clean stop removes scrip.json and ends everything that ran.
+	stopShared = func() {
+		defer os.RemoveAll(dir)
+		if code, err := r.proc.Stop(); code != 0 || err != nil {
+			fmt.Fprintf(os.Stderr, "the shared server stopped with exit code %d, %v\n%s", code, err, r.proc.Output())
+		}
 	}
 	if r.desc, err = r.proc.Ready(); err != nil {
-		return r, fmt.Errorf("%w\n%s", err, r.proc.Output())
+		return nil, fmt.Errorf("%w\n%s", err, r.proc.Output())
 	}
 	if r.nc, err = nats.Connect(r.desc.NATSURL); err != nil {
-		return r, err
+		return nil, err
 	}
 	if r.subscriber, err = listen(r.nc); err != nil {
-		return r, err
+		return nil, err
 	}
 	config, err := pgxpool.ParseConfig(r.desc.PostgresURL)
 	if err != nil {
-		return r, err
+		return nil, err
 	}
 	config.ConnConfig.RuntimeParams["timezone"] = "UTC"
 	config.MaxConns = 4
 	r.db, err = pgxpool.NewWithConfig(context.Background(), config)
 	return r, err
-}
-
-// stopShared runs after all tests. A clean stop removes scrip.json and everything that ran.
-func stopShared() {
-	if !started.Load() {
-		return
-	}
-	r, err := shared()
-	defer os.RemoveAll(r.dir)
-	if r.db != nil {
-		r.db.Close()
-	}
-	if r.nc != nil {
-		r.nc.Close()
-	}
-	if r.proc == nil {
-		return
-	}
-	if code, stopErr := r.proc.Stop(); err == nil && (code != 0 || stopErr != nil) {
-		fmt.Fprintf(os.Stderr, "the shared server stopped with exit code %d, %v\n%s", code, stopErr, r.proc.Output())
-	}
 }
 
 // server returns the shared server and lets the test run beside others.
