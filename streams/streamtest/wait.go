@@ -97,3 +97,11 @@ func Leaks(code int, opts ...goleak.Option) int {
 	}
 	return 0
 }
+
+// Must ends the test at an error.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
