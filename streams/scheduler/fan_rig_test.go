@@ -27,7 +27,7 @@ func fired(r *rig, n int) {
 	cmd := wire.Command{ID: "s", Type: wire.RemindDue, Campaign: "a", Kind: wire.KindOpens, DueAt: start + seconds(50), ThroughR: uint64(n)}
 	r.answer(append(cmd.AppendJSON(nil), '\n'))
 	r.mu.Lock()
-	r.requests, r.messages = nil, 0
+	r.requests = nil
 	r.mu.Unlock()
 }
 
@@ -49,14 +49,10 @@ func (r *rig) newFan(ackWait time.Duration) *fanout.Fan {
 	r.t.Helper()
 	stream := eventlog.Reminders(r.js, 0).In(r.sealed())
 	a, err := stream.NewAppender(ackWait)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	streamtest.Must(r.t, err)
 	r.t.Cleanup(a.Close)
 	tail, err := stream.Tail(r.t.Context())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	streamtest.Must(r.t, err)
 	f := &fanout.Fan{
 		Queue:  fanout.Queue{Sealer: stream.Sealer(), Owner: fmt.Sprintf("fan-%p", a), Last: tail.Last, Chained: true},
 		Stream: stream, Appender: a, Pace: fanout.NewPace(nil), Clock: wall.Machine,
@@ -72,27 +68,16 @@ func (r *rig) newFan(ackWait time.Duration) *fanout.Fan {
 func (r *rig) expandAll(ctx context.Context, f *fanout.Fan, upTo int) error {
 	r.t.Helper()
 	b := timers.New("")
-	reader, err := eventlog.Events(r.js, 0).Open(r.t.Context(), r.log, eventlog.Position{Log: r.log}, eventlog.ReaderOptions{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer reader.Close()
-	return reader.CatchUp(ctx, func(batch []eventlog.Message) error {
-		for i := range batch {
-			for n, line := range eventlog.Lines(batch[i].Payload) {
-				var ev wire.Event
-				if err := wire.ParseEvent(line, &ev); err != nil {
-					return err
-				}
-				gone, err := b.Fold(&ev)
-				if err != nil {
-					return err
-				}
-				if ev.Fired > 0 {
-					f.Add(&batch[i], n+1, &ev, priority.Normal, gone[:min(len(gone), upTo)])
-				}
+	for _, m := range r.read(eventlog.Events(r.js, 0)) {
+		for n, ev := range r.lines([]eventlog.Message{m}) {
+			gone, err := b.Fold(&ev)
+			if err != nil {
+				return err
+			}
+			if ev.Fired > 0 {
+				f.Add(&m, n+1, &ev, priority.Normal, gone[:min(len(gone), upTo)])
 			}
 		}
-		return f.Drain(ctx, 1) // all but one on its way, and not landed
-	})
+	}
+	return f.Drain(ctx, 1) // all but one on its way, and not landed
 }

@@ -1,9 +1,7 @@
 package scheduler
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,48 +10,9 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
-	"github.com/seed-4a2410e3/scrip/streams/settings"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
-
-// The process dies before or after each publish, with batches of all sizes; what is on its way then lands, or does not. In
-// the end a whole run goes on from there.
-func TestFanOutDiesAtEveryMessage(t *testing.T) {
-	const customers = 1700
-	for _, batch := range []int{3, 100, 500} {
-		t.Run(fmt.Sprint(batch), func(t *testing.T) {
-			r := newRig(t)
-			fired(r, customers)
-			for n := 1; len(r.published()) < customers*9/10; n++ {
-				if n > 2000 {
-					t.Fatalf("%d published after %d lives", len(r.published()), n)
-				}
-				ctx, die := context.WithCancel(t.Context())
-				f := r.newFan(0)
-				f.Pace.Configure(&settings.Settings{ReminderBatch: batch + n%3, ReminderConcurrency: 1 + n%5})
-				landed := 0
-				f.Stored = func(uint64) {
-					if landed++; landed > n*10/batch {
-						die()
-					}
-				}
-				err := r.expandAll(ctx, f, customers)
-				if err == nil {
-					err = f.Drain(ctx, 0)
-				}
-				if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, fanout.ErrLost) {
-					t.Fatal(err)
-				}
-				f.Appender.Close()
-				die()
-			}
-			for len(r.published()) < customers { // as the lease manager does: a run that lost to what was on its way competes again
-				r.run(r.scheduler()).quiet()
-			}
-			eachOnce(t, r.published(), customers)
-		})
-	}
-}
 
 // The reminder stream is ahead of the event stream, or of another history: going on would publish people twice, or not at
 // all, so nothing goes on.
@@ -89,9 +48,7 @@ func TestStrangersOnTheReminderStream(t *testing.T) {
 	r := newRig(t)
 	fired(r, 700)
 	f := r.newFan(0)
-	if err := errors.Join(r.expandAll(t.Context(), f, 500), f.Drain(t.Context(), 0)); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, errors.Join(r.expandAll(t.Context(), f, 500), f.Drain(t.Context(), 0)))
 	for range 3 {
 		if _, err := r.js.Publish(t.Context(), "scrip.rmd.0", []byte("hello")); err != nil {
 			t.Fatal(err)
@@ -102,9 +59,7 @@ func TestStrangersOnTheReminderStream(t *testing.T) {
 	run.stop()
 
 	bounds, err := f.Stream.Bounds(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	newer := &nats.Msg{Subject: "scrip.rmd.0", Header: nats.Header{"Scrip-Format": {"2"}, "Scrip-Owner": {"x"}}}
 	newer.Header.Set(topology.HeaderSeal, r.sealed().Seal.Message(topology.RmdStream(0), bounds.Last+1, newer.Header, nil))
 	if _, err := r.js.PublishMsg(t.Context(), newer); err != nil {
@@ -130,9 +85,7 @@ func TestFanOutWithoutAcknowledgements(t *testing.T) {
 			fired(r, customers)
 			f := r.newFan(c.ackWait)
 			f.LastID = c.lastID
-			if err := errors.Join(r.expandAll(t.Context(), f, customers), f.Drain(t.Context(), 0)); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, errors.Join(r.expandAll(t.Context(), f, customers), f.Drain(t.Context(), 0)))
 			eachOnce(t, r.published(), customers)
 			if !f.Settled() || f.Last != 4 {
 				t.Errorf("%d on their way, the stream is thought to end at %d", f.Unpublished(), f.Last)

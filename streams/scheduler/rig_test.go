@@ -78,7 +78,6 @@ type rig struct {
 	covered    uint64         // commands, by the steps written
 	silent     bool           // do not answer
 	requests   []wire.Command // as the lane read them
-	messages   int            // of requests
 	metrics    *Metrics
 }
 
@@ -97,22 +96,16 @@ func newRig(t *testing.T) *rig {
 	r.js = r.server.JetStream(t)
 	r.metrics = NewMetrics(r.reg)
 	log, err := topology.Ensure(t.Context(), r.js, topology.Spec{Lanes: 1, KeyFingerprint: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	r.log = log.UUID
 	r.appender, err = eventlog.Events(r.js, 0).NewAppender(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	t.Cleanup(r.appender.Close)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	feed, err := eventlog.Commands(r.js, 0).OpenFeed(t.Context(), 0, streamtest.Logger(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	go func() {
 		defer close(done)
 		for {
@@ -139,7 +132,6 @@ func newRig(t *testing.T) *rig {
 func (r *rig) answer(payload []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.messages++
 	var events []wire.Event
 	at := wire.At(r.clock.Now())
 	for _, line := range eventlog.Lines(payload) {
@@ -246,9 +238,7 @@ func (r *rig) scheduler(change ...func(*Options)) *Scheduler {
 func (r *rig) value(name string) (sum float64) {
 	r.t.Helper()
 	families, err := r.reg.Gather()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	streamtest.Must(r.t, err)
 	for _, f := range families {
 		if f.GetName() == "scrip_scheduler_"+name {
 			for _, m := range f.GetMetric() {
@@ -332,31 +322,34 @@ func (w *running) fails() error {
 }
 
 // published is every reminder.due line of the reminder stream, in order.
-func (r *rig) published() (published []wire.Event) {
+func (r *rig) published() []wire.Event { return r.lines(r.reminderMessages()) }
+
+func (r *rig) events() []wire.Event { return r.lines(r.read(eventlog.Events(r.js, 0))) }
+
+func (r *rig) reminderMessages() []eventlog.Message { return r.read(eventlog.Reminders(r.js, 0)) }
+
+// lines are the events in the payloads of messages.
+func (r *rig) lines(messages []eventlog.Message) (all []wire.Event) {
 	r.t.Helper()
-	for _, m := range r.reminderMessages() {
-		for _, line := range eventlog.Lines(m.Payload) {
+	for i := range messages {
+		for _, line := range eventlog.Lines(messages[i].Payload) {
 			var ev wire.Event
-			if err := wire.ParseEvent(line, &ev); err != nil || ev.Type != wire.ReminderDue {
-				r.t.Fatalf("line %s of the reminder stream: %v", line, err)
+			if err := wire.ParseEvent(line, &ev); err != nil {
+				r.t.Fatalf("line %s of message %d: %v", line, messages[i].Sequence, err)
 			}
-			published = append(published, ev)
+			all = append(all, ev)
 		}
 	}
-	return published
+	return all
 }
 
-func (r *rig) reminderMessages() []eventlog.Message {
+// read returns all messages of a stream.
+func (r *rig) read(stream eventlog.Stream) (all []eventlog.Message) {
 	r.t.Helper()
-	reader, err := eventlog.Reminders(r.js, 0).Open(r.t.Context(), r.log, eventlog.Position{Log: r.log}, eventlog.ReaderOptions{Logger: streamtest.Logger(r.t)})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	reader, err := stream.Open(r.t.Context(), r.log, eventlog.Position{Log: r.log}, eventlog.ReaderOptions{Logger: streamtest.Logger(r.t)})
+	streamtest.Must(r.t, err)
 	defer reader.Close()
-	var all []eventlog.Message
-	if err := reader.CatchUp(r.t.Context(), func(batch []eventlog.Message) error { all = append(all, batch...); return nil }); err != nil {
-		r.t.Fatal(err)
-	}
+	streamtest.Must(r.t, reader.CatchUp(r.t.Context(), func(batch []eventlog.Message) error { all = append(all, batch...); return nil }))
 	return all
 }
 
@@ -385,31 +378,6 @@ func (r *rig) expired(campaign string) (found wire.Event) {
 		r.t.Fatalf("%s expired %d times", campaign, n)
 	}
 	return found
-}
-
-func (r *rig) events() (all []wire.Event) {
-	r.t.Helper()
-	reader, err := eventlog.Events(r.js, 0).Open(r.t.Context(), r.log, eventlog.Position{Log: r.log}, eventlog.ReaderOptions{Logger: streamtest.Logger(r.t)})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer reader.Close()
-	err = reader.CatchUp(r.t.Context(), func(batch []eventlog.Message) error {
-		for i := range batch {
-			for _, line := range eventlog.Lines(batch[i].Payload) {
-				var ev wire.Event
-				if err := wire.ParseEvent(line, &ev); err != nil {
-					return err
-				}
-				all = append(all, ev)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return all
 }
 
 func (r *rig) count(typ wire.EventType) (n int) {

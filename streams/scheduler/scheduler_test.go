@@ -13,6 +13,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 const micro = wire.Instant(1)
@@ -140,9 +141,7 @@ func TestRequestMessagesKeepTheLimits(t *testing.T) {
 func TestYear9999(t *testing.T) {
 	r := newRig(t)
 	last, err := wire.ParseInstant("9999-12-31T23:59:59.999999Z")
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	r.do(`"type":"create_campaign","campaign":"a","codes":5,"expires_at":`+quoted(last),
 		`"type":"claim","campaign":"a","customer_id":"x"`, `"type":"remind","campaign":"a","customer_id":"x","kind":"expires","before":"0s"`)
 	r.setSilent(true)
@@ -221,9 +220,7 @@ func TestUnknownEventStops(t *testing.T) {
 	r.create("a", "")
 	r.do()
 	_, err := r.js.Publish(t.Context(), "scrip.evt.0", nil) // not scrip's: passed over
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	r.last++
 	r.write([]wire.Event{{Type: wire.CouponsExpired, Campaign: "never", At: start, Through: start}})
 	err = r.run(r.scheduler()).fails()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -16,6 +17,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -77,9 +79,7 @@ func (s *simScheduler) start() bool {
 	}
 	if last, err := w.rmd.Get(w.rmd.Last); err == nil {
 		m, err := eventlog.ParseReminder(last.Header, last.Data, last.Sequence, last.Time)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		streamtest.Must(w.t, err)
 		s.r.fan.Reached = m.Source
 	}
 	w.snapshots.reached = s.r.fan.Reached
@@ -371,38 +371,21 @@ func (s *simScheduler) write() bool {
 	}
 	for !s.frozen.Continue(0) { // what was folded since freeze was taken before it changed
 	}
-	if err := s.save(context.Background()); err != nil {
-		s.w.t.Fatal(err)
-	}
+	streamtest.Must(s.w.t, s.save(context.Background()))
 	s.r.timers.Thaw()
 	s.frozen = nil
-	s.w.Note("%s has written a snapshot of message %d", s.name, s.w.snapshots.kept[0].meta.Position.Sequence)
+	s.w.Note("%s has written a snapshot of message %d", s.name, s.w.snapshots.stored[len(s.w.snapshots.stored)-1].meta.Position.Sequence)
 	return true
 }
 
-// simSnapshots keeps the last two.
 type simSnapshots struct {
-	kept    []simSnapshot
+	memoryStore
 	reached eventlog.Source // of the scheduler that starts
-}
-
-type simSnapshot struct {
-	meta    snapstore.Meta
-	content []byte
-}
-
-func (k *simSnapshots) Save(_ context.Context, _ string, meta snapstore.Meta, write func(io.Writer) error) error {
-	var content bytes.Buffer
-	if err := write(&content); err != nil {
-		return err
-	}
-	k.kept = append([]simSnapshot{{meta, content.Bytes()}}, k.kept[:min(len(k.kept), 1)]...)
-	return nil
 }
 
 // Load accepts what run.acceptable does; there is no stream here to request whether the position is in it: it is.
 func (k *simSnapshots) Load(_ context.Context, _ string, _ func(snapstore.Meta) error, read func(io.Reader) error) (snapstore.Meta, bool, error) {
-	for _, x := range k.kept {
+	for _, x := range slices.Backward(k.stored) {
 		var n note
 		if err := json.Unmarshal(x.meta.Note, &n); err != nil {
 			return snapstore.Meta{}, false, err
@@ -414,5 +397,3 @@ func (k *simSnapshots) Load(_ context.Context, _ string, _ func(snapstore.Meta) 
 	}
 	return snapstore.Meta{}, false, nil
 }
-
-func (k *simSnapshots) TryAcquire() (func(), bool) { return func() {}, true }

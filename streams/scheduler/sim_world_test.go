@@ -10,6 +10,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/simtest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -197,9 +198,7 @@ func (w *simWorld) decide() bool {
 	header := eventlog.Header{Commands: [2]uint64{w.decided + 1, w.decided + uint64(len(some))}, CommandTime: w.lane.Clock().Time(), LaneTime: w.lane.Clock().Time(), Owner: "lane"}
 	w.decided += uint64(len(some))
 	m, err := eventlog.Parse(header.Encode(), payload, uint64(len(w.events)+1), w.Now)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	streamtest.Must(w.t, err)
 	w.events = append(w.events, m)
 	w.judge.step(&m)
 	return true
@@ -217,9 +216,7 @@ func (w *simWorld) publish(a eventlog.Attempt) (ok bool) {
 		return false
 	}
 	raw, err := w.rmd.Get(w.rmd.Write("scrip.rmd.0", a, w.Now, true))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	streamtest.Must(w.t, err)
 	w.judge.publishing(&raw)
 	return true
 }

@@ -15,13 +15,14 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 )
 
 // memoryStore is a snapshot store in memory, with faults on demand. The real one has tests of its own.
 type memoryStore struct {
 	mu       sync.Mutex
-	stored   []stored // oldest first
+	stored   []stored // the last two, oldest first
 	loaded   int      // snapshots read
 	saveErr  error
 	loadErr  error
@@ -50,7 +51,7 @@ func (s *memoryStore) Save(ctx context.Context, name string, meta snapstore.Meta
 	if err := write(&content); err != nil {
 		return err
 	}
-	s.stored = append(s.stored, stored{meta, content.Bytes()})
+	s.stored = append(s.stored[max(0, len(s.stored)-1):], stored{meta, content.Bytes()})
 	return nil
 }
 
@@ -207,18 +208,14 @@ func TestSnapshotThatDisagrees(t *testing.T) {
 	run.stop()
 	memoryStore.atNewest(func(snap *stored) {
 		b, err := timers.Read("", bytes.NewReader(snap.content))
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		if _, err := b.Fold(&wire.Event{Type: wire.ReminderCancelled, Campaign: "a", R: 2}); err != nil {
 			t.Fatal(err)
 		}
 		var content bytes.Buffer
 		frozen := b.Freeze()
 		frozen.Continue(time.Hour)
-		if err := frozen.Write(&content); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, frozen.Write(&content))
 		snap.content = content.Bytes()
 	})
 	run = r.run(s)

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -12,8 +11,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/load"
-	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
@@ -84,38 +83,6 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// Two schedulers of one lane, which the lease allows for a moment: everyone is published once and everything announced once,
-// and one that finds out ends.
-func TestTwoSchedulersOfOneLane(t *testing.T) {
-	const customers = 5000
-	r := newRig(t)
-	r.create("a", `,"opens_at":`+quoted(start+seconds(100))+`,"expires_at":`+quoted(start+seconds(101)))
-	r.remind("a", 1, customers, "50s")
-	other := func(o *Options) { o.Metrics = NewMetrics(nil) }
-	both := []*running{r.run(r.scheduler()), r.run(r.scheduler(other))}
-	for _, w := range both {
-		w.quiet()
-	}
-	r.set(start + seconds(50))
-	for _, w := range both {
-		if !w.quiet() {
-			if <-w.done; !errors.Is(w.err, fanout.ErrLost) {
-				t.Fatalf("ended with %v", w.err)
-			}
-		}
-	}
-	for len(r.published()) < customers { // as the lease manager does: each published before the other's first message was refused
-		r.run(r.scheduler(other)).quiet()
-	}
-	eachOnce(t, r.published(), customers)
-	last := r.run(r.scheduler(other))
-	last.quiet()
-	r.set(start + seconds(101))
-	r.expired("a")
-	last.stop()
-	eachOnce(t, r.published(), customers)
-}
-
 // deaf is a clock whose timers never fire.
 type deaf struct{ wall.Clock }
 
@@ -178,46 +145,6 @@ func TestPausedByOperators(t *testing.T) {
 	}
 }
 
-// While the rate holds the fan-out back, expiries are requested, answered and folded, and other settings are in force at
-// once.
-func TestExpiriesGoOnBesideASlowFanOut(t *testing.T) {
-	r := newRig(t)
-	const customers = 300
-	r.create("a", `,"opens_at":`+quoted(start+seconds(100)))
-	r.remind("a", 1, customers, "50s")
-	for i := range 3 {
-		r.create(fmt.Sprint("e", i), `,"expires_at":`+quoted(start+seconds(60+i)))
-	}
-	r.set(start + seconds(50))
-	cmd := wire.Command{ID: "s", Type: wire.RemindDue, Campaign: "a", Kind: wire.KindOpens, DueAt: start + seconds(50), ThroughR: customers}
-	r.answer(append(cmd.AppendJSON(nil), '\n')) // all at once, as no scheduler with this rate would request
-	source := newLive()
-	source.set(func(s *settings.Settings) { s.ReminderRate, s.ReminderBatch = 1, 10 })
-	run := r.run(r.scheduler(func(o *Options) { o.Config = source }))
-	r.seen()
-	requests := len(r.requested())
-	for i := range 3 {
-		r.set(start + seconds(60+i))
-		r.heard.WaitFor(t, func(n int) bool { return n == requests+i+1 })
-		r.seen()
-		if n := r.count(wire.CouponsExpired); n != i+1 {
-			t.Errorf("%d campaigns expired, expected %d", n, i+1)
-		}
-	}
-	if n := len(r.published()); n == 0 || n > 10+3*10 {
-		t.Errorf("%d published", n)
-	}
-	if n := r.value("outstanding"); n < customers-40 {
-		t.Errorf("%g outstanding", n)
-	}
-	source.set(func(s *settings.Settings) { s.ReminderBatch = 100 })
-	eachOnce(t, r.waitPublished(customers), customers)
-	run.stop()
-	if n := len(r.reminderMessages()); n > 4+3 {
-		t.Errorf("%d messages", n)
-	}
-}
-
 // Reminders of one instant that wait for the rate that operators set are all published, however long that takes.
 func TestWaitingForTheRateDropsNothing(t *testing.T) {
 	r := newRig(t)
@@ -252,9 +179,7 @@ func TestExpiriesGoOnWhileTheReminderStreamIsFull(t *testing.T) {
 	limit := func(bytes int64) {
 		t.Helper()
 		stream, err := r.js.Stream(t.Context(), eventlog.Reminders(r.js, 0).Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		c := stream.CachedInfo().Config
 		c.MaxBytes = bytes
 		if _, err := r.js.UpdateStream(t.Context(), c); err != nil {

@@ -38,13 +38,3 @@ func TestDueLinesAllocateNothing(t *testing.T) {
 		t.Errorf("a line makes %g allocations", n)
 	}
 }
-
-func BenchmarkDueLine(b *testing.B) {
-	l := newDueLine(&wire.Event{Campaign: "summer", At: start, Kind: "opens", DueAt: start})
-	buf := make([]byte, 0, 1000)
-	b.ReportAllocs()
-	for b.Loop() {
-		buf = l.append(buf[:0], "customer-0000001")
-	}
-	b.SetBytes(int64(len(buf)))
-}

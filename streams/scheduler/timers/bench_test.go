@@ -2,10 +2,8 @@ package timers
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"strconv"
 	"testing"
 	"time"
@@ -61,13 +59,11 @@ func BenchmarkTimersBytes(b *testing.B) {
 		}
 		b.Run(fmt.Sprintf("%s/campaigns=%d/pending=%d", c.kind, c.campaigns, c.pending), func(b *testing.B) {
 			for b.Loop() {
-				heap, resident := memory()
+				heap := heapInUse()
 				started := time.Now()
 				bk := manyReminders(b, c.pending, c.campaigns, c.kind)
 				took := time.Since(started)
-				heap2, resident2 := memory()
-				b.ReportMetric((heap2-heap)/float64(c.pending), "heapB/reminder")
-				b.ReportMetric((resident2-resident)/float64(c.pending), "residentB/reminder")
+				b.ReportMetric((heapInUse()-heap)/float64(c.pending), "heapB/reminder")
 				disk := int64(0)
 				for _, s := range bk.customers.open {
 					disk += s.end
@@ -81,25 +77,10 @@ func BenchmarkTimersBytes(b *testing.B) {
 	}
 }
 
-// memory returns what the heap holds, and what of the process is in memory (0 where the system does not report it).
-func memory() (heap, resident float64) {
-	heap = float64(heapInUse())
-	debug.FreeOSMemory()
-	if f, err := os.Open("/proc/self/statm"); err == nil {
-		defer f.Close()
-		var size, pages int
-		if text, err := io.ReadAll(f); err == nil {
-			fmt.Sscan(string(text), &size, &pages)
-		}
-		resident = float64(pages * os.Getpagesize())
-	}
-	return heap, resident
-}
-
-func heapInUse() uint64 {
+func heapInUse() float64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return m.HeapInuse
+	return float64(m.HeapInuse)
 }

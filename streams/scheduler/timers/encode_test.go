@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/golden"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // fullTimers has something of everything.
@@ -63,9 +64,7 @@ func contents(t *testing.T, b *Timers) (all []any) {
 		for r := range uint64(10001) {
 			if c.remembers(r) {
 				customer, err := customers.customer(r)
-				if err != nil {
-					t.Fatal(err)
-				}
+				streamtest.Must(t, err)
 				all = append(all, string(customer))
 			}
 		}
@@ -79,9 +78,7 @@ func TestGolden(t *testing.T) {
 	defer b.Close()
 	content := golden.Bytes(t, fmt.Sprintf("timers-%d.golden", Format), bytesOf(t, b))
 	back, err := Read("", bytes.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	defer back.Close()
 	if got, want := contents(t, back), contents(t, b); !reflect.DeepEqual(got, want) || back.reminders == 0 || back.instants == 0 {
 		t.Errorf("the golden file is read as other timers\n got %v\nwant %v", got, want)

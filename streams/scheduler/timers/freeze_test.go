@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/reminder"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // workload folds what happens in a lively lane: claims, extensions, reminders that are set, cancelled, moved and fired, by
@@ -121,9 +122,7 @@ func bytesOf(t testing.TB, b *Timers) []byte {
 	defer b.Thaw()
 	f := b.Freeze()
 	f.Continue(time.Hour)
-	if err := f.Write(&content); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, f.Write(&content))
 	return content.Bytes()
 }
 
@@ -179,9 +178,7 @@ func TestFrozenTimersAreAsTheyWere(t *testing.T) {
 				c.step()
 				twin.step()
 			}
-			if err := <-written; err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, <-written)
 			c.b.Thaw()
 			if !bytes.Equal(content.Bytes(), want) || !bytes.Equal(again.Bytes(), want) {
 				t.Fatalf("seed %d round %d: the frozen timers differ", seed, round)
@@ -191,9 +188,7 @@ func TestFrozenTimersAreAsTheyWere(t *testing.T) {
 			}
 			// Read back, it goes on as well.
 			back, err := Read(t.TempDir(), bytes.NewReader(want))
-			if err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, err)
 			if !bytes.Equal(bytesOf(t, back), want) {
 				t.Fatalf("seed %d round %d: other timers are read back", seed, round)
 			}

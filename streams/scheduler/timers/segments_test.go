@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // used is how many bytes of the segments' files are used, and how many blocks there are.
@@ -48,9 +49,7 @@ func TestSparseSegmentsAreCopied(t *testing.T) {
 	finish := func() { // nothing more comes: what is sparse is copied all the same
 		t.Helper()
 		for range 2000 {
-			if err := who.compact(); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, who.compact())
 		}
 		if len(who.sparse) > 0 {
 			t.Errorf("%d segments are sparse", len(who.sparse))
