@@ -22,6 +22,30 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
+// dies runs a sender whose process dies after f in its first call, or, where OnDead is set, when it has written a dead letter.
+func (r *rig) dies(t *testing.T, opts push.Options, f func([]push.Reminder)) {
+	t.Helper()
+	var dying *sender
+	ready := make(chan struct{})
+	refuses := opts.OnDead != nil
+	if opts.Grace = -1; refuses {
+		opts.OnDead = func(push.DeadLetter) { dying.conn.Close() }
+	}
+	dying = r.sender(t, opts, func(_ context.Context, batch []push.Reminder) error {
+		<-ready
+		if f(batch); refuses {
+			return &push.Refused{Err: errAway}
+		}
+		dying.conn.Close()
+		return nil
+	})
+	close(ready)
+	<-dying.done
+	if !errors.Is(dying.err, nats.ErrConnectionClosed) && !errors.Is(dying.err, jetstream.ErrConnectionClosed) {
+		t.Errorf("Run returned %v", dying.err)
+	}
+}
+
 // A process dies before the push, or after it and before the acknowledgement: another one delivers to the same customers, under
 // the same keys.
 func TestDiesAroundThePush(t *testing.T) {
@@ -30,21 +54,11 @@ func TestDiesAroundThePush(t *testing.T) {
 			r := newRig(t, 1)
 			r.fire(t, 0, "ann")
 			b := newBook()
-			var dying *sender
-			ready := make(chan struct{})
-			dying = r.sender(t, push.Options{AckWait: short, Grace: -1}, func(ctx context.Context, batch []push.Reminder) error {
-				<-ready
+			r.dies(t, push.Options{AckWait: short}, func(batch []push.Reminder) {
 				if delivered {
 					b.record(batch)
 				}
-				dying.conn.Close()
-				return nil
 			})
-			close(ready)
-			<-dying.done
-			if !errors.Is(dying.err, nats.ErrConnectionClosed) && !errors.Is(dying.err, jetstream.ErrConnectionClosed) {
-				t.Errorf("Run returned %v", dying.err)
-			}
 			s := r.sender(t, push.Options{AckWait: short}, b.push)
 			r.until(t, "the reminder of ann is delivered by the other", func() bool { return s.Stats().Pushed == 1 })
 			r.settled(t, "test")
@@ -64,17 +78,7 @@ func TestDiesAfterTheDeadLetter(t *testing.T) {
 	r := newRig(t, 1)
 	r.fire(t, 0, "ann")
 	b := newBook()
-	var dying *sender
-	ready := make(chan struct{})
-	dying = r.sender(t, push.Options{AckWait: short, Tries: 1, Grace: -1, OnDead: func(push.DeadLetter) {
-		<-ready
-		dying.conn.Close()
-	}}, func(ctx context.Context, batch []push.Reminder) error {
-		b.record(batch)
-		return &push.Refused{Err: errAway}
-	})
-	close(ready)
-	<-dying.done
+	r.dies(t, push.Options{AckWait: short, Tries: 1, OnDead: func(push.DeadLetter) {}}, b.record)
 	s := r.sender(t, push.Options{AckWait: short, Tries: 5}, b.push)
 	r.until(t, "the message came again", func() bool { return s.Stats().Repeated == 1 })
 	r.settled(t, "test")
@@ -111,17 +115,11 @@ func TestALetterOfBefore(t *testing.T) {
 func (r *rig) returned(t *testing.T, times int) {
 	t.Helper()
 	c, err := r.js.Consumer(within(t), topology.RmdStream(0), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	for range times {
 		m, err := c.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := m.Nak(); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
+		streamtest.Must(t, m.Nak())
 	}
 }
 
@@ -130,29 +128,18 @@ func (r *rig) known(t *testing.T, opts push.Options) {
 	t.Helper()
 	s := r.sender(t, opts, newBook().push)
 	r.until(t, "the consumer is there", func() bool { _, ok := r.positions(t, "test"); return ok })
-	if err := s.stop(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, s.stop())
 }
 
 // A message that kills every process that handles it leaves its dead letter, and is then not tried any more.
 func TestAMessageThatKills(t *testing.T) {
 	r := newRig(t, 1)
-	opts := push.Options{Tries: 2, AckWait: short, Grace: -1}
+	opts := push.Options{Tries: 2, AckWait: short}
 	r.known(t, opts)
 	r.fire(t, 0, "poison", "poison too")
 	r.returned(t, 4)
 	b := newBook()
-	var dying *sender
-	ready := make(chan struct{})
-	dying = r.sender(t, opts, func(ctx context.Context, batch []push.Reminder) error {
-		<-ready
-		b.record(batch)
-		dying.conn.Close()
-		return nil
-	})
-	close(ready)
-	<-dying.done
+	r.dies(t, opts, b.record)
 	s := r.sender(t, opts, b.push)
 	r.until(t, "the letter is found", func() bool { return s.Stats().Repeated == 1 })
 	r.settled(t, "test")
@@ -270,49 +257,34 @@ func TestStopInAPause(t *testing.T) {
 // kills is how often TestServerKilled kills the server.
 var kills = flag.Int("push.kills", 2, "how often TestServerKilled kills the server")
 
-// The server is stopped or killed while calls are in progress: all are delivered, each once, as the process recognises what
-// NATS delivers again.
-func TestServerRestarts(t *testing.T) {
-	server := streamtest.Start(t)
-	callsAcross(t, newRigOn(t, server, 2), func() { server.Restart(t) }, 1)
-}
-
-// TestServerKilled kills the server at random moments, between any two requests of the sender.
+// The server is killed at random moments, between any two requests of the sender, while two calls are in progress and the other
+// messages are set aside: all are delivered, each once, as the process recognises what NATS delivers again.
 func TestServerKilled(t *testing.T) {
 	t.Parallel() // it waits for AckWait
 	server := startProcess(t)
-	callsAcross(t, newRigOn(t, server, 2), func() {
-		<-time.After(time.Duration(rand.IntN(int(20 * time.Millisecond))))
-		server.kill(t)
-	}, *kills)
-}
-
-// callsAcross fires messages, ends the server while two calls are in progress and the other messages are set aside, and
-// checks who was delivered to; so many rounds.
-func callsAcross(t *testing.T, r *rig, restart func(), rounds int) {
+	r := &rig{server: server}
+	r.open(t, 2)
 	b := newBook()
 	started := make(chan struct{}, 99)
 	var finish atomic.Pointer[chan struct{}]
-	var s *sender
+	// NATS may forget a delivery when it is killed, and makes it again after AckWait.
+	s := r.sender(t, push.Options{Workers: 2, AckWait: 2 * time.Second}, func(ctx context.Context, batch []push.Reminder) error {
+		started <- struct{}{}
+		<-*finish.Load()
+		return b.push(ctx, batch)
+	})
 	want := 0
-	for round := range rounds {
+	for round := range *kills {
 		gate := make(chan struct{})
 		finish.Store(&gate)
 		for i := range 12 {
 			r.fire(t, i%2, names(fmt.Sprint(round, "-", i), 5)...)
 			want += 5
 		}
-		if s == nil {
-			// NATS may forget a delivery when it is killed, and makes it again after AckWait.
-			s = r.sender(t, push.Options{Workers: 2, AckWait: 2 * time.Second}, func(ctx context.Context, batch []push.Reminder) error {
-				started <- struct{}{}
-				<-*finish.Load()
-				return b.push(ctx, batch)
-			})
-		}
 		<-started
 		<-started
-		restart()
+		<-time.After(time.Duration(rand.IntN(int(20 * time.Millisecond))))
+		server.kill(t)
 		close(gate)
 		r.until(t, "the reminder of everybody is delivered", func() bool { return b.size() == want })
 		r.settled(t, "test")
@@ -391,16 +363,10 @@ func TestAStoppedLaneGoesOn(t *testing.T) {
 
 	stream := eventlog.Reminders(r.js, 0).In(r.log.WithKey([32]byte{1}))
 	hash, _, err := stream.CheckSkip(within(t), sequence)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	store, err := settings.Open(within(t), r.js, settings.Options{Logger: discard})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Skip(within(t), stream.Name(), sequence, hash, "ann"); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
+	streamtest.Must(t, store.Skip(within(t), stream.Name(), sequence, hash, "ann"))
 	r.until(t, "the reminder of bob is delivered", func() bool { return b.deliveries("bob") == 1 })
 	r.settled(t, "test")
 	if got := s.Stats(); got.Stopped != 0 || got.Skipped != 1 || got.Pushed != 3 {
@@ -423,9 +389,7 @@ func TestNothingToWorkOn(t *testing.T) {
 		s := r.sender(t, push.Options{AckWait: short}, b.push)
 		r.fire(t, 0, "ann")
 		r.until(t, "the reminder of ann is delivered", func() bool { return s.Stats().Pushed == 1 })
-		if err := r.js.DeleteStream(within(t), topology.RmdStream(0)); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, r.js.DeleteStream(within(t), topology.RmdStream(0)))
 		<-s.done
 		if !errors.Is(s.err, push.ErrGone) {
 			t.Errorf("Run returned %v", s.err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/golden"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -35,20 +36,14 @@ func TestTheFormat(t *testing.T) {
 		id:        messageID{Lane: 3, Sequence: 7, Stored: at.UnixNano()},
 	}
 	stored, err := letter.message()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	wait := entry{Lines: []int{1, 3}, Tries: 2, At: at, Split: true, Process: "p", Answers: 4}
 	id := messageID{Lane: 3, Sequence: 7, Stored: at.UnixNano(), Hop: 2, Line: 1}
 	waits, err := wait.message(waitSubject("mobile", again, id))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	position := record{Format: Format, Log: "log", Events: true, Used: at, Next: 8, Stored: at, Delivered: 1, Dead: 2, Failed: 3, At: at}
 	value, err := json.Marshal(position)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	golden.Bytes(t, "stored.golden", []byte(text(stored)+"\n"+text(waits)+"\n"+bucketKey("mobile", 3)+"\n"+string(value)+"\n"))
 
 	raw := &natsx.Message{Subject: stored.Subject, Sequence: letter.ID, Header: stored.Header, Data: stored.Data, Time: at}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/streams/priority"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 const (
@@ -27,9 +28,7 @@ type gated struct {
 
 func newGated(t *testing.T, workers int) *gated {
 	o, err := Options{Name: "x", Workers: workers, Pause: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)}.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	g := &gated{gate: newGate(&o), t: t}
 	t.Cleanup(g.end)
 	return g

@@ -154,13 +154,9 @@ func TestConsumerLost(t *testing.T) {
 			}
 			r.until(t, "the first is delivered", func() bool { return b.size() >= 1 })
 			if !running {
-				if err := s.stop(); err != nil {
-					t.Fatal(err)
-				}
+				streamtest.Must(t, s.stop())
 			}
-			if err := r.js.DeleteConsumer(within(t), topology.RmdStream(0), "test"); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, r.js.DeleteConsumer(within(t), topology.RmdStream(0), "test"))
 			held.Store(false)
 			close(hold)
 			if !running {

@@ -14,9 +14,7 @@ func TestAnEntryIsTheSameOnlyWithAllLines(t *testing.T) {
 	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: WaitStream, Subjects: []string{waitSubjects + ">"}, Retention: jetstream.WorkQueuePolicy,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	s := &direct{js: js, opts: &Options{Name: "shop"}}
 	for at, test := range []struct {
 		stored, again []int // no lines = all
@@ -29,9 +27,7 @@ func TestAnEntryIsTheSameOnlyWithAllLines(t *testing.T) {
 		{[]int{1}, nil, false},
 	} {
 		id := messageID{Sequence: uint64(at + 1), Hop: 1, Line: 1}
-		if err := s.put(t.Context(), again, id, entry{Lines: test.stored}); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, s.put(t.Context(), again, id, entry{Lines: test.stored}))
 		if err := s.put(t.Context(), again, id, entry{Lines: test.again}); (err == nil) != test.same {
 			t.Errorf("%v stored, then %v: %v", test.stored, test.again, err)
 		}

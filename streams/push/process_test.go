@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -18,28 +17,21 @@ import (
 // nodeEnv in the environment of this test binary makes it a server; it holds where that stores and listens.
 const nodeEnv = "SCRIP_TEST_NODE"
 
-// nodeMain makes this process a server if startProcess has started it; it does not return then.
+// nodeMain makes this process a server if startProcess has started it: it serves as `scrip serve` does, without fsync, until
+// standard input ends, and does not return.
 func nodeMain() {
 	dir, listen, is := strings.Cut(os.Getenv(nodeEnv), " ")
 	if !is {
 		return
 	}
-	if err := runEmbedded(dir, listen); err != nil {
+	s, err := natsd.Start(natsd.Options{StoreDir: dir, Listen: listen, Sync: natsd.SyncInterval})
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	s.Shutdown()
 	os.Exit(0)
-}
-
-// runEmbedded serves as `scrip serve` does, without fsync, until standard input ends.
-func runEmbedded(dir, listen string) error {
-	s, err := natsd.Start(natsd.Options{StoreDir: dir, Listen: listen, Sync: natsd.SyncInterval})
-	if err != nil {
-		return err
-	}
-	defer s.Shutdown()
-	_, err = io.Copy(io.Discard, os.Stdin)
-	return err
 }
 
 // process is a server as `scrip serve` embeds it, in a process of its own on a fixed port. Other than streamtest.Server it can be
@@ -62,18 +54,14 @@ func startProcess(t *testing.T) *process {
 func (p *process) start(t *testing.T) {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	p.cmd = exec.Command(self)
 	p.cmd.Env = append(os.Environ(), nodeEnv+"="+p.dir+" "+p.listen)
 	p.cmd.Stdout, p.cmd.Stderr = t.Output(), t.Output()
 	if p.stdin, err = p.cmd.StdinPipe(); err == nil {
 		err = p.cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 }
 
 // end ends the process with SIGKILL.
@@ -96,14 +84,4 @@ func (p *process) Conn(t testing.TB, opts ...nats.Option) *nats.Conn {
 	nc := streamtest.Connect(t, "nats://"+p.listen, opts...)
 	streamtest.Eventually(t, "the server is up", nc.IsConnected)
 	return nc
-}
-
-// JetStream is Conn with JetStream.
-func (p *process) JetStream(t testing.TB, opts ...nats.Option) jetstream.JetStream {
-	t.Helper()
-	js, err := jetstream.New(p.Conn(t, opts...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,6 +61,9 @@ func TestEachCustomerOnce(t *testing.T) {
 		if st.FailedTries+st.Dead+st.Skipped+st.Repeated != 0 || st.InFlight+st.Calling+st.Hanging != 0 {
 			t.Errorf("nothing failed, but %+v", st)
 		}
+	}
+	if err := all[0].Run(t.Context(), b.push); err == nil || !strings.Contains(err.Error(), "once") {
+		t.Errorf("a second Run returned %v", err)
 	}
 	if pushed != uint64(want) {
 		t.Errorf("the senders count %d customers, want %d", pushed, want)
@@ -151,44 +153,8 @@ func TestHangsAlways(t *testing.T) {
 	}
 }
 
-// What fails comes again under the same keys until it succeeds.
-func TestFailsThenSucceeds(t *testing.T) {
-	r := newRig(t, 1)
-	seq := r.fire(t, 0, "ann", "bob")
-	b := newBook()
-	var calls atomic.Int32
-	s := r.sender(t, push.Options{}, func(ctx context.Context, batch []push.Reminder) error {
-		if len(batch) != 2 {
-			t.Errorf("a batch of %d", len(batch))
-		}
-		b.record(batch)
-		if calls.Add(1) < 3 {
-			return errAway
-		}
-		return nil
-	})
-	r.until(t, "both are delivered", func() bool { return s.Stats().Pushed == 2 })
-	r.settled(t, "test")
-	if st := s.Stats(); st.FailedTries != 2 || st.Dead != 0 {
-		t.Errorf("%+v", st)
-	}
-	for key, times := range b.keys {
-		if times != 3 || !strings.HasPrefix(key, fmt.Sprintf("%s/0/%d/", r.log.UUID, seq)) {
-			t.Errorf("the key %s came %d times", key, times)
-		}
-	}
-	if b.size() != 2 {
-		t.Errorf("keys %v", b.keys)
-	}
-	if err := s.stop(); err != nil {
-		t.Error(err)
-	}
-	if err := s.Run(t.Context(), b.push); err == nil || !strings.Contains(err.Error(), "once") {
-		t.Errorf("a second Run returned %v", err)
-	}
-}
-
-// Delivered reminders are not delivered again; those that cannot be delivered become a dead letter, alone.
+// Delivered reminders are not delivered again; what fails comes again under the same keys; those that cannot be delivered become a
+// dead letter, alone.
 func TestFailsForSome(t *testing.T) {
 	r := newRig(t, 1)
 	r.fire(t, 0, "ann", "bob", "cid", "dot")
@@ -215,8 +181,8 @@ func TestFailsForSome(t *testing.T) {
 	two := r.sender(t, push.Options{Tries: 3}, f)
 	r.until(t, "a dead letter", func() bool { return one.Stats().Dead+two.Stats().Dead == 1 })
 	r.settled(t, "test")
-	if b.deliveries("ann") != 1 || b.deliveries("cid") != 1 || b.deliveries("dot") != 2 || b.deliveries("bob") != 3 {
-		t.Errorf("deliveries %v", b.names)
+	if b.deliveries("ann") != 1 || b.deliveries("cid") != 1 || b.deliveries("dot") != 2 || b.deliveries("bob") != 3 || b.size() != 4 {
+		t.Errorf("deliveries %v under keys %v", b.names, b.keys)
 	}
 	if fmt.Sprint(batches) != "[4 2 1]" {
 		t.Errorf("batches of %v", batches)

@@ -57,35 +57,34 @@ const (
 
 // rig is a server with a log, whose reminders the test fires itself.
 type rig struct {
-	server natsServer
-	js     jetstream.JetStream
-	log    topology.Log
+	server interface { // in this process or in one of its own
+		Conn(t testing.TB, opts ...nats.Option) *nats.Conn
+	}
+	js  jetstream.JetStream
+	log topology.Log
 
 	source  uint64 // of the next message
 	changed testsignal.Signal[struct{}]
 }
 
-// natsServer is a server in this process or in one of its own.
-type natsServer interface {
-	Conn(t testing.TB, opts ...nats.Option) *nats.Conn
-	JetStream(t testing.TB, opts ...nats.Option) jetstream.JetStream
-}
-
 func newRig(t *testing.T, lanes int) *rig {
 	t.Helper()
-	return newRigOn(t, streamtest.Start(t), lanes)
+	r := &rig{server: streamtest.Start(t)}
+	r.open(t, lanes)
+	return r
 }
 
-func newRigOn(t *testing.T, server natsServer, lanes int) *rig {
+// open makes the log.
+func (r *rig) open(t *testing.T, lanes int) {
 	t.Helper()
-	r := &rig{server: server}
 	r.changed.Watch()
-	r.js = r.server.JetStream(t)
 	var err error
+	if r.js, err = jetstream.New(r.server.Conn(t)); err != nil {
+		t.Fatal(err)
+	}
 	if r.log, err = topology.Ensure(within(t), r.js, topology.Spec{Lanes: lanes, KeyFingerprint: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	return r
 }
 
 func within(t *testing.T) context.Context {
@@ -138,9 +137,7 @@ func (r *rig) publish(t *testing.T, lane int, h eventlog.Header, payload string)
 func (r *rig) foreign(t *testing.T, lane int, h nats.Header, payload string) uint64 {
 	t.Helper()
 	ack, err := r.js.PublishMsg(within(t), &nats.Msg{Subject: topology.Rmd(lane), Header: h, Data: []byte(payload)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	return ack.Sequence
 }
 
@@ -158,7 +155,6 @@ type book struct {
 	mu    sync.Mutex
 	keys  map[string]int
 	names map[string]int
-	calls int
 }
 
 func newBook() *book { return &book{keys: map[string]int{}, names: map[string]int{}} }
@@ -166,7 +162,6 @@ func newBook() *book { return &book{keys: map[string]int{}, names: map[string]in
 func (b *book) record(batch []push.Reminder) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.calls++
 	for _, r := range batch {
 		b.keys[r.Key]++
 		b.names[r.CustomerID]++
@@ -218,9 +213,7 @@ func (r *rig) sender(t *testing.T, opts push.Options, f push.Func) *sender {
 	t.Helper()
 	s := &sender{conn: r.server.Conn(t), done: make(chan struct{})}
 	js, err := jetstream.New(s.conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	if opts.Name == "" {
 		opts.Name = "test"
 	}
@@ -278,9 +271,7 @@ func (r *rig) letters(t *testing.T, name string) []push.DeadLetter {
 	t.Helper()
 	var all []push.DeadLetter
 	for l, err := range push.Letters(within(t), r.js, name) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		all = append(all, l)
 	}
 	return all
