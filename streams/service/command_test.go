@@ -81,16 +81,9 @@ func TestBadInputAtEveryCommandEndpoint(t *testing.T) {
 		}
 	}
 	for _, bad := range []struct{ subject, body, want string }{
-		{"scrip.claim.summer", `{"customer_id":7}`, "customer_id: must be a string"},
 		{"scrip.claim.summer", `{"customer_id":"c","campaign":"winter"}`, "disagrees with the subject"},
 		{"scrip.claim.sum$mer", `{"customer_id":"c"}`, "campaign: the subject's last token"},
 		{"scrip.claim." + strings.Repeat("s", 65), `{"customer_id":"c"}`, "campaign: the subject's last token"},
-		{"scrip.claim.summer", `{"customer_id":"c","attributes":{"a":{}}}`, "flat"},
-		{"scrip.remind.summer", `{"customer_id":"c","kind":"sometimes","before":"1m"}`, "kind: must be"},
-		{"scrip.remind.summer", `{"customer_id":"c","kind":"opens","before":"-1m"}`, "before: must lie"},
-		{"scrip.extend", `{"code":"x","expires_at":"tomorrow"}`, "expires_at: must be an RFC 3339"},
-		{"scrip.campaign.create", `{"campaign":"summer","codes":-1}`, "codes: must be a whole number"},
-		{"scrip.codes.import", `{"campaign":"summer","codes":[]}`, "codes: must be an array"},
 		{"scrip.codes.import", `{"campaign":"summer","codes":["no good"]}`, "codes: code 1"},
 	} {
 		out := r.outcome(t, bad.subject, bad.body)
@@ -206,12 +199,8 @@ func TestAStopAnswersWhatItTook(t *testing.T) {
 			r.owner.SetFault(func(int, []wire.Command) int { held <- struct{}{}; return streamtest.HoldBack })
 			inbox := r.conn.NewInbox()
 			replies, err := r.conn.SubscribeSync(inbox)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := r.conn.PublishRequest("scrip.claim.summer", inbox, []byte(`{"customer_id":"c"}`)); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, err)
+			streamtest.Must(t, r.conn.PublishRequest("scrip.claim.summer", inbox, []byte(`{"customer_id":"c"}`)))
 			<-held
 			stopped := make(chan struct{})
 			go func() { stop(); close(stopped) }()

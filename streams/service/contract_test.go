@@ -4,14 +4,14 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // TestTheContractNamesEndpoints: every subject of the service, with the fields that it takes.
 func TestTheContractNamesEndpoints(t *testing.T) {
 	raw, err := os.ReadFile("../../domain/CONTRACT.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	for i := range endpoints {
 		e := &endpoints[i]
 		subject := "`" + strings.Replace(e.subject, "*", "<campaign>", 1) + "`"

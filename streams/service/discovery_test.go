@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // TestAllEndpointsShareOneBudget: what waits unparsed is bounded over all endpoints together, also where messages are
@@ -40,9 +41,7 @@ func TestDiscovery(t *testing.T) {
 	}
 	ask := func(into any, subject string) {
 		t.Helper()
-		if err := json.Unmarshal(r.request(t, subject, "").Data, into); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, json.Unmarshal(r.request(t, subject, "").Data, into))
 	}
 	var ping micro.Ping
 	if ask(&ping, "$SRV.PING"); ping.Type != micro.PingResponseType || ping.ID == "" {
@@ -78,9 +77,7 @@ func gathered(t *testing.T, s *Service) map[string]float64 {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(s)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	found := make(map[string]float64)
 	for _, f := range families {
 		for _, m := range f.Metric {
@@ -104,9 +101,7 @@ func TestAFloodOnOneEndpointDropsItsOwnRequests(t *testing.T) {
 	s.nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { dropped <- err })
 	s.mu.Lock() // queries are blocked
 	for range messages + 100 {
-		if err := r.conn.Publish("scrip.coupon.show", []byte(`{"code":"AAAA-BBBB-CCCC"}`)); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, r.conn.Publish("scrip.coupon.show", []byte(`{"code":"AAAA-BBBB-CCCC"}`)))
 	}
 	in := s.in
 	if err := <-dropped; !errors.Is(err, nats.ErrSlowConsumer) || in.dropped(i) == 0 {

@@ -18,9 +18,7 @@ func forwarder(t *testing.T, nc *nats.Conn) (f *Forwarder, stop func()) {
 	f.signals.subscribed.Watch()
 	stop = streamtest.Background(t, f.Run)
 	f.signals.subscribed.Wait(t)
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, nc.Flush())
 	return f, stop
 }
 
@@ -35,9 +33,7 @@ func TestTheForwarder(t *testing.T) {
 			two, stopTwo := forwarder(t, server.Conn(t))
 			conn := server.Conn(t)
 			outcomes, err := conn.SubscribeSync(conn.NewInbox())
-			if err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, err)
 			if err := conn.Publish("scrip.cmd.summer", []byte("x")); err != nil { // without a reply subject it arrives, too
 				t.Fatal(err)
 			}
@@ -91,18 +87,14 @@ func TestTheForwarder(t *testing.T) {
 func checkHeaders(t *testing.T, conn *nats.Conn) {
 	t.Helper()
 	got, err := conn.SubscribeSync("scrip.lane.*.cmd.headers")
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	for _, reply := range []string{"scrip.evt.0", "_INBOX.mine"} {
 		msg := nats.NewMsg("scrip.cmd.headers")
 		msg.Reply, msg.Data = reply, []byte("x")
 		for _, name := range []string{topology.HeaderReply, HeaderTimeout, "Scrip-Trace", nats.MsgIdHdr, "Other", "Nats-TTL", "Nats-Rollup", "Nats-Trace-Dest"} {
 			msg.Header.Set(name, "1s")
 		}
-		if err := conn.PublishMsg(msg); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, conn.PublishMsg(msg))
 	}
 	m, err := got.NextMsg(time.Minute)
 	if err != nil || m.Reply != "_INBOX.mine" || len(m.Header) != 4 || m.Header.Get(topology.HeaderReply) != "1s" || m.Header.Get(nats.MsgIdHdr) != "1s" {

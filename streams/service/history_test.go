@@ -13,12 +13,13 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // long is a history of entries numbered from the newest, each some bytes long. Its cursors are the numbers.
 type long struct{ entries, size int }
 
-func (h long) page(limit int, before string) (page HistoryPage, err error) {
+func (h long) page(_ string, limit int, before string) (page HistoryPage, err error) {
 	at := 0
 	if before != "" {
 		if at, err = strconv.Atoi(before); err != nil || at > h.entries {
@@ -34,12 +35,15 @@ func (h long) page(limit int, before string) (page HistoryPage, err error) {
 	return page, nil
 }
 
-func (h long) Coupon(_ context.Context, _ string, _ uint32, limit int, before string) (HistoryPage, error) {
-	return h.page(limit, before)
+// history is that of a coupon, "campaign n", or of a customer.
+type history func(of string, limit int, before string) (HistoryPage, error)
+
+func (h history) Coupon(_ context.Context, campaign string, n uint32, limit int, before string) (HistoryPage, error) {
+	return h(fmt.Sprint(campaign, " ", n), limit, before)
 }
 
-func (h long) Customer(_ context.Context, _ string, limit int, before string) (HistoryPage, error) {
-	return h.page(limit, before)
+func (h history) Customer(_ context.Context, customerID string, limit int, before string) (HistoryPage, error) {
+	return h(customerID, limit, before)
 }
 
 // shownPage is an answer of a show or of a list.
@@ -59,9 +63,7 @@ func (p shownPage) campaigns(t *testing.T) (names []string) {
 		Campaign string
 		N        int
 	}
-	if err := json.Unmarshal(p.Data, &list); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, json.Unmarshal(p.Data, &list))
 	for _, c := range list {
 		names = append(names, fmt.Sprint(c.Campaign, c.N))
 	}
@@ -73,9 +75,7 @@ func (r *rig) page(t *testing.T, subject string, fields map[string]any) (p shown
 	t.Helper()
 	maps.DeleteFunc(fields, func(_ string, v any) bool { return v == 0 || v == "" })
 	body, err := json.Marshal(fields)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	reply := r.request(t, subject, string(body))
 	if len(reply.Data) > maxReply+1024 {
 		t.Errorf("an answer of %d bytes", len(reply.Data))
@@ -134,8 +134,10 @@ func three() (coupons, size int) { return 3, 10 }
 // without more and next.
 func TestHistoryInPages(t *testing.T) {
 	r := newRig(t)
-	tables := &switched{}
-	r.serve(t, Options{History: tables})
+	var entries atomic.Pointer[long]
+	r.serve(t, Options{History: history(func(of string, limit int, before string) (HistoryPage, error) {
+		return entries.Load().page(of, limit, before)
+	})})
 	var coupons, size atomic.Int64
 	r.held(t, func() (int, int) { return int(coupons.Load()), int(size.Load()) })
 	for _, c := range []struct{ coupons, couponSize, entries, entrySize, limit int }{
@@ -145,7 +147,7 @@ func TestHistoryInPages(t *testing.T) {
 	} {
 		coupons.Store(int64(c.coupons))
 		size.Store(int64(c.couponSize))
-		tables.to(long{c.entries, c.entrySize})
+		entries.Store(&long{c.entries, c.entrySize})
 		var wantCoupons, wantEntries []string
 		for lane := range lanes {
 			for n := c.coupons; n > 0; n-- {
@@ -159,7 +161,7 @@ func TestHistoryInPages(t *testing.T) {
 			"scrip.customer.show": {"customer_id": "ann", "limit": c.limit},
 			"scrip.coupon.show":   {"code": "X", "campaign": "summer", "limit": c.limit},
 		} {
-			var coupons, entries []string
+			var coupons, shown []string
 			for _, p := range r.pages(t, subject, "before", fields) {
 				if subject == "scrip.customer.show" {
 					list := p.campaigns(t)
@@ -168,7 +170,7 @@ func TestHistoryInPages(t *testing.T) {
 					}
 				}
 				for _, e := range p.History {
-					entries = append(entries, fmt.Sprint(e.At))
+					shown = append(shown, fmt.Sprint(e.At))
 				}
 				if c.limit > 0 && len(p.History) > c.limit || p.More != (p.Next != "") {
 					t.Errorf("%d entries in a page of %d, more %t, next %q", len(p.History), c.limit, p.More, p.Next)
@@ -177,33 +179,23 @@ func TestHistoryInPages(t *testing.T) {
 			if subject == "scrip.customer.show" && !slices.Equal(coupons, wantCoupons) {
 				t.Errorf("%v: %d of %d coupons, or in another order", c, len(coupons), len(wantCoupons))
 			}
-			if !slices.Equal(entries, wantEntries) {
-				t.Errorf("%s %v: %d of %d entries, or in another order", subject, c, len(entries), len(wantEntries))
+			if !slices.Equal(shown, wantEntries) {
+				t.Errorf("%s %v: %d of %d entries, or in another order", subject, c, len(shown), len(wantEntries))
 			}
 		}
 	}
 }
 
-// switched is a history that tests replace.
-type switched struct{ is atomic.Value }
-
-func (s *switched) to(h History) { s.is.Store(&h) }
-func (s *switched) now() History { return *s.is.Load().(*History) }
-
-func (s *switched) Coupon(ctx context.Context, campaign string, n uint32, limit int, before string) (HistoryPage, error) {
-	return s.now().Coupon(ctx, campaign, n, limit, before)
-}
-
-func (s *switched) Customer(ctx context.Context, customerID string, limit int, before string) (HistoryPage, error) {
-	return s.now().Customer(ctx, customerID, limit, before)
-}
-
 // While the tables are away coupons are paged all the same, and the history does not count as shown.
 func TestPagesWithoutHistory(t *testing.T) {
 	r := newRig(t)
-	history := &switched{}
-	history.to(tables{errors.New("no route to host")})
-	r.serve(t, Options{History: history})
+	var back atomic.Bool
+	r.serve(t, Options{History: history(func(of string, limit int, before string) (HistoryPage, error) {
+		if !back.Load() {
+			return HistoryPage{}, errors.New("no route to host")
+		}
+		return long{1, 10}.page(of, limit, before)
+	})})
 	r.held(t, three)
 	next := func(before string) shownPage {
 		t.Helper()
@@ -216,7 +208,7 @@ func TestPagesWithoutHistory(t *testing.T) {
 	if last := next(p.Next); last.More || string(last.Data) == "[]" {
 		t.Errorf("the last page: %+v", last)
 	}
-	history.to(long{1, 10}) // the tables are back
+	back.Store(true)
 	if last := next(p.Next); last.More || len(last.History) != 1 {
 		t.Errorf("the last page, when the tables are back: %+v", last)
 	}
@@ -224,7 +216,7 @@ func TestPagesWithoutHistory(t *testing.T) {
 
 func TestBadCursors(t *testing.T) {
 	r := newRig(t)
-	r.serve(t, Options{History: long{3, 10}})
+	r.serve(t, Options{History: history(long{3, 10}.page)})
 	r.held(t, three)
 	for _, before := range []string{"x", "17", "c0~", "c0.x~", "c0.0~", "c 0.1~", "c0.1~x", ".~x", "c0.99999999999~"} {
 		out := r.outcome(t, "scrip.customer.show", `{"customer_id":"ann","before":"`+before+`"}`)

@@ -1,7 +1,6 @@
 package service
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -11,29 +10,21 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// seen is a history with the code of a coupon.
-type seen struct{}
-
 const seenCode = "7KQ2-9F3M-XW4T"
 
-func (seen) page() (HistoryPage, error) {
+// seen is a history with the code of a coupon.
+func seen(string, int, string) (HistoryPage, error) {
 	return HistoryPage{Entries: []HistoryEntry{
 		{JSON: json.RawMessage(`{"what":"claimed","campaign":"summer","n":7,"code":"` + seenCode + `","by":"<ann>"}`), Before: "2"},
 		{JSON: json.RawMessage(`{"what":"fired","campaign":"summer"}`), Before: "1"},
 	}}, nil
 }
 
-func (h seen) Coupon(context.Context, string, uint32, int, string) (HistoryPage, error) {
-	return h.page()
-}
-
-func (h seen) Customer(context.Context, string, int, string) (HistoryPage, error) { return h.page() }
-
 // TestLookUps: a key without the right to see codes gets them masked, in coupons and in histories; what others see in clear is in
 // the audit stream, with who looked, and without the code. Programs of the servers' account are not recorded.
 func TestLookUps(t *testing.T) {
 	r := newRig(t)
-	_, keys := managed(t, r, func(o *Options) { o.History = seen{} })
+	_, keys := managed(t, r, func(o *Options) { o.History = history(seen) })
 	for lane := range lanes {
 		r.lane(t, lane, func(q query) string {
 			coupon := `{"campaign":"summer","n":7,"code":"` + seenCode + `","benefit":{"code":"10 %"}}`

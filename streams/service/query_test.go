@@ -1,7 +1,6 @@
 package service
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -173,17 +172,6 @@ func TestTheListMergesLanesAndPages(t *testing.T) {
 	}
 }
 
-// tables is a history that answers or fails.
-type tables struct{ err error }
-
-func (h tables) Coupon(_ context.Context, campaign string, n uint32, _ int, _ string) (HistoryPage, error) {
-	return HistoryPage{Entries: []HistoryEntry{{JSON: fmt.Appendf(nil, `"%s %d"`, campaign, n), Before: "1"}}}, h.err
-}
-
-func (h tables) Customer(_ context.Context, customerID string, _ int, _ string) (HistoryPage, error) {
-	return HistoryPage{Entries: []HistoryEntry{{JSON: fmt.Appendf(nil, `"%s"`, customerID), Before: "1"}}}, h.err
-}
-
 func TestHistoryIsAnExtra(t *testing.T) {
 	r := newRig(t)
 	for lane := range lanes {
@@ -197,13 +185,18 @@ func TestHistoryIsAnExtra(t *testing.T) {
 			return `{"data":{"campaign":"summer","n":7}}`
 		})
 	}
+	tables := func(err error) History {
+		return history(func(of string, _ int, _ string) (HistoryPage, error) {
+			return HistoryPage{Entries: []HistoryEntry{{JSON: fmt.Appendf(nil, "%q", of), Before: "1"}}}, err
+		})
+	}
 	for _, test := range []struct {
 		name             string
 		history          History
 		coupon, customer string
 	}{
-		{"Present", tables{}, `"history":["summer 7"]`, `"history":["c1"]`},
-		{"Away", tables{errors.New(`connection "refused"`)},
+		{"Present", tables(nil), `"history":["summer 7"]`, `"history":["c1"]`},
+		{"Away", tables(errors.New(`connection "refused"`)),
 			`"history_unavailable":"the read tables do not answer: connection \"refused\""`,
 			`"history_unavailable":"the read tables do not answer: connection \"refused\""`},
 		{"None", nil, `"history_unavailable":"this server has no read tables"`,

@@ -120,9 +120,7 @@ func (r *rig) lane(t *testing.T, lane int, answer func(query) string) {
 	if err == nil {
 		err = nc.Flush()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 }
 
 // sent returns the lane of each command that was sent, by its id, and the person who sent it.
@@ -132,14 +130,10 @@ func (r *rig) sent(t *testing.T) (on map[string]int, by map[string]string) {
 	for lane := range lanes {
 		stream := eventlog.Commands(r.server.JetStream(t), lane)
 		bounds, err := stream.Bounds(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		for seq := max(bounds.First, 1); seq <= bounds.Last; seq++ {
 			m, err := stream.Get(t.Context(), seq)
-			if err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, err)
 			for line := range bytes.Lines(m.Data) {
 				var c wire.Command
 				if err := wire.ParseCommand(bytes.TrimSuffix(line, []byte{'\n'}), wire.Defaults{}, &c); err != nil {
