@@ -10,15 +10,14 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // example folds the log with a shipped example, in batches of so many lines.
 func (r *rig) example(t *testing.T, db, name string, lines int) {
 	t.Helper()
 	text, err := ExampleSQL(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	f := parse(t, name+".sql", string(text))
 	if f.Name != name || len(f.Types) == 0 {
 		t.Errorf("example %s is called %s and wants %v", name, f.Name, f.Types)
@@ -53,9 +52,7 @@ func TestExamples(t *testing.T) {
 		_, lines := r.stored(n)
 		for _, line := range lines {
 			var e wire.Event
-			if err := wire.ParseEvent([]byte(line), &e); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, wire.ParseEvent([]byte(line), &e))
 			key := e.Campaign + " " + e.At.Time().Format("2006-01-02 15")
 			sums := hour[key]
 			switch e.Type {

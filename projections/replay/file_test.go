@@ -1,11 +1,9 @@
 package replay
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -18,30 +16,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
-
-// NDJSON is the line with its place in front, all else to the letter.
-func TestNDJSON(t *testing.T) {
-	r := newRig(t)
-	r.work()
-	var out bytes.Buffer
-	r.run(Stream(&out, NDJSON), Options{})
-	var want strings.Builder
-	rejected := 0
-	for n := range lanes {
-		positions, lines := r.stored(n)
-		for i, line := range lines {
-			if strings.HasPrefix(line, `{"type":"command.rejected"`) {
-				line = strings.Replace(line, `"sequence":`, `"command_sequence":`, 1)
-				line = strings.Replace(line, `"line":`, `"command_line":`, 1)
-				rejected++
-			}
-			fmt.Fprintf(&want, `{"lane":%d,"sequence":%d,"line":%d,%s`+"\n", n, positions[i].Sequence, positions[i].Line, line[1:])
-		}
-	}
-	if out.String() != want.String() || rejected == 0 {
-		t.Errorf("got\n%swant\n%s", out.String(), want.String())
-	}
-}
 
 // Only the two top-level fields of a rejected command are renamed, wherever those words occur.
 func TestRejectedCommandsKeepTheirText(t *testing.T) {
@@ -80,9 +54,7 @@ func TestFullDisk(t *testing.T) {
 				dir := t.TempDir()
 				path := filepath.Join(dir, "out")
 				if before != "" {
-					if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
-						t.Fatal(err)
-					}
+					streamtest.Must(t, os.WriteFile(path, []byte(before), 0o600))
 				}
 				sink := File(path, format).(*fileSink)
 				sink.limit = func(w io.Writer) io.Writer { return &full{w, room} }
@@ -111,9 +83,7 @@ func TestAFileIsCompleteOrMissing(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "out.ndjson")
 	link := filepath.Join(dir, "link")
-	if err := os.Symlink(path, link); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.Symlink(path, link))
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := Run(ctx, r.JS, r.Log, File(path, NDJSON), Options{Limits: fill.Limits{Lines: 1}, Logger: loggerTo(&streamtest.Buffer{}), Progress: func(p Progress) {
 		if _, err := os.Stat(path); err == nil {
@@ -129,9 +99,7 @@ func TestAFileIsCompleteOrMissing(t *testing.T) {
 	if names, _ := os.ReadDir(dir); len(names) != 1 {
 		t.Errorf("left %v", names)
 	}
-	if err := os.WriteFile(path, nil, 0o640); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.WriteFile(path, nil, 0o640))
 	r.run(File(link, NDJSON), Options{})
 	// Events hold codes and customers: a new file is for its owner alone.
 	private := filepath.Join(dir, "private")
@@ -154,9 +122,7 @@ func TestLeftoversOfKilledReplays(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "out.ndjson")
 	for _, name := range []string{".out.ndjson.partial", ".other.ndjson.partial"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("half"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte("half"), 0o600))
 	}
 	var second error
 	_, err := Run(t.Context(), r.JS, r.Log, File(path, NDJSON), Options{Limits: fill.Limits{Lines: 1}, Logger: loggerTo(&streamtest.Buffer{}), Progress: func(Progress) {
@@ -175,9 +141,7 @@ func TestLeftoversOfKilledReplays(t *testing.T) {
 func mode(t *testing.T, path string) os.FileMode {
 	t.Helper()
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	return info.Mode().Perm()
 }
 
@@ -185,9 +149,7 @@ func mode(t *testing.T, path string) os.FileMode {
 func listed(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}

@@ -22,9 +22,7 @@ func TestFilters(t *testing.T) {
 	middle := wire.At(begin.Add(12 * time.Second))
 	at := func(e map[string]any) wire.Instant {
 		i, err := wire.ParseInstant(e["at"].(string))
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		return i
 	}
 	for name, c := range map[string]struct {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // With a mask no code of the log is left in what is exported, in any column or line, and the same code has the same mask.
@@ -30,9 +31,7 @@ func TestMaskedCodes(t *testing.T) {
 	}
 	key := filepath.Join(t.TempDir(), "mask.key")
 	mask, err := OpenMask(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the key's file: %v, %v", info, err)
 	}
@@ -71,9 +70,7 @@ func TestMaskedCodes(t *testing.T) {
 	}
 
 	short := filepath.Join(t.TempDir(), "short")
-	if err := os.WriteFile(short, []byte("123456789012345\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.WriteFile(short, []byte("123456789012345\n"), 0o600))
 	if _, err := OpenMask(short); err == nil || !strings.Contains(err.Error(), "15 bytes") {
 		t.Errorf("a short key: %v", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -20,35 +19,23 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/golden"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-var update = flag.Bool("update", false, "write testdata/state.json")
-
 // The state file has a format of its own.
 func TestStateGolden(t *testing.T) {
-	const path = "testdata/state.json"
 	state := fileState{
 		Version: stateVersion, Name: "daily", Format: CSV, Filter: "--campaign summer", Length: 4711, Tail: strings.Repeat("0f", 32),
 		Places: []eventlog.Position{{Log: "0193a7b2-7000-7000-8000-000000000001", Lane: 0, Sequence: 12, Digest: strings.Repeat("a1", 16)},
 			{Log: "0193a7b2-7000-7000-8000-000000000001", Lane: 3, Sequence: 9, Digest: strings.Repeat("b2", 16)}},
 	}
 	raw, err := json.Marshal(&state)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw = append(raw, '\n')
-	if *update {
-		if err := os.WriteFile(path, raw, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := readState(path); err != nil || !reflect.DeepEqual(got, state) || !bytes.Equal(raw, want) {
-		t.Errorf("the state of a named file has changed (%v): raise stateVersion if a release has written %s\ndecoded %+v\nencoded %s", err, path, got, raw)
+	streamtest.Must(t, err)
+	golden.Bytes(t, "state.json", append(raw, '\n'))
+	if got, err := readState("testdata/state.json"); err != nil || !reflect.DeepEqual(got, state) {
+		t.Errorf("decoded %+v, %v", got, err)
 	}
 }
 
@@ -72,9 +59,7 @@ func TestFollowedFileIsSavedOnceASecond(t *testing.T) {
 				t.Fatalf("%d events are in the file after %d, %v", bytes.Count(raw, []byte("\n")), i+1, err)
 			}
 			state, err := readState(StatePath(path, "daily"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, err)
 			if state.Length != saved {
 				saves, saved = saves+1, state.Length
 			}
@@ -83,46 +68,17 @@ func TestFollowedFileIsSavedOnceASecond(t *testing.T) {
 		if saves != 10 {
 			t.Errorf("saved %d times in ten seconds", saves)
 		}
-		if err := sink.End(ctx, nil); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, sink.End(ctx, nil))
 		if state, err := readState(StatePath(path, "daily")); err != nil || state.Length <= saved {
 			t.Errorf("the last events were not saved: %+v, %v", state, err)
 		}
 	})
 }
 
-// wholeFile is what the named file must hold.
-func (r *rig) wholeFile(format Format) string {
-	r.T.Helper()
-	var out bytes.Buffer
-	r.run(Stream(&out, format), Options{})
-	return out.String()
-}
-
-// sameLines compares whatever the order: following mixes lanes.
-func sameLines(t *testing.T, got, want string) {
-	t.Helper()
-	count := map[string]int{}
-	for line := range strings.Lines(got) {
-		count[line]++
-	}
-	for line := range strings.Lines(want) {
-		count[line]--
-	}
-	for line, n := range count {
-		if n != 0 {
-			t.Errorf("%+d of %s", n, line)
-		}
-	}
-}
-
 func named(t *testing.T, path string, format Format, reset bool) *namedFile {
 	t.Helper()
 	s, err := NamedFile(path, "daily", format, reset)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	return s.(*namedFile)
 }
 
@@ -148,22 +104,17 @@ func TestNamedFileKilled(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "out")
 		r.run(named(t, path, NDJSON, false), Options{Filter: Filter{}}) // a first run, to have a state
 		state, err := os.ReadFile(StatePath(path, "daily"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		r.claimOnce(100 + kill)
-		whole := r.wholeFile(NDJSON)
 		crashed := errors.New("killed")
 		writes := 0
 		sink := named(t, path, NDJSON, false)
-		_, err = r.try(crashing{sink, func() error {
-			if writes++; writes > kill {
-				// As a kill would: what was written is in the file, the state is the old one.
-				_ = sink.enc.flush()
+		_, err = r.try(after{sink, func() error {
+			_ = sink.enc.flush()
+			if writes++; writes > kill { // as a kill would: what was written is in the file, the state is the old one
 				sink.broken = true
 				return crashed
 			}
-			_ = sink.enc.flush()
 			return nil
 		}}, Options{Limits: fill.Limits{Lines: 1}})
 		if err != nil && !errors.Is(err, crashed) {
@@ -175,30 +126,30 @@ func TestNamedFileKilled(t *testing.T) {
 			}
 		}
 		r.run(named(t, path, NDJSON, false), Options{})
-		got, _ := os.ReadFile(path)
-		sameLines(t, string(got), whole)
+		equalRows(t, fmt.Sprint("killed at write ", kill), jsonRows(t, path), r.naiveRows())
 	}
 }
 
-// crashing is a sink that fails after having written.
-type crashing struct {
-	*namedFile
-	after func() error
+// after is a sink that does something when it has written, and fails if that does.
+type after struct {
+	Sink
+	then func() error
 }
 
-func (c crashing) Write(ctx context.Context, b *Batch) error {
-	if err := c.namedFile.Write(ctx, b); err != nil {
+func (a after) Write(ctx context.Context, b *Batch) error {
+	if err := a.Sink.Write(ctx, b); err != nil {
 		return err
 	}
-	return c.after()
+	return a.then()
 }
 
 // A disk that fills up costs nothing but time.
 func TestNamedFileFullDisk(t *testing.T) {
 	r := newRig(t)
 	r.work()
-	whole := r.wholeFile(CSV)
-	for room := 0; room < len(whole); room += 1999 {
+	var whole bytes.Buffer
+	r.run(Stream(&whole, CSV), Options{})
+	for room := 0; room < whole.Len(); room += 1999 {
 		path := filepath.Join(t.TempDir(), "out")
 		sink := named(t, path, CSV, false)
 		sink.limit = func(w io.Writer) io.Writer { return &full{w, room} }
@@ -206,7 +157,7 @@ func TestNamedFileFullDisk(t *testing.T) {
 			t.Fatalf("room for %d: %v", room, err)
 		}
 		r.run(named(t, path, CSV, false), Options{})
-		if got, _ := os.ReadFile(path); string(got) != whole {
+		if got, _ := os.ReadFile(path); string(got) != whole.String() {
 			t.Errorf("room for %d: got\n%s", room, got)
 		}
 	}
@@ -306,9 +257,7 @@ func TestRootFollowsNoLink(t *testing.T) {
 	r := newRig(t)
 	dir := t.TempDir()
 	victim, path := filepath.Join(dir, "victim"), filepath.Join(dir, "all.csv")
-	if err := os.Symlink(victim, path); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.Symlink(victim, path))
 	if _, err := r.try(named(t, path, CSV, false), Options{}); err == nil || !strings.Contains(err.Error(), "is a symbolic link") {
 		t.Errorf("%v", err)
 	}

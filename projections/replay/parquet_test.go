@@ -10,6 +10,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // parquetRows reads a file by column names and Parquet's own types, through nothing of parquet.go.
@@ -50,17 +51,13 @@ func parquetRows(t *testing.T, path string) (list []string) {
 func TestParquetRowGroups(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.parquet")
 	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	p := newParquet(f)
 	event := Event{Event: wire.Event{Type: wire.CouponClaimed, Campaign: "c", At: 1}, Raw: []byte(strings.Repeat("x", groupBytes/999))}
 	before := int64(0)
 	for i := range 3000 {
 		event.Position = Position{0, uint64(i + 1), 1}
-		if err := p.encode([]Event{event}); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, p.encode([]Event{event}))
 		if info, err := f.Stat(); err == nil && i%1000 == 999 {
 			if info.Size() <= before {
 				t.Errorf("after %d rows the file has %d bytes, no more than before", i+1, before)
@@ -68,12 +65,8 @@ func TestParquetRowGroups(t *testing.T) {
 			before = info.Size()
 		}
 	}
-	if err := p.close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, p.close())
+	streamtest.Must(t, f.Close())
 	file, rows := readParquet(t, path)
 	if n := len(file.RowGroups()); n < 3 || len(rows) != 3000 {
 		t.Errorf("%d groups, %d rows", n, len(rows))
@@ -88,18 +81,12 @@ func TestParquetRowGroups(t *testing.T) {
 func readParquet(t *testing.T, path string) (*parquet.File, []parquet.Row) {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	t.Cleanup(func() { _ = f.Close() })
 	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	file, err := parquet.OpenFile(f, info.Size())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	var all []parquet.Row
 	for _, group := range file.RowGroups() {
 		rows := group.Rows()

@@ -86,9 +86,7 @@ func (r *rig) do(scope wire.Scope, campaign string, lines ...string) []wire.Outc
 	var outs []wire.Outcome
 	for line := range bytes.Lines(replies) {
 		out, err := wire.ParseOutcome(bytes.TrimSpace(line))
-		if err != nil {
-			r.T.Fatal(err)
-		}
+		streamtest.Must(r.T, err)
 		outs = append(outs, out)
 	}
 	return outs
@@ -152,14 +150,10 @@ func (r *rig) work() {
 func (r *rig) stored(lane int) (positions []Position, lines []string) {
 	r.T.Helper()
 	stream, err := r.JS.Stream(r.T.Context(), topology.EvtStream(lane))
-	if err != nil {
-		r.T.Fatal(err)
-	}
+	streamtest.Must(r.T, err)
 	for seq := uint64(1); seq <= r.Last[lane]; seq++ {
 		m, err := stream.GetMsg(r.T.Context(), seq)
-		if err != nil {
-			r.T.Fatal(err)
-		}
+		streamtest.Must(r.T, err)
 		for n, line := range strings.Split(strings.TrimSuffix(string(m.Data), "\n"), "\n") {
 			if line != "" {
 				positions, lines = append(positions, Position{lane, seq, n + 1}), append(lines, line)
@@ -177,9 +171,7 @@ func (r *rig) naive(keep func(p Position, event map[string]any) bool) []Position
 		positions, lines := r.stored(n)
 		for i, line := range lines {
 			var event map[string]any
-			if err := json.Unmarshal([]byte(line), &event); err != nil {
-				r.T.Fatal(err)
-			}
+			streamtest.Must(r.T, json.Unmarshal([]byte(line), &event))
 			if keep(positions[i], event) {
 				out = append(out, positions[i])
 			}
@@ -195,9 +187,7 @@ func loggerTo(out *streamtest.Buffer) *slog.Logger { return slog.New(slog.NewTex
 func (r *rig) run(sink Sink, opts Options) Summary {
 	r.T.Helper()
 	sum, err := r.try(sink, opts)
-	if err != nil {
-		r.T.Fatal(err)
-	}
+	streamtest.Must(r.T, err)
 	return sum
 }
 
@@ -305,9 +295,7 @@ func equalPositions(t testing.TB, what string, events []Event, want []Position) 
 func query(t testing.TB, url, sql string, args ...any) string {
 	t.Helper()
 	conn, err := pgx.Connect(context.Background(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	defer conn.Close(context.Background())
 	var out *string
 	if err := conn.QueryRow(context.Background(), sql, args...).Scan(&out); err != nil {
@@ -322,9 +310,7 @@ func query(t testing.TB, url, sql string, args ...any) string {
 func execute(t testing.TB, url, sql string) {
 	t.Helper()
 	conn, err := pgx.Connect(context.Background(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	defer conn.Close(context.Background())
 	if _, err := conn.Exec(context.Background(), sql); err != nil {
 		t.Fatalf("%s: %v", sql, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // target is a sink and what it has written: a text of all columns but raw for each event.
@@ -58,9 +59,7 @@ func TestSinks(t *testing.T) {
 			want := len(r.naiveRows())
 			f.until(func() bool { return len(to.rows()) == want })
 		}
-		if err := f.stop(); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, f.stop())
 		equalRows(t, to.name+", followed", to.rows(), r.naiveRows())
 		r.run(to.sink(true), Options{})
 		equalRows(t, to.name+", begun again", to.rows(), r.naiveRows())
@@ -97,9 +96,7 @@ func decoded(t testing.TB, line string) (event map[string]any) {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(line))
 	d.UseNumber()
-	if err := d.Decode(&event); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, d.Decode(&event))
 	return event
 }
 
@@ -118,9 +115,7 @@ func fieldsOf(event map[string]any) string {
 func jsonRows(t *testing.T, path string) (rows []string) {
 	t.Helper()
 	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	for line := range strings.Lines(string(raw)) {
 		if strings.HasSuffix(line, "\n") { // else it is being written
 			rows = append(rows, fieldsOf(decoded(t, line)))
@@ -133,14 +128,10 @@ func jsonRows(t *testing.T, path string) (rows []string) {
 func csvRows(t *testing.T, path string) (rows []string) {
 	t.Helper()
 	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	text := string(raw)
 	all, err := csv.NewReader(strings.NewReader(text[:strings.LastIndex(text, "\n")+1])).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	for i, row := range all {
 		for c, column := range Columns {
 			if i == 0 && row[c] != column.Name {

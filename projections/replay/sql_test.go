@@ -10,14 +10,13 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 func parse(t *testing.T, file, text string) *SQLFile {
 	t.Helper()
 	f, err := ParseSQL(file, []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	return f
 }
 
@@ -201,7 +200,7 @@ DROP TABLE scratch;
 `)
 	for _, reset := range []bool{false, true} { // with reset, all of this is dropped
 		r.run(Postgres(db, f.Definition(), reset), Options{Limits: fill.Limits{Lines: 2}})
-		want := len(r.expectedRows(Filter{}))
+		want := len(r.naiveRows())
 		if got := query(t, db, "SELECT count(*)::text FROM inside.mine"); got != fmt.Sprint(want) {
 			t.Errorf("reset %v: %s rows, want %d", reset, got, want)
 		}

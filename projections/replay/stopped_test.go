@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -39,16 +40,10 @@ func TestAFollowedLaneContinues(t *testing.T) {
 
 	stream := eventlog.Events(r.JS, 0).In(r.Log.WithKey([32]byte{1}))
 	hash, _, err := stream.CheckSkip(t.Context(), at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	store, err := settings.Open(t.Context(), r.JS, settings.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Skip(t.Context(), stream.Name(), at, hash, "ann"); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
+	streamtest.Must(t, store.Skip(t.Context(), stream.Name(), at, hash, "ann"))
 	f.until(func() bool { return seen[0].Load() == 3 })
 	if err := f.stop(); err != nil {
 		t.Error(err)
