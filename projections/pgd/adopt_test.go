@@ -90,8 +90,8 @@ func TestLeftPostmasterIsReplaced(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(t *testing.T, opts *Options, pid int, url string){
 		"moved, and a link in its place": func(t *testing.T, opts *Options, _ int, _ string) {
-			rename(t, opts.DataDir, opts.DataDir+".old")
-			symlink(t, opts.DataDir+".old", opts.DataDir)
+			streamtest.Must(t, os.Rename(opts.DataDir, opts.DataDir+".old"))
+			streamtest.Must(t, os.Symlink(opts.DataDir+".old", opts.DataDir))
 		},
 		// Somebody had it stop once its clients leave, and one stays.
 		"while it stops": func(t *testing.T, opts *Options, pid int, url string) {
@@ -140,19 +140,13 @@ func TestTiedLeavesAStrangerAlone(t *testing.T) {
 	mkdir(t, filepath.Join(place, "data"))
 	stranger := exec.CommandContext(t.Context(), "cat")
 	in, err := stranger.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stranger.Start(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
+	streamtest.Must(t, stranger.Start())
 	write(t, filepath.Join(place, "data", "postmaster.pid"), fmt.Sprint(stranger.Process.Pid, "\n"))
 	if err := self().command(t.Context(), place, "/bin/sh", "-c", tieScript).Run(); err == nil { // its input is at its end
 		t.Error("the shell reports that it stopped a postmaster")
 	}
-	if err := in.Close(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, in.Close())
 	if err := stranger.Wait(); err != nil {
 		t.Errorf("the stranger was stopped: %v", err)
 	}
@@ -164,9 +158,7 @@ func TestStrangerWithThePostmastersNumberSurvives(t *testing.T) {
 	opts := testOptions(madeDir(t))
 	p := ownPlace(opts.DataDir)
 	uid, gid, err := ownerOf(p.data())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	user := named(uid, gid, asRoot())
 	for _, args := range [][]string{ // what the stranger shows; the last one stays for the start
 		{"sleep", "600"},
@@ -179,21 +171,15 @@ func TestStrangerWithThePostmastersNumberSurvives(t *testing.T) {
 		stranger.Args = append([]string{args[0], "-c", "read line"}, args[1:]...)
 		stranger.SysProcAttr = user.attr()
 		in, err := stranger.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := stranger.Start(); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
+		streamtest.Must(t, stranger.Start())
 		write(t, p.pidfile(), fmt.Sprint(stranger.Process.Pid, "\n", p.data(), "\n1700000000\n5432\n\n127.0.0.1\n        1    1\nready   \n"))
-		if err := user.give(p.pidfile()); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, user.give(p.pidfile()))
 		if pm := (&home{place: p}).running(); pm != nil {
 			t.Errorf("%q is taken for a postmaster", args)
 		}
 		if args[len(args)-1] == p.data() {
-			remove(t, p.password()) // so that it is also started in single-user mode
+			streamtest.Must(t, os.Remove(p.password())) // so that it is also started in single-user mode
 			keeps(t, start(t, Open(opts)), "7")
 		}
 		if err := stranger.Process.Signal(syscall.Signal(0)); err != nil {
@@ -238,13 +224,9 @@ func urlOf(t *testing.T, dir string) string {
 	t.Helper()
 	home := filepath.Join(dir, "postgres")
 	password, err := os.ReadFile(filepath.Join(home, "password"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	raw, err := os.ReadFile(place(home).pidfile())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	var port int
 	if _, err := fmt.Sscan(strings.Split(string(raw), "\n")[3], &port); err != nil {
 		t.Fatal(err)

@@ -13,15 +13,15 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // A cluster is made once a failed initdb, as on a full disk, has been reported with its output, and is what it should be.
 func TestFreshClusterKeepsWhatItIsTold(t *testing.T) {
 	t.Parallel()
 	bin, err := Find()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	opts := testOptions(openDir(t))
 	opts.Settings = nil // the real ones
 	opts.Binaries = Binaries{Dir: filepath.Join(filepath.Dir(opts.DataDir), "bin"), Major: bin.Major, Version: bin.Version}
@@ -30,9 +30,7 @@ func TestFreshClusterKeepsWhatItIsTold(t *testing.T) {
 		opts.Binaries.initdb():   "echo 'initdb: error: could not write file: No space left on device' >&2; exit 1\n",
 		opts.Binaries.postgres(): "echo '" + bin.Version + "'\n",
 	} {
-		if err := os.WriteFile(name, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, os.WriteFile(name, []byte("#!/bin/sh\n"+text), 0o755))
 	}
 	_, err = Open(opts).Start(t.Context())
 	for _, part := range []string{"could not write file", "free some space", filepath.Join(opts.DataDir, "postgres")} {
@@ -83,9 +81,7 @@ func TestClusterThatRuns(t *testing.T) {
 	})
 	t.Run("only the password opens", func(t *testing.T) {
 		complete, err := url.Parse(first)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		password, _ := complete.User.Password()
 		for host, word := range map[string]string{"127.0.0.1": password, p.run(): password, "127.0.0.1 ": "guess", p.run() + " ": "guess"} {
 			dsn := fmt.Sprintf("host=%s port=%s user=scrip dbname=scrip password=%s sslmode=disable", strings.TrimSpace(host), complete.Port(), word)
@@ -107,7 +103,7 @@ func TestClusterThatRuns(t *testing.T) {
 	t.Run("a second owner", func(t *testing.T) {
 		link := opts
 		link.DataDir += "-link"
-		symlink(t, opts.DataDir, link.DataDir)
+		streamtest.Must(t, os.Symlink(opts.DataDir, link.DataDir))
 		for _, o := range []Options{opts, link} {
 			_, err := Open(o).Start(t.Context())
 			for _, part := range []string{"runs the PostgreSQL cluster", fmt.Sprint("process ", os.Getpid()), "--data"} {
@@ -119,7 +115,7 @@ func TestClusterThatRuns(t *testing.T) {
 	})
 	t.Run("its process is known", func(t *testing.T) {
 		link := filepath.Join(t.TempDir(), "link")
-		symlink(t, string(p), link)
+		streamtest.Must(t, os.Symlink(string(p), link))
 		if !serves(pid, p) || !serves(pid, place(link)) || !isPostmaster(commandByPS(pid), p.data()) {
 			t.Error("the running postmaster is not recognised, by one path or the other")
 		}
@@ -130,9 +126,7 @@ func TestClusterThatRuns(t *testing.T) {
 	// A postmaster may come up between the check for one and a start. Its lock file stays as it is.
 	t.Run("a launch beside it", func(t *testing.T) {
 		before, err := os.ReadFile(p.pidfile())
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		if pm, err := c.home.launch(t.Context(), c.port, 0); pm != nil || !errors.Is(err, errStillUsed) {
 			t.Errorf("launched %v, %v; want that the cluster is still used", pm, err)
 		}
@@ -173,9 +167,7 @@ func TestClusterThatRuns(t *testing.T) {
 	// The port is one that was free a moment ago, and the programs are replaced by an upgrade before the stop.
 	t.Run("a start on a port of others, and a stop without programs", func(t *testing.T) {
 		l, err := net.Listen("tcp4", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		defer l.Close()
 		c.port = l.Addr().(*net.TCPAddr).Port
 		url, err := c.Start(t.Context())
@@ -224,22 +216,16 @@ func TestHaltEndsSingleUserMode(t *testing.T) {
 	t.Parallel()
 	opts := testOptions(madeDir(t))
 	bin, err := Find()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	got, err := Open(opts).choose(t.Context(), opts.DataDir, bin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	h := &home{place: got.place, user: got.user, bin: bin}
 	cmd := h.user.command(t.Context(), string(h.place), h.bin.postgres(), "--single", "-D", h.place.data(), "-j",
 		"-c", "exit_on_error=on", "-c", "fsync=off", "template1")
 	cmd.Stdin = strings.NewReader("DO $$ BEGIN RAISE WARNING 'begun'; PERFORM pg_sleep(600); END $$;\n\n")
 	begun := make(chan struct{})
 	cmd.Stderr = seen{text: "begun", then: begun}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }() // also takes the process off the table, where it would count as alive
 	<-begun

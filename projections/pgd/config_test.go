@@ -3,6 +3,8 @@ package pgd
 import (
 	"strings"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 func TestQuote(t *testing.T) {
@@ -49,24 +51,12 @@ func TestOwnSettingsComeLast(t *testing.T) {
 func TestWALCompressionIsOneThatPostgreSQLKnows(t *testing.T) {
 	t.Parallel()
 	all, err := findAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	// That a cluster starts with this text is shown by every other test.
 	if got := all[0].walCompression(t.TempDir()); got != "lz4" && got != "off" {
 		t.Errorf("compression %q", got)
 	}
 	if got := (Binaries{Dir: t.TempDir()}).walCompression(t.TempDir()); got != "off" {
 		t.Errorf("compression %q where PostgreSQL cannot be run", got)
-	}
-}
-
-func TestSocketNeedsAShortPath(t *testing.T) {
-	t.Parallel()
-	if got := socketDirs("/data/postgres"); got != `"/data/postgres/run"` {
-		t.Errorf("got %s", got)
-	}
-	if got := socketDirs(place("/" + strings.Repeat("x", maxSocketPath))); got != "" {
-		t.Errorf("got %s for a path that is too long", got)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // What crashes while a cluster was being made have left does not keep the next start from making one, and is removed.
@@ -53,18 +55,18 @@ func TestStartMends(t *testing.T) {
 		{"postgres dropped; password lost; postmaster.pid empty after power loss", func(c *Cluster, _ string) {
 			run(t, c.AdminURL(), "DROP DATABASE postgres")
 		}, func() {
-			remove(t, p.password())
+			streamtest.Must(t, os.Remove(p.password()))
 			write(t, p.pidfile(), "")
 		}},
 		{"configuration of another program; postmaster.pid of no living process; no log, a link in its place", nil, func() {
 			write(t, p.conf(), "nonsense\n")
 			write(t, p.hba(), "nonsense\n")
 			write(t, p.pidfile(), "4194303\n"+p.data()+"\n1700000000\n5432\n\n127.0.0.1\n        1    1\nready   \n")
-			remove(t, p.log())
-			symlink(t, victim, p.log())
+			streamtest.Must(t, os.Remove(p.log()))
+			streamtest.Must(t, os.Symlink(victim, p.log()))
 		}},
 		{"a directory in the place of the log", nil, func() {
-			remove(t, p.log())
+			streamtest.Must(t, os.Remove(p.log()))
 			mkdir(t, p.log())
 		}},
 	} {
@@ -96,9 +98,7 @@ func TestStartMakesTheDatabase(t *testing.T) {
 	c := Open(testOptions(madeDir(t)))
 	url := start(t, c)
 	run(t, strings.Replace(url, "/scrip?", "/postgres?", 1), "DROP DATABASE scrip WITH (FORCE)")
-	if err := c.home.awaitReady(t.Context(), c.pm); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, c.home.awaitReady(t.Context(), c.pm))
 	if got := queryText(t, url, "SELECT current_database()"); got != "scrip" {
 		t.Errorf("database is %q", got)
 	}
@@ -113,13 +113,13 @@ func TestStartExplains(t *testing.T) {
 		wantErr []string
 	}{
 		{"no cluster at all", func(t *testing.T, dir string) {
-			remove(t, filepath.Join(dir, "data", "PG_VERSION"))
+			streamtest.Must(t, os.Remove(filepath.Join(dir, "data", "PG_VERSION")))
 		}, []string{"not a PostgreSQL cluster", "move"}},
 		{"unreadable version", func(t *testing.T, dir string) {
 			write(t, filepath.Join(dir, "data", "PG_VERSION"), "fifteen\n")
 		}, []string{`"fifteen"`, "move"}},
 		{"control file lost", func(t *testing.T, dir string) {
-			remove(t, filepath.Join(dir, "data", "global", "pg_control"))
+			streamtest.Must(t, os.Remove(filepath.Join(dir, "data", "global", "pg_control")))
 		}, []string{"postgres.log", "last lines", "pg_control"}},
 		{"password that does not fit", func(t *testing.T, dir string) {
 			write(t, filepath.Join(dir, "password"), "guess\n")
@@ -165,9 +165,7 @@ func TestClusterOfAnotherMajorVersion(t *testing.T) {
 		mkdir(t, p.data())
 		write(t, p.path("data/PG_VERSION"), "11\n")
 		write(t, p.path("data/mark"), fmt.Sprint(n))
-		if err := h.pick(t.Context(), installed); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, h.pick(t.Context(), installed))
 		if raw, err := os.ReadFile(p.path(aside + "/mark")); err != nil || string(raw) != fmt.Sprint(n) {
 			t.Errorf("cluster %d is not in %s: %q, %v", n, aside, raw, err)
 		}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // The postmaster has its log open, and goes on appending to it.
@@ -14,9 +16,7 @@ func TestLogIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "postgres.log")
 	rotate(path, 100) // there is none yet
 	log, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	defer log.Close()
 	for i := range 50 {
 		if _, err := fmt.Fprintf(log, "line %d\n", i); err != nil {
@@ -27,9 +27,7 @@ func TestLogIsBounded(t *testing.T) {
 	last := ""
 	for _, name := range []string{path + ".1", path} {
 		raw, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		if len(raw) == 0 || len(raw) > 100 {
 			t.Errorf("%s has %d bytes, want 1 to 100", name, len(raw))
 		}
@@ -54,7 +52,7 @@ func TestRotationKeepsTheEnd(t *testing.T) {
 	}
 	victim, planted := path+".victim", path+".planted"
 	write(t, victim, "untouched")
-	symlink(t, victim, planted)
+	streamtest.Must(t, os.Symlink(victim, planted))
 	if rotate(planted, 1); sizeOf(victim) != int64(len("untouched")) {
 		t.Error("the file behind a link was cut")
 	}

@@ -76,9 +76,7 @@ func openDir(t *testing.T) string {
 	t.Helper()
 	parent := t.TempDir()
 	for _, d := range []string{filepath.Dir(parent), parent} {
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, os.Chmod(d, 0o755))
 	}
 	return filepath.Join(parent, "data")
 }
@@ -145,9 +143,7 @@ func start(t *testing.T, c *Cluster) string {
 	t.Helper()
 	stopLater(t, c)
 	url, err := c.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	return url
 }
 
@@ -197,9 +193,7 @@ func queryText(t *testing.T, url, sql string) string {
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
@@ -220,16 +214,10 @@ func startOwner(t *testing.T, opts Options) owner {
 	}
 	cmd.Stderr = t.Output()
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
+	streamtest.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = in.Close()
 		_ = cmd.Wait() // after kill this has been done
@@ -239,9 +227,7 @@ func startOwner(t *testing.T, opts Options) owner {
 		t.Fatalf("the owner wrote nothing: %v", err)
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	t.Cleanup(func() {
 		if strings.Contains(commandLine(pid), " -D "+filepath.Dir(opts.DataDir)) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -253,34 +239,19 @@ func startOwner(t *testing.T, opts Options) owner {
 // kill is kill -9 of the owner alone.
 func (o owner) kill(t *testing.T) {
 	t.Helper()
-	if err := o.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, o.cmd.Process.Kill())
 	_ = o.cmd.Wait() // "signal: killed"
 }
 
-// records is a slog handler that keeps the messages.
-type records struct {
-	mu   sync.Mutex
-	kept []string
-}
+// records are the lines of a log.
+type records struct{ streamtest.Buffer }
 
 func (r *records) logger() *slog.Logger { return slog.New(slog.NewTextHandler(r, nil)) }
 
-func (r *records) Write(b []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.kept = append(r.kept, string(b))
-	return len(b), nil
-}
-
 // count returns how many records contain text.
-func (r *records) count(text string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := 0
-	for _, rec := range r.kept {
-		if strings.Contains(rec, text) {
+func (r *records) count(text string) (n int) {
+	for record := range strings.Lines(r.String()) {
+		if strings.Contains(record, text) {
 			n++
 		}
 	}
@@ -289,35 +260,10 @@ func (r *records) count(text string) int {
 
 func mkdir(t *testing.T, dir string) {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.MkdirAll(dir, 0o755))
 }
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func remove(t *testing.T, path string) {
-	t.Helper()
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func rename(t *testing.T, from, to string) {
-	t.Helper()
-	if err := os.Rename(from, to); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func symlink(t *testing.T, to, link string) {
-	t.Helper()
-	if err := os.Symlink(to, link); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.WriteFile(path, []byte(text), 0o600))
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // closedDir returns a data directory below one that only the user who runs the test may pass.
@@ -15,9 +17,7 @@ func closedDir(t *testing.T) string {
 	t.Helper()
 	closed := filepath.Join(filepath.Dir(openDir(t)), "closed")
 	mkdir(t, closed)
-	if err := os.Chmod(closed, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.Chmod(closed, 0o700))
 	return filepath.Join(closed, "data")
 }
 
@@ -70,9 +70,7 @@ func TestDataDirectoryThatOnlyTheUserCanReach(t *testing.T) {
 	run(t, url, "CREATE TABLE kept (n int); INSERT INTO kept VALUES (7)")
 	stop(t, c)
 	// Found again, and also once the directory could be reached.
-	if err := os.Chmod(filepath.Dir(opts.DataDir), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.Chmod(filepath.Dir(opts.DataDir), 0o755))
 	c = Open(opts)
 	if keeps(t, start(t, c), "7"); c.Dir() != want {
 		t.Errorf("the next start is in %s", c.Dir())
@@ -89,9 +87,7 @@ func TestNewDataDirectoryOfTheSameName(t *testing.T) {
 	if asRoot() {
 		left, keep, clusters = elsewhere(opts), "", 2
 		mkdir(t, opts.DataDir)
-		if err := remember(opts.DataDir, left); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, remember(opts.DataDir, left))
 	}
 	copyPlace(t, left)
 	o := startOwner(t, opts)
@@ -100,9 +96,7 @@ func TestNewDataDirectoryOfTheSameName(t *testing.T) {
 		t.Fatal("there is no postmaster to test with")
 	}
 	if asRoot() {
-		if err := os.RemoveAll(opts.DataDir); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, os.RemoveAll(opts.DataDir))
 	}
 	c := Open(opts)
 	url := start(t, c)
@@ -135,9 +129,7 @@ func TestPointerLeadsNowhereElse(t *testing.T) {
 		t.Errorf("without a pointer: %q, %v", got, err)
 	}
 	want := elsewhere(opts)
-	if err := remember(opts.DataDir, want); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, remember(opts.DataDir, want))
 	if got, err := Open(opts).pointed(opts.DataDir); got != want || err != nil {
 		t.Errorf("remembered %q, got %q, %v", want, got, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-4a2410e3/scrip/projections/confine"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // refuses runs SQL that has to be refused for want of rights.
@@ -39,13 +40,9 @@ func holdsTheDoor(t *testing.T, c *Cluster) {
 		refuses(t, c.URL(), sql)
 	}
 	u, err := url.Parse(c.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	raw, err := os.ReadFile(filepath.Join(c.Dir(), "admin.password"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	for _, name := range []string{"password", "admin.password"} {
 		if info, err := os.Stat(filepath.Join(c.Dir(), name)); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s has mode %v, want 0600 (%v)", name, info.Mode(), err)

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // All these tests, run by an ordinary user: by this one, or, when this one is root, once more by nobody.
@@ -104,9 +106,7 @@ func TestPlantedLinkIsNotFollowed(t *testing.T) {
 				write(t, filepath.Join(victim, file), "the victim's")
 			}
 			own := func(path string, uid int) {
-				if err := os.Lchown(path, uid, uid); err != nil {
-					t.Fatal(err)
-				}
+				streamtest.Must(t, os.Lchown(path, uid, uid))
 			}
 			mkdir(t, data)
 			link, owner := filepath.Join(data, name), mallory
@@ -120,7 +120,7 @@ func TestPlantedLinkIsNotFollowed(t *testing.T) {
 				owner++
 			}
 			if name != "postgres of another" {
-				symlink(t, victim, link)
+				streamtest.Must(t, os.Symlink(victim, link))
 			}
 			own(data, mallory)
 			own(link, owner)
@@ -144,7 +144,7 @@ func TestPlantedLinkIsNotFollowed(t *testing.T) {
 		mkdir(t, data)
 		elsewhere := place(filepath.Join(filepath.Dir(data), "elsewhere"))
 		copyPlace(t, elsewhere)
-		symlink(t, string(elsewhere), filepath.Join(data, "postgres"))
+		streamtest.Must(t, os.Symlink(string(elsewhere), filepath.Join(data, "postgres")))
 		keeps(t, start(t, Open(testOptions(data))), "7")
 	})
 }
@@ -154,9 +154,7 @@ func TestClusterOfRootMeetsAnOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	opts := testOptions(madeDir(t))
 	owner, _, err := ownerOf(ownPlace(opts.DataDir).data())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	if !asRoot() {
 		if owner != os.Getuid() {
 			t.Errorf("an ordinary user's cluster belongs to uid %d", owner)
@@ -186,17 +184,13 @@ var nobody = account{uid: nobodyID, gid: nobodyID, name: "nobody", switched: tru
 func nobodysDir(t *testing.T) (dir, binary string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "o-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := nobody.give(dir); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, nobody.give(dir))
 	binary = filepath.Join(dir, "pgd.test")
 	copyProgram(t, os.Args[0], binary)
 	return dir, binary
@@ -209,7 +203,5 @@ func copyProgram(t *testing.T, from, to string) {
 	if out, err := exec.CommandContext(t.Context(), "cp", from, to).CombinedOutput(); err != nil {
 		t.Fatalf("copying %s: %v\n%s", from, err, out)
 	}
-	if err := os.Chmod(to, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.Chmod(to, 0o755))
 }

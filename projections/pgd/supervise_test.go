@@ -3,12 +3,15 @@ package pgd
 import (
 	"context"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // supervised starts a cluster and its Run.
@@ -26,22 +29,12 @@ func supervise(t *testing.T, c *Cluster) {
 	c.signals.launching.Watch()
 	c.signals.failed.Watch()
 	c.signals.up.Watch()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
+	streamtest.Background(t, c.Run)
 }
 
 func killPostmaster(t *testing.T, c *Cluster) {
 	t.Helper()
-	if err := syscall.Kill(c.PID(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, syscall.Kill(c.PID(), syscall.SIGKILL))
 }
 
 // comesBack kills the postmaster and waits for another one.
@@ -64,9 +57,7 @@ func TestKilledPostmasterComesBack(t *testing.T) {
 	yields := func(when string) {
 		t.Helper()
 		backend := 0
-		if err := connect(t, c.URL()).QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&backend); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, connect(t, c.URL()).QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&backend))
 		for name, pid := range map[string]int{"postmaster": c.PID(), "backend": backend} {
 			// Linux answers 20 - nice.
 			if got, err := syscall.Getpriority(syscall.PRIO_PROCESS, pid); err != nil || got != 20-7 {
@@ -84,9 +75,7 @@ func TestKilledPostmasterComesBack(t *testing.T) {
 	}
 
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	defer l.Close()
 	c.mu.Lock()
 	c.port = l.Addr().(*net.TCPAddr).Port // as if that had been its port, and taken while it was down
@@ -117,9 +106,7 @@ func TestRestartIsTriedUntilItWorks(t *testing.T) {
 		}
 	}
 	busy, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	defer busy.Close(context.Background())
 	backend := int(busy.PgConn().PID())
 	if err := syscall.Kill(backend, syscall.SIGSTOP); err != nil { // it notices as little as one that computes
@@ -127,18 +114,16 @@ func TestRestartIsTriedUntilItWorks(t *testing.T) {
 	}
 	killPostmaster(t, c)
 	fails("pre-existing shared memory block")
-	if err := syscall.Kill(backend, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, syscall.Kill(backend, syscall.SIGCONT))
 	c.signals.up.Wait(t)
 	keeps(t, url, "7")
 
 	control := filepath.Join(c.Dir(), "data", "global", "pg_control")
-	rename(t, control, control+".away")
+	streamtest.Must(t, os.Rename(control, control+".away"))
 	killPostmaster(t, c)
 	fails("pg_control")
 	fails("pg_control")
-	rename(t, control+".away", control)
+	streamtest.Must(t, os.Rename(control+".away", control))
 	c.signals.up.Wait(t)
 	keeps(t, url, "7")
 	if got := logged.count("does not start"); got != 1 || logged.count(filepath.Join(c.Dir(), "postgres.log")) == 0 {
