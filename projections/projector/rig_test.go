@@ -7,10 +7,10 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
@@ -33,7 +33,6 @@ const lanes = projtest.Lanes
 type rig struct {
 	*projtest.Rig
 	pool *pgxpool.Pool
-	n    [lanes]int // coupons claimed
 }
 
 // newRig makes the test a parallel one: most of its time it waits.
@@ -44,31 +43,19 @@ func newRig(t *testing.T) *rig {
 }
 
 // create makes the campaign of a lane.
-func (r *rig) create(lane int) uint64 {
+func (r *rig) create(lane int) {
 	r.T.Helper()
-	return r.Write(lane, fmt.Sprintf(`{"type":"campaign.created","campaign":"c%d","at":"@","number":%d,"codes":1000,"expires_at":"2027-01-01T00:00:00Z","max_redemptions":1}`, lane, lane))
+	r.Write(lane, projtest.Created(fmt.Sprint("c", lane), lane, `,"expires_at":"2027-01-01T00:00:00Z"`))
 }
 
-// claim writes one message with that many claims.
-func (r *rig) claim(lane, many int) uint64 {
-	r.T.Helper()
-	lines := make([]string, many)
-	for i := range lines {
-		r.n[lane]++
-		lines[i] = fmt.Sprintf(`{"type":"coupon.claimed","campaign":"c%d","at":"@","n":%d,"code":"CODE-%d-%d","customer_id":"customer-%d"}`,
-			lane, r.n[lane], lane, r.n[lane], r.n[lane])
-	}
-	return r.Write(lane, lines...)
-}
-
-// work writes a campaign and some claims, redemptions and expiries to each lane.
+// work writes a campaign, some claims and a redemption to each lane.
 func (r *rig) work() {
 	r.T.Helper()
 	for lane := range lanes {
 		r.create(lane)
-		r.claim(lane, 5)
-		r.Write(lane, fmt.Sprintf(`{"type":"coupon.redeemed","campaign":"c%d","at":"@","n":2,"code":"CODE-%d-2","order_id":"o","redeemed_count":1}`, lane, lane))
-		r.claim(lane, 3)
+		r.Claim(lane, 5)
+		r.Write(lane, fmt.Sprintf(`{"type":"coupon.redeemed","campaign":"c%d","at":"@","n":2,"code":"x","order_id":"o","redeemed_count":1}`, lane))
+		r.Claim(lane, 3)
 	}
 }
 
@@ -88,9 +75,7 @@ func (r *rig) projector(pool *pgxpool.Pool, opts Options) *running {
 	out := &streamtest.Buffer{}
 	opts.Logger, opts.Clock = slog.New(slog.NewTextHandler(out, nil)), projtest.Hurried
 	p, err := New(pool, r.JS, r.Log, opts)
-	if err != nil {
-		r.T.Fatal(err)
-	}
+	streamtest.Must(r.T, err)
 	p.signals.progress.Watch()
 	p.signals.outage.Watch()
 	return &running{Projector: p, t: r.T, logs: out}
@@ -98,19 +83,12 @@ func (r *rig) projector(pool *pgxpool.Pool, opts Options) *running {
 
 // start runs a projector until stop, or the end of the test.
 func (p *running) start() *running {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
-	p.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			p.t.Errorf("Run: %v", err)
-		}
+	p.stop = streamtest.Background(p.t, p.Run)
+	p.t.Cleanup(func() {
 		if p.t.Failed() {
 			p.t.Log(p.logs.String())
 		}
 	})
-	p.t.Cleanup(p.stop)
 	return p
 }
 
@@ -129,43 +107,27 @@ func (r *rig) reached(pool *pgxpool.Pool, lane int, sequence uint64) {
 	ctx, cancel := context.WithTimeout(r.T.Context(), 3*time.Minute)
 	defer cancel()
 	if err := synced(ctx, pool, lane, sequence); err != nil {
-		r.T.Fatal(err)
+		r.T.Fatalf("waiting for message %d of lane %d in the read tables: %v", sequence, lane, err)
 	}
 }
 
 // synced waits until the tables have the events of a lane up to a sequence. It uses notifications of PostgreSQL, so the
 // projector may be another process; it returns an error when the connection breaks.
 func synced(ctx context.Context, db *pgxpool.Pool, lane int, sequence uint64) error {
-	if sequence == 0 {
-		return nil // nothing to wait for, and no commit would send a notification
-	}
-	failed := func(err error) error {
-		return fmt.Errorf("waiting for message %d of lane %d in the read tables: %w", sequence, lane, err)
-	}
-	pooled, err := db.Acquire(ctx)
+	conn, err := pgx.ConnectConfig(ctx, db.Config().ConnConfig)
 	if err != nil {
-		return failed(err)
+		return err
 	}
-	// A connection that listens must not go back to the pool.
-	conn := pooled.Hijack()
-	defer (&lock{conn: conn}).close()
-	if _, err := conn.Exec(ctx, "LISTEN "+fill.Channel); err != nil {
-		return failed(err)
-	}
-	for {
-		var there bool
-		err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM scrip.checkpoint WHERE projection = $1 AND lane = $2 AND sequence >= $3)`,
+	defer conn.Close(context.Background()) //nolint:errcheck
+	_, err = conn.Exec(ctx, "LISTEN "+fill.Channel)
+	for there := sequence == 0; !there && err == nil; {
+		err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM scrip.checkpoint WHERE projection = $1 AND lane = $2 AND sequence >= $3)`,
 			fill.Projection, lane, int64(sequence)).Scan(&there)
-		switch {
-		case there && err == nil:
-			return nil
-		case err != nil && !tables.Missing(err):
-			return failed(err)
-		}
-		if _, err := conn.WaitForNotification(ctx); err != nil {
-			return failed(errors.Join(ctx.Err(), err))
+		if !there && (err == nil || tables.Missing(err)) {
+			_, err = conn.WaitForNotification(ctx)
 		}
 	}
+	return err
 }
 
 // becomes waits until the progress of a lane is as wanted, and returns it.
@@ -212,9 +174,7 @@ func (r *rig) check(pool *pgxpool.Pool) {
 	}
 	for lane := range lanes {
 		reader, err := eventlog.Events(r.JS, lane).In(r.Log).Open(ctx, r.Log.UUID, eventlog.Position{Log: r.Log.UUID, Lane: lane}, eventlog.ReaderOptions{Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			r.T.Fatal(err)
-		}
+		streamtest.Must(r.T, err)
 		batch := tables.Batch{Lane: lane}
 		err = reader.CatchUp(ctx, func(messages []eventlog.Message) error {
 			for i := range messages {
@@ -234,9 +194,7 @@ func (r *rig) check(pool *pgxpool.Pool) {
 			return nil
 		})
 		reader.Close()
-		if err != nil {
-			r.T.Fatal(err)
-		}
+		streamtest.Must(r.T, err)
 	}
 	if got, want := projtest.Digest(r.T, pool), projtest.Digest(r.T, other); got != want {
 		r.T.Errorf("tables are not the fold of the log:\ntables\n%slog\n%s", got, want)

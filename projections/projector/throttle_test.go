@@ -15,8 +15,8 @@ func TestBusyProjectorCatchesUp(t *testing.T) {
 	r := newRig(t)
 	r.work()
 	for range 40 { // several batches of 16 messages
-		r.claim(0, 1)
-		r.claim(1, 1)
+		r.Claim(0, 1)
+		r.Claim(1, 1)
 	}
 	meter := load.NewMeter(1)
 	meter.Lanes[0].Loading.Store(true)
@@ -58,7 +58,7 @@ func (r *rig) stuck() (p *running, busy *atomic.Bool) {
 	p.notes(1, r.Last[1])
 	holding.Store(true)
 	busy.Store(true)
-	r.claim(0, 1)
+	r.Claim(0, 1)
 	<-held
 	return p, busy
 }
@@ -70,7 +70,7 @@ func TestBatchesGrowWhileLanesAreBusy(t *testing.T) {
 	before := p.Progress()[1].Batches
 	const messages = 20
 	for range messages {
-		r.claim(1, 1)
+		r.Claim(1, 1)
 	}
 	streamtest.Eventually(t, "all messages wait on lane 1", func() bool { return p.Progress()[1].Behind == messages }) // NATS delivers them
 	if now := p.Progress()[1]; now.Batches != before {

@@ -18,7 +18,7 @@ func TestTimeLimitsOfTheRole(t *testing.T) {
 	p := r.projector(projtest.Pool(t, r.pool.Config().ConnString()+"&statement_timeout=300ms&idle_in_transaction_session_timeout=300ms"), Options{}).start()
 	r.synced(r.pool)
 	r.exec(`CREATE TRIGGER slow AFTER INSERT ON scrip.coupon_row FOR EACH STATEMENT EXECUTE FUNCTION public.slow()`)
-	r.claim(0, 3)
+	r.Claim(0, 3)
 	r.synced(r.pool)
 	if n := p.logged("canceling statement"); n != 0 {
 		t.Errorf("cancelled %d times", n)
@@ -39,13 +39,13 @@ func TestDamagedFiles(t *testing.T) {
 		r.exec(`CREATE TRIGGER boom BEFORE INSERT ON scrip.coupon_row FOR EACH ROW WHEN (NEW.campaign = 'c0') EXECUTE FUNCTION public.boom()`)
 		stops, backs := p.logged("lane is not projected any more"), p.logged("PostgreSQL is available")
 		aways := p.logged("PostgreSQL is unavailable")
-		r.claim(0, 1)
+		r.Claim(0, 1)
 		now := p.reaches(0, state)
 		if advised := strings.Contains(fmt.Sprint(now.Err), "run `scrip rebuild`"); advised != (state == Stopped) {
 			t.Errorf("%s: %v", code, now.Err)
 		}
 		for range 5 { // the other lane continues, and logs nothing of the first
-			r.claim(1, 1)
+			r.Claim(1, 1)
 			r.reached(r.pool, 1, r.Last[1])
 		}
 		if n := p.logged("PostgreSQL is available") - backs; n != 0 {

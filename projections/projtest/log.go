@@ -15,7 +15,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
-	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 // Lanes is how many lanes the log has.
@@ -104,9 +103,4 @@ func Digest(t testing.TB, pool *pgxpool.Pool) (text string) {
 }
 
 // Hurried is the machine's clock, but waits take a fiftieth of their time: for tests of what goes on after a pause.
-var Hurried wall.Clock = hurried{}
-
-type hurried struct{}
-
-func (hurried) Now() time.Time                         { return time.Now() }
-func (hurried) After(d time.Duration) <-chan time.Time { return time.After(d / 50) }
+const Hurried = streamtest.Hurried(50)

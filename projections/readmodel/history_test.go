@@ -17,6 +17,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/service"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // events is the log of some coupons and their customers, @n is a minute. A message per line; " + " joins lines.
@@ -72,15 +73,11 @@ func store(t *testing.T) (*History, fakeLog) {
 		}
 	}
 	tx, err := tables.Begin(ctx, pool)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	if parked, err := tables.Apply(ctx, tx, batch); err != nil || len(parked) > 0 {
 		t.Fatal(parked, err)
 	}
-	if err := tx.Commit(ctx); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, tx.Commit(ctx))
 	return NewHistory(pool, log.get), log
 }
 
@@ -167,9 +164,7 @@ func TestCustomerInPages(t *testing.T) {
 		before, pages := "", 0
 		for {
 			page, err := s.read(t.Context(), customerSQL, limit, before, "ann")
-			if err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, err)
 			if limit > 0 && len(page.entries) > limit || len(page.entries) == 0 {
 				t.Errorf("a page of %d has %d entries", limit, len(page.entries))
 			}
@@ -327,9 +322,7 @@ func TestManyCoupons(t *testing.T) {
 func plan(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
 	t.Helper()
 	tx, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	for _, set := range strings.Split(beginSQL, "; ")[1:] {
 		if _, err := tx.Exec(t.Context(), set); err != nil {
@@ -337,20 +330,14 @@ func plan(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
 		}
 	}
 	rows, err := tx.Query(t.Context(), "EXPLAIN (COSTS off) "+sql, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	var text []string
 	for rows.Next() {
 		var line string
-		if err := rows.Scan(&line); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, rows.Scan(&line))
 		text = append(text, line)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, rows.Err())
 	for i, line := range text {
 		// An index that is read without a condition is read from end to end as well.
 		whole := strings.Contains(line, "Index Scan") && !strings.Contains(line, "Bitmap Index") &&

@@ -36,18 +36,10 @@ func newRig(t *testing.T) *rig {
 
 // keep runs a keeper until the returned function is called.
 func (r *rig) keep() (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
 	k := NewKeeper(r.pool, r.JS, KeeperOptions{Clock: projtest.Hurried, Logger: streamtest.Logger(r.t)})
 	k.ended.Watch()
 	r.kept = k
-	go func() { ended <- k.Run(ctx) }()
-	return func() {
-		cancel()
-		if err := <-ended; err != nil {
-			r.t.Error(err)
-		}
-	}
+	return streamtest.Background(r.t, k.Run)
 }
 
 // fire publishes a message of reminders on lane 0.
@@ -85,17 +77,10 @@ func gateway(_ context.Context, batch []push.Reminder) error {
 func (r *rig) deliver(customers uint64) {
 	r.t.Helper()
 	p, err := push.New(r.JS, pushOptions)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(r.t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx, gateway) }()
+	streamtest.Must(r.t, err)
+	stop := streamtest.Background(r.t, func(ctx context.Context) error { return p.Run(ctx, gateway) })
 	streamtest.Eventually(r.t, "the sender is done", func() bool { s := p.Stats(); return s.Pushed+s.Dead == customers && s.InFlight == 0 })
-	cancel()
-	if err := <-ended; err != nil {
-		r.t.Fatal(err)
-	}
+	stop()
 }
 
 // shows waits until a query returns a text: after each round of the keeper that was started last.
@@ -103,9 +88,7 @@ func (r *rig) shows(query, want string) {
 	r.t.Helper()
 	for {
 		got := ""
-		if err := r.pool.QueryRow(r.t.Context(), query).Scan(&got); err != nil {
-			r.t.Fatal(err)
-		}
+		streamtest.Must(r.t, r.pool.QueryRow(r.t.Context(), query).Scan(&got))
 		if got == want {
 			return
 		}
@@ -164,9 +147,7 @@ func TestTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.shows(letters, "")
-	if err := push.Forget(t.Context(), r.JS, "mobile", projtest.Lanes); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, push.Forget(t.Context(), r.JS, "mobile", projtest.Lanes))
 	r.shows(audience, "")
 }
 
@@ -208,13 +189,9 @@ func TestManyLetters(t *testing.T) {
 	r.shows(count, fmt.Sprint(many+3))
 
 	stream, err := r.JS.Stream(t.Context(), push.DeadStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	config := stream.CachedInfo().Config
-	if err := r.JS.DeleteStream(t.Context(), push.DeadStream); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, r.JS.DeleteStream(t.Context(), push.DeadStream))
 	if _, err := r.JS.CreateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -42,9 +43,7 @@ func (r *letterRig) apply(lane int, sequence uint64, at int, lines ...string) {
 		batch.Lines = append(batch.Lines, l)
 	}
 	tx, err := tables.Begin(ctx, r.pool)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	streamtest.Must(r.t, err)
 	if _, err := tables.Apply(ctx, tx, batch); err != nil {
 		r.t.Fatal(err)
 	}
@@ -52,9 +51,7 @@ func (r *letterRig) apply(lane int, sequence uint64, at int, lines ...string) {
 		ON CONFLICT (projection, lane) DO UPDATE SET sequence = excluded.sequence`, lane, int64(sequence)); err != nil {
 		r.t.Fatal(err)
 	}
-	if err := tx.Commit(ctx); err != nil {
-		r.t.Fatal(err)
-	}
+	streamtest.Must(r.t, tx.Commit(ctx))
 }
 
 const (
@@ -82,9 +79,7 @@ const all = "SCRIP_CMD_1/5/1 SCRIP_EVT_1/1/1 SCRIP_CMD_0/12/0 SCRIP_CMD_0/11/2"
 func (r *letterRig) list(f LetterFilter) string {
 	r.t.Helper()
 	list, _, err := r.List(r.t.Context(), f)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	streamtest.Must(r.t, err)
 	return ids(list)
 }
 
@@ -112,9 +107,7 @@ func TestList(t *testing.T) {
 		var got []Letter
 		for before := ""; ; {
 			list, older, err := r.List(t.Context(), LetterFilter{Limit: limit, Before: before})
-			if err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, err)
 			got = append(got, list...)
 			if before = older; before == "" {
 				break
@@ -134,13 +127,9 @@ func TestList(t *testing.T) {
 func (r *letterRig) find(id string) Letter {
 	r.t.Helper()
 	parsed, err := ParseLetterID(id)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	streamtest.Must(r.t, err)
 	l, err := r.Find(r.t.Context(), parsed)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	streamtest.Must(r.t, err)
 	return l
 }
 
@@ -177,9 +166,7 @@ func TestFind(t *testing.T) {
 func (r *letterRig) open() LetterCounts {
 	r.t.Helper()
 	c, err := r.Open(r.t.Context())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	streamtest.Must(r.t, err)
 	return c
 }
 
@@ -198,9 +185,7 @@ func TestSettle(t *testing.T) {
 		state LetterState
 		note  string
 	}{{Discarded, "a test"}, {Discarded, "a test of the shop"}, {Retried, "claimed"}, {Retried, "claimed again"}} {
-		if err := r.Settle(ctx, &l, step.state, step.note); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, r.Settle(ctx, &l, step.state, step.note))
 		if l = r.find("SCRIP_CMD_0/11/2"); l.State != step.state || l.Note != step.note || l.SettledAt == nil {
 			t.Errorf("%+v became %+v", step, l)
 		}
@@ -252,9 +237,7 @@ func TestSettle(t *testing.T) {
 	}
 	noise := r.list(LetterFilter{Stream: OfCommands, State: Discarded})
 	l = r.find(strings.Fields(noise)[0])
-	if err := r.Reopen(ctx, &l); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, r.Reopen(ctx, &l))
 	if got := r.open(); got != (LetterCounts{Commands: 1, Events: 1}) {
 		t.Errorf("open after one was opened again: %+v", got)
 	}
@@ -292,12 +275,7 @@ func TestNoRights(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	pool, err := pgxpool.New(t.Context(), as)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	weak := NewLetters(pool)
+	weak := NewLetters(projtest.Pool(t, as))
 	if c, err := weak.Open(t.Context()); err != nil || c.Commands != 3 {
 		t.Errorf("reading: %+v, %v", c, err)
 	}

@@ -5,15 +5,15 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // reading begins a transaction that has read a relation and does nothing more, as pg_dump or a forgotten session.
 func (r *rig) reading(relation string) (end func()) {
 	r.T.Helper()
 	tx, err := r.Pool.Begin(r.T.Context())
-	if err != nil {
-		r.T.Fatal(err)
-	}
+	streamtest.Must(r.T, err)
 	end = func() { _ = tx.Rollback(context.Background()) }
 	r.T.Cleanup(end)
 	if _, err := tx.Exec(r.T.Context(), "SELECT count(*) FROM "+relation); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/projector"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // TestMain shortens what a reader or another session is waited for.
@@ -55,20 +55,8 @@ func filled(t *testing.T) *rig {
 func (r *rig) project() (stop func()) {
 	r.T.Helper()
 	p, err := projector.New(r.Pool, r.JS, r.Log, projector.Options{Logger: quiet, Clock: projtest.Hurried})
-	if err != nil {
-		r.T.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			r.T.Errorf("projector: %v", err)
-		}
-	})
-	r.T.Cleanup(stop)
-	return stop
+	streamtest.Must(r.T, err)
+	return streamtest.Background(r.T, p.Run)
 }
 
 // synced waits until everything written is in the live tables.
@@ -138,9 +126,7 @@ func (r *rig) text(sql string, args ...any) (value string) {
 func (r *rig) open(opts Options) *Session {
 	r.T.Helper()
 	s, err := r.tryOpen(opts)
-	if err != nil {
-		r.T.Fatal(err)
-	}
+	streamtest.Must(r.T, err)
 	return s
 }
 

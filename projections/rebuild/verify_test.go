@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // damages are what can be wrong with a row of each table: the statement, the key and the column of the difference, and how many
@@ -57,9 +58,7 @@ func TestDamage(t *testing.T) {
 	r := filled(t)
 	right := r.digest()
 	untried, err := tablesOf(t.Context(), r.Pool, "scrip")
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	check := func(from, to int) {
 		t.Helper()
 		var rows int64

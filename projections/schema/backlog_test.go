@@ -7,19 +7,17 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // query collects the rows of a query, each as one line.
 func query(t *testing.T, p *pgxpool.Pool, sql string) []string {
 	t.Helper()
 	rows, err := p.Query(t.Context(), sql)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	return lines
 }
 
@@ -64,7 +62,9 @@ func withDue(t *testing.T) *pgxpool.Pool {
 	return p
 }
 
-func TestBacklogIsDueAndNotDone(t *testing.T) {
+// The backlog is what is due and not done; what is due in the next hour is counted by the second. However many reminders there are,
+// only those around now are read.
+func TestBacklog(t *testing.T) {
 	p := withDue(t)
 	got := strings.Join(query(t, p, `SELECT format('%s %s %s %s', lane, priority, kind, due) FROM scrip.backlog() ORDER BY 1`), "\n")
 	if want := "0 high expiry 7\n0 high reminder 5\n1 normal expiry 9"; got != want {
@@ -78,19 +78,10 @@ func TestBacklogIsDueAndNotDone(t *testing.T) {
 			t.Errorf("%s: oldest is %v s old (%v), want at least %v and equal to oldest_due_at", where, age, err, least)
 		}
 	}
-}
-
-func TestDueNextHour(t *testing.T) {
-	p := withDue(t)
-	got := strings.Join(query(t, p, `SELECT format('%s %s %s %s', priority, kind, due, second = date_trunc('second', second)) FROM scrip.due_next_hour() ORDER BY second`), "\n")
+	got = strings.Join(query(t, p, `SELECT format('%s %s %s %s', priority, kind, due, second = date_trunc('second', second)) FROM scrip.due_next_hour() ORDER BY second`), "\n")
 	if want := "normal expiry 3 t\nnormal reminder 6 t"; got != want {
 		t.Errorf("due in the next hour:\n%s\nwant:\n%s", got, want)
 	}
-}
-
-// However many reminders there are, only those around now are read.
-func TestBacklogIsReadFromAnIndex(t *testing.T) {
-	p := withDue(t)
 	exec(t, p, `INSERT INTO scrip.reminder (r, before_us, due_at, set_at, campaign, customer_id, kind, state, set_place)
 		SELECT 10000 + i, 0, now() + interval '1 month' + i * interval '1 second', 'epoch', 'plain', 'c', 'opens', 'pending', 1 FROM generate_series(1, 20000) i`)
 	exec(t, p, "ANALYZE scrip.reminder, scrip.campaign")

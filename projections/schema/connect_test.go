@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // A role that may create objects in schema public (every role, in databases of PostgreSQL 14 and before) defines an
@@ -16,33 +17,21 @@ import (
 // URL includes public.
 func TestOperatorsOfOthersAreNotUsed(t *testing.T) {
 	database := projtest.URL(t)
-	p, err := pgxpool.New(t.Context(), database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
+	p := projtest.Pool(t, database)
 	exec(t, p, "GRANT CREATE ON SCHEMA public TO PUBLIC")
-	mallory, err := pgxpool.New(t.Context(), projtest.Role(t, database, "mallory"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer mallory.Close()
+	mallory := projtest.Pool(t, projtest.Role(t, database, "mallory"))
 	exec(t, mallory, "CREATE FUNCTION public.times(bigint, interval) RETURNS interval LANGUAGE sql AS $$ SELECT interval '1 year' $$; "+
 		"CREATE OPERATOR public.* (LEFTARG = bigint, RIGHTARG = interval, FUNCTION = public.times)")
 	exec(t, p, "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public', current_database()); END $$")
 
 	u, err := url.Parse(database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	q := u.Query()
 	q.Set("search_path", "public")
 	q.Set("client_encoding", "LATIN1")
 	u.RawQuery = q.Encode()
 	conn, err := Connect(t.Context(), u.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	defer conn.Close(t.Context())
 	var product, encoding string
 	if err := conn.QueryRow(t.Context(), "SELECT (2::bigint * interval '1 hour')::text, current_setting('client_encoding')").Scan(&product, &encoding); err != nil {
@@ -53,14 +42,10 @@ func TestOperatorsOfOthersAreNotUsed(t *testing.T) {
 	}
 	// The tables are made, and a temporary one is found, without public.
 	config, err := pgxpool.ParseConfig(u.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	Pin(config.ConnConfig)
 	pinned, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	defer pinned.Close()
 	ensured(t, pinned)
 	exec(t, pinned, "CREATE TEMPORARY TABLE mine (n int); INSERT INTO mine VALUES (1)")
@@ -69,25 +54,15 @@ func TestOperatorsOfOthersAreNotUsed(t *testing.T) {
 // A database that cannot hold every name is refused before anything is made in it.
 func TestOtherEncodingsAreRefused(t *testing.T) {
 	database := projtest.URL(t)
-	p, err := pgxpool.New(t.Context(), database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
+	p := projtest.Pool(t, database)
 	var latin string
-	if err := p.QueryRow(t.Context(), "SELECT current_database() || '_latin'").Scan(&latin); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, p.QueryRow(t.Context(), "SELECT current_database() || '_latin'").Scan(&latin))
 	exec(t, p, "CREATE DATABASE "+latin+" ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
 	u, err := url.Parse(database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	u.Path = "/" + latin
 	pool, err := pgxpool.New(t.Context(), u.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	_, err = Ensure(t.Context(), pool, quiet)
 	pool.Close()
 	if !errors.Is(err, ErrUnusable) || !strings.Contains(err.Error(), "LATIN1") || !strings.Contains(err.Error(), "ENCODING 'UTF8'") {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // types of columns that outside queries may meet.
@@ -16,9 +18,7 @@ var types = []uint32{pgtype.TextOID, pgtype.Int8OID, pgtype.TimestamptzOID, pgty
 // TestTheContractNamesColumns: everything that the SQL part of the page names can be selected, and has one of few types.
 func TestTheContractNamesColumns(t *testing.T) {
 	raw, err := os.ReadFile("../../domain/CONTRACT.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	_, text, _ := strings.Cut(string(raw), "\n## SQL\n")
 	text, _, _ = strings.Cut(text, "\nEach commit sends")
 	p := pool(t)

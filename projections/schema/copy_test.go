@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // shape lists columns, constraints, indexes and views of a schema, without its name.
@@ -18,9 +20,7 @@ func shape(t *testing.T, p *pgxpool.Pool, name string) (text string) {
 		UNION ALL SELECT conname || ' ' || pg_get_constraintdef(oid) FROM pg_constraint WHERE connamespace = $1::text::regnamespace
 		UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = $1::text
 		UNION ALL SELECT viewname || ' ' || definition FROM pg_views WHERE schemaname = $1::text) x`, name).Scan(&text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	return text
 }
 
@@ -29,11 +29,10 @@ func TestCreateElsewhereAndRename(t *testing.T) {
 	p := pool(t)
 	ensured(t, p)
 	exec(t, p, "INSERT INTO scrip.refusal_stats VALUES ('2026-01-01Z', 1, 0, 'c', 'sold_out')")
+	ensured(t, p) // which leaves the row
 	in := func(f func(tx pgx.Tx) error) {
 		t.Helper()
-		if err := pgx.BeginFunc(t.Context(), p, f); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, pgx.BeginFunc(t.Context(), p, f))
 	}
 	in(func(tx pgx.Tx) error { return Create(t.Context(), tx, "other") })
 	if a, b := shape(t, p, "other"), shape(t, p, Name); a != b || a == "" {

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(projtest.Main(m)) }
@@ -22,20 +23,13 @@ var quiet = slog.New(slog.DiscardHandler)
 
 func pool(t *testing.T) *pgxpool.Pool {
 	t.Helper()
-	p, err := pgxpool.New(context.Background(), projtest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Close)
-	return p
+	return projtest.Pool(t, projtest.URL(t))
 }
 
 func ensured(t *testing.T, p *pgxpool.Pool) (fresh bool) {
 	t.Helper()
 	fresh, err := Ensure(t.Context(), p, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	return fresh
 }
 
@@ -43,21 +37,6 @@ func exec(t *testing.T, p *pgxpool.Pool, sql string) {
 	t.Helper()
 	if _, err := p.Exec(t.Context(), sql); err != nil {
 		t.Fatalf("%s: %v", sql, err)
-	}
-}
-
-func TestEnsureTwice(t *testing.T) {
-	p := pool(t)
-	if !ensured(t, p) {
-		t.Error("an empty database was not reported as fresh")
-	}
-	exec(t, p, "INSERT INTO scrip.refusal_stats VALUES ('2026-01-01Z', 1, 0, 'c', 'sold_out')")
-	if ensured(t, p) {
-		t.Error("tables that are there were reported as fresh")
-	}
-	var n int
-	if err := p.QueryRow(t.Context(), "SELECT count(*) FROM scrip.refusal_stats").Scan(&n); err != nil || n != 1 {
-		t.Errorf("%d rows left (%v), want 1", n, err)
 	}
 }
 
@@ -77,9 +56,7 @@ func TestManyEnsureAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, errors.Join(errs...))
 }
 
 func TestDroppedTablesAreCreatedAgain(t *testing.T) {
@@ -89,7 +66,9 @@ func TestDroppedTablesAreCreatedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := pool(t)
-			ensured(t, p)
+			if !ensured(t, p) || ensured(t, p) {
+				t.Error("an empty database was not reported as fresh, or tables that are there were")
+			}
 			exec(t, p, drop)
 			if !ensured(t, p) {
 				t.Error("tables created again were not reported as fresh")
@@ -125,12 +104,8 @@ func TestUnusableDatabases(t *testing.T) {
 
 func TestUserWhoMayNotCreate(t *testing.T) {
 	p := pool(t)
-	weak, err := pgxpool.New(t.Context(), projtest.Role(t, p.Config().ConnString(), "weak"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer weak.Close()
-	_, err = Ensure(t.Context(), weak, quiet)
+	weak := projtest.Pool(t, projtest.Role(t, p.Config().ConnString(), "weak"))
+	_, err := Ensure(t.Context(), weak, quiet)
 	if !errors.Is(err, ErrUnusable) || !strings.Contains(err.Error(), "GRANT CREATE ON DATABASE") {
 		t.Errorf("error %v, want ErrUnusable and what to do", err)
 	}
@@ -156,13 +131,9 @@ func TestViewKeepsIndexes(t *testing.T) {
 		"campaign = 'c7' AND n > 990 ORDER BY n LIMIT 5": "coupon_row_key",
 	} {
 		rows, err := p.Query(t.Context(), "EXPLAIN (COSTS off) SELECT * FROM scrip.coupon WHERE "+where)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		text := strings.Join(plan, "\n")
 		if !strings.Contains(text, index) || regexp.MustCompile(`Seq Scan on coupon_row`).MatchString(text) {
 			t.Errorf("WHERE %s does not use %s:\n%s", where, index, text)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // everything that happens in campaigns, one % each; minute 40 lies behind the last of it.
@@ -37,9 +39,7 @@ const everything = `
 func TestBatchesReadOnlyTheirRows(t *testing.T) {
 	pool := open(t)
 	conn, err := pool.Acquire(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	defer conn.Release()
 	// read returns how many entries of tables and indexes were read so far.
 	read := func() (n int) {
@@ -48,9 +48,7 @@ func TestBatchesReadOnlyTheirRows(t *testing.T) {
 		}
 		err := pool.QueryRow(context.Background(), `SELECT (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE schemaname = 'scrip')
 			+ (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = 'scrip')`).Scan(&n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		return n
 	}
 	// A step reads some dozen entries; if it reads all campaigns, or all of anything they have, it is above the limit.
@@ -99,9 +97,7 @@ func TestBatchesReadOnlyTheirRows(t *testing.T) {
 func TestFiringChangesNoIndex(t *testing.T) {
 	pool := open(t)
 	conn, err := pool.Acquire(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	defer conn.Release()
 	r := new(reader)
 	const reminders = 3000
@@ -126,7 +122,5 @@ func TestFiringChangesNoIndex(t *testing.T) {
 func analyze(t *testing.T, conn *pgxpool.Conn) {
 	t.Helper()
 	_, err := conn.Exec(context.Background(), "VACUUM ANALYZE scrip.campaign, scrip.coupon_row, scrip.redemption, scrip.expiry_task, scrip.reminder, scrip.campaign_stats")
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 }

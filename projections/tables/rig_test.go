@@ -24,11 +24,7 @@ func TestMain(m *testing.M) { os.Exit(projtest.Main(m)) }
 // open gives a database of its own with the read tables.
 func open(t testing.TB) *pgxpool.Pool {
 	t.Helper()
-	pool, err := pgxpool.New(context.Background(), projtest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
+	pool := projtest.Pool(t, projtest.URL(t))
 	if _, err := schema.Ensure(context.Background(), pool, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
