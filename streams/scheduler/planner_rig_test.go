@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"slices"
+	"testing"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -13,18 +14,12 @@ import (
 
 // plannerRig is a planner and a naive lane that answers it.
 type plannerRig struct {
-	t interface {
-		Helper()
-		Fatalf(string, ...any)
-	}
+	t    testing.TB
 	p    *planner
 	gone []timers.Fired // by the last event
 }
 
-func newPlannerRig(t interface {
-	Helper()
-	Fatalf(string, ...any)
-}) *plannerRig {
+func newPlannerRig(t testing.TB) *plannerRig {
 	return &plannerRig{t: t, p: newPlanner(timers.New(""))}
 }
 

@@ -91,38 +91,27 @@ func (s *memoryStore) atNewest(change func(*stored)) {
 // A scheduler that stopped cleanly goes on from its snapshot; and whatever is wrong with the snapshot, the next start
 // is the same but for the time it takes: everyone is published once.
 func TestSnapshotsAndWhatIsWrongWithThem(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		damage func(*testing.T, *memoryStore)
-		used   bool
-	}{
-		{"Good", func(*testing.T, *memoryStore) {}, true},
-		{"None", func(_ *testing.T, s *memoryStore) { s.stored = nil }, false},
-		{"StoreFails", func(_ *testing.T, s *memoryStore) { s.loadErr = errors.New("no objects today") }, false},
-		{"CutOff", func(_ *testing.T, s *memoryStore) {
-			s.atNewest(func(snap *stored) { snap.content = snap.content[:len(snap.content)/2] })
-		}, false},
-		{"NewerFormat", func(_ *testing.T, s *memoryStore) { s.atNewest(func(snap *stored) { snap.meta.Format++ }) }, false},
-		{"WithoutNote", func(_ *testing.T, s *memoryStore) { s.atNewest(func(snap *stored) { snap.meta.Note = nil }) }, false},
-		{"OfAnotherLog", func(_ *testing.T, s *memoryStore) {
-			s.atNewest(func(snap *stored) { snap.meta.Position.Log = "other" })
-		}, false},
-		{"EventLogLostItsTail", func(_ *testing.T, s *memoryStore) {
-			s.atNewest(func(snap *stored) { snap.meta.Position.Sequence = 1000 })
-		}, false},
-		{"EventLogHasAnotherMessageThere", func(_ *testing.T, s *memoryStore) { s.atNewest(func(snap *stored) { snap.meta.Position.Sequence-- }) }, false},
-		{"ReminderStreamLostItsTail", func(t *testing.T, s *memoryStore) {
-			s.atNewest(func(snap *stored) {
-				var n note
-				if err := json.Unmarshal(snap.meta.Note, &n); err != nil || n.LastR == 0 {
-					t.Fatalf("note %s: %v", snap.meta.Note, err)
-				}
-				n.LastR++
-				snap.meta.Note, _ = json.Marshal(n)
-			})
-		}, false},
+	newest := func(change func(*stored)) func(*memoryStore) { return func(s *memoryStore) { s.atNewest(change) } }
+	for name, damage := range map[string]func(*memoryStore){
+		"Good":                           func(*memoryStore) {},
+		"None":                           func(s *memoryStore) { s.stored = nil },
+		"StoreFails":                     func(s *memoryStore) { s.loadErr = errors.New("no objects today") },
+		"CutOff":                         newest(func(snap *stored) { snap.content = snap.content[:len(snap.content)/2] }),
+		"NewerFormat":                    newest(func(snap *stored) { snap.meta.Format++ }),
+		"WithoutNote":                    newest(func(snap *stored) { snap.meta.Note = nil }),
+		"OfAnotherLog":                   newest(func(snap *stored) { snap.meta.Position.Log = "other" }),
+		"EventLogLostItsTail":            newest(func(snap *stored) { snap.meta.Position.Sequence = 1000 }),
+		"EventLogHasAnotherMessageThere": newest(func(snap *stored) { snap.meta.Position.Sequence-- }),
+		"ReminderStreamLostItsTail": newest(func(snap *stored) {
+			var n note
+			if err := json.Unmarshal(snap.meta.Note, &n); err != nil || n.LastR == 0 {
+				t.Errorf("note %s: %v", snap.meta.Note, err)
+			}
+			n.LastR++
+			snap.meta.Note, _ = json.Marshal(n)
+		}),
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			memoryStore := &memoryStore{}
 			s := r.scheduler(func(o *Options) { o.Snapshots = memoryStore })
@@ -140,13 +129,13 @@ func TestSnapshotsAndWhatIsWrongWithThem(t *testing.T) {
 			if got := memoryStore.stored[0].meta.Position.Sequence; got != r.last {
 				t.Errorf("the snapshot is at %d, the log at %d", got, r.last)
 			}
-			c.damage(t, memoryStore)
+			damage(memoryStore)
 			run = r.run(s)
 			r.quiet()
 			r.set(start + seconds(70))
 			eachOnce(t, r.waitPublished(6), 6)
 			run.stop()
-			if used := memoryStore.loaded == 1; used != c.used {
+			if used := memoryStore.loaded == 1; used != (name == "Good") {
 				t.Errorf("snapshot used: %t, refusals %v", used, memoryStore.refusals)
 			}
 		})
