@@ -61,9 +61,7 @@ func TestFreshClusterKeepsWhatItIsTold(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", sql, got, want)
 		}
 	}
-	if got, want := queryText(t, c.AdminURL(), "SHOW hba_file"), filepath.Join(c.Dir(), "pg_hba.conf"); got != want {
-		t.Errorf("hba_file is %q, want %q", got, want)
-	}
+	streamtest.Equal(t, "hba_file", queryText(t, c.AdminURL(), "SHOW hba_file"), filepath.Join(c.Dir(), "pg_hba.conf"))
 }
 
 // One cluster that runs, from its start to its end: who gets in, who may own it, and what ends it.

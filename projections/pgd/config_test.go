@@ -56,7 +56,5 @@ func TestWALCompressionIsOneThatPostgreSQLKnows(t *testing.T) {
 	if got := all[0].walCompression(t.TempDir()); got != "lz4" && got != "off" {
 		t.Errorf("compression %q", got)
 	}
-	if got := (Binaries{Dir: t.TempDir()}).walCompression(t.TempDir()); got != "off" {
-		t.Errorf("compression %q where PostgreSQL cannot be run", got)
-	}
+	streamtest.Equal(t, "compression where PostgreSQL cannot be run", (Binaries{Dir: t.TempDir()}).walCompression(t.TempDir()), "off")
 }

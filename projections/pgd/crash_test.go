@@ -99,9 +99,7 @@ func TestStartMakesTheDatabase(t *testing.T) {
 	url := start(t, c)
 	run(t, strings.Replace(url, "/scrip?", "/postgres?", 1), "DROP DATABASE scrip WITH (FORCE)")
 	streamtest.Must(t, c.home.awaitReady(t.Context(), c.pm))
-	if got := queryText(t, url, "SELECT current_database()"); got != "scrip" {
-		t.Errorf("database is %q", got)
-	}
+	streamtest.Equal(t, "database", queryText(t, url, "SELECT current_database()"), "scrip")
 }
 
 // What cannot be repaired is reported, with what to do, and leaves nothing running or locked.

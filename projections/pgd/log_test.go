@@ -47,9 +47,7 @@ func TestRotationKeepsTheEnd(t *testing.T) {
 	if raw, err := os.ReadFile(path + ".1"); err != nil || len(raw) != 100 || !strings.HasSuffix(string(raw), "xthe end") {
 		t.Errorf("%d bytes, %v", len(raw), err)
 	}
-	if size := sizeOf(path); size != 0 {
-		t.Errorf("%d bytes left", size)
-	}
+	streamtest.Equal(t, "bytes left", sizeOf(path), 0)
 	victim, planted := path+".victim", path+".planted"
 	write(t, victim, "untouched")
 	streamtest.Must(t, os.Symlink(victim, planted))
@@ -67,9 +65,7 @@ func TestLastBytesBegin(t *testing.T) {
 			t.Errorf("from %d: %q, want %q", from, got, want)
 		}
 	}
-	if got := string(lastBytes(path, 0, 3)); got != "ter" {
-		t.Errorf("the last 3: %q", got)
-	}
+	streamtest.Equal(t, "the last 3", string(lastBytes(path, 0, 3)), "ter")
 	if got := lastBytes(path+"2", 0, 3); got != nil {
 		t.Errorf("of no file: %q", got)
 	}
@@ -77,9 +73,7 @@ func TestLastBytesBegin(t *testing.T) {
 
 func TestLastLines(t *testing.T) {
 	t.Parallel()
-	if got := lastLines(nil); got != "" {
-		t.Errorf("empty: %q", got)
-	}
+	streamtest.Equal(t, "empty", lastLines(nil), "")
 	var text strings.Builder
 	for i := range 1000 {
 		fmt.Fprintf(&text, "line %03d\n", i)
@@ -88,7 +82,5 @@ func TestLastLines(t *testing.T) {
 	if len(lines) != tailLines || lines[tailLines-1] != "line 999" || lines[0] != fmt.Sprintf("line %03d", 1000-tailLines) {
 		t.Errorf("got %q", lines)
 	}
-	if got := lastLines([]byte("x" + strings.Repeat("y", 2*tailBytes) + "\nend\n")); got != "end" {
-		t.Errorf("a line that was cut off is shown: %.40q…", got)
-	}
+	streamtest.Equal(t, "a line that was cut off is shown", lastLines([]byte("x"+strings.Repeat("y", 2*tailBytes)+"\nend\n")), "end")
 }

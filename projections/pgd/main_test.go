@@ -133,9 +133,7 @@ const keptSQL = "SELECT string_agg(n::text, ',' ORDER BY n) FROM kept"
 // keeps checks the rows of the template's table.
 func keeps(t *testing.T, url, want string) {
 	t.Helper()
-	if got := queryText(t, url, keptSQL); got != want {
-		t.Errorf("kept %q, want %q", got, want)
-	}
+	streamtest.Equal(t, "kept", queryText(t, url, keptSQL), want)
 }
 
 // start starts c, stops it after the test, and returns the URL.

@@ -53,9 +53,7 @@ func TestDataDirectoryThatOnlyTheUserCanReach(t *testing.T) {
 	if c.Dir() != want {
 		t.Errorf("cluster in %s, want %s", c.Dir(), want)
 	}
-	if got := logged.count("outside the data directory"); got != notices {
-		t.Errorf("logged %d times where the cluster is, want %d", got, notices)
-	}
+	streamtest.Equal(t, "times logged", logged.count("outside the data directory"), notices)
 	pointer, err := os.ReadFile(filepath.Join(opts.DataDir, pointerFile))
 	if asRoot() && strings.TrimSpace(string(pointer)) != want {
 		t.Errorf("pointer names %q, want %q (%v)", pointer, want, err)

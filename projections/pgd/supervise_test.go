@@ -101,9 +101,7 @@ func TestRestartIsTriedUntilItWorks(t *testing.T) {
 	fails := func(text string) {
 		t.Helper()
 		c.signals.failed.WaitFor(t, func(err error) bool { return strings.Contains(err.Error(), text) })
-		if pid := c.PID(); pid != 0 {
-			t.Errorf("postmaster %d runs", pid)
-		}
+		streamtest.Equal(t, "postmaster", c.PID(), 0)
 	}
 	busy, err := pgx.Connect(t.Context(), url)
 	streamtest.Must(t, err)
@@ -153,8 +151,6 @@ func TestStopDuringRestart(t *testing.T) {
 		start(t, c)
 	}
 	keeps(t, c.URL(), "7")
-	if got := logged.count("unexpectedly"); got != 3 {
-		t.Errorf("logged %d crashes: a Stop was taken for one", got)
-	}
+	streamtest.Equal(t, "crashes logged, a Stop not among them", logged.count("unexpectedly"), 3)
 	comesBack(t, c) // and it still watches
 }

@@ -178,9 +178,7 @@ func TestLostTailWrittenOn(t *testing.T) {
 	}
 	r.Claim(1, 2)
 	r.reached(r.pool, 1, r.Last[1])
-	if n := p.logged("lane is not projected any more"); n != 1 {
-		t.Errorf("logged %d times", n)
-	}
+	streamtest.Equal(t, "times logged", p.logged("lane is not projected any more"), 1)
 	r.exec("DROP SCHEMA scrip CASCADE")
 	p.reaches(0, Following)
 	r.reached(r.pool, 1, r.Last[1])
@@ -219,7 +217,5 @@ func TestUnusableDatabase(t *testing.T) {
 	}
 	r.synced(r.pool)
 	r.check(r.pool)
-	if n := p.logged("the projector stopped for all lanes"); n != 1 {
-		t.Errorf("logged %d times", n)
-	}
+	streamtest.Equal(t, "times logged", p.logged("the projector stopped for all lanes"), 1)
 }

@@ -42,9 +42,7 @@ func TestLogBecomesTables(t *testing.T) {
 			t.Errorf("progress %+v", now)
 		}
 	}
-	if got := count(t, r.pool, "SELECT count(*) FROM scrip.coupon"); got != 2*8+3*34+1 {
-		t.Errorf("%d coupons", got)
-	}
+	streamtest.Equal(t, "coupons", count(t, r.pool, "SELECT count(*) FROM scrip.coupon"), 2*8+3*34+1)
 	r.check(r.pool)
 	if n, now := p.logged("foreign message in the log"), p.Progress()[0]; n != 1 || now.Foreign != 1 {
 		t.Errorf("foreign messages: alarm logged %d times, progress %+v", n, now)
@@ -147,9 +145,7 @@ func TestNewerFormatStopsTheLaneOnly(t *testing.T) {
 	if got := p.Progress()[0]; got.Sequence != before {
 		t.Errorf("lane 0 went on to %d", got.Sequence)
 	}
-	if n := p.logged("lane is not projected any more"); n != 1 {
-		t.Errorf("logged %d times", n)
-	}
+	streamtest.Equal(t, "times logged", p.logged("lane is not projected any more"), 1)
 }
 
 func TestSecondProjectorIsStandbyAndTakesOver(t *testing.T) {
@@ -169,9 +165,7 @@ func TestSecondProjectorIsStandbyAndTakesOver(t *testing.T) {
 	if now := second.notes(0, r.Last[0]); now.Batches == 0 {
 		t.Errorf("the second one has not taken over: %+v", now)
 	}
-	if n := second.logged("another projector is running on this database"); n != 1 {
-		t.Errorf("standby logged %d times", n)
-	}
+	streamtest.Equal(t, "standby logged", second.logged("another projector is running on this database"), 1)
 	r.check(r.pool)
 }
 

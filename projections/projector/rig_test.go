@@ -196,9 +196,7 @@ func (r *rig) check(pool *pgxpool.Pool) {
 		reader.Close()
 		streamtest.Must(r.T, err)
 	}
-	if got, want := projtest.Digest(r.T, pool), projtest.Digest(r.T, other); got != want {
-		r.T.Errorf("tables are not the fold of the log:\ntables\n%slog\n%s", got, want)
-	}
+	streamtest.Equal(r.T, "tables are not the fold of the log", projtest.Digest(r.T, pool), projtest.Digest(r.T, other))
 }
 
 func count(t *testing.T, pool *pgxpool.Pool, query string) (n int) {

@@ -30,9 +30,7 @@ func TestBusyProjectorCatchesUp(t *testing.T) {
 	p.faults.afterCommit = func(int) error { atWork.Add(-1); return nil }
 	p.start()
 	r.synced(r.pool)
-	if n := together.Load(); n != 0 {
-		t.Errorf("lanes worked in parallel %d times", n)
-	}
+	streamtest.Equal(t, "lanes worked in parallel", together.Load(), 0)
 	r.check(r.pool)
 }
 

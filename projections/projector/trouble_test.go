@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // A time limit that the role carries does not meet the same batch for ever.
@@ -20,9 +21,7 @@ func TestTimeLimitsOfTheRole(t *testing.T) {
 	r.exec(`CREATE TRIGGER slow AFTER INSERT ON scrip.coupon_row FOR EACH STATEMENT EXECUTE FUNCTION public.slow()`)
 	r.Claim(0, 3)
 	r.synced(r.pool)
-	if n := p.logged("canceling statement"); n != 0 {
-		t.Errorf("cancelled %d times", n)
-	}
+	streamtest.Equal(t, "cancelled", p.logged("canceling statement"), 0)
 }
 
 // Damage in PostgreSQL's files is not an outage: the lane stops, logs the next command once, and continues when the

@@ -85,9 +85,7 @@ func (r *letterRig) list(f LetterFilter) string {
 
 func TestList(t *testing.T) {
 	r := newLetterRig(t)
-	if got := r.list(LetterFilter{}); got != "" {
-		t.Errorf("none: %s", got)
-	}
+	streamtest.Equal(t, "none", r.list(LetterFilter{}), "")
 	r.fill()
 	lane := 0
 	for want, f := range map[string]LetterFilter{
@@ -177,9 +175,7 @@ func TestSettle(t *testing.T) {
 	ctx := t.Context()
 	r.fill()
 	before := projtest.Digest(t, r.pool)
-	if got := r.open(); got != (LetterCounts{Commands: 3, Events: 1}) {
-		t.Errorf("open at first: %+v", got)
-	}
+	streamtest.Equal(t, "open at first", r.open(), LetterCounts{Commands: 3, Events: 1})
 	l := r.find("SCRIP_CMD_0/11/2")
 	for _, step := range []struct {
 		state LetterState
@@ -201,21 +197,13 @@ func TestSettle(t *testing.T) {
 	if err := r.Reopen(ctx, &l); !errors.Is(err, ErrRetried) || r.find("SCRIP_CMD_0/11/2").State != Retried {
 		t.Errorf("opening what was retried: %v", err)
 	}
-	if got := r.open(); got != (LetterCounts{Commands: 2, Events: 1}) {
-		t.Errorf("open after one was retried: %+v", got)
-	}
-	if got := r.list(LetterFilter{State: Retried}); got != "SCRIP_CMD_0/11/2" {
-		t.Errorf("retried: %s", got)
-	}
-	if now := projtest.Digest(t, r.pool); now != before {
-		t.Errorf("the digests differ: %v, before %v", now, before)
-	}
+	streamtest.Equal(t, "open after one was retried", r.open(), LetterCounts{Commands: 2, Events: 1})
+	streamtest.Equal(t, "retried", r.list(LetterFilter{State: Retried}), "SCRIP_CMD_0/11/2")
+	streamtest.Equal(t, "the digests differ", projtest.Digest(t, r.pool), before)
 	if n, err := r.DiscardAll(ctx, LetterFilter{Stream: OfCommands}, "noise"); err != nil || n != 2 {
 		t.Errorf("discarding all commands: %d, %v", n, err)
 	}
-	if got := r.open(); got != (LetterCounts{Events: 1}) {
-		t.Errorf("open after that: %+v", got)
-	}
+	streamtest.Equal(t, "open after that", r.open(), LetterCounts{Events: 1})
 	if l := r.find("SCRIP_CMD_0/11/2"); l.State != Retried || l.Note != "claimed again" {
 		t.Errorf("a retried one was discarded with all: %+v", l)
 	}
@@ -225,42 +213,28 @@ func TestSettle(t *testing.T) {
 		t.Fatal(err)
 	}
 	ensure(t, r.pool)
-	if got := r.open(); got != (LetterCounts{}) {
-		t.Errorf("open in empty tables: %+v", got)
-	}
+	streamtest.Equal(t, "open in empty tables", r.open(), LetterCounts{})
 	r.fill()
-	if got := r.open(); got != (LetterCounts{Events: 1}) {
-		t.Errorf("open in tables filled again: %+v", got)
-	}
-	if now := projtest.Digest(t, r.pool); now != before {
-		t.Errorf("the digests differ after it: %v, before %v", now, before)
-	}
+	streamtest.Equal(t, "open in tables filled again", r.open(), LetterCounts{Events: 1})
+	streamtest.Equal(t, "the digests differ after it", projtest.Digest(t, r.pool), before)
 	noise := r.list(LetterFilter{Stream: OfCommands, State: Discarded})
 	l = r.find(strings.Fields(noise)[0])
 	streamtest.Must(t, r.Reopen(ctx, &l))
-	if got := r.open(); got != (LetterCounts{Commands: 1, Events: 1}) {
-		t.Errorf("open after one was opened again: %+v", got)
-	}
+	streamtest.Equal(t, "open after one was opened again", r.open(), LetterCounts{Commands: 1, Events: 1})
 	if _, err := r.DiscardAll(ctx, LetterFilter{}, ""); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.open(); got != (LetterCounts{}) {
-		t.Errorf("open after all were discarded: %+v", got)
-	}
+	streamtest.Equal(t, "open after all were discarded", r.open(), LetterCounts{})
 
 	// Another log, and the same log with another event in that place.
 	if _, err := r.pool.Exec(ctx, "UPDATE scrip.dead_letter SET at = at + interval '1 s' WHERE lane = 0"); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.open(); got != (LetterCounts{Commands: 2}) {
-		t.Errorf("open where other events took the places: %+v", got)
-	}
+	streamtest.Equal(t, "open where other events took the places", r.open(), LetterCounts{Commands: 2})
 	if _, err := r.pool.Exec(ctx, "UPDATE scrip.checkpoint SET log = 'another'"); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.open(); got != (LetterCounts{Commands: 3, Events: 1}) {
-		t.Errorf("open in another log: %+v", got)
-	}
+	streamtest.Equal(t, "open in another log", r.open(), LetterCounts{Commands: 3, Events: 1})
 }
 
 // TestNoRights: a role that may only read gets an error that names the missing grant.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // What others made on the tables, and what can be kept.
@@ -68,9 +69,7 @@ func TestDependentsAreKept(t *testing.T) {
 			t.Errorf("left: %v", got.Left)
 		}
 		more()
-		if got := r.dependents(); got != want {
-			t.Errorf("rebuilt:\n%s\nwant\n%s", got, want)
-		}
+		streamtest.Equal(t, "rebuilt", r.dependents(), want)
 	}
 	r.exec("CREATE INDEX later ON scrip.redemption (order_id)")
 	s := r.open(Options{})
@@ -80,9 +79,7 @@ func TestDependentsAreKept(t *testing.T) {
 			t.Fatalf("undo: %v, %v", left, err)
 		}
 		more()
-		if got := r.dependents(); got != want {
-			t.Errorf("undone:\n%s\nwant\n%s", got, want)
-		}
+		streamtest.Equal(t, "undone", r.dependents(), want)
 		if n := r.text("SELECT count(*)::text FROM pg_indexes WHERE schemaname = 'scrip' AND indexname = 'later'"); n != "1" {
 			t.Error("undone, an index made since the rebuild is missing")
 		}
@@ -90,9 +87,7 @@ func TestDependentsAreKept(t *testing.T) {
 	if dropped, err := s.DropPrevious(t.Context()); err != nil || !dropped {
 		t.Errorf("nothing of others hangs on the previous tables: %t, %v", dropped, err)
 	}
-	if got := r.dependents(); got != want {
-		t.Errorf("previous tables dropped:\n%s\nwant\n%s", got, want)
-	}
+	streamtest.Equal(t, "previous tables dropped", r.dependents(), want)
 }
 
 func TestDependentsThatCannotBeKept(t *testing.T) {
@@ -189,7 +184,5 @@ func TestDependentInUse(t *testing.T) {
 	<-done
 	r.Claim(0, 1)
 	r.synced()
-	if now := r.dependents(); now != want {
-		t.Errorf("rebuilt:\n%s\nwant\n%s", now, want)
-	}
+	streamtest.Equal(t, "rebuilt", r.dependents(), want)
 }

@@ -36,14 +36,10 @@ func TestReadersDelayNoRebuild(t *testing.T) {
 		t.Errorf("schemas %s", s)
 	}
 	r.synced()
-	if got, want := r.digest(), r.folded(); got != want {
-		t.Errorf("tables are not the fold of the log:\n%swant\n%s", got, want)
-	}
+	streamtest.Equal(t, "tables are not the fold of the log", r.digest(), r.folded())
 	end()
 	s := r.open(Options{})
-	if s := r.schemas(); s != "scrip scrip_previous" {
-		t.Errorf("opened after the reader has ended: schemas %s", s)
-	}
+	streamtest.Equal(t, "opened after the reader has ended: schemas", r.schemas(), "scrip scrip_previous")
 	s.Close()
 
 	// What a failed run leaves is read, too.
@@ -63,7 +59,5 @@ func TestReadersDelayNoRebuild(t *testing.T) {
 	r.rebuild(Options{})
 	end()
 	r.open(Options{}).Close()
-	if s := r.schemas(); s != "scrip scrip_previous" {
-		t.Errorf("schemas %s", s)
-	}
+	streamtest.Equal(t, "schemas", r.schemas(), "scrip scrip_previous")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 var phases = []Phase{Loading, Indexing, CatchingUp, Comparing, Exchanging, Exchanged}
@@ -77,16 +78,12 @@ func endsAt(t *testing.T, phases []Phase, kill func(r *rig, cancel context.Cance
 			if again.NotCompared != "" {
 				t.Errorf("after %v: not compared: %s", err, again.NotCompared)
 			}
-			if s := r.schemas(); s != "scrip scrip_previous" {
-				t.Errorf("schemas %s", s)
-			}
+			streamtest.Equal(t, "schemas", r.schemas(), "scrip scrip_previous")
 		})
 	}
 	r.T = t
 	r.synced()
-	if got, want := r.digest(), r.folded(); got != want {
-		t.Errorf("tables are not the fold of the log at the end:\n%swant\n%s", got, want)
-	}
+	streamtest.Equal(t, "tables are not the fold of the log at the end", r.digest(), r.folded())
 }
 
 // Claims arrive all the time, from another goroutine and in every phase. Before the shadow is indexed, the hook waits until
@@ -121,9 +118,7 @@ func TestLiveEventsThroughout(t *testing.T) {
 	cancel()
 	writing.Wait()
 	r.synced()
-	if got, want := r.digest(), r.folded(); got != want {
-		t.Errorf("tables are not the fold of the log:\n%swant\n%s", got, want)
-	}
+	streamtest.Equal(t, "tables are not the fold of the log", r.digest(), r.folded())
 	for _, p := range phases {
 		if !seen[p] {
 			t.Errorf("phase %s was not seen", p)
@@ -146,9 +141,7 @@ func TestEmptyDatabaseAndLog(t *testing.T) {
 	r.Claim(0, 1)
 	r.Claim(1, 1)
 	r.synced()
-	if got, want := r.digest(), r.folded(); got != want {
-		t.Errorf("rebuilt without a projector:\n%swant\n%s", got, want)
-	}
+	streamtest.Equal(t, "rebuilt without a projector", r.digest(), r.folded())
 }
 
 // Lines that live tables park are parked here too: those that do not fit, those that PostgreSQL refuses, and a coupon
@@ -168,9 +161,7 @@ func TestPoison(t *testing.T) {
 			t.Errorf("rebuilt: %+v", table)
 		}
 	}
-	if n := r.text("SELECT count(*)::text FROM scrip.dead_letter WHERE stream LIKE 'SCRIP_EVT%'"); n != "5" {
-		t.Errorf("%s lines parked, want 5", n)
-	}
+	streamtest.Equal(t, "lines parked", r.text("SELECT count(*)::text FROM scrip.dead_letter WHERE stream LIKE 'SCRIP_EVT%'"), "5")
 }
 
 func TestPostgreSQLStopsMidway(t *testing.T) {
@@ -269,9 +260,7 @@ func TestRefusals(t *testing.T) {
 	refused("a copy of the future", err, "")
 	_, err = s.Copy(t.Context(), "public", time.Time{})
 	refused("a copy into public", err, "")
-	if s := r.schemas(); s != "scrip" {
-		t.Errorf("schemas %s", s)
-	}
+	streamtest.Equal(t, "schemas", r.schemas(), "scrip")
 	for name, ok := range map[string]bool{"yesterday": true, "y_2026": true, "Yesterday": false, "1st": false, "scrip_next": false, "pg_x": false, "": false, `a"b`: false} {
 		if err := CheckName(name); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)

@@ -1,6 +1,10 @@
 package rebuild
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+)
 
 // Damaged tables are exchanged for right ones while the projector works, which goes on in the new ones; undo brings the
 // damaged ones back, and they are caught up.
@@ -32,9 +36,7 @@ func TestRebuildUndoDrop(t *testing.T) {
 	if want := r.folded(); r.digest() != want {
 		t.Errorf("the projector does not go on in the new tables:\n%s%s", r.digest(), want)
 	}
-	if s := r.schemas(); s != "scrip scrip_previous" {
-		t.Errorf("schemas %s", s)
-	}
+	streamtest.Equal(t, "schemas", r.schemas(), "scrip scrip_previous")
 
 	s := r.open(Options{})
 	defer s.Close()
@@ -42,15 +44,11 @@ func TestRebuildUndoDrop(t *testing.T) {
 	if _, err := s.Undo(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if at := r.text("SELECT sequence::text FROM scrip.checkpoint WHERE projection = 'daily'"); at != "5" {
-		t.Errorf("the other projection is at %s, want 5", at)
-	}
+	streamtest.Equal(t, "the other projection is at", r.text("SELECT sequence::text FROM scrip.checkpoint WHERE projection = 'daily'"), "5")
 	r.Claim(0, 1)
 	r.Claim(1, 1)
 	r.synced()
-	if claimed := r.text("SELECT claimed::text FROM scrip.campaign WHERE campaign = 'c1'"); claimed != "82" {
-		t.Errorf("%s coupons claimed after undo, want the damaged count and 5 new ones", claimed)
-	}
+	streamtest.Equal(t, "coupons claimed after undo", r.text("SELECT claimed::text FROM scrip.campaign WHERE campaign = 'c1'"), "82")
 	if _, err := s.Undo(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +61,5 @@ func TestRebuildUndoDrop(t *testing.T) {
 	if dropped, err := s.DropPrevious(t.Context()); err != nil || !dropped {
 		t.Errorf("previous tables dropped: %t, %v", dropped, err)
 	}
-	if s := r.schemas(); s != "scrip" {
-		t.Errorf("schemas %s", s)
-	}
+	streamtest.Equal(t, "schemas", r.schemas(), "scrip")
 }

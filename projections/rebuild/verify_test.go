@@ -83,9 +83,7 @@ func TestDamage(t *testing.T) {
 				t.Errorf("damages %d to %d, repair %t: repaired %v:\n%swant\n%s", from, to, repair, got.Repaired, r.digest(), want)
 			}
 		}
-		if s := r.schemas(); s != "scrip" {
-			t.Errorf("schemas %s are left", s)
-		}
+		streamtest.Equal(t, "schemas", r.schemas(), "scrip")
 	}
 	check(0, len(damages))
 	for n, d := range damages {
@@ -273,9 +271,7 @@ func TestRepairRenewsDeadLetters(t *testing.T) {
 		if fmt.Sprint(got.Repaired) != "[c0]" || len(got.Notes) == 0 || !strings.Contains(got.Notes[len(got.Notes)-1], "conflicted with damaged rows: 1 repaired") {
 			t.Errorf("repaired %v, notes %v", got.Repaired, got.Notes)
 		}
-		if status := r.text("SELECT status FROM scrip.coupon WHERE campaign = 'c0' AND n = $1", n); status != "redeemed" {
-			t.Errorf("the coupon is %s", status)
-		}
+		streamtest.Equal(t, "the coupon", r.text("SELECT status FROM scrip.coupon WHERE campaign = 'c0' AND n = $1", n), "redeemed")
 		if again := r.verify(VerifyOptions{}); !again.Equal() {
 			t.Errorf("after the repair: %+v", again.Differences)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/projections/confine"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // On another PostgreSQL server an ordinary administrator's rights are enough; a role that lacks them, and could write
@@ -29,9 +30,7 @@ func TestRolesOnAServerOfOthers(t *testing.T) {
 		r.run(Postgres(as, parse(t, "foreign_one.sql", reads).Definition(), false), Options{})
 		r.claim(campaigns[0], "again")
 	}
-	if got := query(t, as, "SELECT max(n)::text FROM foreign_one.got"); got != "7" {
-		t.Errorf("the projection read %s", got)
-	}
+	streamtest.Equal(t, "the projection read", query(t, as, "SELECT max(n)::text FROM foreign_one.got"), "7")
 	writes := parse(t, "foreign_two.sql", "-- scrip: fold\nUPDATE scrip.t SET n = 8;\n")
 	if _, err := r.try(Postgres(as, writes.Definition(), false), Options{}); err == nil || !strings.Contains(err.Error(), "denied for table t") {
 		t.Errorf("a projection that writes the read tables: %v", err)

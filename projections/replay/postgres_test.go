@@ -71,9 +71,7 @@ func TestTextThatPostgreSQLRejects(t *testing.T) {
 	if got := query(t, db, `SELECT string_agg((raw->'attributes')::text, ' ' ORDER BY sequence) FROM odd.events`); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if got := query(t, db, `SELECT DISTINCT customer_id FROM odd.events`); got != "\uFFFDx" {
-		t.Errorf("customer %q", got)
-	}
+	streamtest.Equal(t, "customer", query(t, db, `SELECT DISTINCT customer_id FROM odd.events`), "\uFFFDx")
 }
 
 // Killed before or after the commit, and with the answer lost: the next run goes on exactly there.
@@ -211,9 +209,7 @@ func TestProjectionRefuses(t *testing.T) {
 			}
 		}
 	}
-	if got := query(t, db, "SELECT count(*)::text FROM taken.t"); got != "0" {
-		t.Errorf("the taken schema: %s", got)
-	}
+	streamtest.Equal(t, "the taken schema", query(t, db, "SELECT count(*)::text FROM taken.t"), "0")
 
 	// Other filters, or other tables, are not mixed with what is there.
 	f := Filter{Types: []wire.EventType{wire.CouponClaimed}}

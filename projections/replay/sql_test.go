@@ -103,9 +103,7 @@ func TestSQLFailsLate(t *testing.T) {
 			t.Errorf("%v does not contain %q", err, want)
 		}
 	}
-	if got, want := query(t, db, "SELECT max(sequence)::text FROM late.seen WHERE lane = 1"), fmt.Sprint(batch.First-1); got != want {
-		t.Errorf("kept up to %s, want %s", got, want)
-	}
+	streamtest.Equal(t, "kept up to", query(t, db, "SELECT max(sequence)::text FROM late.seen WHERE lane = 1"), fmt.Sprint(batch.First-1))
 	if got := query(t, db, "SELECT sequence::text FROM late.scrip_checkpoint WHERE lane = 1"); got != fmt.Sprint(batch.First-1) {
 		t.Errorf("checkpoint %s", got)
 	}
@@ -166,9 +164,7 @@ func TestSQLWritesOutside(t *testing.T) {
 			if !errors.As(err, &pg) || pg.Code != "42501" || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "writes to its own schema outside only") {
 				t.Fatalf("error %v, want %s", err, c.want)
 			}
-			if got := query(t, db, "SELECT string_agg(n::text, ' ') FROM shop.t"); got != "1" {
-				t.Errorf("shop.t holds %s", got)
-			}
+			streamtest.Equal(t, "shop.t holds", query(t, db, "SELECT string_agg(n::text, ' ') FROM shop.t"), "1")
 			if c.create == "" || strings.Contains(c.create, "TRIGGER") {
 				if got := query(t, db, "SELECT count(*) || ' ' || (SELECT max(sequence) FROM outside.scrip_checkpoint) FROM outside.mine"); got != "0 0" {
 					t.Errorf("the projection holds %s", got)

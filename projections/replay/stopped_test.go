@@ -34,9 +34,7 @@ func TestAFollowedLaneContinues(t *testing.T) {
 	r.Write(0, event, event)
 	r.Write(1, event)
 	f.until(func() bool { return seen[1].Load() == 1 })
-	if n := seen[0].Load(); n != 1 {
-		t.Errorf("%d events of the lane that stopped", n)
-	}
+	streamtest.Equal(t, "events of the lane that stopped", seen[0].Load(), 1)
 
 	stream := eventlog.Events(r.JS, 0).In(r.Log.WithKey([32]byte{1}))
 	hash, _, err := stream.CheckSkip(t.Context(), at)

@@ -131,9 +131,7 @@ func TestEventsToRows(t *testing.T) {
 					t.Errorf("%s\n got %s\nwant %s", query, got, want)
 				}
 			}
-			if a, b := digests(t, whole), digests(t, single); a != b {
-				t.Errorf("in one batch:\n%smessage by message:\n%s", a, b)
-			}
+			streamtest.Equal(t, "digests in one batch, and message by message", digests(t, whole), digests(t, single))
 		})
 	}
 }
@@ -178,7 +176,5 @@ func TestLineThatPostgreSQLRejectsBecomesADeadLetter(t *testing.T) {
 		t.Errorf("parked %+v", parked)
 	}
 	want := "summer 1 AAAA ann claimed @2 @60 0 -\nsummer 2 BBBB bob claimed @2 @60 0 -\nsummer 3 C cid redeemed @3 @60 1 @4"
-	if got := rows(t, pool, coupons); got != want {
-		t.Errorf("coupons:\n%s\nwant\n%s", got, want)
-	}
+	streamtest.Equal(t, "coupons", rows(t, pool, coupons), want)
 }

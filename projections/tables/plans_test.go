@@ -88,9 +88,7 @@ func TestBatchesReadOnlyTheirRows(t *testing.T) {
 	story("last")
 	analyze(t, conn)
 	story("analyzed")
-	if got := rows(t, pool, "SELECT count(*) FROM scrip.campaign"); got != fmt.Sprint(campaigns+10) {
-		t.Errorf("%s campaigns", got)
-	}
+	streamtest.Equal(t, "campaigns", rows(t, pool, "SELECT count(*) FROM scrip.campaign"), fmt.Sprint(campaigns+10))
 }
 
 // All reminders of an instant fire by one statement, and none of them moves in an index.

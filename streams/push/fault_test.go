@@ -207,9 +207,7 @@ func TestStop(t *testing.T) {
 				if err := <-ended; err != nil {
 					t.Errorf("Run returned %v", err)
 				}
-				if n := s.Stats().Pushed; n != 1 {
-					t.Errorf("%d pushed by the one that ended", n)
-				}
+				streamtest.Equal(t, "pushed by the one that ended", s.Stats().Pushed, 1)
 			} else {
 				if err := <-ended; err != nil {
 					t.Errorf("Run returned %v", err)

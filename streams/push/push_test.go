@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -130,9 +131,7 @@ func TestSlowIsNotDead(t *testing.T) {
 	r.settled(t, "test")
 	b.once(t, 1)
 	_, _ = first.stop(), second.stop()
-	if n := first.Stats().Repeated + second.Stats().Repeated; n != 0 {
-		t.Errorf("delivered again %d times", n)
-	}
+	streamtest.Equal(t, "delivered again", first.Stats().Repeated+second.Stats().Repeated, 0)
 }
 
 // A function that hangs each time would leak without end: Run reports it and ends.
@@ -187,9 +186,7 @@ func TestFailsForSome(t *testing.T) {
 	if fmt.Sprint(batches) != "[4 2 1]" {
 		t.Errorf("batches of %v", batches)
 	}
-	if n := one.Stats().Pushed + two.Stats().Pushed; n != 3 {
-		t.Errorf("%d are counted as pushed", n)
-	}
+	streamtest.Equal(t, "counted as pushed", one.Stats().Pushed+two.Stats().Pushed, 3)
 	if l := r.letters(t, "test"); len(l) != 1 || customers(l[0]) != "bob" || !strings.Contains(l[0].Error, "the gateway is away") {
 		t.Errorf("dead letters %+v", l)
 	}

@@ -36,9 +36,7 @@ func TestSourceDoesNotFit(t *testing.T) {
 			if !isOtherLog(err) || !strings.Contains(err.Error(), "restore both from one backup") {
 				t.Errorf("Run ended with %v", err)
 			}
-			if n := len(r.reminderMessages()); n != 1 {
-				t.Errorf("%d messages on the reminder stream, expected the one put there", n)
-			}
+			streamtest.Equal(t, "messages on the reminder stream", len(r.reminderMessages()), 1)
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/priority"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // The lane never answers for one campaign: its requests are repeated for ever, and the others go all the same; what is answered late
@@ -250,7 +251,5 @@ func TestFreshGoesBeforeTheHopelessOfItsCampaign(t *testing.T) {
 			}
 		}
 	}
-	if n := d.p.timers.Reminders(); n != 0 {
-		t.Errorf("%d reminders are left", n)
-	}
+	streamtest.Equal(t, "reminders are left", d.p.timers.Reminders(), 0)
 }

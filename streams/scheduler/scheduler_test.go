@@ -199,9 +199,7 @@ func TestServerRestarts(t *testing.T) {
 	r.server.Shutdown()
 	r.set(start + seconds(50)) // due while none can be requested
 	run.rests(func(x rest) bool { return !x.publishing })
-	if n := r.value("requests_failed_total"); n != 1 {
-		t.Errorf("%g requests failed without a server", n)
-	}
+	streamtest.Equal(t, "requests failed without a server", r.value("requests_failed_total"), 1)
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	r.server.Up(t)
 	<-connected

@@ -126,9 +126,7 @@ func TestSnapshotsAndWhatIsWrongWithThem(t *testing.T) {
 			if memoryStore.count() != 1 {
 				t.Fatalf("%d snapshots after a clean stop", memoryStore.count())
 			}
-			if got := memoryStore.stored[0].meta.Position.Sequence; got != r.last {
-				t.Errorf("the snapshot is at %d, the log at %d", got, r.last)
-			}
+			streamtest.Equal(t, "position of the snapshot", memoryStore.stored[0].meta.Position.Sequence, r.last)
 			damage(memoryStore)
 			run = r.run(s)
 			r.quiet()
@@ -180,9 +178,7 @@ func TestSnapshotsWhileRunning(t *testing.T) {
 	store.saves.Wait(t)
 	expect("a minute after the failed one", 2)
 	run.stop()
-	if n := store.count(); n != 2 {
-		t.Errorf("%d snapshots after a stop with nothing new", n)
-	}
+	streamtest.Equal(t, "snapshots after a stop with nothing new", store.count(), 2)
 }
 
 // Timers that do not agree with the log are thrown away and replayed; everyone is published once.

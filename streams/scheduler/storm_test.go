@@ -127,18 +127,14 @@ func TestPausedByOperators(t *testing.T) {
 	if b, ok := s.Backlog(); !ok || b.PausedExpiry != 1 || b.PausedReminders != 1 || b.Normal.OldestDue != 0 || b.Pending != 2 {
 		t.Errorf("backlog %+v, %t", b, ok)
 	}
-	if n := r.value("oldest_due_age_seconds"); n != 0 {
-		t.Errorf("what a pause holds back is %g seconds old", n)
-	}
+	streamtest.Equal(t, "what a pause holds back", r.value("oldest_due_age_seconds"), 0)
 	if n := len(r.requested()); n != 2 {
 		t.Errorf("requested %v", sortedLines(r.requested()))
 	}
 	pause()
 	r.expired("held")
 	r.waitPublished(4)
-	if n := r.value("reminders_dropped_total"); n != 2 {
-		t.Errorf("%g are dropped, 2 are too late", n)
-	}
+	streamtest.Equal(t, "dropped, which are too late", r.value("reminders_dropped_total"), 2)
 	run.stop()
 	if _, ok := s.Backlog(); ok {
 		t.Error("a backlog of a scheduler that does not run")
@@ -228,9 +224,7 @@ func TestBacklogIsSeen(t *testing.T) {
 	if r.value("caught_up") != 1 {
 		t.Error("caught_up is not 1")
 	}
-	if n := r.value("oldest_due_age_seconds"); n != 20 {
-		t.Errorf("the ages add up to %g", n)
-	}
+	streamtest.Equal(t, "the ages add up to", r.value("oldest_due_age_seconds"), 20)
 	r.setSilent(false)
 	r.set(start + seconds(75))
 	r.waitPublished(9)

@@ -73,9 +73,7 @@ func TestTheForwarder(t *testing.T) {
 			}
 			stopOne()
 			stopTwo()
-			if n := one.Forwarded() + two.Forwarded(); n != messages {
-				t.Errorf("%d messages were forwarded, expected %d", n, messages)
-			}
+			streamtest.Equal(t, "messages were forwarded", one.Forwarded()+two.Forwarded(), messages)
 			if seen, _ := owner.Seen(); seen < 5 {
 				t.Errorf("the lanes have %d messages", seen)
 			}

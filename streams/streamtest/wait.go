@@ -105,3 +105,11 @@ func Must(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+// Equal fails the test unless both are the same.
+func Equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s:\n got %v\nwant %v", what, got, want)
+	}
+}

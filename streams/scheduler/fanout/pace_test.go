@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-4a2410e3/scrip/streams/settings"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 var noon = time.Date(2027, 1, 15, 12, 0, 0, 0, time.UTC)
@@ -187,23 +188,15 @@ func TestPaceFollowsTheProbes(t *testing.T) {
 		t.Errorf("after a slow answer the share is %g", d)
 	}
 	p.duty, now = 1, now.Add(settleFor)
-	if d := probe(p.Acked, 7*time.Millisecond, time.Millisecond, 5); d != 0.5 {
-		t.Errorf("a change must show before the next: the share is %g", d)
-	}
-	if d := probe(p.Acked, 7*time.Millisecond, settleFor, 20); d != leastDuty {
-		t.Errorf("the least share is %g", d)
-	}
+	streamtest.Equal(t, "a change must show before the next: the share", probe(p.Acked, 7*time.Millisecond, time.Millisecond, 5), 0.5)
+	streamtest.Equal(t, "the least share", probe(p.Acked, 7*time.Millisecond, settleFor, 20), leastDuty)
 	if d := probe(p.Acked, 5*time.Millisecond, settleFor, 10); d > leastDuty+0.21 {
 		t.Errorf("ten good probes made the share %g", d)
 	}
-	if d := probe(p.Acked, 5*time.Millisecond, settleFor, 100); d != 1 {
-		t.Errorf("a hundred good probes made the share %g", d)
-	}
+	streamtest.Equal(t, "a hundred good probes made the share", probe(p.Acked, 5*time.Millisecond, settleFor, 100), 1)
 	// A fast machine: what takes less than the floor is not slow.
 	p.ack.baseline = 100 * time.Microsecond
-	if d := probe(p.Acked, ackFloor, settleFor, 10); d != 1 {
-		t.Errorf("probes below the floor made the share %g", d)
-	}
+	streamtest.Equal(t, "probes below the floor made the share", probe(p.Acked, ackFloor, settleFor, 10), 1)
 	// The baseline is learned again when nothing goes out, and an old one is forgotten at once.
 	now = now.Add(baselineAge + time.Second)
 	if p.Acked(now, 9*time.Millisecond); p.ack.baseline != 9*time.Millisecond {

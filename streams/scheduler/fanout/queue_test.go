@@ -6,6 +6,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // The lines are those of wire.Event.AppendJSON, byte for byte, whatever the customer is called.
@@ -34,7 +35,5 @@ func TestDueLines(t *testing.T) {
 func TestDueLinesAllocateNothing(t *testing.T) {
 	l := newDueLine(&wire.Event{Campaign: "summer", At: start, Kind: "opens", DueAt: start})
 	buf := make([]byte, 0, 1000)
-	if n := testing.AllocsPerRun(100, func() { buf = l.append(buf[:0], "customer-0000001") }); n != 0 {
-		t.Errorf("a line makes %g allocations", n)
-	}
+	streamtest.Equal(t, "allocations of a line", testing.AllocsPerRun(100, func() { buf = l.append(buf[:0], "customer-0000001") }), 0)
 }
