@@ -107,25 +107,36 @@ func ids(keys ...Key) (all []string) {
 	return all
 }
 
-// TestKeysThroughTheBucket: made and revoked, on two servers with connections of their own.
+// TestKeysThroughTheBucket: made, replaced and revoked, each in force within a second on two servers with connections of their own.
 func TestKeysThroughTheBucket(t *testing.T) {
 	server := streamtest.Start(t)
 	s := open(t, server.JetStream(t))
 	both := []*Registry{run(t, s.Registry()), run(t, open(t, server.JetStream(t)).Registry())}
-	k, secret := create(t, s, New{Name: "checkout", Role: Producer})
-	for _, r := range both {
-		becomes(t, r, secret, nil)
+	inForce := func(secret string, want error) {
+		t.Helper()
+		answered := time.Now()
+		for _, r := range both {
+			becomes(t, r, secret, want)
+		}
+		if took := time.Since(answered); took > time.Second {
+			t.Errorf("in force %s after the change was answered, promised is a second", took)
+		}
 	}
+	k, secret := create(t, s, New{Name: "checkout", Role: Producer})
+	inForce(secret, nil)
+	next, nextSecret := rotate(t, s, "checkout", 0)
+	inForce(nextSecret, nil)
+	inForce(secret, ErrRevoked)
 	if _, err := s.Revoke(t.Context(), "checkout", by("ann")); err != nil {
 		t.Fatal(err)
 	}
+	inForce(nextSecret, ErrRevoked)
 	for _, r := range both {
-		becomes(t, r, secret, ErrRevoked)
-		if st := r.Status(); st.Change != 2 || !st.Following {
+		if st := r.Status(); st.Change != 3 || !st.Following {
 			t.Errorf("%+v", st)
 		}
 	}
-	if all, err := s.List(t.Context()); err != nil || len(all) != 1 || all[0].ID != k.ID {
+	if all, err := s.List(t.Context()); err != nil || len(all) != 2 || !slices.Contains(ids(all...), k.ID) || next.Replaces != k.ID {
 		t.Errorf("%+v, %v", all, err)
 	}
 }
@@ -388,23 +399,30 @@ func TestWhatIsNotUnderstood(t *testing.T) {
 	}
 }
 
-// TestLastUse is stored at most once an hour, and the latest wins.
-func TestLastUse(t *testing.T) {
+// withState is the store of a server with the bucket of last uses.
+func withState(t *testing.T) *Store {
 	js := streamtest.Start(t).JetStream(t)
 	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: topology.StateBucket}); err != nil {
 		t.Fatal(err)
 	}
-	s := open(t, js)
+	return open(t, js)
+}
+
+// TestLastUse is stored at most once an hour, and the latest wins.
+func TestLastUse(t *testing.T) {
+	s := withState(t)
 	k, _ := create(t, s, New{Name: "ann", Role: Operator})
-	u := uses{stored: map[string]time.Time{}}
+	one, other := uses{stored: map[string]time.Time{}}, uses{stored: map[string]time.Time{}} // servers
 	at := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	later := at.Add(time.Hour)
 	for _, step := range []struct {
+		u          *uses
 		used, want time.Time
 	}{
-		{at, at}, {at.Add(59 * time.Minute), at}, {at.Add(-time.Hour), at}, {at.Add(time.Hour), at.Add(time.Hour)},
+		{&one, at, at}, {&one, at.Add(59 * time.Minute), at}, {&one, at.Add(-time.Hour), at}, {&one, later, later}, {&other, at, later},
 	} {
-		u.note(k.ID, step.used)
-		if err := u.store(t.Context(), s); err != nil {
+		step.u.note(k.ID, step.used)
+		if err := step.u.store(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 		all, err := s.List(t.Context())
@@ -412,25 +430,12 @@ func TestLastUse(t *testing.T) {
 			t.Errorf("used %s: stored %s, %v", step.used, all[0].LastUsed, err)
 		}
 	}
-	// Another server, with an older use.
-	late := uses{stored: map[string]time.Time{}}
-	late.note(k.ID, at)
-	if err := late.store(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
-	if all, err := s.List(t.Context()); err != nil || !all[0].LastUsed.Equal(at.Add(time.Hour)) {
-		t.Errorf("%+v %v", all, err)
-	}
 }
 
 // TestWrongCodesOfAnHour are counted by key at all servers together, and a server that starts gives a key what is left of its
 // burst.
 func TestWrongCodesOfAnHour(t *testing.T) {
-	js := streamtest.Start(t).JetStream(t)
-	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: topology.StateBucket}); err != nil {
-		t.Fatal(err)
-	}
-	s := open(t, js)
+	s := withState(t)
 	k, _ := create(t, s, New{Name: "shop", Role: Producer})
 	now := s.history.Clock.Now()
 	try := func(b *WrongCodes, most int) (tried int) {
@@ -466,16 +471,25 @@ func TestWrongCodesOfAnHour(t *testing.T) {
 	}
 }
 
-func BenchmarkAuthenticate(b *testing.B) {
-	s := Open(nil, Options{})
-	r := s.Registry()
-	secret, id := newKey(Producer)
-	keys := map[string]*Key{id: {ID: id, New: New{Name: "x", Role: Producer}, hash: digest(secret)}}
-	r.keys.Store(&keys)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := r.Authenticate(secret); err != nil {
-			b.Fatal(err)
-		}
+// TestAWriteWithoutAResult: the secret that is returned opens the key that was stored late, and a revocation finds it. Package
+// registry shows that each is one change.
+func TestAWriteWithoutAResult(t *testing.T) {
+	js := streamtest.Start(t).JetStream(t)
+	r := run(t, open(t, js).Registry())
+	broken := func() *Store { return open(t, streamtest.LateWrite(js)) }
+	k, secret, err := broken().Create(t.Context(), New{Name: "ann", Role: Operator}, by("bob"))
+	if err != nil {
+		t.Fatal(err)
 	}
+	becomes(t, r, secret, nil)
+	next, nextSecret, err := broken().Rotate(t.Context(), "ann", 0, by("bob"))
+	if err != nil || next.Replaces != k.ID {
+		t.Fatalf("%+v %v", next, err)
+	}
+	becomes(t, r, nextSecret, nil)
+	becomes(t, r, secret, ErrRevoked)
+	if ended, err := broken().Revoke(t.Context(), "ann", by("bob")); err != nil || ended.ID != next.ID || ended.Ended.IsZero() {
+		t.Fatalf("%+v %v", ended, err)
+	}
+	becomes(t, r, nextSecret, ErrRevoked)
 }

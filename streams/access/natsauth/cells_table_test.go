@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/access"
 )
 
 // letters are the kinds of users in the tables below: those of kinds, and X, the servers.
@@ -13,95 +15,39 @@ var letters = map[byte]string{
 	'P': "producer", 'L': "limited", 'R': "rated", 'B': "public", 'U': "support", 'O': "operator", 'A': "analyst", 'C': "clear", 'S': "sender", 'X': "servers",
 }
 
-// subjectTable is who may publish to what, with a body that has an effect: a subject, the kinds, the body. $… is a value that
-// fixture makes. The rows are written down here and follow from nothing, so that a change of the product is noticed.
+// subjectTable is who may publish to what beside the endpoints of operations: a subject, the kinds. The rows follow from nothing,
+// so that a change of the product is noticed.
 const subjectTable = `
-scrip.claim.summer         PLROX {"customer_id":"$new"}
-scrip.claim.winter         PROX {"customer_id":"$new"}
-scrip.redeem               PLROX {"code":"$code","order_id":"$new","campaign":"summer"}
-scrip.rollback             PLRUOX {"code":"$redeemed","order_id":"$order","campaign":"summer"}
-scrip.remind.summer        PLROX {"customer_id":"$holder","kind":"expires","before":"24h"}
-scrip.unremind.summer      PLROX {"customer_id":"$reminded","kind":"expires","before":"24h"}
-scrip.void                 UOX  {"code":"$code","reason":"lost"}
-scrip.extend               UOX  {"code":"$code","expires_at":"2999-01-01T00:00:00Z"}
-scrip.coupon.validate      PLRUOX {"code":"$code","campaign":"summer"}
-scrip.coupon.show          UOX  {"code":"$code"}
-scrip.customer.show        UOX  {"customer_id":"$holder"}
-scrip.campaign.show        UOX  {"campaign":"summer"}
-scrip.campaign.list        UOX  {}
-scrip.campaign.create      OX   {"campaign":"$new","codes":5}
-scrip.campaign.update      OX   {"campaign":"$campaign","max_redemptions":3}
-scrip.campaign.pause       OX   {"campaign":"$campaign"}
-scrip.campaign.resume      OX   {"campaign":"$paused"}
-scrip.campaign.end         OX   {"campaign":"$campaign"}
-scrip.codes.import         OX   {"campaign":"$imported","codes":["$CODE"]}
-scrip.codes.export         OX   {"campaign":"summer"}
-scrip.access.create        OX   {"name":"$new","role":"support"}
-scrip.access.list          OX   {}
-scrip.access.revoke        OX   {"key":"$key"}
-scrip.access.rotate        OX   {"key":"$key"}
-scrip.config.get           OX   {}
-scrip.config.set           OX   {"setting":"reminder.batch","value":"$number"}
-scrip.config.history       OX   {}
-scrip.audit.list           OX   {}
-scrip.status.show          OX   {}
-scrip.deadletter.list      OX   {}
-scrip.deadletter.show      OX   {"id":"SCRIP_CMD_0/12/3"}
-scrip.deadletter.retry     OX   {"id":"SCRIP_CMD_0/12/3"}
-scrip.deadletter.discard   OX   {"ids":["SCRIP_CMD_0/12/3"]}
-scrip.webhook.create       OX   {"url":"https://shop.example/","types":["coupon.*"]}
-scrip.webhook.list         OX   {}
-scrip.webhook.show         OX   {"webhook":"$hook"}
-scrip.webhook.update       OX   {"webhook":"$hook","rate":7}
-scrip.webhook.rotate       OX   {"webhook":"$hook"}
-scrip.webhook.pause        OX   {"webhook":"$hook"}
-scrip.webhook.resume       OX   {"webhook":"$hook"}
-scrip.webhook.delete       OX   {"webhook":"$hook"}
-scrip.webhook.replay       OX   {"webhook":"$hook","from":"2020-01-01T00:00:00Z"}
-scrip.webhook.test         OX   {"webhook":"$hook"}
-scrip.webhook.deadletters  OX   {"webhook":"$hook"}
-scrip.webhook.retry        OX   {"webhook":"$hook"}
-scrip.rebuild.start        OX   {}
-scrip.rebuild.undo         OX   {}
-scrip.rebuild.drop         OX   {}
-scrip.verify.start         OX   {}
-scrip.backup.start         OX   {"name":"$new"}
-scrip.job.show             OX   {"id":"$job"}
-scrip.job.list             OX   {}
-scrip.sender.open          SO   {"name":"push","since":"start"}
-scrip.sender.next          SO   {"name":"push","lane":0,"wait":1000000000}
-scrip.sender.ack           SO   {"name":"push","token":"$token","as":"ack"}
-scrip.sender.store         SO   {"name":"push","do":"count","counts":{"lane":0,"delivered":1}}
-scrip.rollcall             OX   {}
+scrip.rollcall             OX
 $SRV.INFO.scrip            PLRBUOX
 $SRV.PING.scrip            O
 $SRV.STATS.scrip           O
-scrip.cmd.summer           PX   {"id":"$new","type":"claim","customer_id":"$new"}
-scrip.admin.summer         X    {"id":"$new","type":"pause_campaign"}
-scrip.lane.0.shop          PX   {"id":"$new","type":"claim","campaign":"winter","customer_id":"$new"}
-scrip.lane.1.shop          PX   {"id":"$new","type":"claim","campaign":"summer","customer_id":"$new"}
-scrip.lane.0.cmd           X    {"id":"$new","type":"claim","campaign":"winter","customer_id":"$new"}
-scrip.lane.0.cmd.winter    X    {"id":"$new","type":"claim","customer_id":"$new"}
-scrip.lane.0.admin.winter  X    {"id":"$new","type":"pause_campaign"}
-scrip.lane.0.due           X    {"id":"$new"}
-scrip.lane.0.query         X    {"query":"campaign.list"}
-scrip.evt.0                X    {}
-scrip.rmd.0                X    {}
-scrip.audit                X    {}
-scrip.push.dead.shop.1     X    {}
-scrip.push.wait.shop.1     X    {}
-scrip.access.connections   X    {}
-$SYS.REQ.SERVER.N.KICK     X    {"cid":0}
-$KV.SCRIP_LEASE.probe      X    {}
-$KV.SCRIP_STATE.probe      X    {}
-$KV.SCRIP_CONFIG.probe     X    {}
-$KV.SCRIP_ACCESS.probe     X    {}
-$KV.SCRIP_WEBHOOKS.probe   X    {}
-$KV.SCRIP_PUSH.probe       X    {}
-$KV.SCRIP_JOBS.probe       X    {}
+scrip.cmd.summer           PX
+scrip.admin.summer         X
+scrip.lane.0.shop          PX
+scrip.lane.1.shop          PX
+scrip.lane.0.cmd           X
+scrip.lane.0.cmd.winter    X
+scrip.lane.0.admin.winter  X
+scrip.lane.0.due           X
+scrip.lane.0.query         X
+scrip.evt.0                X
+scrip.rmd.0                X
+scrip.audit                X
+scrip.push.dead.shop.1     X
+scrip.push.wait.shop.1     X
+scrip.access.connections   X
+$SYS.REQ.SERVER.N.KICK     X
+$KV.SCRIP_LEASE.probe      X
+$KV.SCRIP_STATE.probe      X
+$KV.SCRIP_CONFIG.probe     X
+$KV.SCRIP_ACCESS.probe     X
+$KV.SCRIP_WEBHOOKS.probe   X
+$KV.SCRIP_PUSH.probe       X
+$KV.SCRIP_JOBS.probe       X
 $KV.OTHER.probe            -
-$O.SCRIP_SNAP.M.x          X    {}
-$O.SCRIP_SNAP.C.x          X    {}
+$O.SCRIP_SNAP.M.x          X
+$O.SCRIP_SNAP.C.x          X
 $SYS._INBOX.x              X
 _INBOX.x                   X
 _INBOX_producer.other.x    X
@@ -184,19 +130,28 @@ JS.scrip.API.STREAM.MSG.GET.#         C:EVT
 var otherCalls = strings.Fields(`STREAM.LEADER.STEPDOWN.# STREAM.PEER.REMOVE.# CONSUMER.CREATE.# CONSUMER.DURABLE.CREATE.#.name CONSUMER.NAMES.# CONSUMER.LIST.#
 	CONSUMER.PAUSE.#.name CONSUMER.RESET.#.name CONSUMER.UNPIN.#.name CONSUMER.LEADER.STEPDOWN.#.name`)
 
-// cell is a subject of the tables.
-type cell struct {
-	who  string // letters
-	body string
-}
-
-// cells are the tables, by subject.
-func cells(t testing.TB) map[string]cell {
-	t.Helper()
-	all := map[string]cell{}
+// cells are who may publish to each subject, in letters: the tables, and the endpoints of operations for their roles. Keys with the
+// public right have none of those.
+func cells() map[string]string {
+	all := map[string]string{}
 	for line := range strings.Lines(strings.TrimSpace(subjectTable)) {
-		f := strings.SplitN(strings.Join(strings.Fields(line), " "), " ", 3)
-		all[f[0]] = cell{who: strings.Trim(f[1], "-"), body: append(f, "")[2]}
+		f := append(strings.Fields(line), "")
+		all[f[0]] = strings.Trim(f[1], "-")
+	}
+	for op := range access.Operations() {
+		for _, endpoint := range op.Endpoints() {
+			for _, campaign := range []string{"summer", "winter"} {
+				who := "X"
+				for letter, kind := range letters {
+					p := kinds[kind]
+					limited := strings.HasSuffix(endpoint, "*") && p.Campaigns != nil && !slices.Contains(p.Campaigns, campaign)
+					if slices.Contains(op.Roles(), p.Role) && !p.Public && !limited {
+						who += string(letter)
+					}
+				}
+				all["scrip."+strings.Replace(endpoint, "*", campaign, 1)] = who
+			}
+		}
 	}
 	streams := map[string]string{}
 	for line := range strings.Lines(strings.TrimSpace(streamTable)) {
@@ -216,52 +171,39 @@ func cells(t testing.TB) map[string]cell {
 	}
 	for call, rights := range calls {
 		for stream, short := range streams {
-			c := cell{}
+			allowed := ""
 			for _, right := range rights {
 				who, of, _ := strings.Cut(right, ":")
 				if of == "*" && short != "FOREIGN" || slices.Contains(strings.Split(of, ","), short) {
-					c.who += who
+					allowed += who
 				}
 			}
-			all[strings.ReplaceAll(call, "#", stream)] = c
+			all[strings.ReplaceAll(call, "#", stream)] = allowed
 		}
 	}
 	return all
 }
 
-// may are the subjects that a kind may publish to, sorted.
-func may(t testing.TB, kind string) (subjects []string) {
-	t.Helper()
-	for subject, c := range cells(t) {
-		for i := range len(c.who) {
-			if letters[c.who[i]] == "" {
-				t.Fatalf("%s: there is no kind %c", subject, c.who[i])
-			}
-			if letters[c.who[i]] == kind {
-				subjects = append(subjects, subject)
-			}
-		}
-	}
-	slices.Sort(subjects)
-	return subjects
-}
+// may are the subjects that a kind may publish to, and mayNot the others, sorted.
+func may(kind string) []string { return subjects(kind, true) }
 
-// mayNot are the others.
-func mayNot(t testing.TB, kind string) (subjects []string) {
-	t.Helper()
-	allowed := may(t, kind)
-	for _, subject := range slices.Sorted(maps.Keys(cells(t))) {
-		if !slices.Contains(allowed, subject) {
-			subjects = append(subjects, subject)
+func mayNot(kind string) []string { return subjects(kind, false) }
+
+func subjects(kind string, allowed bool) (all []string) {
+	of := cells()
+	for _, subject := range slices.Sorted(maps.Keys(of)) {
+		is := func(letter rune) bool { return letters[byte(letter)] == kind }
+		if strings.ContainsFunc(of[subject], is) == allowed {
+			all = append(all, subject)
 		}
 	}
-	return subjects
+	return all
 }
 
 // inTable fails the test for a subject of the product that the tables lack.
 func inTable(t *testing.T, of string, subjects ...string) {
 	t.Helper()
-	all := cells(t)
+	all := cells()
 	for _, subject := range subjects {
 		if _, has := all[strings.ReplaceAll(subject, "*", "summer")]; !has {
 			t.Errorf("%s: the tables above lack %s: write down who may publish to it", of, subject)

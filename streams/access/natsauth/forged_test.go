@@ -130,6 +130,7 @@ func blocks(account, victim string) map[string]string {
 		"two bytes":                      "XX",
 		"one byte":                       "X",
 		"bare line feeds":                "NATS/1.0\n\n\r\n",
+		"forged":                         "NATS/1.0\r\n" + forged + "\r\n\r\n",
 		"forged, bare line feed":         "NATS/1.0\r\nA: b\n" + forged + "\r\n\r\n",
 		"forged, bare line feed, hidden": "NATS/1.0\r\nA: b\n" + forged + "\r\n\r\n\r\n",
 		"forged after the name twice":    "NATS/1.0\r\nX: Nats-Request-InfoNats-Request-Info\r\n" + forged + "\r\n\r\n",

@@ -18,7 +18,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access/callout"
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
-	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
@@ -64,7 +63,6 @@ type rig struct {
 	owner    *streamtest.Owner
 	js       jetstream.JetStream // of the servers' account
 	issuer   callout.Issuer
-	ops      *ops.Ops
 
 	answer func(keys callout.Keys) (stop func()) // answers log-ins
 	away   func()                                // ends the answers
@@ -74,7 +72,7 @@ func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := newRigWithout(t)
 	r.owner = streamtest.StartOwner(t, r.Conn(t), topology.Spec{Lanes: lanes})
-	r.serve(t, r.owner.Log, service.Options{})
+	r.serve(t, r.owner.Log)
 	return r
 }
 
@@ -91,7 +89,7 @@ func newRigWithout(t testing.TB) *rig {
 }
 
 // serve answers log-ins and requests.
-func (r *rig) serve(t testing.TB, log topology.Log, opts service.Options) {
+func (r *rig) serve(t testing.TB, log topology.Log) {
 	t.Helper()
 	store := access.Open(r.js, access.Options{Logger: streamtest.Logger(t)})
 	r.keys = &ring{t: t, store: store}
@@ -103,10 +101,7 @@ func (r *rig) serve(t testing.TB, log topology.Log, opts service.Options) {
 		return run(t, logins.Run, logins.Ready())
 	}
 	r.away = r.answer(r.registry)
-	if opts.Keys, r.ops = r.registry, opts.Ops; r.ops != nil {
-		r.ops.Keys = store
-	}
-	svc := service.New(r.Conn(t), log, code.New([32]byte{1}), opts)
+	svc := service.New(r.Conn(t), log, code.New([32]byte{1}), service.Options{Keys: r.registry})
 	run(t, svc.Run, svc.Ready())
 }
 
