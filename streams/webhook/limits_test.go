@@ -1,12 +1,9 @@
 package webhook
 
 import (
-	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,7 +14,7 @@ import (
 // letter makes a dead letter of ann's claim: the endpoint is away until the event is older than the age limit.
 func letter(t *testing.T, r *rig, run *Runner, e Endpoint, clock *streamtest.Clock) {
 	t.Helper()
-	r.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	r.answers(unavailable)
 	stop := r.serve(t, run, e)
 	r.event(t, claimed("ann"))
 	r.until(t, "the breaker is open", func() bool { return run.Stats()[e.ID].Away })
@@ -52,22 +49,12 @@ func TestDeadLettersAreRetried(t *testing.T) {
 	first := r.received()[0]
 	for _, c := range []Change{{What: Pause}, {What: Replay, From: time.Now()}} { // retries do not depend on either
 		c.Webhook = e.ID
-		if _, err := r.store.Make(within(t), ann, c, 0); err != nil {
-			t.Fatal(err)
-		}
+		r.make(t, c)
 	}
-
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	run := r.runner(r.js, nil)
-	go func() { done <- run.Run(ctx) }()
-	stop := sync.OnceFunc(func() { cancel(); <-done })
-	t.Cleanup(stop)
+	streamtest.Background(t, r.runner(r.js, nil).Run)
 	retry := func(want string) {
 		t.Helper()
-		if _, err := r.store.Make(within(t), ann, Change{Webhook: e.ID, What: Retry}, 0); err != nil {
-			t.Fatal(err)
-		}
+		r.make(t, Change{Webhook: e.ID, What: Retry})
 		r.until(t, "the retry has a result", func() bool {
 			e, err := r.store.Show(within(t), e.ID)
 			return err == nil && !e.Retrying() && strings.Contains(e.LastRetry, want)
@@ -94,7 +81,7 @@ func TestDeadLettersAreRetried(t *testing.T) {
 func TestDeadLettersInPages(t *testing.T) {
 	r := newRig(t)
 	e, _ := r.create(t, Config{MaxAgeHours: 24})
-	r.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	r.answers(unavailable)
 	clock := streamtest.NewClock()
 	run := r.runner(r.js, func(o *Options) { o.Clock = clock })
 	giveUp := func(dead uint64, lines ...string) {
@@ -107,10 +94,7 @@ func TestDeadLettersInPages(t *testing.T) {
 		r.until(t, "all events are given up", func() bool { clock.Move(6 * time.Hour); return uint64(run.Stats()[e.ID].Dead) == dead })
 	}
 	giveUp(3, claimed("ann"), claimed("bob"), claimed("cid"))
-	var err error
-	if e, err = r.store.Make(within(t), ann, Change{Webhook: e.ID, What: Replay, From: e.Created}, 0); err != nil {
-		t.Fatal(err)
-	}
+	e = r.make(t, Change{Webhook: e.ID, What: Replay, From: e.Created})
 	giveUp(4, claimed("dan")) // and the three again
 
 	var names []string
@@ -167,7 +151,7 @@ func TestAReplayLeavesNothingOut(t *testing.T) {
 	stop := r.serve(t, run, e)
 	r.event(t, claimed("old")) // which no replay below delivers again
 	r.until(t, "the first claim is delivered", func() bool { return run.Stats()[e.ID].Pushed == 1 })
-	r.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	r.answers(unavailable)
 	r.event(t, claimed("ann"))
 	r.until(t, "the endpoint is away", func() bool { return run.Stats()[e.ID].Away })
 	stop()
@@ -214,9 +198,7 @@ func TestARetryEndsAtAChange(t *testing.T) {
 	r.answers(nil)
 	changed := e.Config
 	changed.URL += "/new"
-	if _, err := r.store.Make(within(t), ann, Change{Webhook: e.ID, What: Update, Config: &changed}, 0); err != nil {
-		t.Fatal(err)
-	}
+	r.make(t, Change{Webhook: e.ID, What: Update, Config: &changed})
 	run := r.runner(r.js, nil)
 	streamtest.Background(t, run.Run)
 	r.until(t, "the change is read", func() bool { now, _, _ := run.state(); return len(now) == 1 && now[0].URL == changed.URL })

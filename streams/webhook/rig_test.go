@@ -145,6 +145,21 @@ func (r *rig) create(t *testing.T, s Config) (Endpoint, signature.Secret) {
 	return e, secret
 }
 
+// make makes a change.
+func (r *rig) make(t *testing.T, c Change) Endpoint {
+	t.Helper()
+	e, err := r.store.Make(within(t), ann, c, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// unavailable answers 503.
+func unavailable(w http.ResponseWriter, _ *http.Request) {
+	w.WriteHeader(http.StatusServiceUnavailable)
+}
+
 func (r *rig) runner(js jetstream.JetStream, change func(*Options)) *Runner {
 	o := Options{
 		JetStream: js, Log: r.log, CodeKey: codeKey, Server: "one", Logger: slog.New(slog.DiscardHandler), Roots: r.roots(),

@@ -1,12 +1,12 @@
 package webhook
 
 import (
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -35,11 +35,7 @@ func TestJourney(t *testing.T) {
 	r := newRig(t)
 	e, secret := r.create(t, Config{})
 	run := r.runner(r.js, nil)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- run.Run(ctx) }()
-	stop := sync.OnceFunc(func() { cancel(); <-done })
-	t.Cleanup(stop)
+	streamtest.Background(t, run.Run)
 	r.event(t, paused, claimed("ann"))
 	r.until(t, "ann's claim is delivered", func() bool { return len(r.received()) == 1 })
 	first := r.received()[0]
@@ -75,9 +71,7 @@ func TestJourney(t *testing.T) {
 	act := func(c Change) {
 		t.Helper()
 		c.Webhook = e.ID
-		if _, err := r.store.Make(within(t), ann, c, 0); err != nil {
-			t.Fatal(err)
-		}
+		r.make(t, c)
 	}
 	act(Change{What: Test})
 	r.until(t, "the test has a result", func() bool { e, err := r.store.Show(within(t), e.ID); return err == nil && e.LastTest == "delivered" })
@@ -104,82 +98,74 @@ func TestJourney(t *testing.T) {
 		all, err := push.Positions(within(t), r.js)
 		return err == nil && len(all) == 0
 	})
-	stop()
 }
 
-// Several events of a message are one request; a 207 leaves those that it names, which come again under an id of their own.
+// Several events of a message are one request. A 207 leaves those that it names, which come again under an id of their own; a batch of
+// several campaigns that fails as a whole is retried as a request of each. Events keep the ids of the first try, and requests have ids
+// of their own.
 func TestBatch(t *testing.T) {
-	r := newRig(t)
-	e, _ := r.create(t, Config{Batch: 100, Codes: true, Types: []string{"coupon.claimed", "campaign.*"}})
-	var calls atomic.Int32
-	r.answers(func(w http.ResponseWriter, _ *http.Request) {
-		if calls.Add(1) == 1 {
-			w.WriteHeader(http.StatusMultiStatus)
-			_, _ = w.Write([]byte(`{"failed":[1]}`))
-		}
-	})
-	clock := streamtest.NewClock()
-	run := r.runner(r.js, func(o *Options) { o.Clock = clock })
-	r.serve(t, run, e)
-	r.event(t, claimed("ann"), paused, claimed("bob"))
-	r.until(t, "the first request", func() bool { return len(r.received()) == 1 })
-	r.until(t, "the second request", func() bool { clock.Move(time.Minute); return len(r.received()) == 2 })
-	var body struct {
-		Type string
-		Data struct {
-			Events []struct {
-				ID, Type string
-				Data     struct{ Code string }
+	bob := claimed("bob")
+	for name, tc := range map[string]struct {
+		status int
+		body   string
+		events []string
+		want   string // how many events each request has
+	}{
+		"a part fails": {http.StatusMultiStatus, `{"failed":[1]}`, []string{claimed("ann"), paused, bob}, "[3 1]"},
+		"all fail":     {http.StatusInternalServerError, "", []string{claimed("ann"), strings.Replace(bob, "summer", "winter", 1)}, "[2 1 1]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			e, _ := r.create(t, Config{Batch: 100, Codes: true, Types: []string{"coupon.claimed", "campaign.*"}})
+			var calls atomic.Int32
+			r.answers(func(w http.ResponseWriter, _ *http.Request) {
+				if calls.Add(1) == 1 {
+					w.WriteHeader(tc.status)
+					_, _ = io.WriteString(w, tc.body)
+				}
+			})
+			clock := streamtest.NewClock()
+			run := r.runner(r.js, func(o *Options) { o.Clock = clock })
+			r.serve(t, run, e)
+			r.event(t, tc.events...)
+			all := uint64(len(tc.events))
+			r.until(t, "all are delivered", func() bool { clock.Move(time.Minute); return uint64(run.Stats()[e.ID].Pushed) == all })
+			var sizes []int
+			var first, later []string
+			requests := map[string]bool{}
+			for _, got := range r.received() {
+				var body struct {
+					Type string
+					Data struct {
+						Events []struct {
+							ID   string
+							Data struct{ Code string }
+						}
+					}
+				}
+				if err := json.Unmarshal([]byte(got.body), &body); err != nil || body.Type != "events" || body.Data.Events[0].ID == "" {
+					t.Fatalf("%v: %s", err, got.body)
+				}
+				for _, event := range body.Data.Events {
+					if later = append(later, event.ID); len(sizes) == 0 {
+						first = append(first, event.ID)
+					}
+				}
+				if len(sizes) == 0 && body.Data.Events[0].Data.Code != "AAAABBBBCCCC" {
+					t.Errorf("without the code: %s", got.body)
+				}
+				sizes, requests[got.header.Get("webhook-id")] = append(sizes, len(body.Data.Events)), true
 			}
-		}
-	}
-	got := r.received()
-	if err := json.Unmarshal([]byte(got[0].body), &body); err != nil || body.Type != "events" || len(body.Data.Events) != 3 || body.Data.Events[0].Data.Code != "AAAABBBBCCCC" {
-		t.Fatalf("%v: %s", err, got[0].body)
-	}
-	second := body.Data.Events[1].ID
-	if err := json.Unmarshal([]byte(got[1].body), &body); err != nil || len(body.Data.Events) != 1 || body.Data.Events[0].ID != second {
-		t.Errorf("%v: %s", err, got[1].body)
-	}
-}
-
-// A batch of several campaigns that fails as a whole is retried as a request of each. Its events have the ids of the first try, and the
-// requests have ids of their own.
-func TestABatchOfTwoCampaignsFails(t *testing.T) {
-	r := newRig(t)
-	e, _ := r.create(t, Config{Batch: 100})
-	var calls atomic.Int32
-	r.answers(func(w http.ResponseWriter, _ *http.Request) {
-		if calls.Add(1) == 1 {
-			w.WriteHeader(http.StatusInternalServerError)
-		}
-	})
-	clock := streamtest.NewClock()
-	run := r.runner(r.js, func(o *Options) { o.Clock = clock })
-	r.serve(t, run, e)
-	r.event(t, claimed("ann"), strings.Replace(claimed("bob"), "summer", "winter", 1))
-	r.until(t, "both are delivered", func() bool { clock.Move(time.Minute); return run.Stats()[e.ID].Pushed == 2 })
-	var tries [][]string
-	requests := map[string]bool{}
-	for _, got := range r.received() {
-		var body struct {
-			Data struct{ Events []struct{ ID string } }
-		}
-		if err := json.Unmarshal([]byte(got.body), &body); err != nil {
-			t.Fatal(err)
-		}
-		var ids []string
-		for _, ev := range body.Data.Events {
-			ids = append(ids, ev.ID)
-		}
-		tries = append(tries, ids)
-		requests[got.header.Get("webhook-id")] = true
-	}
-	later := slices.Concat(tries[1:]...)
-	slices.Sort(later)
-	slices.Sort(tries[0])
-	if len(tries) != 3 || len(requests) != 3 || len(tries[0]) != 2 || !slices.Equal(later, tries[0]) {
-		t.Errorf("%v under %v", tries, requests)
+			later = later[len(first):]
+			if name == "a part fails" {
+				first = first[1:2]
+			}
+			slices.Sort(first)
+			slices.Sort(later)
+			if fmt.Sprint(sizes) != tc.want || len(requests) != len(sizes) || !slices.Equal(first, later) {
+				t.Errorf("requests of %v events under %v; %v, then %v", sizes, requests, first, later)
+			}
+		})
 	}
 }
 
