@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -28,9 +27,7 @@ func open(t *testing.T, js jetstream.JetStream) *Store {
 
 func set(t *testing.T, s *Store, setting, value string) Change {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	c, err := s.Set(ctx, setting, value, ann)
+	c, err := s.Set(t.Context(), setting, value, ann)
 	if err != nil {
 		t.Fatalf("setting %s to %s: %v", setting, value, err)
 	}
@@ -39,9 +36,7 @@ func set(t *testing.T, s *Store, setting, value string) Change {
 
 func history(t *testing.T, s *Store) []Change {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	all, err := s.History(ctx)
+	all, err := s.History(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
