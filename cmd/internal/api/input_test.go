@@ -98,16 +98,3 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 	r.Ask(t, "", "POST", "/v1/keys", body, "Idempotency-Key", "a").Problem(t, 400, "malformed", "header.Idempotency-Key")
 	r.Ask(t, "", "POST", "/v1/keys", body).Want(t, 201)
 }
-
-// TestMediaTypesInAnyCase: as RFC 9110 has it.
-func TestMediaTypesInAnyCase(t *testing.T) {
-	r := apitest.Shared(t)
-	c := r.Campaign(t, map[string]any{"codes": 100})
-	line := `{"type":"claim","id":"a","campaign":"` + c + `","customer_id":"eve"}`
-	for _, kind := range []string{"Application/JSON", "APPLICATION/JSON; Charset=UTF-8", "application/json ;charset=utf-8"} {
-		r.Ask(t, "", "POST", "/v1/campaigns/"+c+"/claims", map[string]any{"customer_id": apitest.Name("ann")}, "Content-Type", kind).Want(t, 201)
-		r.Ask(t, "", "POST", "/v1/coupons/search", map[string]any{"campaign": c}, "Content-Type", kind).Want(t, 200)
-	}
-	r.Ask(t, "", "POST", "/v1/commands", line, "Content-Type", "Application/X-NDJSON").Want(t, 200)
-	r.Ask(t, "", "POST", "/v1/coupons/search", map[string]any{"campaign": c}, "Content-Type", "Text/Plain").Problem(t, 415, "wrong_media_type", "")
-}

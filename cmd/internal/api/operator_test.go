@@ -2,8 +2,6 @@ package api_test
 
 import (
 	"io"
-	"net"
-	"net/http"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,46 +13,22 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// floodWithConnections: one address opens more connections than it may, and sends nothing. Probes are answered then, all else
-// is not; the status and a metric count what was beyond the limit.
-func floodWithConnections(t *testing.T, r *apitest.Rig, perAddress int) {
-	get := func(path string) int {
-		req := r.Request(t, "", "GET", path, nil)
-		resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = resp.Body.Close()
-		return resp.StatusCode
+// limitsAreShown: the status and the metrics have the limits on connections. Package web shows what those do.
+func limitsAreShown(t *testing.T, r *apitest.Rig, perAddress int) {
+	for range 2 * perAddress {
+		_, _ = io.WriteString(connect(t, r), "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	}
-	var idle []net.Conn
-	for range 4 * perAddress {
-		c := connect(t, r)
-		_, _ = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n") // after its answer it may be idle
-		idle = append(idle, c)
-	}
-	if ready, metrics, settings := get("/readyz"), get("/metrics"), get("/v1/settings"); ready != 200 || metrics != 200 || settings != 503 {
-		t.Errorf("/readyz %d, /metrics %d, /v1/settings %d", ready, metrics, settings)
-	}
-	for _, c := range idle {
-		_ = c.Close()
-	}
-	apitest.Until(t, "what was closed is free", func() bool { return get("/v1/settings") == 200 })
-	status := string(r.Ask(t, "", "GET", "/v1/status", nil).Want(t, 200).Body)
-	limit := regexp.MustCompile(`\{"what":"http_connections_per_address","used":\d+,"limit":16,"refused":[1-9]`)
-	if !limit.MatchString(status) || !strings.Contains(status, `{"what":"http_exports_per_key","used":0,"limit":2,"refused":0}`) {
-		t.Error(status)
-	}
-	if metrics := string(r.Ask(t, "", "GET", "/metrics", nil).Want(t, 200).Body); !strings.Contains(metrics, `scrip_limit_refused_total{limit="http_connections_per_address"} `) {
-		t.Error(metrics)
-	}
+	refused := `scrip_limit_refused_total{limit="http_connections_per_address"} `
+	apitest.Until(t, "connections are refused", func() bool {
+		metrics := string(r.Ask(t, "", "GET", "/metrics", nil).Want(t, 200).Body)
+		return strings.Contains(metrics, refused) && !strings.Contains(metrics, refused+"0\n")
+	})
 }
 
 // TestStatusAndSettings: what `scrip status` and `scrip config` show and change.
 func TestStatusAndSettings(t *testing.T) {
 	const perAddress = 16
 	r := apitest.Serve(t, func(o *server.Options) { o.HTTPConns, o.HTTPConnsPerAddress = 4*perAddress, perAddress })
-	floodWithConnections(t, r, perAddress)
 	apitest.Until(t, "the status is ready", func() bool {
 		v := r.Ask(t, "", "GET", "/v1/status", nil).Want(t, 200).Object(t)
 		return v["ready"] == true && v["lanes"] == 2.0 && v["dead_letters"] != nil
@@ -83,8 +57,13 @@ func TestStatusAndSettings(t *testing.T) {
 	if none := string(r.Ask(t, "", "GET", "/v1/audit?kind=export", nil).Want(t, 200).Body); !strings.Contains(none, `"entries":[]`) {
 		t.Error(none)
 	}
+	limit := regexp.MustCompile(`\{"what":"http_connections_per_address","used":\d+,"limit":16,"refused":0`)
+	if status := string(r.Ask(t, "", "GET", "/v1/status", nil).Want(t, 200).Body); !limit.MatchString(status) {
+		t.Error(status)
+	}
 	t.Run("a rate of requests", func(t *testing.T) { aKeyHasARate(t, r) })
 	t.Run("settings that cannot be recorded", func(t *testing.T) { settingsThatCannotBeRecorded(t, r) })
+	t.Run("limits", func(t *testing.T) { limitsAreShown(t, r, perAddress) })
 }
 
 // aKeyHasARate: with a rate, a key that sends too many requests is refused; another key goes on, and without the setting there is
@@ -134,61 +113,14 @@ func settingsThatCannotBeRecorded(t *testing.T, r *apitest.Rig) {
 	}
 }
 
-// TestDeadLetters: a bad line is listed, and sent again unchanged and corrected.
+// TestDeadLetters: without the right to see codes a key gets no line, and what is no command cannot be sent again as it is.
 func TestDeadLetters(t *testing.T) {
 	r := apitest.Shared(t)
 	c := r.Campaign(t, map[string]any{"codes": 3})
-	bad := "bad-" + c
-	if err := r.Shop.Conn().Publish("scrip.cmd."+c, []byte(`{"id":"`+bad+`","type":"claim","customer":"ann"}`)); err != nil {
-		t.Fatal(err)
-	}
-	type deadLetter struct{ ID, Payload, State string }
-	var letter deadLetter
-	listed := func(state string) bool {
-		var list struct{ Dead_Letters []deadLetter }
-		r.Ask(t, "", "GET", "/v1/dead-letters?state="+state, nil).Want(t, 200).Into(t, &list)
-		for _, letter = range list.Dead_Letters {
-			if strings.Contains(letter.Payload, bad) {
-				return letter.State == state
-			}
-		}
-		return false
-	}
-	apitest.Until(t, "the dead letter is listed", func() bool { return listed("open") })
+	letter := parked(t, r, c, "bad-"+c)
 	r.Key(t, "operator")
-	if masked := string(r.Ask(t, "operator", "GET", "/v1/dead-letters", nil).Want(t, 200).Body); strings.Contains(masked, bad) || !strings.Contains(masked, letter.ID) {
+	if masked := string(r.Ask(t, "operator", "GET", "/v1/dead-letters", nil).Want(t, 200).Body); strings.Contains(masked, "bad-"+c) || !strings.Contains(masked, letter) {
 		t.Errorf("a key that sees no codes gets %s", masked)
 	}
-	r.Ask(t, "", "POST", "/v1/dead-letters/retry", map[string]any{"id": letter.ID}).Problem(t, 409, "not_retriable", "")
-	line := `{"id":"` + bad + `","type":"claim","campaign":"` + c + `","customer_id":"ann"}`
-	for range 2 { // a second retry is a repeat
-		done := r.Ask(t, "", "POST", "/v1/dead-letters/retry", map[string]any{"id": letter.ID, "lines": []string{line}}).Want(t, 200)
-		if !strings.Contains(string(done.Body), `"state":"retried"`) || !strings.Contains(string(done.Body), `"status":"claimed"`) {
-			t.Errorf("%s", done.Body)
-		}
-	}
-	if !listed("retried") {
-		t.Errorf("the letter is not listed as retried: %+v", letter)
-	}
-}
-
-// TestKeys: a key is made, replaced and revoked; a key cannot make one that sees more.
-func TestKeys(t *testing.T) {
-	r := apitest.Shared(t)
-	r.Key(t, "operator")
-	r.Ask(t, "operator", "POST", "/v1/keys", map[string]any{"name": "more", "role": "support", "codes": true}).Problem(t, 403, "forbidden", "")
-	made := r.Ask(t, "operator", "POST", "/v1/keys", map[string]any{"name": "one", "role": "support"}).Want(t, 201).Object(t)
-	r.Ask(t, "operator", "POST", "/v1/keys", map[string]any{"name": "one", "role": "support"}).Problem(t, 409, "name_taken", "")
-	r.Keys["one"] = made["secret"].(string)
-	apitest.Until(t, "it is in force", func() bool { return r.Ask(t, "one", "GET", "/v1/campaigns", nil).Status == 200 })
-	next := r.Ask(t, "operator", "POST", "/v1/keys/one/rotate", map[string]any{}).Want(t, 201).Object(t)
-	apitest.Until(t, "the old one has ended", func() bool { return r.Ask(t, "one", "GET", "/v1/campaigns", nil).Status == 401 })
-	r.Keys["one"] = next["secret"].(string)
-	apitest.Until(t, "the new one is in force", func() bool { return r.Ask(t, "one", "GET", "/v1/campaigns", nil).Status == 200 })
-	list := string(r.Ask(t, "operator", "GET", "/v1/keys", nil).Want(t, 200).Body)
-	if strings.Contains(list, r.Keys["one"]) || strings.Count(list, `"name":"one"`) != 2 {
-		t.Error(list)
-	}
-	r.Ask(t, "operator", "DELETE", "/v1/keys/"+next["id"].(string), nil).Want(t, 200)
-	apitest.Until(t, "it is revoked", func() bool { return r.Ask(t, "one", "GET", "/v1/campaigns", nil).Status == 401 })
+	r.Ask(t, "", "POST", "/v1/dead-letters/retry", map[string]any{"id": letter}).Problem(t, 409, "not_retriable", "")
 }

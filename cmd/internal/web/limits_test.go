@@ -103,7 +103,8 @@ func TestBadClients(t *testing.T) {
 func TestMediaType(t *testing.T) {
 	const want = "application/json"
 	for given, ok := range map[string]bool{
-		"": true, want: true, want + "; charset=utf-8": true, "Application/JSON": true, "text/plain": false, "application/json/x": false, ";": false,
+		"": true, want: true, want + "; charset=utf-8": true, "Application/JSON": true,
+		"APPLICATION/JSON; Charset=UTF-8": true, "application/json ;charset=utf-8": true, "Text/Plain": false, "text/plain": false, "application/json/x": false, ";": false,
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		if given != "" {
