@@ -53,16 +53,12 @@ func Main(m *testing.M, after func()) int {
 	return code
 }
 
-// Program is the import path of the program.
-const Program = "github.com/seed-4a2410e3/scrip/cmd/scrip"
-
 // Build is BuildOf for the program.
-func Build(path string) error { return BuildOf(path, Program) }
+func Build(path string) error { return BuildOf(path, "github.com/seed-4a2410e3/scrip/cmd/scrip") }
 
 // BuildOf builds any main package at path. It reuses bin/e2e of the module if that is up to date, which spares all test
-// binaries of a run but the first the seconds that the linker takes. A program at path stays as it is when that one is
-// replaced. Flags for go build, by which errors are planted, make it another program there.
-func BuildOf(path, program string, flags ...string) error {
+// binaries of a run but the first the seconds that the linker takes. A program at path stays as it is when that one is replaced.
+func BuildOf(path, program string) error {
 	out, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
 		return fmt.Errorf("finding the module: %w", err)
@@ -80,12 +76,8 @@ func BuildOf(path, program string, flags ...string) error {
 		return err
 	}
 	shared := filepath.Join(dir, strings.ReplaceAll(program, "/", "-"))
-	if len(flags) > 0 {
-		shared += "-planted"
-	}
 	// Without debug information the linker takes half the time.
-	args := append(append([]string{"build", "-ldflags=-w", "-o", shared}, flags...), program)
-	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-w", "-o", shared, program).CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w\n%s", program, err, out)
 	}
 	if os.Link(shared, path) == nil {
@@ -107,13 +99,8 @@ type Process struct{ *process.Server }
 // Start starts `scrip serve` on a data directory, with HTTP on a free port, further arguments and variables
 // (NAME=value). Its output is appended to the file logPath.
 func Start(data, logPath string, args, env []string) (*Process, error) {
-	return StartProgram(binary, data, logPath, args, env)
-}
-
-// StartProgram is Start for another program than that of Main, as the power tests plant errors in one.
-func StartProgram(program, data, logPath string, args, env []string) (*Process, error) {
 	server, err := process.Serve(process.Command{
-		Program: program, Args: append([]string{"serve", "--data", data, "--http-listen", "127.0.0.1:0"}, args...), Env: append(os.Environ(), env...), Log: logPath,
+		Program: binary, Args: append([]string{"serve", "--data", data, "--http-listen", "127.0.0.1:0"}, args...), Env: append(os.Environ(), env...), Log: logPath,
 	}, data)
 	if err != nil {
 		return nil, err

@@ -105,7 +105,7 @@ func (w *world) up() {
 
 func (w *world) serve() *e2e.Process {
 	w.t.Helper()
-	w.main = w.start(e2e.Binary(), "scrip", "--nats-listen", w.port)
+	w.main = w.start("scrip", "--nats-listen", w.port)
 	return w.main
 }
 
@@ -126,4 +126,28 @@ func (w *world) verify() { w.must("verify", "--data", w.path("scrip")) }
 func (w *world) name(kind string) string {
 	w.files++
 	return fmt.Sprintf("%s-%d", kind, w.files)
+}
+
+// TestLostClaimsAreFound: a server that does not sync what it answers loses claims in a cut, and the test sees which.
+func TestLostClaimsAreFound(t *testing.T) {
+	m := newMachine(t, 1)
+	args := []string{"--nats-listen", streamtest.Address(t), "--roles", "lanes,api", "--sync", "interval"}
+	d := m.ready(m.start("scrip", args...))
+	a := e2e.NewLedger()
+	l := m.apply(d.NATSURL, a)
+	<-l.allow(200)
+	claims, _ := a.Answers()
+	m.cutBy(DropAll)
+	p := m.start("scrip", args...)
+	l.end()
+	d, err := p.Ready()
+	if err != nil {
+		return // that the log is gone is seen as well
+	}
+	js, closed := m.jetStream(d.NATSURL)
+	defer closed()
+	fold, _, err := e2e.ReadLog(bounded(t), js)
+	if err == nil && len(e2e.Missing(fold, claims, nil)) == 0 {
+		t.Errorf("none of %d claims is lost, though none was synced", len(claims))
+	}
 }

@@ -88,9 +88,9 @@ func (m *machine) explain() {
 func (m *machine) path(name string) string { return filepath.Join(m.fs.Dir, name) }
 
 // start starts a server on a data directory of this machine.
-func (m *machine) start(program, data string, args ...string) *e2e.Process {
+func (m *machine) start(data string, args ...string) *e2e.Process {
 	m.t.Helper()
-	p, err := e2e.StartProgram(program, m.path(data), m.log, args, nil)
+	p, err := e2e.Start(m.path(data), m.log, args, nil)
 	if err != nil {
 		m.t.Fatal(err)
 	}

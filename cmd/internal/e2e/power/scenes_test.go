@@ -30,7 +30,7 @@ func (w *world) answersLoad() <-chan struct{} { return w.load.allow(1 + w.rng.In
 func (w *world) firstStart() {
 	w.cut() // the other server is in the way: its changes would be counted
 	data, port := w.name("first"), streamtest.Address(w.t)
-	start := func() *e2e.Process { return w.start(e2e.Binary(), data, "--nats-listen", port) }
+	start := func() *e2e.Process { return w.start(data, "--nats-listen", port) }
 	w.cutAfter(w.steps(30_000), func() <-chan struct{} { return readyOrGone(start()) })
 	d := w.ready(start())
 	a := e2e.NewLedger()
@@ -149,7 +149,7 @@ func (w *world) whole(b backupMade) {
 
 // holds starts a server without tables on a restored directory.
 func (w *world) holds(data string, b backupMade) {
-	p := w.start(e2e.Binary(), data, "--nats-listen", "127.0.0.1:0", "--roles", "lanes,api")
+	p := w.start(data, "--nats-listen", "127.0.0.1:0", "--roles", "lanes,api")
 	d := w.ready(p)
 	w.judge(d.NATSURL, b.claims, b.redeemed)
 	if code, err := p.Stop(); code != 0 || err != nil {
@@ -178,7 +178,7 @@ func (w *world) restore() {
 	}
 	if !whole {
 		if exists(w.path(to) + "/code.key") {
-			p := w.start(e2e.Binary(), to, "--nats-listen", "127.0.0.1:0", "--roles", "lanes,api")
+			p := w.start(to, "--nats-listen", "127.0.0.1:0", "--roles", "lanes,api")
 			if _, err := p.Ready(); err == nil {
 				w.t.Errorf("after %d cuts: a server started on half a restore", w.cuts)
 				_, _ = p.Stop()
