@@ -76,8 +76,11 @@ const (
 	MostCounted = 100_000
 )
 
-// ErrNoLetter is the kind of the error for an id without a dead letter.
-var ErrNoLetter = errors.New("there is no such dead letter")
+// The kinds of errors for an id without a dead letter, and for one that several have.
+var (
+	ErrNoLetter    = errors.New("there is no such dead letter")
+	ErrManyLetters = errors.New("several dead letters have this id, because the command stream was created again")
+)
 
 // lettersSQL are all dead letters with their states.
 const lettersSQL = `
@@ -196,7 +199,7 @@ const findSQL = letterColumns + `
 WHERE d.stream = $1 AND d.sequence = $2 AND d.line = $3 AND d.lane = $4 AND ($5::bigint = 0 OR (d.event_sequence, d.event_line) = ($5::bigint, $6::bigint))
 ORDER BY d.event_sequence, d.event_line LIMIT 10`
 
-// Find returns the dead letter of an id. ErrNoLetter if there is none.
+// Find returns the dead letter of an id, ErrNoLetter if there is none, or ErrManyLetters.
 func (s *Letters) Find(ctx context.Context, id LetterID) (Letter, error) {
 	list, err := s.read(ctx, "looking for dead letter "+id.String(), findSQL,
 		id.Stream, int64(id.Sequence), int64(id.Line), id.lane, int64(id.EventSequence), int64(id.EventLine))
@@ -212,7 +215,7 @@ func (s *Letters) Find(ctx context.Context, id LetterID) (Letter, error) {
 			exact.EventSequence, exact.EventLine = l.EventSequence, l.EventLine
 			all = append(all, exact.String())
 		}
-		return Letter{}, fmt.Errorf("several dead letters have id %s, because the command stream was created again; give one of: %s", id, strings.Join(all, ", "))
+		return Letter{}, fmt.Errorf("%s: %w; give one of: %s", id, ErrManyLetters, strings.Join(all, ", "))
 	}
 	return list[0], nil
 }

@@ -57,8 +57,11 @@ func (l *letters) find(ctx context.Context, given string) (readmodel.Letter, err
 		return readmodel.Letter{}, &ops.Refusal{Code: wire.Invalid, Field: "id", Message: err.Error()}
 	}
 	letter, err := l.Find(ctx, id)
-	if errors.Is(err, readmodel.ErrNoLetter) {
+	switch {
+	case errors.Is(err, readmodel.ErrNoLetter):
 		err = &ops.Refusal{Code: ops.NotFound, Field: "id", Message: err.Error()}
+	case errors.Is(err, readmodel.ErrManyLetters):
+		err = &ops.Refusal{Code: wire.Invalid, Field: "id", Message: err.Error()}
 	}
 	return letter, err
 }
