@@ -86,16 +86,8 @@ func (l *Lane) cost(payload []byte, already int) int {
 	again := 0                             // reminders that may be set again
 	voided := l.voided                     // coupons that may be replaced
 	spent, set := 0, l.reminders           // coupons that may be used up, reminders that may go with them
-	for rest := payload; len(rest) > 0; {
-		line := rest
-		if end := bytes.IndexByte(rest, '\n'); end >= 0 {
-			line, rest = rest[:end], rest[end+1:]
-		} else {
-			rest = nil
-		}
-		if blank(line) {
-			continue
-		}
+	in := lineReader{rest: payload}
+	for line, ok := in.next(); ok; line, ok = in.next() {
 		if lines++; lines > wire.MaxMessageLines {
 			return parked
 		}
@@ -152,6 +144,27 @@ func (l *Lane) cost(payload []byte, already int) int {
 	// What is set again was cancelled before, by this message or an earlier one, and may be cancelled again.
 	again = min(again, l.parked+min(spent*wire.MaxReminders, set+again))
 	return cost + min(spent*wire.MaxReminders, set+again)*costCancel + again*costRestore
+}
+
+// lineReader finds the lines of a message that are not empty.
+type lineReader struct {
+	rest   []byte
+	number uint32
+}
+
+func (r *lineReader) next() (line []byte, ok bool) {
+	for len(r.rest) > 0 {
+		if end := bytes.IndexByte(r.rest, '\n'); end >= 0 {
+			line, r.rest = r.rest[:end], r.rest[end+1:]
+		} else {
+			line, r.rest = r.rest, nil
+		}
+		r.number++
+		if !blank(line) {
+			return line, true
+		}
+	}
+	return nil, false
 }
 
 // quoteOf is how much a dead letter of a message with so many newlines may quote.

@@ -16,12 +16,12 @@
 //
 //	state     record, imported, expiries, campaign, campaign_index, lane, names
 //	events    apply, fold
-//	commands  decision, decide_coupon, decide_campaign, decide_time, decide; query
+//	commands  decision, decide_coupon, decide_campaign, decide_time; query
 //	messages  cost, tally, step
 //	snapshot  snapshot_codec, snapshot_reminders, snapshot, snapshot_read
 //
 // Below it are package wire (lines and their fields), package reminder (pending reminders), package table (pages and the
-// hash index), package code (coupon codes) and package siphash (keyed hashes).
+// hash index) and package code (coupon codes).
 //
 // Owner: exactly one goroutine owns a Lane; nothing here locks. A crash loses nothing that was answered: state is a fold of
 // the event log, and an outcome is sent only after its events are stored.

@@ -2,7 +2,6 @@ package domain
 
 import (
 	"github.com/seed-4a2410e3/scrip/domain/code"
-	"github.com/seed-4a2410e3/scrip/domain/siphash"
 	"github.com/seed-4a2410e3/scrip/domain/table"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
@@ -38,7 +37,7 @@ func (c *importedCodes) bytesAt(i uint32) []byte {
 // find returns the number of a code as a person may type it.
 func (c *importedCodes) find(text string) (uint32, bool) {
 	folded := code.FoldImported(text)
-	return c.byText.Find(siphash.Sum64(c.key, folded), func(i uint32) bool {
+	return c.byText.Find(sipHash64(c.key, folded), func(i uint32) bool {
 		return code.FoldImported(c.at(i)) == folded
 	})
 }
@@ -89,5 +88,5 @@ func (c *importedCodes) addBlock(block []byte) bool {
 }
 
 func (c *importedCodes) hash(i uint32) uint64 {
-	return siphash.Sum64(c.key, code.FoldImported(c.at(i)))
+	return sipHash64(c.key, code.FoldImported(c.at(i)))
 }

@@ -157,3 +157,25 @@ func (l *Lane) CustomerAfter(id string, now wire.Instant, at CouponPlace, limit,
 	}
 	return views, next, l.walk(at.Campaign, visit)
 }
+
+// Validate answers what redeem would answer at the given time, changing nothing.
+func (l *Lane) Validate(cmd *wire.Command, now wire.Instant) wire.Outcome {
+	p := [1]prepared{{cmd: cmd}}
+	l.prepare(p[:])
+	d := decision{prepared: &p[0], lane: l, now: max(now, l.clock)}
+	d.out = wire.Outcome{ID: cmd.ID, Campaign: cmd.Campaign}
+	n, _, act, ok := d.checkRedeem()
+	if !ok {
+		return d.out
+	}
+	d.couponOutcome(wire.StatusRedeemed, n)
+	d.out.OrderID, d.out.Benefit = cmd.OrderID, d.c.settings.Benefit
+	if act != nil {
+		d.out.RedeemedCount = act.count
+		d.repeated(n)
+	} else {
+		count, _ := d.c.redemptionState(n)
+		d.out.RedeemedCount = count + 1
+	}
+	return d.out
+}

@@ -213,6 +213,50 @@ func (s *Step) decide(m Message, i int, now wire.Instant, replies []byte) []byte
 	return replies
 }
 
+// Decide answers one command at the given time (see [Lane.Advance]) and appends the events it makes to evs. The events
+// are applied already when it returns. A refusal and a repeat make no events.
+func (l *Lane) Decide(cmd *wire.Command, at wire.Instant, evs []wire.Event) ([]wire.Event, wire.Outcome) {
+	d := decision{events: evs}
+	first := len(evs)
+	p := [1]prepared{{cmd: cmd}}
+	l.prepare(p[:])
+	d.decide(l, &p[0], l.Advance(at))
+	for i := first; i < len(d.events); i++ {
+		d.events[i].Code = strings.Clone(d.events[i].Code)
+	}
+	d.out.Code, d.out.Message = strings.Clone(d.out.Code), strings.Clone(d.out.Message)
+	return d.events, d.out
+}
+
+// decide answers one command. Code and Message of the outcome are views of the decision, valid until the next one.
+func (d *decision) decide(l *Lane, p *prepared, now wire.Instant) {
+	d.lane, d.prepared, d.now, d.c, d.first, d.shown, d.open = l, p, now, nil, len(d.events), 0, 0
+	cmd := p.cmd
+	d.out = wire.Outcome{ID: cmd.ID, Campaign: cmd.Campaign}
+	switch cmd.Type {
+	case wire.Claim:
+		d.claim()
+	case wire.Remind:
+		d.remind()
+	case wire.Unremind:
+		d.unremind()
+	case wire.Expire:
+		d.expire()
+	case wire.RemindDue:
+		d.remindDue()
+	case wire.CreateCampaign:
+		d.create()
+	case wire.UpdateCampaign:
+		d.update()
+	case wire.PauseCampaign, wire.ResumeCampaign, wire.EndCampaign:
+		d.changeState()
+	case wire.ImportCodes:
+		d.importCodes()
+	default:
+		d.onCoupon()
+	}
+}
+
 func (s *Step) answer(out *wire.Outcome, replies []byte) []byte {
 	s.lane.scratch.stamps.CodeAt = 0
 	return append(out.AppendWith(replies, &s.lane.scratch.stamps), '\n')
@@ -312,27 +356,6 @@ func (s *Step) Close() {
 	}
 	s.refused.clear()
 	s.lane.scratch.spare, s.refused = s.refused, tally{}
-}
-
-// lineReader finds the lines of a message that are not empty.
-type lineReader struct {
-	rest   []byte
-	number uint32
-}
-
-func (r *lineReader) next() (line []byte, ok bool) {
-	for len(r.rest) > 0 {
-		if end := bytes.IndexByte(r.rest, '\n'); end >= 0 {
-			line, r.rest = r.rest[:end], r.rest[end+1:]
-		} else {
-			line, r.rest = r.rest, nil
-		}
-		r.number++
-		if !blank(line) {
-			return line, true
-		}
-	}
-	return nil, false
 }
 
 // read reads the next few lines and prepares their commands.
