@@ -44,39 +44,6 @@ type New struct {
 	Rate      int      `json:"rate,omitempty"` // requests a second; 0 = any number
 }
 
-// Key is a key as the registry shows it: everything but its secret.
-type Key struct {
-	ID string `json:"id"`
-	New
-
-	Created   time.Time `json:"created"`
-	CreatedBy string    `json:"created_by"`
-	// Ended is when it was revoked or replaced, or when the overlap of its rotation ends; zero = it is in force.
-	Ended   time.Time `json:"ended,omitzero"`
-	EndedBy string    `json:"ended_by,omitempty"`
-	// Revoked: it was revoked, or replaced at once. It is not in force, whatever a clock shows.
-	Revoked bool `json:"revoked,omitempty"`
-	// Replaces and ReplacedBy are ids of the keys of a rotation.
-	Replaces   string `json:"replaces,omitempty"`
-	ReplacedBy string `json:"replaced_by,omitempty"`
-	// LastUsed is late by up to an hour; zero = never.
-	LastUsed time.Time `json:"last_used,omitzero"`
-	// WrongCodes were tried with it in this hour of UTC, at all servers, but for those of the last minute.
-	WrongCodes int `json:"wrong_codes,omitempty"`
-
-	first string // id of the first key of the rotations that led to it; "" = its own
-	hash  [sha256.Size]byte
-}
-
-// Principal is who uses the key.
-func (k *Key) Principal() Principal {
-	return Principal{ID: k.ID, First: k.first, Name: k.Name, Role: k.Role, Campaigns: k.Campaigns, Public: k.Public, Codes: k.Codes, Rate: k.Rate}
-}
-
-// In reports whether the key is in force at an instant. Clocks differ between servers, so only the end of an overlap depends on
-// one.
-func (k *Key) In(now time.Time) bool { return !k.Revoked && (k.Ended.IsZero() || now.Before(k.Ended)) }
-
 // check returns an error if a key cannot be made. It names the field.
 func (n *New) check() error {
 	if err := CheckName(n.Name); err != nil {

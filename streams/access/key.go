@@ -5,9 +5,47 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"errors"
+	"fmt"
 	"hash/crc32"
+	"slices"
 	"strings"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
+
+// Key is a key as the registry shows it: everything but its secret.
+type Key struct {
+	ID string `json:"id"`
+	New
+
+	Created   time.Time `json:"created"`
+	CreatedBy string    `json:"created_by"`
+	// Ended is when it was revoked or replaced, or when the overlap of its rotation ends; zero = it is in force.
+	Ended   time.Time `json:"ended,omitzero"`
+	EndedBy string    `json:"ended_by,omitempty"`
+	// Revoked: it was revoked, or replaced at once. It is not in force, whatever a clock shows.
+	Revoked bool `json:"revoked,omitempty"`
+	// Replaces and ReplacedBy are ids of the keys of a rotation.
+	Replaces   string `json:"replaces,omitempty"`
+	ReplacedBy string `json:"replaced_by,omitempty"`
+	// LastUsed is late by up to an hour; zero = never.
+	LastUsed time.Time `json:"last_used,omitzero"`
+	// WrongCodes were tried with it in this hour of UTC, at all servers, but for those of the last minute.
+	WrongCodes int `json:"wrong_codes,omitempty"`
+
+	first string // id of the first key of the rotations that led to it; "" = its own
+	hash  [sha256.Size]byte
+}
+
+// Principal is who uses the key.
+func (k *Key) Principal() Principal {
+	return Principal{ID: k.ID, First: k.first, Name: k.Name, Role: k.Role, Campaigns: k.Campaigns, Public: k.Public, Codes: k.Codes, Rate: k.Rate}
+}
+
+// In reports whether the key is in force at an instant. Clocks differ between servers, so only the end of an overlap depends on
+// one.
+func (k *Key) In(now time.Time) bool { return !k.Revoked && (k.Ended.IsZero() || now.Before(k.Ended)) }
 
 // A key is a role, an id, a secret and a checksum:
 //
@@ -104,3 +142,61 @@ func ValidID(id string) bool {
 
 // digest is what is kept of a key.
 func digest(key string) [sha256.Size]byte { return sha256.Sum256([]byte(key)) }
+
+// Role is what a key is for.
+type Role uint8
+
+// The roles. Their names are part of keys and of records, so a name never gets another meaning.
+const (
+	NoRole   Role = iota
+	Producer      // claims, redeems, rolls back, sets reminders
+	Sender        // reads fired reminders, acknowledges, reports
+	Analyst       // reads events and tables
+	Support       // looks up, voids, extends, rolls back
+	Operator      // everything people may do
+	Server        // what a server of scrip itself needs: no keys, no operations, the NATS account of the log
+)
+
+var roleNames = []string{NoRole: "none", Producer: "producer", Sender: "sender", Analyst: "analyst", Support: "support", Operator: "operator", Server: "server"}
+
+func (r Role) String() string {
+	if int(r) >= len(roleNames) {
+		r = NoRole
+	}
+	return roleNames[r]
+}
+
+// MarshalText writes a role as its name.
+func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads the name of a role. Unlike ParseRole it accepts those without keys.
+func (r *Role) UnmarshalText(text []byte) error {
+	at := slices.Index(roleNames[NoRole+1:], string(text))
+	if at < 0 {
+		return fmt.Errorf("role is %s, which is none of scrip's", wire.Quote(string(text)))
+	}
+	*r = NoRole + 1 + Role(at)
+	return nil
+}
+
+// Keyed are the roles that a key may have, in the order of their rights. Servers use credentials of the NATS configuration:
+// keys are checked by servers.
+var Keyed = []Role{Producer, Sender, Analyst, Support, Operator}
+
+// ParseRole parses the name of a role that a key may have.
+func ParseRole(s string) (Role, error) {
+	for _, r := range Keyed {
+		if roleNames[r] == s {
+			return r, nil
+		}
+	}
+	hint := ","
+	if s == roleNames[Server] {
+		hint = ", and servers have no keys: they use the credentials of the NATS configuration;"
+	}
+	return NoRole, fmt.Errorf("role is %s%s expected one of %s", wire.Quote(s), hint, strings.Join(roleNames[Producer:Server], ", "))
+}
+
+// Scoped reports whether a key of this role may be limited to campaigns. Reminders and events are read lane by lane, with
+// those of all campaigns.
+func (r Role) Scoped() bool { return r == Producer || r == Support || r == Operator }

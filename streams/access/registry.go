@@ -123,6 +123,34 @@ func (r *Registry) Principal(id string) (Principal, error) {
 	return k.Principal(), nil
 }
 
+// uses are when keys were used last, as this server knows.
+type uses struct {
+	at sync.Map // id of a key → *use
+
+	stored map[string]time.Time // owned by Run: what was stored last, per key
+}
+
+type use struct {
+	seconds atomic.Int64 // since 1970
+	wrong   atomic.Int64 // wrong codes that are not stored yet
+}
+
+// of returns the use of a key.
+func (u *uses) of(id string) *use {
+	v, ok := u.at.Load(id)
+	if !ok {
+		v, _ = u.at.LoadOrStore(id, &use{})
+	}
+	return v.(*use)
+}
+
+// note records a use. It is called with every request.
+func (u *uses) note(id string, now time.Time) {
+	if of, s := u.of(id), now.Unix(); of.seconds.Load() < s { // most requests of a second only read
+		of.seconds.Store(s)
+	}
+}
+
 // Watch calls revoked with a key's id when it is revoked or replaced, so that streams in progress end. It is called by a
 // goroutine of Run and must return at once. For a key that had ended before the call of Watch it may be called, too.
 func (r *Registry) Watch(revoked func(id string)) (stop func()) {

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -23,34 +21,6 @@ const (
 	// usePrefix is of the keys in topology.StateBucket that hold a lastUse. A loss costs nothing but that.
 	usePrefix = "access.used."
 )
-
-// uses are when keys were used last, as this server knows.
-type uses struct {
-	at sync.Map // id of a key → *use
-
-	stored map[string]time.Time // owned by Run: what was stored last, per key
-}
-
-type use struct {
-	seconds atomic.Int64 // since 1970
-	wrong   atomic.Int64 // wrong codes that are not stored yet
-}
-
-// of returns the use of a key.
-func (u *uses) of(id string) *use {
-	v, ok := u.at.Load(id)
-	if !ok {
-		v, _ = u.at.LoadOrStore(id, &use{})
-	}
-	return v.(*use)
-}
-
-// note records a use. It is called with every request.
-func (u *uses) note(id string, now time.Time) {
-	if of, s := u.of(id), now.Unix(); of.seconds.Load() < s { // most requests of a second only read
-		of.seconds.Store(s)
-	}
-}
 
 // lastUse is how a key was used, as stored for all servers. It is no history: the newest value replaces the one before.
 type lastUse struct {

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/seed-4a2410e3/scrip/streams/seal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -98,20 +96,4 @@ func (s Stream) Lookup(ctx context.Context, sequence uint64) (Raw, error) {
 		return Raw{}, err
 	}
 	return raw, nil
-}
-
-// Sealer writes the headers of one stream's messages. It needs the log's key.
-type Sealer struct {
-	key    *seal.Key
-	stream string
-}
-
-// Sealer returns the stream's sealer, see In.
-func (s Stream) Sealer() Sealer { return Sealer{s.key, s.name} }
-
-// Encode writes the headers of a message for a sequence, with its seal.
-func (s Sealer) Encode(h Header, sequence uint64, payload []byte) nats.Header {
-	out := h.Encode()
-	out.Set(topology.HeaderSeal, s.key.Message(s.stream, sequence, out, payload))
-	return out
 }

@@ -46,33 +46,6 @@ type Position struct {
 	Digest string `json:"digest"`
 }
 
-// Header is the content of a step's message, apart from its lines.
-type Header struct {
-	// Commands are the first and last command sequence covered. On a rebase that covers none they are (n, n-1).
-	Commands [2]uint64
-	// CommandTime is the stored timestamp of the last covered command, to the microsecond. Zero if none is covered.
-	CommandTime time.Time
-	// LaneTime is the lane's clock after the step, to the microsecond.
-	LaneTime time.Time
-	// Owner is the writer's nonce.
-	Owner string
-	// Rebase is the command sequence the lane continues at, 0 for an ordinary step.
-	Rebase uint64
-	// Source, on reminder messages only, is the event line that the message expands.
-	Source Source
-	// SourceDigest, on reminder messages only, is the digest of the event message Source points into.
-	SourceDigest string
-	// Priority, on reminder messages only, is the highest of the campaigns in it: "high", "low", or "" for normal.
-	Priority string
-}
-
-// Source is the position in the event stream that a reminder message comes from.
-type Source struct {
-	Sequence uint64 // of the event message
-	Line     int    // within it, from 1
-	LastR    uint64 // the last subscription number expanded so far
-}
-
 // Message is one valid message of an event or reminder stream.
 type Message struct {
 	Header
@@ -120,36 +93,6 @@ func Hash(h nats.Header, payload []byte) string {
 	sum.Write(payload)
 	return hex.EncodeToString(sum.Sum(nil))
 }
-
-// Encode writes the headers of an event message (or, with a Source, of a reminder message), without the seal: see
-// Sealer.Encode. Times are cut to the microsecond.
-func (h Header) Encode() nats.Header {
-	out := nats.Header{}
-	out.Set(topology.HeaderFormat, strconv.Itoa(topology.Format))
-	out.Set(topology.HeaderOwner, h.Owner)
-	if h.Source != (Source{}) {
-		out.Set(topology.HeaderSource, fmt.Sprintf("%d:%d:%d", h.Source.Sequence, h.Source.Line, h.Source.LastR))
-		out.Set(topology.HeaderSourceDigest, h.SourceDigest)
-		if h.Priority != "" {
-			out.Set(topology.HeaderPriority, h.Priority)
-		}
-	} else {
-		out.Set(topology.HeaderCommands, fmt.Sprintf("%d-%d", h.Commands[0], h.Commands[1]))
-	}
-	if !h.CommandTime.IsZero() {
-		out.Set(topology.HeaderCommandTime, FormatTime(h.CommandTime))
-	}
-	if !h.LaneTime.IsZero() {
-		out.Set(topology.HeaderTime, FormatTime(h.LaneTime))
-	}
-	if h.Rebase != 0 {
-		out.Set(topology.HeaderRebase, strconv.FormatUint(h.Rebase, 10))
-	}
-	return out
-}
-
-// FormatTime writes a time in the form of headers.
-func FormatTime(t time.Time) string { return t.UTC().Format(TimeLayout) }
 
 // Parse reads a message of an event stream, of any author: a Judge decides whether it counts. Errors are ErrForeign or
 // ErrNewerFormat.

@@ -219,33 +219,24 @@ func (l *Lane) take(ctx context.Context) error {
 	return err
 }
 
-// owner is one term of a lane: the protocol and its connection to NATS. Its fields are owned by the goroutine that runs
-// load and loop, unless a comment names another.
-type owner struct {
-	term    *protocol.Term
-	lane    *Lane
-	opt     Options
-	started time.Time
+// suspiciousGap is the age of the last event beyond which a takeover reports it. A process that starts cannot distinguish
+// a lane that was idle from a machine clock that is wrong; an operator can.
+const suspiciousGap = time.Hour
 
-	stream   eventlog.Stream
-	appender *eventlog.Appender
-	feed     *eventlog.Feed
-	arrived  bool           // the feed may hold messages
-	buffer   []eventlog.Raw // taken from the feed
-	backlog  []eventlog.Raw // of it, not decided yet
-	held     heldBack       // of the first of them
-	inFlight *flight        // the write without a result yet; nil = none
-	queries  chan receivedQuery
-	walks    []*walk // queries in progress
-
-	confirmation confirmation // the last proof of ownership
-
-	replayed     int // event lines folded at the start
-	snapshotting bool
-	snapshotted  time.Time
-	saved        chan error // result of the snapshot being written
-
-	durable atomic.Uint64 // commands covered, for purge to read
+// reportGap compares the time of the lane's last event with the machine's clock.
+func (o *owner) reportGap(ctx context.Context) {
+	last := o.term.State().Clock()
+	if last == 0 {
+		return
+	}
+	gap := o.opt.Clock.Now().Sub(last.Time())
+	o.opt.Metrics.gap.WithLabelValues(o.lane.label).Set(gap.Seconds())
+	switch {
+	case gap > suspiciousGap:
+		o.opt.Logger.WarnContext(ctx, "the lane's last event is long ago; if the lane was not idle for so long, the clock of this machine or of NATS is ahead, and everything due until then expires now", "last", last.Time(), "gap", gap.Round(time.Second))
+	case gap < -o.maxAhead():
+		o.opt.Logger.ErrorContext(ctx, "the lane's last event is in the future; lane time does not advance until the clocks have reached it. Check the clocks of this machine and of the NATS servers", "last", last.Time(), "ahead", -gap.Round(time.Second))
+	}
 }
 
 // report publishes the lane's status.

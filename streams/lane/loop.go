@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -11,7 +12,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
-	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // intakeBatch is how many command messages are taken from the feed at once.
@@ -87,6 +87,35 @@ func (o *owner) loop(ctx context.Context) error {
 	}
 }
 
+// owner is one term of a lane: the protocol and its connection to NATS. Its fields are owned by the goroutine that runs
+// load and loop, unless a comment names another.
+type owner struct {
+	term    *protocol.Term
+	lane    *Lane
+	opt     Options
+	started time.Time
+
+	stream   eventlog.Stream
+	appender *eventlog.Appender
+	feed     *eventlog.Feed
+	arrived  bool           // the feed may hold messages
+	buffer   []eventlog.Raw // taken from the feed
+	backlog  []eventlog.Raw // of it, not decided yet
+	held     heldBack       // of the first of them
+	inFlight *flight        // the write without a result yet; nil = none
+	queries  chan receivedQuery
+	walks    []*walk // queries in progress
+
+	confirmation confirmation // the last proof of ownership
+
+	replayed     int // event lines folded at the start
+	snapshotting bool
+	snapshotted  time.Time
+	saved        chan error // result of the snapshot being written
+
+	durable atomic.Uint64 // commands covered, for purge to read
+}
+
 // configure applies the settings in force to the commands that follow, and returns a channel that is closed at the next
 // change. An event records what a setting decided: a fold of the log needs none.
 func (o *owner) configure() (changed <-chan struct{}) {
@@ -141,6 +170,78 @@ func (o *owner) collect(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// maxAhead is how far a command's timestamp may be ahead of the machine's clock before the lane waits instead of expiring
+// coupons too early. It is read at each use, so that a waiting lane continues as soon as an operator raises it.
+func (o *owner) maxAhead() time.Duration {
+	settings, _ := o.opt.Config.Current()
+	return settings.ClockTolerance
+}
+
+const (
+	// heldPoll is how often the clock is checked while the first message is held back: the clock may be corrected, and
+	// operators may change the tolerance.
+	heldPoll = 250 * time.Millisecond
+	// heldAlarm is the interval of log messages while a message is held back.
+	heldAlarm = 10 * time.Second
+)
+
+// heldBack is the state of a first undecided message that is held back, with all messages after it. Steps decided before it
+// are written and answered, queries too; only lane time does not advance.
+type heldBack struct {
+	reason string // empty: nothing is held back
+	logged time.Time
+	until  <-chan time.Time // next check
+}
+
+// timer is ready at the next check; nil while nothing is held back.
+func (h *heldBack) timer() <-chan time.Time {
+	if h.reason == "" {
+		return nil
+	}
+	return h.until
+}
+
+// early reports whether a command is stamped in the future, and holds the lane back while it is.
+func (o *owner) early(ctx context.Context, c *protocol.Command) bool {
+	now := o.opt.Clock.Now()
+	wait := c.Early(now, o.maxAhead())
+	if wait <= 0 {
+		o.resume(ctx)
+		return false
+	}
+	ahead := c.Stamped.Sub(now).Round(time.Millisecond)
+	o.holdBack(ctx, "a command is stamped "+ahead.String()+" in the future; check the clocks of this machine and of the NATS servers", wait)
+	return true
+}
+
+// holdBack holds the lane back. It logs the reason at first and every ten seconds, and schedules the next check after
+// wait or sooner.
+func (o *owner) holdBack(ctx context.Context, reason string, wait time.Duration) {
+	h := &o.held
+	h.until = o.opt.Clock.After(min(wait, heldPoll))
+	if h.reason == "" {
+		o.opt.Metrics.waiting.WithLabelValues(o.lane.label).Set(1)
+	}
+	fresh := h.reason == ""
+	h.reason = reason
+	if now := o.opt.Clock.Now(); fresh || now.Sub(h.logged) >= heldAlarm {
+		h.logged = now
+		o.opt.Logger.ErrorContext(ctx, "the lane waits: "+reason, "lag", o.feed.Lag())
+		o.report(StateOwner)
+	}
+}
+
+// resume ends the wait, if there is one.
+func (o *owner) resume(ctx context.Context) {
+	if o.held.reason == "" {
+		return
+	}
+	o.held.reason = ""
+	o.opt.Metrics.waiting.WithLabelValues(o.lane.label).Set(0)
+	o.opt.Logger.InfoContext(ctx, "the lane continues")
+	o.report(StateOwner)
 }
 
 // feedBroke returns the error for the end of the command feed.
@@ -212,89 +313,6 @@ func (o *owner) stored(sequence uint64) *protocol.Write {
 	o.opt.Mover.Answered()
 	o.durable.Store(o.term.Covered())
 	return w
-}
-
-const (
-	// firstLook is how long an acknowledgement is waited for before the stream is checked for the write. Each further publish
-	// of the same bytes waits twice as long, up to Options.WriteTimeout. A check is safe at any time: of two publishes with
-	// one fence only one can be stored.
-	firstLook = 500 * time.Millisecond
-	// lookFor bounds one check, so that a stream that does not answer is reported. The pause between checks is resolvePause,
-	// doubled up to resolvePauses while checks fail.
-	lookFor       = 3 * time.Second
-	resolvePause  = 50 * time.Millisecond
-	resolvePauses = 250 * time.Millisecond
-	fullPause     = 250 * time.Millisecond
-	// unknownAfter is how many checks or publishes in a row must fail before the lane reports its event log as unreachable.
-	unknownAfter = 2
-)
-
-// resolve finds the result of a write without a positive acknowledgement, and publishes the same bytes again as long as
-// the stream has not changed. It returns the step's sequence, or errLost.
-func (o *owner) resolve(ctx context.Context, attempt eventlog.Attempt, problem error) (uint64, error) {
-	warned := false
-	failed, pauseFor := 0, resolvePause
-	warn := func(state State, text string) {
-		o.lane.report(func(s *Status) { s.State, s.Error = state, text+": "+problem.Error() })
-		if !warned {
-			warned = true
-			o.opt.Logger.ErrorContext(ctx, text+"; nothing is answered until it does", "err", problem)
-		}
-	}
-	attempt.Wait = min(firstLook, o.opt.WriteTimeout)
-	for {
-		if errors.Is(problem, eventlog.ErrTooLarge) {
-			return 0, fmt.Errorf("%w: %w; raise the server's max_payload to at least 1 MiB", ErrStopped, problem)
-		}
-		o.opt.Metrics.unknown.WithLabelValues(o.lane.label).Inc()
-		wait := pauseFor
-		switch {
-		case errors.Is(problem, eventlog.ErrNotDurable):
-			wait = max(wait, fullPause)
-			warn(StateFull, "the event log accepts no writes, free disk space")
-		case failed >= unknownAfter:
-			warn(StateUnknown, "the event log does not answer")
-		}
-		if err := natsx.Pause(ctx, wait); err != nil {
-			return 0, err
-		}
-		look, done := context.WithTimeout(ctx, lookFor)
-		outcome, err := o.stream.Resolve(look, attempt)
-		done()
-		switch {
-		case ctx.Err() != nil:
-			return 0, ctx.Err()
-		case err != nil:
-			o.opt.Mover.Unanswered()
-			problem = err
-			failed, pauseFor = failed+1, min(2*pauseFor, resolvePauses)
-			continue
-		}
-		switch outcome {
-		case eventlog.Landed:
-			o.written(ctx, warned)
-			return attempt.Expected + 1, nil
-		case eventlog.Lost:
-			o.term.Abandon()
-			return 0, fmt.Errorf("%w: %w", errLost, problem)
-		case eventlog.Unchanged: // the same bytes again
-		}
-		attempt.Wait = min(2*attempt.Wait, o.opt.WriteTimeout)
-		var sequence uint64
-		if sequence, problem = o.appender.Publish(ctx, attempt); problem == nil {
-			o.written(ctx, warned)
-			return sequence, nil
-		}
-		failed++
-	}
-}
-
-// written ends the alarm that the event log does not answer.
-func (o *owner) written(ctx context.Context, warned bool) {
-	if warned {
-		o.opt.Logger.InfoContext(ctx, "the event log accepts writes again")
-	}
-	o.report(StateOwner)
 }
 
 // send publishes answers. They are core messages: after a lost one the client retries under the same id, and is answered
