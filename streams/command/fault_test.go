@@ -37,7 +37,7 @@ func TestFaults(t *testing.T) {
 		{name: "OutcomeTwice", fates: []fate{{copies: 1}}, messages: 1, late: 1},
 		{name: "CutAfterSending", fates: []fate{{silent: true, cut: true}}, messages: 2, repeat: true, after: 50 * time.Millisecond},
 		{name: "CutBeforeSending", fates: []fate{{lost: true, cut: true}}, messages: 2, after: 50 * time.Millisecond},
-		{name: "NobodyThere", fates: repeated(3, fate{alone: true}), messages: 4, after: 2 * time.Second},
+		{name: "NoneThere", fates: repeated(3, fate{alone: true}), messages: 4, after: 2 * time.Second},
 		{name: "StoredPerhaps", fates: []fate{{noAck: true, silent: true}, full, full}, messages: 4, repeat: true, after: time.Minute},
 		{name: "EmptyOutcome", fates: []fate{answering("")}, messages: 2, repeat: true, mismatched: 1, after: soon},
 		{name: "TwoOutcomes", fates: []fate{answering(`{"id":"c","status":"claimed","n":9}` + "\n" + `{"id":"c","status":"claimed","n":9}`)}, messages: 2, repeat: true, mismatched: 1, after: soon},
@@ -125,7 +125,7 @@ func TestAnswersOfTheService(t *testing.T) {
 		{name: "Error", fates: repeated(3, failed("503", "the result is not known")), status: wire.StatusRedeemed},
 		{name: "Denied", fates: []fate{failed("403", "no right")}, denied: true},
 		{name: "DeniedAfterALostReply", fates: []fate{{silent: true}, failed("403", "no right")}, denied: true, unknown: true},
-		{name: "NobodyThere", always: fate{alone: true}},
+		{name: "NoneThere", always: fate{alone: true}},
 		{name: "Silence", always: fate{silent: true}, unknown: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -277,7 +277,7 @@ func TestANodeThatAnswersNothingIsLeft(t *testing.T) {
 }
 
 // The connection comes and goes more often than its events are kept, as while Run is busy.
-func TestMissedEventsOfTheConnectionCutNobodyOff(t *testing.T) {
+func TestMissedEventsOfTheConnectionCutNoCallerOff(t *testing.T) {
 	inBubble(t, Options{RetryAfter: time.Hour}, func(t *testing.T, r *rig) {
 		r.fates = []fate{{silent: true}}
 		late, _ := r.claim("late", 0)

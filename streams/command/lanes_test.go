@@ -17,11 +17,11 @@ var hold = fate{hold: true}
 
 // What is under way is fixed while outcomes are held back, so the rest must leave together: at once where a message is
 // full, else when its turn comes.
-func TestLinesThatComeMeanwhileLeaveTogether(t *testing.T) {
+func TestLinesThatWaitLeaveTogether(t *testing.T) {
 	inBubble(t, Options{inFlight: 2, RetryAfter: time.Hour}, func(t *testing.T, r *rig) {
 		r.always = hold
 		var waiters []waiter
-		all := ids("meanwhile", 2502)
+		all := ids("waiting", 2502)
 		for _, id := range all {
 			w, _ := r.claim(id, 0)
 			waiters = append(waiters, w)
@@ -134,7 +134,7 @@ func TestRoomIsBounded(t *testing.T) {
 	})
 }
 
-func TestStoppingTellsEveryoneWhoWaits(t *testing.T) {
+func TestAStopAnswersEveryoneWhoWaits(t *testing.T) {
 	inBubble(t, Options{inFlight: 1, RetryAfter: time.Hour}, func(t *testing.T, r *rig) {
 		r.always = fate{silent: true}
 		sent, _ := r.claim("sent", 0)
@@ -166,7 +166,7 @@ func TestGivingUp(t *testing.T) {
 }
 
 // Of a message with lines that some gave up, only the others are sent again, and each gets its own answer.
-func TestOnlyWhoStillWaitsIsAskedAgain(t *testing.T) {
+func TestOnlyWhatStillWaitsIsSentAgain(t *testing.T) {
 	inBubble(t, Options{inFlight: 1}, func(t *testing.T, r *rig) {
 		r.fates = []fate{hold, {silent: true}}
 		first, _ := r.claim("first", 0)

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// network is a connection without a server, in a bubble of synctest. Behind it are the lanes' streams with their owner, and
+// network is a connection without a server, in a bubble of synctest. It leads to the lanes' streams with their owner, and
 // the micro service. The owner's rules are those of streamtest.Owner.
 type network struct {
 	mu      sync.Mutex

@@ -42,7 +42,7 @@ func on(t *testing.T, network func() *network, opts Options, test func(t *testin
 	})
 }
 
-// pass lets time go by, and everything settle that happens meanwhile.
+// pass lets time go by, and everything settle that happens in that time.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()

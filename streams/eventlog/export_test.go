@@ -14,7 +14,7 @@ func LookEvery(t testing.TB, d time.Duration) {
 	t.Cleanup(func() { lookEvery = was })
 }
 
-// Place makes a consumer as a feed does after one that lagged behind the given node, and returns the node that it is on.
+// Place makes a consumer as a feed does after one that lagged after the given node, and returns the node that it is on.
 func (s Stream) Place(ctx context.Context, leader string) (node string, err error) {
 	f := &Feed{stream: s, placeOn: leader}
 	consumer, err := f.place(ctx)
@@ -34,35 +34,30 @@ func (f *Feed) Queued() int {
 	return f.bytes
 }
 
-// NextBatch waits for a message, then appends to dst the messages that have arrived, at most max.
-func (f *Feed) NextBatch(ctx context.Context, max int, dst []Raw) ([]Raw, error) {
+// await tries until there is something.
+func await[T any](ctx context.Context, ready <-chan struct{}, try func() ([]T, error)) ([]T, error) {
 	for {
-		out, err := f.TryBatch(max, dst)
-		if err != nil || len(out) > len(dst) {
+		if out, err := try(); err != nil || len(out) > 0 {
 			return out, err
 		}
 		select {
-		case <-f.ready:
+		case <-ready:
 		case <-ctx.Done():
-			return dst, ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
 }
 
+// NextBatch waits for a message, then returns those that have arrived, at most max.
+func (f *Feed) NextBatch(ctx context.Context, max int) ([]Raw, error) {
+	return await(ctx, f.ready, func() ([]Raw, error) { return f.TryBatch(max, nil) })
+}
+
 // Next waits for the next valid message.
 func (r *Reader) Next(ctx context.Context) (Message, error) {
-	for {
-		out, err := r.TryBatch(1, nil)
-		if err != nil {
-			return Message{}, err
-		}
-		if len(out) > 0 {
-			return out[0], nil
-		}
-		select {
-		case <-r.feed.Ready():
-		case <-ctx.Done():
-			return Message{}, ctx.Err()
-		}
+	out, err := await(ctx, r.feed.Ready(), func() ([]Message, error) { return r.TryBatch(1, nil) })
+	if err != nil {
+		return Message{}, err
 	}
+	return out[0], nil
 }

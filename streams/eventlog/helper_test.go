@@ -118,7 +118,7 @@ func untilStopped(t *testing.T, r *eventlog.Reader) (got []uint64, err error) {
 func delivers(t *testing.T, f *eventlog.Feed, want ...uint64) {
 	t.Helper()
 	for _, sequence := range want {
-		raw, err := f.NextBatch(within(t), 1, nil)
+		raw, err := f.NextBatch(within(t), 1)
 		if err != nil || len(raw) != 1 || raw[0].Sequence != sequence {
 			t.Fatalf("read %+v, %v, want message %d", raw, err, sequence)
 		}

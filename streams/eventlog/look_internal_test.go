@@ -11,7 +11,7 @@ import (
 // placed on the same replica: each look replaces them, until one delivers, and the next comes later each time.
 func TestLooksReplaceSuccessorsToo(t *testing.T) {
 	missing := look{last: 3, bounds: Bounds{Last: 5, Replicated: true}}
-	behind := look{last: 5, bounds: Bounds{Last: 6, Replicated: true}}
+	lagging := look{last: 5, bounds: Bounds{Last: 6, Replicated: true}}
 	synctest.Test(t, func(t *testing.T) {
 		f := &Feed{last: 3}
 		l := f.newLooks(t.Context())
@@ -29,9 +29,9 @@ func TestLooksReplaceSuccessorsToo(t *testing.T) {
 			{missing, 3, true, 2 * time.Second},
 			{look{last: 3, err: errors.New("no response")}, 3, false, 2 * time.Second},
 			{missing, 3, true, 2 * time.Second},
-			{missing, 5, false, 2 * time.Second}, // delivered meanwhile
-			{behind, 5, false, 500 * time.Millisecond},
-			{behind, 5, true, time.Second},
+			{missing, 5, false, 2 * time.Second}, // delivered by then
+			{lagging, 5, false, 500 * time.Millisecond},
+			{lagging, 5, true, time.Second},
 		} {
 			f.last = step.last
 			if err := l.judge(step.found); (err != nil) != step.replace {
@@ -47,7 +47,7 @@ func TestLooksReplaceSuccessorsToo(t *testing.T) {
 	})
 }
 
-// A consumer whose queue is full delivers nothing because nobody reads: it is not replaced. The queue of a narrow stream is full
+// A consumer whose queue is full delivers nothing because there is no reader: it is not replaced. The queue of a narrow stream is full
 // earlier.
 func TestAFullQueueIsNoLag(t *testing.T) {
 	for _, s := range []Stream{{}, Stream{}.Narrow()} {

@@ -136,7 +136,7 @@ func TestALogThatCannotBeReachedIsTriedAgain(t *testing.T) {
 }
 
 // A lane whose event stream takes no writes and does not answer reports it, with the error.
-func TestALaneWithoutItsEventStreamSaysSo(t *testing.T) {
+func TestALaneWithoutItsEventStreamReportsIt(t *testing.T) {
 	r := newRig(t)
 	run := r.up(r.start(r.options()))
 	r.one(create("c", 10, ""))

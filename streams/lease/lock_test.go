@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// holder returns who holds a lock, "" if nobody.
+// holder returns who holds a lock, "" = it is free.
 func (o *office) holder(name string) string {
 	o.t.Helper()
 	note, _, held, err := readLock(o.t.Context(), o.bucket.site(), name)
@@ -98,7 +98,7 @@ func TestALockIsRenewed(t *testing.T) {
 		}
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := takeLock(cancelled, o.bucket.site(), "a", "nobody", time.Hour); !errors.Is(err, context.Canceled) {
+		if _, err := takeLock(cancelled, o.bucket.site(), "a", "none", time.Hour); !errors.Is(err, context.Canceled) {
 			t.Errorf("for a caller that waits no longer: %v", err)
 		}
 	})

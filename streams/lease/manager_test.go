@@ -304,7 +304,7 @@ func TestConfirm(t *testing.T) {
 		}
 		o.gone(leaseKey("lane", 0))
 		if err := s.Confirm(ctx, 0); !errors.Is(err, ErrLost) {
-			t.Errorf("of nobody's lease: %v", err)
+			t.Errorf("of a free lease: %v", err)
 		}
 		at.cut(true)
 		ctx, cancel := context.WithTimeout(ctx, time.Second)

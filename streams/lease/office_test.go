@@ -19,7 +19,7 @@ type office struct {
 	bucket  *memory // nil: in NATS
 	keys    int
 	settle  func()        // waits until nothing happens without time going by
-	changed chan struct{} // one token when work begins or ends
+	changed chan struct{} // one token when work starts or ends
 
 	mu     sync.Mutex
 	works  [][]string         // servers at work on a key now
@@ -41,7 +41,7 @@ func newOffice(t *testing.T, keys int) *office {
 	return &office{t: t, keys: keys, settle: func() {}, changed: make(chan struct{}, 1), works: make([][]string, keys), causes: map[string][]error{}}
 }
 
-// pass lets time go by, and everything settle that happens meanwhile.
+// pass lets time go by, and everything settle that happens in that time.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()

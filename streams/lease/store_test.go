@@ -77,7 +77,7 @@ func checkStore(t *testing.T, s store) {
 	put(b, "5", time.Second, 0)
 	must(b, false, true)
 
-	// The watcher shows each key's end, that of a TTL too; what was replaced meanwhile it may leave out.
+	// The watcher shows each key's end, that of a TTL too; what was replaced by then it may leave out.
 	last := map[string]update{}
 	for u := range first.updates {
 		if last[u.key] = u; u.key == b && u.gone {

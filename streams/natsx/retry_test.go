@@ -25,7 +25,7 @@ func TestRetry(t *testing.T) {
 	}{
 		{"answered", []func(context.Context) error{func(context.Context) error { return nil }}, 0, nil, 0},
 		{"refused", []func(context.Context) error{func(context.Context) error { return final }}, 0, []error{final}, 0},
-		{"elected meanwhile", []func(context.Context) error{away, away, func(context.Context) error { return nil }}, 0, nil, 2 * retryEvery},
+		{"elected by then", []func(context.Context) error{away, away, func(context.Context) error { return nil }}, 0, nil, 2 * retryEvery},
 		{"refused after an election", []func(context.Context) error{away, func(context.Context) error { return final }}, 0, []error{final}, retryEvery},
 		{"another server was first", []func(context.Context) error{func(context.Context) error { return ErrAgain }, func(context.Context) error { return nil }}, 0, nil, retryEvery},
 		{"one request lost", []func(context.Context) error{unanswered, func(context.Context) error { return nil }}, 0, nil, attemptFor},

@@ -73,7 +73,7 @@ func TestARaisedToleranceAcceptsTheClock(t *testing.T) {
 
 // What was accepted is the step that was seen before, not one that comes later, and only if the clock by which it was
 // accepted agrees with the one that was set.
-func TestAStepThatSomebodyAccepts(t *testing.T) {
+func TestAStepThatIsAccepted(t *testing.T) {
 	m, c := newClocks()
 	right := m.wall
 	m.set(time.Hour)
@@ -102,14 +102,14 @@ func TestAStepThatSomebodyAccepts(t *testing.T) {
 	expect(t, c, m.wall, 0)
 }
 
-// While the clocks is suspended both clocks go on.
+// While a machine is suspended both clocks go on.
 func TestASuspendedMachineIsBelieved(t *testing.T) {
 	m, c := newClocks()
 	m.pass(12 * time.Hour)
 	expect(t, c, m.wall, 0)
 }
 
-// The clocks's own clocks go at one pace, and a time that was read the short way is a base like any other.
+// The machine's own clocks go at one pace, and a time that was read the short way is a base like any other.
 func TestTheRealClock(t *testing.T) {
 	ahead := time.Duration(0)
 	c := New(Options{Wall: func() time.Time { return time.Now().Add(ahead) }})

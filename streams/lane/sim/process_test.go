@@ -76,7 +76,7 @@ const (
 	waiting flightState = iota
 	acked
 	unknown // or refused: to be resolved
-	endRead // the end of the stream is known, the message behind the fence not yet
+	endRead // the end of the stream is known, the message after the fence not yet
 )
 
 // next does the next thing this process can do; false if there is none.
@@ -161,7 +161,7 @@ func (p *process) outrun(err error) bool {
 	return true
 }
 
-// load folds the log behind the newest snapshot that fits.
+// load folds the log after the newest snapshot that fits.
 func (p *process) load() {
 	w := p.w
 	end, ok := w.bounds(&w.events)
@@ -261,7 +261,7 @@ func (p *process) open() {
 			return
 		}
 		w.Count("rebase", 1)
-		// It is waited for like any write, and then the loop begins: see landed.
+		// It is waited for like any write, and then the loop starts: see landed.
 		p.phase = working
 		p.cursor, p.pretend = bounds.Last, bounds.Last
 		p.look()
@@ -288,7 +288,7 @@ func (p *process) look() {
 	}
 }
 
-// feed reads the command behind the cursor as eventlog.Feed does: in order, without gaps, and looking back whenever the
+// feed reads the command after the cursor as eventlog.Feed does: in order, without gaps, and looking back whenever the
 // server was away.
 func (p *process) feed() (raw eventlog.Raw, ok bool, err error) {
 	s := &p.w.commands

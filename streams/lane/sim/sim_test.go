@@ -53,7 +53,7 @@ func TestPlantedBugs(t *testing.T) {
 			Promises: []string{promises},
 		},
 		{
-			Name: "a second write is in flight behind the first", Bug: bug{pipelined: true},
+			Name: "a second write is in flight after the first", Bug: bug{pipelined: true},
 			First:    []string{contiguous, oneHolder, stuck},
 			Promises: []string{oneHolder, sameAnswer, inTheLog, noEffect},
 		},
@@ -68,7 +68,7 @@ func TestPlantedBugs(t *testing.T) {
 			Promises: []string{stuck, noEffect},
 		},
 		{
-			Name: "a lane that is only behind stops", Bug: bug{hasty: true},
+			Name: "a lane that only lags stops", Bug: bug{hasty: true},
 			First:    []string{stops},
 			Promises: []string{stops},
 		},

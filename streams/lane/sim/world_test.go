@@ -25,7 +25,7 @@ type bug struct {
 	ackPosition  bool // an owner continues at a consumer's ack, not where the events end
 	quietRepeats bool // the same, and its steps claim to follow
 	pipelined    bool // a second write follows the first before that is acknowledged
-	hasty        bool // a lane stops without checking whether it is only behind
+	hasty        bool // a lane stops without checking whether it only lags
 	wildClock    bool // lane time follows the stamps backwards
 	anySnapshot  bool // snapshots are not held against the log
 	anyCommands  bool // the command stream is not held against the events
@@ -143,7 +143,7 @@ func (w *world) start() bool {
 		return false
 	}
 	if p.rebase = w.Rng.IntN(4) == 0; p.rebase {
-		w.Note("%s starts, with a rebase left behind", p.name)
+		w.Note("%s starts, with a rebase left in its start line", p.name)
 	}
 	return p.next()
 }
