@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
@@ -164,41 +166,14 @@ func TestPoison(t *testing.T) {
 	streamtest.Equal(t, "lines parked", r.text("SELECT count(*)::text FROM scrip.dead_letter WHERE stream LIKE 'SCRIP_EVT%'"), "5")
 }
 
-func TestPostgreSQLStopsMidway(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	cluster := projtest.Cluster(t)
-	r.URL = cluster.URL()
-	r.Pool = projtest.Pool(t, r.URL)
-	stop := r.project()
-	r.Work()
-	r.synced()
-	want := r.digest()
-	stop()
-	s := r.open(Options{Hook: func(p Phase) error {
-		if p == Exchanging {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			defer cancel()
-			return cluster.Stop(ctx)
+// What an operator can do follows from the error of PostgreSQL.
+func TestErrorsNameWhatToDo(t *testing.T) {
+	for state, want := range map[string]string{
+		"57P01": "run it again when it is available", "08006": "run it again when it is available", "53100": "make room and run it again", "42501": "GRANT the role",
+	} {
+		if err := explain(&pgconn.PgError{Code: state}); !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", state, err, want)
 		}
-		return nil
-	}})
-	_, err := s.Rebuild(t.Context())
-	s.Close()
-	if err == nil || !strings.Contains(err.Error(), "run it again when it is available") {
-		t.Fatalf("stopped: %v", err)
-	}
-	if _, err := cluster.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	r.URL = cluster.URL()
-	r.Pool.Close()
-	r.Pool = projtest.Pool(t, r.URL)
-	if r.digest() != want {
-		t.Error("the live tables changed")
-	}
-	if r.rebuild(Options{}); r.digest() != want {
-		t.Error("rebuilt afterwards, they differ")
 	}
 }
 
