@@ -135,9 +135,7 @@ func TestClusterThatRuns(t *testing.T) {
 	t.Run("the end of Run", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := c.Run(ctx); err != nil {
-			t.Error(err)
-		}
+		streamtest.Must(t, c.Run(ctx))
 	})
 	keeps(t, first, "7")
 

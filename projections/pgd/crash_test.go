@@ -146,9 +146,7 @@ func TestStartExplains(t *testing.T) {
 			if err != nil {
 				t.Fatalf("the place stays locked: %v", err)
 			}
-			if err := lock.Close(); err != nil {
-				t.Error(err)
-			}
+			streamtest.Must(t, lock.Close())
 		})
 	}
 }

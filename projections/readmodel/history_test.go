@@ -274,16 +274,12 @@ func TestManyCoupons(t *testing.T) {
 		`INSERT INTO scrip.reminder (r, n, before_us, set_at, set_place, campaign, customer_id, kind, state)
 			SELECT n, n, 1, claimed_at, claimed_place + 1, campaign, customer_id, 'expires', 'pending' FROM scrip.coupon_row WHERE n % 13 = 0`,
 	} {
-		if _, err := pool.Exec(ctx, sql); err != nil {
-			t.Fatal(err)
-		}
+		exec(t, pool, sql)
 	}
 	s := NewHistory(pool, nil)
 	for _, analyzed := range []bool{false, true} {
 		if analyzed {
-			if _, err := pool.Exec(ctx, "ANALYZE"); err != nil {
-				t.Fatal(err)
-			}
+			exec(t, pool, "ANALYZE")
 		}
 		plan(t, pool, customerSQL, "agency", 101, "infinity", 0, 0, 0, 0)
 		plan(t, pool, couponSQL, "c1", 101, "infinity", 0, 0, 0, 0, 7)

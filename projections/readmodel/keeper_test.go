@@ -98,13 +98,6 @@ func (r *rig) shows(query, want string) {
 	}
 }
 
-func (r *rig) exec(statement string) {
-	r.t.Helper()
-	if _, err := r.pool.Exec(r.t.Context(), statement); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
 const (
 	audience = `SELECT coalesce(string_agg(concat_ws(' ', name, lane, delivered, dead, failed_tries, waiting, oldest_waiting_at IS NOT NULL), ', '), '')
 FROM scrip_meta.push_audience WHERE lane = 0`
@@ -138,7 +131,7 @@ func TestTables(t *testing.T) {
 	}
 	r.shows(letters, "mobile 0 1 1 summer opens bad-2 1 not delivered: still none 2")
 
-	r.exec("DROP SCHEMA scrip CASCADE")
+	exec(t, r.pool, "DROP SCHEMA scrip CASCADE")
 	ensure(t, r.pool)
 	r.shows(letters, "mobile 0 1 1 summer opens bad-2 1 not delivered: still none 2")
 
@@ -184,7 +177,7 @@ func TestManyLetters(t *testing.T) {
 	r.shows(`SELECT string_agg(customer_id, ' ' ORDER BY id) FROM scrip_meta.push_dead_letter WHERE sequence > 449`, `c449 a�b last`)
 	stop()
 
-	r.exec("TRUNCATE scrip_meta.push_dead_letter, scrip_meta.push_audience")
+	exec(t, r.pool, "TRUNCATE scrip_meta.push_dead_letter, scrip_meta.push_audience")
 	stop = r.keep()
 	r.shows(count, fmt.Sprint(many+3))
 

@@ -209,9 +209,7 @@ func TestSettle(t *testing.T) {
 	}
 
 	// The tables are dropped and filled again.
-	if _, err := r.pool.Exec(ctx, "DROP SCHEMA scrip CASCADE"); err != nil {
-		t.Fatal(err)
-	}
+	exec(t, r.pool, "DROP SCHEMA scrip CASCADE")
 	ensure(t, r.pool)
 	streamtest.Equal(t, "open in empty tables", r.open(), LetterCounts{})
 	r.fill()
@@ -227,13 +225,9 @@ func TestSettle(t *testing.T) {
 	streamtest.Equal(t, "open after all were discarded", r.open(), LetterCounts{})
 
 	// Another log, and the same log with another event in that place.
-	if _, err := r.pool.Exec(ctx, "UPDATE scrip.dead_letter SET at = at + interval '1 s' WHERE lane = 0"); err != nil {
-		t.Fatal(err)
-	}
+	exec(t, r.pool, "UPDATE scrip.dead_letter SET at = at + interval '1 s' WHERE lane = 0")
 	streamtest.Equal(t, "open where other events took the places", r.open(), LetterCounts{Commands: 2})
-	if _, err := r.pool.Exec(ctx, "UPDATE scrip.checkpoint SET log = 'another'"); err != nil {
-		t.Fatal(err)
-	}
+	exec(t, r.pool, "UPDATE scrip.checkpoint SET log = 'another'")
 	streamtest.Equal(t, "open in another log", r.open(), LetterCounts{Commands: 3, Events: 1})
 }
 
@@ -245,9 +239,7 @@ func TestNoRights(t *testing.T) {
 	as := projtest.Role(t, r.pool.Config().ConnString(), "reader")
 	for _, sql := range []string{"GRANT USAGE ON SCHEMA scrip, scrip_meta TO reader",
 		"GRANT SELECT ON ALL TABLES IN SCHEMA scrip TO reader", "GRANT SELECT ON scrip_meta.dead_letter TO reader"} {
-		if _, err := r.pool.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		exec(t, r.pool, sql)
 	}
 	weak := NewLetters(projtest.Pool(t, as))
 	if c, err := weak.Open(t.Context()); err != nil || c.Commands != 3 {
@@ -256,9 +248,7 @@ func TestNoRights(t *testing.T) {
 	if err := weak.Settle(t.Context(), &l, Discarded, ""); err == nil || !strings.Contains(err.Error(), "GRANT SELECT, INSERT") {
 		t.Errorf("writing: %v", err)
 	}
-	if _, err := r.pool.Exec(t.Context(), "DROP SCHEMA scrip CASCADE"); err != nil {
-		t.Fatal(err)
-	}
+	exec(t, r.pool, "DROP SCHEMA scrip CASCADE")
 	if _, err := r.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "scrip serve") {
 		t.Errorf("without tables: %v", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(projtest.Main(m)) }
@@ -27,6 +28,12 @@ func ensure(t *testing.T, pool *pgxpool.Pool) {
 	if _, err := schema.Ensure(t.Context(), pool, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func exec(t *testing.T, pool *pgxpool.Pool, sql string) {
+	t.Helper()
+	_, err := pool.Exec(t.Context(), sql)
+	streamtest.Must(t, err)
 }
 
 func minute(n int) time.Time { return time.Date(2026, 1, 1, 0, n, 0, 0, time.UTC) }

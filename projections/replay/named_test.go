@@ -216,9 +216,7 @@ func TestNamedFileRefuses(t *testing.T) {
 	if _, err := r.try(named(t, path, NDJSON, false), Options{}); err == nil || !strings.Contains(err.Error(), "another process writes") {
 		t.Errorf("two at once: %v", err)
 	}
-	if err := first.End(t.Context(), nil); err != nil {
-		t.Error(err)
-	}
+	streamtest.Must(t, first.End(t.Context(), nil))
 	if m, s := mode(t, path), mode(t, StatePath(path, "daily")); m != 0o600 || s != 0o600 { // events hold codes and customers
 		t.Errorf("the files have modes %v and %v", m, s)
 	}

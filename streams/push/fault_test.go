@@ -204,14 +204,10 @@ func TestStop(t *testing.T) {
 				other := r.sender(t, opts, b.push)
 				r.until(t, "the reminder of bob is delivered by another", func() bool { return other.Stats().Pushed == 1 })
 				close(finish)
-				if err := <-ended; err != nil {
-					t.Errorf("Run returned %v", err)
-				}
+				streamtest.Must(t, <-ended)
 				streamtest.Equal(t, "pushed by the one that ended", s.Stats().Pushed, 1)
 			} else {
-				if err := <-ended; err != nil {
-					t.Errorf("Run returned %v", err)
-				}
+				streamtest.Must(t, <-ended)
 				if st := s.Stats(); st.Pushed != 0 || st.FailedTries != 0 {
 					t.Errorf("%+v", st)
 				}
@@ -240,9 +236,7 @@ func TestStopInAPause(t *testing.T) {
 	opts := push.Options{Pause: time.Hour, Clock: clock}
 	s := r.sender(t, opts, f)
 	r.until(t, "bob is delivered, ann waits", func() bool { return s.Stats().Pushed == 1 && s.Stats().InFlight == 0 })
-	if err := s.stop(); err != nil {
-		t.Errorf("Run returned %v", err)
-	}
+	streamtest.Must(t, s.stop())
 	other := r.sender(t, opts, f)
 	r.until(t, "it waits", func() bool { at, ok := r.positions(t, "test"); return ok && at[0].Waiting == 1 })
 	clock.Move(2 * time.Hour)
@@ -291,9 +285,7 @@ func TestServerKilled(t *testing.T) {
 		}
 	}
 	b.once(t, want)
-	if err := s.stop(); err != nil {
-		t.Errorf("Run returned %v", err)
-	}
+	streamtest.Must(t, s.stop())
 }
 
 // Foreign messages on the stream are reported and ignored.
@@ -374,9 +366,7 @@ func TestAStoppedLaneGoesOn(t *testing.T) {
 	// One that waits ends when it is to end, and gives the message back.
 	r.newer(t, 0)
 	r.until(t, "the lane waits again", func() bool { return s.Stats().Stopped == 1 })
-	if err := s.stop(); err != nil {
-		t.Error(err)
-	}
+	streamtest.Must(t, s.stop())
 }
 
 // The consumer is removed under a running sender, is another program's, or there is no log at all.

@@ -43,9 +43,7 @@ func TestEachCustomerOnce(t *testing.T) {
 	for range 2 {
 		guest := r.sender(t, push.Options{Workers: 1}, b.push)
 		r.until(t, "a reminder is delivered", func() bool { return b.size() > 0 })
-		if err := guest.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		streamtest.Must(t, guest.stop())
 		all = append(all, guest)
 	}
 	fire(2)
@@ -54,9 +52,7 @@ func TestEachCustomerOnce(t *testing.T) {
 	b.once(t, want)
 	var pushed uint64
 	for _, s := range all {
-		if err := s.stop(); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
+		streamtest.Must(t, s.stop())
 		st := s.Stats()
 		pushed += st.Pushed
 		if st.FailedTries+st.Dead+st.Skipped+st.Repeated != 0 || st.InFlight+st.Calling+st.Hanging != 0 {
