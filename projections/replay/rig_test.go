@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -205,7 +204,7 @@ type follower struct {
 	t       testing.TB
 	logged  streamtest.Buffer
 	changed testsignal.Signal[struct{}] // the sink was used, or something logged
-	stop    func() error
+	stop    func()
 }
 
 func (f *follower) Write(b []byte) (int, error) {
@@ -237,22 +236,15 @@ func (s seen) Flush(ctx context.Context) error {
 	return s.Sink.Flush(ctx)
 }
 
-// follow replays in the background until stop, which returns its error.
+// follow replays in the background until stop.
 func (r *rig) follow(sink Sink, opts Options) *follower {
-	ctx, cancel := context.WithCancel(context.Background())
 	f := &follower{t: r.T}
 	f.changed.Watch()
 	opts.Logger, opts.Follow = slog.New(slog.NewTextHandler(f, nil)), true
-	ended := make(chan error, 1)
-	go func() {
+	f.stop = streamtest.Background(r.T, func(ctx context.Context) error {
 		_, err := Run(ctx, r.JS, r.Log, seen{sink, f}, opts)
-		ended <- err
-	}()
-	f.stop = sync.OnceValue(func() error {
-		cancel()
-		return <-ended
+		return err
 	})
-	r.T.Cleanup(func() { _ = f.stop() })
 	return f
 }
 

@@ -59,7 +59,7 @@ func TestSinks(t *testing.T) {
 			want := len(r.naiveRows())
 			f.until(func() bool { return len(to.rows()) == want })
 		}
-		streamtest.Must(t, f.stop())
+		f.stop()
 		equalRows(t, to.name+", followed", to.rows(), r.naiveRows())
 		r.run(to.sink(true), Options{})
 		equalRows(t, to.name+", begun again", to.rows(), r.naiveRows())

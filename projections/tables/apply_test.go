@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -131,7 +132,7 @@ func TestEventsToRows(t *testing.T) {
 					t.Errorf("%s\n got %s\nwant %s", query, got, want)
 				}
 			}
-			streamtest.Equal(t, "digests in one batch, and message by message", digests(t, whole), digests(t, single))
+			streamtest.Equal(t, "digests in one batch, and message by message", projtest.Digest(t, whole), projtest.Digest(t, single))
 		})
 	}
 }

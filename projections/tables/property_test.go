@@ -19,6 +19,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/domain/worldtest"
 	"github.com/seed-4a2410e3/scrip/projections/compare"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 )
 
 // logWriter makes a log as a lane does: random commands, decided by the domain.
@@ -146,7 +147,7 @@ func checkFold(t *testing.T, seed uint64, one, two *pgxpool.Pool, seen map[wire.
 			}
 		}
 	}
-	if a, b := digests(t, one), digests(t, two); a != b {
+	if a, b := projtest.Digest(t, one), projtest.Digest(t, two); a != b {
 		t.Fatalf("digests depend on the batches:\n%s\n%s\nlog:\n%s", a, b, show(log))
 	}
 	if seed%2 == 0 {

@@ -61,13 +61,7 @@ func (r *reader) batch(messages []message) *Batch {
 	return b
 }
 
-// fatal is what tests and property tests have in common.
-type fatal interface {
-	Helper()
-	Fatalf(format string, args ...any)
-}
-
-func commit(t fatal, pool Beginner, b *Batch) []Parked {
+func commit(t testing.TB, pool Beginner, b *Batch) []Parked {
 	t.Helper()
 	parked, err := tryCommit(pool, b, Apply)
 	if err != nil {
@@ -111,7 +105,7 @@ func script(text string) []message {
 }
 
 // rows shows what a query gives, a line per row, fields separated by blanks, times as minutes, NULL as -.
-func rows(t fatal, pool *pgxpool.Pool, query string) string {
+func rows(t testing.TB, pool *pgxpool.Pool, query string) string {
 	t.Helper()
 	result, err := pool.Query(context.Background(), query)
 	if err != nil {
@@ -146,20 +140,11 @@ func rows(t fatal, pool *pgxpool.Pool, query string) string {
 }
 
 // truncate empties all tables.
-func truncate(t fatal, pool *pgxpool.Pool) {
+func truncate(t testing.TB, pool *pgxpool.Pool) {
 	t.Helper()
 	_, err := pool.Exec(context.Background(), `TRUNCATE scrip.campaign, scrip.coupon_row, scrip.redemption, scrip.expiry_task,
 		scrip.reminder, scrip.campaign_stats, scrip.refusal_stats, scrip.dead_letter, scrip.coupon_event, scrip.expiry_event`)
 	if err != nil {
 		t.Fatalf("truncate: %v", err)
 	}
-}
-
-func digests(t fatal, pool *pgxpool.Pool) (text string) {
-	t.Helper()
-	const sql = "SELECT string_agg(relation || ' ' || row_count || ' ' || digest || E'\n', '' ORDER BY relation) FROM scrip.digest()"
-	if err := pool.QueryRow(context.Background(), sql).Scan(&text); err != nil {
-		t.Fatalf("%v", err)
-	}
-	return text
 }

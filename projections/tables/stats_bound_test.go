@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 )
 
 // inBatches is a database with the tables of a log that is applied in batches of so many messages.
@@ -93,7 +95,7 @@ func TestFurtherValuesAndNamesCountTogether(t *testing.T) {
 					t.Errorf("%s, %d messages a batch: %s: got %q, want %q", c.name, size, query, got, want)
 				}
 			}
-			if got := digests(t, pool); digest == "" {
+			if got := projtest.Digest(t, pool); digest == "" {
 				digest = got
 			} else if got != digest {
 				t.Errorf("%s, %d messages a batch: digests\n%swant\n%s", c.name, size, got, digest)

@@ -102,29 +102,25 @@ func newRig(t *testing.T) *rig {
 	streamtest.Must(t, err)
 	t.Cleanup(r.appender.Close)
 
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
 	feed, err := eventlog.Commands(r.js, 0).OpenFeed(t.Context(), 0, streamtest.Logger(t))
 	streamtest.Must(t, err)
-	go func() {
-		defer close(done)
+	t.Cleanup(feed.Close)
+	streamtest.Background(t, func(ctx context.Context) error {
 		for {
 			select {
 			case <-feed.Ready():
 			case <-ctx.Done():
-				return
+				return nil
 			}
 			batch, err := feed.TryBatch(100, nil)
 			if err != nil {
-				t.Errorf("reading commands: %v", err)
-				return
+				return err
 			}
 			for i := range batch {
 				r.answer(batch[i].Data)
 			}
 		}
-	}()
-	t.Cleanup(func() { cancel(); <-done; feed.Close() })
+	})
 	return r
 }
 
