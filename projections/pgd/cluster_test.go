@@ -218,13 +218,13 @@ func TestHaltEndsSingleUserMode(t *testing.T) {
 	h := &home{place: got.place, user: got.user, bin: bin}
 	cmd := h.user.command(t.Context(), string(h.place), h.bin.postgres(), "--single", "-D", h.place.data(), "-j",
 		"-c", "exit_on_error=on", "-c", "fsync=off", "template1")
-	cmd.Stdin = strings.NewReader("DO $$ BEGIN RAISE WARNING 'begun'; PERFORM pg_sleep(600); END $$;\n\n")
-	begun := make(chan struct{})
-	cmd.Stderr = seen{text: "begun", then: begun}
+	cmd.Stdin = strings.NewReader("DO $$ BEGIN RAISE WARNING 'started'; PERFORM pg_sleep(600); END $$;\n\n")
+	started := make(chan struct{})
+	cmd.Stderr = seen{text: "started", then: started}
 	streamtest.Must(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }() // also takes the process off the table, where it would count as alive
-	<-begun
+	<-started
 	clean, err := h.halt(t.Context(), limit)
 	if !clean || err != nil {
 		t.Errorf("clean %v, %v", clean, err)

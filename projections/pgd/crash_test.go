@@ -85,7 +85,7 @@ func TestStartMends(t *testing.T) {
 		}
 	}
 	if raw, err := os.ReadFile(victim); err != nil || string(raw) != "untouched" {
-		t.Errorf("the file behind the link contains %q, %v", raw, err)
+		t.Errorf("the file at the end of the link contains %q, %v", raw, err)
 	}
 	if logged.count("without its log") == 0 || logged.count(p.log()) == 0 {
 		t.Errorf("no warning names %s", p.log())

@@ -52,7 +52,7 @@ func TestRotationKeepsTheEnd(t *testing.T) {
 	write(t, victim, "untouched")
 	streamtest.Must(t, os.Symlink(victim, planted))
 	if rotate(planted, 1); sizeOf(victim) != int64(len("untouched")) {
-		t.Error("the file behind a link was cut")
+		t.Error("the target of a link was cut")
 	}
 }
 

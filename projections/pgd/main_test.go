@@ -161,7 +161,7 @@ func stop(t *testing.T, c *Cluster) {
 	}
 }
 
-// run runs SQL in the database behind url, connected for this alone.
+// run runs SQL in the database of url, connected for this alone.
 func run(t *testing.T, url, sql string) {
 	t.Helper()
 	if err := execute(url, sql); err != nil {

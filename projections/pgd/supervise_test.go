@@ -44,7 +44,7 @@ func comesBack(t *testing.T, c *Cluster) {
 	c.signals.up.WaitFor(t, func(pid int) bool { return pid == c.PID() })
 }
 
-// A killed postmaster comes back under the same URL, or tells the new one, and yields the CPU to scrip as the first one did.
+// A killed postmaster comes back under the same URL, or reports the new one, and yields the CPU to scrip as the first one did.
 func TestKilledPostmasterComesBack(t *testing.T) {
 	t.Parallel()
 	changed := make(chan string, 1)

@@ -108,13 +108,13 @@ func TestPostgresStoppedAndStarted(t *testing.T) {
 	pool := projtest.Pool(t, url)
 	p := r.projector(pool, Options{}).start()
 	for round := range 2 {
-		p.says("PostgreSQL is unavailable")
+		p.notices("PostgreSQL is unavailable")
 		for lane := range lanes {
 			p.reaches(lane, Waiting)
 		}
 		up()
 		r.synced(projtest.Pool(t, url)) // a fresh pool: the old one's idle connections are dead
-		p.says("PostgreSQL is available")
+		p.notices("PostgreSQL is available")
 		if round == 0 {
 			down()
 			r.Claim(0, 3)

@@ -76,7 +76,7 @@ func TestDroppedTablesAreFilledAgain(t *testing.T) {
 	r.synced(r.pool)
 	before := projtest.Digest(t, r.pool)
 	for name, drop := range map[string]func(){
-		// Nothing is written meanwhile: it must notice by itself.
+		// Nothing is written then: it must notice by itself.
 		"while it runs":    func() { r.exec("DROP SCHEMA scrip CASCADE") },
 		"while it is away": func() { p.stop(); r.exec("DROP SCHEMA scrip CASCADE"); r.project(Options{}) },
 	} {

@@ -156,8 +156,8 @@ func (p *running) notes(lane int, sequence uint64) Progress {
 	return p.becomes(lane, func(now Progress) bool { return now.Sequence == sequence })
 }
 
-// says waits for a line about an outage.
-func (p *running) says(text string) {
+// notices waits for a line about an outage.
+func (p *running) notices(text string) {
 	p.t.Helper()
 	if got := p.signals.outage.Wait(p.t); got != text {
 		p.t.Errorf("%s; want that %s", got, text)

@@ -58,8 +58,8 @@ func TestDamagedFiles(t *testing.T) {
 			want = [3]int{1, 0, 0}
 		}
 		if state == Waiting { // logged after the rows are visible
-			p.says("PostgreSQL is unavailable")
-			p.says("PostgreSQL is available")
+			p.notices("PostgreSQL is unavailable")
+			p.notices("PostgreSQL is available")
 		}
 		got := [3]int{p.logged("lane is not projected any more") - stops, p.logged("PostgreSQL is unavailable") - aways, p.logged("PostgreSQL is available") - backs}
 		if got != want {

@@ -59,7 +59,7 @@ func (r *rig) fire(customers ...string) {
 
 var pushOptions = push.Options{Name: "mobile", Since: push.FromStart(), Tries: 1, Logger: slog.New(slog.DiscardHandler)}
 
-// gateway refuses every customer whose name begins with bad.
+// gateway refuses every customer whose name starts with bad.
 func gateway(_ context.Context, batch []push.Reminder) error {
 	var failed []int
 	for i, r := range batch {

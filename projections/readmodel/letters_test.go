@@ -290,7 +290,7 @@ func TestOriginal(t *testing.T) {
 	}
 }
 
-// With more than ten lanes, the name of one stream begins the names of others.
+// With more than ten lanes, the name of one stream is a prefix of others.
 func TestStreamNamesAreComparedWhole(t *testing.T) {
 	r := newLetterRig(t)
 	for lane := range 16 {

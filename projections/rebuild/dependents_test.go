@@ -170,7 +170,7 @@ func TestDependentInUse(t *testing.T) {
 		defer close(done)
 		<-exchanged
 		r.Claim(0, 1)
-		r.synced() // the projector goes on meanwhile
+		r.synced() // the projector goes on all the while
 		end()
 	}()
 	got := r.rebuild(Options{Progress: func(p Progress) {

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-// reading begins a transaction that has read a relation and does nothing more, as pg_dump or a forgotten session.
+// reading opens a transaction that has read a relation and does nothing more, as pg_dump or a forgotten session.
 func (r *rig) reading(relation string) (end func()) {
 	r.T.Helper()
 	tx, err := r.Pool.Begin(r.T.Context())

@@ -111,7 +111,7 @@ func TestAFileIsCompleteOrMissing(t *testing.T) {
 		t.Errorf("the link became %v, %v", info, err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Size() == 0 || info.Mode().Perm() != 0o640 {
-		t.Errorf("the file behind the link: %v, %v", info, err)
+		t.Errorf("the target of the link: %v, %v", info, err)
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 func TestFilters(t *testing.T) {
 	r := newRig(t)
 	r.work()
-	middle := wire.At(begin.Add(12 * time.Second))
+	middle := wire.At(startTime.Add(12 * time.Second))
 	at := func(e map[string]any) wire.Instant {
 		i, err := wire.ParseInstant(e["at"].(string))
 		streamtest.Must(t, err)
@@ -132,7 +132,7 @@ func TestSinceIsFoundByBinarySearch(t *testing.T) {
 		r.Write(0, `{"type":"campaign.resumed","campaign":"x","at":"@"}`)
 	}
 	for _, seconds := range []int{0, 1, 2, 20, 40, 41} {
-		since := wire.At(begin.Add(time.Duration(seconds) * time.Second))
+		since := wire.At(startTime.Add(time.Duration(seconds) * time.Second))
 		var got []Event
 		sum := r.run(collect(&got), Options{Filter: Filter{Since: since}})
 		if want := 2 * (41 - max(seconds, 1)); len(got) != want || sum.Messages > uint64(want) {

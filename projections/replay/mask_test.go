@@ -76,7 +76,7 @@ func TestMaskedCodes(t *testing.T) {
 	}
 }
 
-// What a spreadsheet would take for a formula begins with a quote in format csv-excel.
+// What a spreadsheet would take for a formula starts with a quote in format csv-excel.
 func TestFormulas(t *testing.T) {
 	r := newRig(t)
 	r.Write(0, `{"type":"coupon.claimed","campaign":"`+campaigns[0]+`","at":"@","n":1,"code":"-A","customer_id":"=HYPERLINK(\"http://evil\")","id":"+1"}`,

@@ -163,7 +163,7 @@ func TestNamedFileFullDisk(t *testing.T) {
 	}
 }
 
-// What a named file cannot go on with is refused, saying what to do; the file stays as it is.
+// What a named file cannot go on with is refused with what to do; the file stays as it is.
 func TestNamedFileRefuses(t *testing.T) {
 	r := newRig(t)
 	r.work()

@@ -192,7 +192,7 @@ func TestGrants(t *testing.T) {
 	r.run(Postgres(other, file.Definition(), false), Options{})
 }
 
-// What a projection cannot go on with is refused, saying what to do, and nothing changes; --reset begins again.
+// What a projection cannot go on with is refused with what to do, and nothing changes; --reset starts again.
 func TestProjectionRefuses(t *testing.T) {
 	r := newRig(t)
 	r.work()

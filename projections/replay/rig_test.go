@@ -49,7 +49,7 @@ type rig struct {
 	ids   int
 }
 
-var begin = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+var startTime = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 // newRig makes the test a parallel one: most of its time it waits.
 func newRig(t *testing.T) *rig {
@@ -61,7 +61,7 @@ func newRig(t *testing.T) *rig {
 func newLog(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{Rig: projtest.New(t)}
-	r.Clock = begin
+	r.Clock = startTime
 	for n := range lanes {
 		r.lanes[n] = domain.NewLane(domain.LaneOptions{Lane: n, Lanes: lanes, Key: [32]byte{1}})
 	}

@@ -62,7 +62,7 @@ func TestSinks(t *testing.T) {
 		f.stop()
 		equalRows(t, to.name+", followed", to.rows(), r.naiveRows())
 		r.run(to.sink(true), Options{})
-		equalRows(t, to.name+", begun again", to.rows(), r.naiveRows())
+		equalRows(t, to.name+", started again", to.rows(), r.naiveRows())
 	}
 }
 

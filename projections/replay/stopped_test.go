@@ -46,7 +46,7 @@ func TestAFollowedLaneContinues(t *testing.T) {
 	f.stop()
 }
 
-// After an error of the sink nobody uses it, also who waits for a turn. A lane that stops at a message is no such error.
+// After an error the sink is not used, not even by a lane that waits for its turn. A lane that stops at a message is no such error.
 func TestSinkIsLeftAloneAfterAnError(t *testing.T) {
 	r, broken, calls := new(run), errors.New("broken"), 0
 	for _, c := range []struct{ result, want error }{

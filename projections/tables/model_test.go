@@ -56,7 +56,7 @@ func reminderName(campaign string, r uint64) string { return fmt.Sprint(campaign
 
 func (m *model) event(sequence uint64, line int, e *wire.Event) {
 	place := int64(sequence)<<20 + int64(line)
-	begin := func(name string) { m.extras[name] = &extra{first: *e, places: [2]int64{place}} }
+	open := func(name string) { m.extras[name] = &extra{first: *e, places: [2]int64{place}} }
 	end := func(name string) { m.extras[name].last, m.extras[name].places[1] = *e, place }
 	happened := func(expires, before wire.Instant) {
 		m.events = append(m.events, fmt.Sprintf("%s|%d|%d|%d|%s|%d|%d|%s|%s", e.Campaign, e.N, place, e.At, strings.TrimPrefix(e.Type.String(), "coupon."), expires, before, e.OrderID, e.Reason))
@@ -83,7 +83,7 @@ func (m *model) event(sequence uint64, line int, e *wire.Event) {
 	}
 	switch e.Type {
 	case wire.CampaignCreated:
-		begin(e.Campaign)
+		open(e.Campaign)
 	case wire.CampaignSoldOut:
 		end(e.Campaign)
 	case wire.CampaignUpdated, wire.CodesImported:
@@ -91,7 +91,7 @@ func (m *model) event(sequence uint64, line int, e *wire.Event) {
 			m.extras[e.Campaign].last.At = 0
 		}
 	case wire.CouponClaimed:
-		begin(couponName(e.Campaign, e.N))
+		open(couponName(e.Campaign, e.N))
 		m.stat(e, 0)
 	case wire.CouponRedeemed:
 		x := m.extras[couponName(e.Campaign, e.N)]
@@ -113,7 +113,7 @@ func (m *model) event(sequence uint64, line int, e *wire.Event) {
 		}
 		m.extras[c.Name].announcements = append(m.extras[c.Name].announcements, x)
 	case wire.ReminderSet:
-		begin(reminderName(e.Campaign, e.R))
+		open(reminderName(e.Campaign, e.R))
 	case wire.ReminderCancelled:
 		end(reminderName(e.Campaign, e.R))
 	case wire.CommandsRefused:

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-// everything that happens in campaigns, one % each; minute 40 lies behind the last of it.
+// everything that happens in campaigns, one % each; minute 40 is after the last of it.
 const everything = `
 {"type":"campaign.created","campaign":"%","at":"@1","number":1,"codes":10,"opens_at":"@20","expires_at":"@60","max_redemptions":1}
 {"type":"reminder.set","campaign":"%","at":"@1","r":1,"customer_id":"ann","kind":"opens","before":"5m0s","due_at":"@15"}

@@ -106,7 +106,7 @@ func unseen(seen map[wire.EventType]int) (kinds []wire.EventType) {
 }
 
 // checkFold writes a random log to two databases, cut into batches in two ways, and compares both with a naive read of it. With
-// every second seed processed tasks are cleaned up meanwhile; with the others the comparison of the tests of whole programs
+// every second seed processed tasks are cleaned up; with the others the comparison of the tests of whole programs
 // must agree, and notice a row less.
 func checkFold(t *testing.T, seed uint64, one, two *pgxpool.Pool, seen map[wire.EventType]int) {
 	retention := 48 * time.Hour

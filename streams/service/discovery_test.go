@@ -61,7 +61,7 @@ func TestDiscovery(t *testing.T) {
 	if stats.Type != micro.StatsResponseType || len(stats.Endpoints) != len(endpoints) || claim < 0 {
 		t.Fatalf("%+v", stats)
 	}
-	// The second request was begun after the first one's end.
+	// The second request was started after the first one's end.
 	if e := stats.Endpoints[claim]; e.NumRequests < 1 || e.NumRequests > 2 || e.AverageProcessingTime <= 0 {
 		t.Errorf("%+v", e)
 	}
@@ -111,7 +111,7 @@ func TestAFloodOnOneEndpointDropsItsOwnRequests(t *testing.T) {
 		t.Errorf("%d requests with %d bytes wait, %v", waiting, bytes, err)
 	}
 	if out := r.outcome(t, "scrip.claim.summer", `{"customer_id":"c"}`); out.Status != wire.StatusClaimed {
-		t.Errorf("a claim meanwhile: %+v", out)
+		t.Errorf("a claim at that time: %+v", out)
 	}
 	s.mu.Unlock()
 	for key, n := range gathered(t, s) {

@@ -22,7 +22,7 @@ func forwarder(t *testing.T, nc *nats.Conn) (f *Forwarder, stop func()) {
 	return f, stop
 }
 
-// TestTheForwarder stands in for the mapping of subjects, where that is missing: with known headers only, and not for a message
+// TestTheForwarder replaces the mapping of subjects, where that is missing: with known headers only, and not for a message
 // whose PubAck would go elsewhere than to an inbox. A second server shares, it does not double.
 func TestTheForwarder(t *testing.T) {
 	for name, options := range map[string][]streamtest.Option{"Alone": nil, "BesideTheMapping": {streamtest.Lanes(lanes)}} {

@@ -119,7 +119,7 @@ func TestNamedByNumber(t *testing.T) {
 	}
 }
 
-// TestWhoDidIt: the lane gets the name of the authenticated user with people's commands, whatever the request says.
+// TestWhoDidIt: the lane gets the name of the authenticated user with people's commands, whatever the request claims.
 func TestWhoDidIt(t *testing.T) {
 	r := newRig(t)
 	_, keys := managed(t, r)

@@ -122,7 +122,7 @@ func TestALaneWithoutOwnerIsAnError(t *testing.T) {
 	})
 }
 
-// TestTheListMergesLanesAndPages. Where a lane cut its list short a page ends: behind it campaigns would be missing.
+// TestTheListMergesLanesAndPages. Where a lane cut its list short a page ends: after it campaigns would be missing.
 func TestTheListMergesLanesAndPages(t *testing.T) {
 	r := newRig(t)
 	r.serve(t, Options{})
