@@ -44,11 +44,7 @@ func TestFindInTheNamedDirectoryAlone(t *testing.T) {
 	t.Run("nothing there", func(t *testing.T) {
 		t.Setenv(binEnv, t.TempDir())
 		_, err := Find()
-		for _, part := range []string{binEnv, "apt-get install postgresql", "--postgres URL"} {
-			if err == nil || !strings.Contains(err.Error(), part) {
-				t.Errorf("error lacks %q: %v", part, err)
-			}
-		}
+		has(t, err, binEnv, "apt-get install postgresql", "--postgres URL")
 	})
 }
 

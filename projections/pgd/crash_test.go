@@ -134,11 +134,7 @@ func TestStartExplains(t *testing.T) {
 				stop(t, c)
 				t.Fatal("started")
 			}
-			for _, part := range tc.wantErr {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("error lacks %q: %v", part, err)
-				}
-			}
+			has(t, err, tc.wantErr...)
 			if pm := (&home{place: p}).running(); pm != nil || c.PID() != 0 {
 				t.Errorf("postmaster %+v is left running", pm)
 			}

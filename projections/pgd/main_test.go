@@ -265,3 +265,13 @@ func write(t *testing.T, path, text string) {
 	t.Helper()
 	streamtest.Must(t, os.WriteFile(path, []byte(text), 0o600))
 }
+
+// has checks what an error names.
+func has(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("error lacks %q: %v", part, err)
+		}
+	}
+}
