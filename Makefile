@@ -115,13 +115,10 @@ bench-full: setup-bench build ## Measure 10,000,000 claims, ten million coupons 
 	@mkdir -p $(RESULTS)
 	bin/scripbench run claim-hot --n 10000000 --for 3m --runs 1 --systems scrip,redis-x16,pg-batch-256,limit --name 10M --results $(RESULTS)
 	bin/scripbench run --durability interval --results $(RESULTS)
-	bin/scripbench run claim-hot claim-request --rate 20000 --systems scrip,redis,redis-x16 --results $(RESULTS)
 	bin/scripbench restart --n 10000000 --name full --results $(RESULTS)
 	bin/scripbench tables --n 10000000 --name full --results $(RESULTS)
 	bin/scripbench expire --runs 1 --name 10M --results $(RESULTS)
 	bin/scripbench remind --name 1M --results $(RESULTS)
-	bin/scripbench remind --unread --systems scrip,limit --name 1M-unread --results $(RESULTS)
-	bin/scripbench remind --campaigns 100 --claims 20000 --systems scrip,limit --name beside-claims --results $(RESULTS)
 	bin/scripbench pending --name 60M --results $(RESULTS)
 
 .PHONY: gobench

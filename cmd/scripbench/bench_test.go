@@ -17,7 +17,7 @@ import (
 // small are options for runs that are over in a moment.
 func small(t *testing.T) options {
 	t.Helper()
-	return options{recipes: recipes, scrip: scripBinary, base: openDir(t), callers: 32, n: 1000, runs: 1, warmup: 100, limit: time.Minute, seed: 1, progress: t.Output()}
+	return options{recipes: recipes, scrip: scripBinary, base: openDir(t), durability: string(report.Always), n: 1000, runs: 1, limit: time.Minute, progress: t.Output()}
 }
 
 // openDir is a temporary directory that PostgreSQL's user can pass through. Its path is short, whatever the test is called:
@@ -53,19 +53,16 @@ func TestEveryWorkloadHasPeers(t *testing.T) {
 func TestTheCommandLine(t *testing.T) {
 	results := t.TempDir()
 	var out, progress bytes.Buffer
-	args := []string{"run", "sold-out", "lonely-claim", "--n", "1000", "--runs", "2", "--warmup", "50", "--systems", "scrip,redis", "--durability", "interval",
-		"--scrip", scripBinary, "--dir", openDir(t), "--results", results, "--callers", "8", "-o", "json"}
+	args := []string{"run", "sold-out", "lonely-claim", "--n", "1000", "--runs", "2", "--systems", "scrip,redis", "--durability", "interval",
+		"--scrip", scripBinary, "--dir", openDir(t), "--results", results, "-o", "json"}
 	if code := run(t.Context(), args, &out, &progress); code != 0 {
 		t.Fatalf("exit %d: %s", code, progress.String())
 	}
-	var r report.Report
-	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
-		t.Fatal(err)
+	r := readTables(t, out.Bytes())
+	if len(r.Results) != 2 || r.Results[0].Name != "sold-out" || len(r.Results[0].Systems) != 2 || len(r.Results[0].Systems[1].Runs) != 2 {
+		t.Fatalf("%+v", r)
 	}
-	if len(r.Tables) != 2 || r.Tables[0].Workload != "sold-out" || len(r.Tables[0].Systems) != 2 || len(r.Tables[0].Systems[1].Runs) != 2 {
-		t.Fatalf("%+v", r.Tables)
-	}
-	ours, theirs := r.Tables[0].Systems[0].Median, r.Tables[0].Systems[1]
+	ours, theirs := r.Results[0].Systems[0].Median, r.Results[0].Systems[1]
 	if want := ours.Rate / theirs.Median.Rate; theirs.Ratio < want*0.999 || theirs.Ratio > want*1.001 {
 		t.Errorf("ratio %v, want %v", theirs.Ratio, want)
 	}
@@ -76,7 +73,7 @@ func TestTheCommandLine(t *testing.T) {
 	for name, needles := range map[string][]string{
 		date + "-sold-out-interval.txt":     {"may lose the last seconds on power loss", "appendfsync everysec", "--sync interval", "cores of", "files on", "load average", "redis"},
 		date + "-lonely-claim-interval.txt": {"one claim at a time", "medians of 2"},
-		date + "-run-interval.json":         {`"workload":"sold-out"`},
+		date + "-run-interval.json":         {`"name":"sold-out"`},
 	} {
 		text, err := os.ReadFile(filepath.Join(results, name))
 		if err != nil {
@@ -91,16 +88,33 @@ func TestTheCommandLine(t *testing.T) {
 	}
 }
 
+// tables is the JSON of a report that has nothing else.
+type tables struct {
+	Date    time.Time      `json:"date"`
+	Results []report.Table `json:"results"`
+}
+
+func readTables(t *testing.T, raw []byte) (r tables) {
+	t.Helper()
+	if err := json.Unmarshal(raw, &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 func TestMissingProgramsAreReported(t *testing.T) {
 	empty := t.TempDir()
 	t.Setenv("PATH", empty)
 	t.Setenv("SCRIP_PG_BIN", empty)
-	var out, progress bytes.Buffer
-	code := run(context.Background(), []string{"run", "claim-hot", "--dir", t.TempDir()}, &out, &progress)
-	if code != 1 {
-		t.Errorf("exit %d", code)
+	for system, fix := range map[string][]string{
+		"scrip": {"make build", "--scrip PATH"}, "redis": {"apt-get install -y redis-server"}, "pg-skip-locked": {"apt-get install postgresql"},
+	} {
+		var out, progress bytes.Buffer
+		if code := run(context.Background(), []string{"run", "claim-hot", "--dir", t.TempDir(), "--systems", system}, &out, &progress); code != 1 {
+			t.Errorf("%s: exit %d", system, code)
+		}
+		contains(t, progress.String(), append(fix, "--systems")...)
 	}
-	contains(t, progress.String(), "make build", "--scrip PATH", "apt-get install -y redis-server", "apt-get install postgresql", "--systems")
 }
 
 func TestUsage(t *testing.T) {
@@ -108,10 +122,8 @@ func TestUsage(t *testing.T) {
 		{"run claim-cold", "claim-hot"},
 		{"run --systems mysql", "redis-x16"},
 		{"run --durability never", "always or interval"},
-		{"restart --campaigns 0", "--campaigns"},
-		{"run --rate fast", "rate"},
-		{"run --rate -1", "--rate must be at least 0"},
-		{"run --callers 0", "--callers must be at least 1"},
+		{"restart --n 0", "--n must be at least 1"},
+		{"run --n -1", "--n must be at least 0"},
 		{"run --runs 0", "--runs must be at least 1"},
 		{"run -o xml", "table or json"},
 		{"run --for 0s", "--for"},

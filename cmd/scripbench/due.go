@@ -12,110 +12,63 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/scripbench/process"
 	"github.com/seed-4a2410e3/scrip/cmd/scripbench/report"
 )
 
-// A due job is done by every system at one instant.
-//
-//	fill ── T is some seconds ahead ── settled? ──── T ──── work ──> first one done ──────> all done ──> judge
-//	                                                 │ meters and readers run                            each one, once?
-type dueJob struct {
-	n         int
-	campaigns int
-	// queues that reminders are spread over in Redis.
-	queues int
-	// claims a second beside scrip's reminders, 0 = none.
-	claims float64
-	// unread: scrip's reminder streams are read only after all is on them.
-	unread bool
-	// grown is the growth of scrip's log in this round, for the limit: payloads of messages.
-	grown *grown
-}
-
-// grown is the growth of a log.
-type grown struct{ messages, bytes int }
-
-// dueRecipe is the best known way to do such a job with one system. fill fills the system.
-type dueRecipe struct {
-	recipe
-	fill func(ctx context.Context, o options, b *bench, j dueJob) (dueWork, error)
-}
-
 // dueWork is what a full system has to do.
 type dueWork struct {
 	at time.Time
-	// work runs from shortly before the instant until all is done. judge fails if one was done wrongly or not at all. Both
-	// complete the run.
-	work, judge func(ctx context.Context, m *report.DueRun) error
+	// work runs from shortly before the instant until all is done. judge, which may be nil, fails if one was done wrongly or
+	// not at all. Both complete the run.
+	work, judge func(ctx context.Context, m *report.Run) error
 	// close, which may be nil, releases what fill made.
 	close func()
 }
 
-// dueCommand completes the command of a job: check completes the job from flags of its own. The recipes that --systems names
-// take turns, --runs times. Each run has new servers and the machine to itself: ten million coupons of one system would slow
-// another.
-func (f *flags) dueCommand(cmd *cobra.Command, r report.Due, n int, all []dueRecipe, check func(r *report.Due) (dueJob, error)) *cobra.Command {
-	f.addSystems(cmd.Flags())
-	f.addRuns(cmd.Flags())
-	return f.command(cmd, r.Unit, n, func(ctx context.Context, d report.Durability) (report.Result, error) {
-		r.Durability = d
-		j, err := check(&r)
-		if err != nil {
-			return nil, err
+// dueCommand completes the command of a job that is due at one instant. The recipes take turns, --runs times. Each run has
+// new servers and the machine to itself: ten million coupons of one system would slow another.
+//
+//	fill ── T is some seconds ahead ── settled? ──── T ──── work ──> first one done ──────> all done ──> judge
+//	                                                 │ meters and readers run                            each one, once?
+func dueCommand(cmd *cobra.Command, about, unit string, n int, all []recipe) *cobra.Command {
+	return measurement(cmd, n, all, func(ctx context.Context, o options, done func(report.Result) error) error {
+		t := &report.Table{Head: o.head(cmd.Name(), o.n), About: about, Unit: unit, Due: true}
+		for _, rc := range o.recipes {
+			t.Systems = append(t.Systems, report.System{Name: rc.name, Recipe: rc.about})
 		}
-		j.n = f.n
-		list, err := named(all, func(rc dueRecipe) string { return rc.name }, f.systems, systemsFlag)
-		if err != nil {
-			return nil, err
+		for run := range o.runs {
+			o.grown = &grown{}
+			for i, rc := range o.recipes {
+				err := o.with(ctx, []recipe{rc}, func(b *bench) error {
+					m, err := o.dueOnce(ctx, b, rc)
+					if settings := rc.server(b).settings(); !slices.Contains(t.Settings, settings) {
+						t.Settings = append(t.Settings, settings)
+					}
+					t.Systems[i].Runs = append(t.Systems[i].Runs, m)
+					o.printf("%s %s %s, run %d of %d: all after %s", t.Name, t.Durability, rc.name, run+1, o.runs, report.Seconds(m.Seconds))
+					return err
+				})
+				if err != nil {
+					return fmt.Errorf("%s, %s: %w", t.Name, rc.name, err)
+				}
+			}
 		}
-		if list[0].name != report.Subject && list[len(list)-1].name == "limit" {
-			return nil, cli.Usagef("--systems: limit publishes as many bytes as scrip's log grew by: name scrip, too")
-		}
-		if err := f.newBench(d).missing(report.Each(list, dueRecipe.base)); err != nil {
-			return nil, err
-		}
-		return &r, f.due(ctx, &r, j, list)
+		report.Compare(t.Systems)
+		return done(t)
 	})
 }
 
-func (o options) due(ctx context.Context, r *report.Due, j dueJob, list []dueRecipe) error {
-	r.N, r.Campaigns, r.Load = j.n, j.campaigns, process.Load()
-	for _, rc := range list {
-		r.Systems = append(r.Systems, report.System[report.DueRun]{Name: rc.name, Recipe: rc.about})
-	}
-	for run := range o.runs {
-		j.grown = &grown{}
-		for i, rc := range list {
-			err := o.with(ctx, r.Durability, []recipe{rc.recipe}, func(b *bench) error {
-				m, err := o.dueOnce(ctx, b, rc, j)
-				if settings := rc.server(b).settings(); !slices.Contains(r.Settings, settings) {
-					r.Settings = append(r.Settings, settings)
-				}
-				r.Systems[i].Runs = append(r.Systems[i].Runs, m)
-				o.printf("%s %s %s, run %d of %d: all after %s", r.Job, r.Durability, rc.name, run+1, o.runs, report.Seconds(m.All))
-				return err
-			})
-			if err != nil {
-				return fmt.Errorf("%s, %s: %w", r.Job, rc.name, err)
-			}
-		}
-	}
-	report.Compare(r.Systems, true)
-	return nil
-}
-
 // dueOnce fills a system, and has it work and be judged.
-func (o options) dueOnce(ctx context.Context, b *bench, rc dueRecipe, j dueJob) (m report.DueRun, err error) {
-	d, err := rc.fill(ctx, o, b, j)
-	if err != nil {
-		return m, err
-	}
+func (o options) dueOnce(ctx context.Context, b *bench, rc recipe) (m report.Run, err error) {
+	d, err := rc.fill(ctx, o, b)
 	if d.close != nil {
 		defer d.close()
 	}
-	o.printf("%s is filled with %s", rc.name, report.Num(j.n))
+	if err != nil {
+		return m, err
+	}
+	o.printf("%s is filled with %s", rc.name, report.Num(o.n))
 	working, cancel := context.WithDeadline(ctx, d.at.Add(dueWithin))
 	defer cancel()
 	runtime.GC() // workers must not pay for garbage of the filling
@@ -125,11 +78,11 @@ func (o options) dueOnce(ctx context.Context, b *bench, rc dueRecipe, j dueJob) 
 	watch := process.StartMeter(rc.server(b).pids()...)
 	err = d.work(working, &m)
 	m.Spent = watch.Stop()
-	if err == nil {
+	if err == nil && d.judge != nil {
 		err = d.judge(ctx, &m)
 	}
-	m.Done = j.n
-	m.Rate = float64(m.Done) / m.All
+	m.Done = o.n
+	m.Rate = float64(m.Done) / m.Seconds
 	return m, err
 }
 
@@ -223,7 +176,7 @@ func (l *ledger) reach(then time.Time, ids ...string) {
 }
 
 // wait until all were reached. It gives up after patience without another one.
-func (l *ledger) wait(ctx context.Context, _ *report.DueRun) error {
+func (l *ledger) wait(ctx context.Context, _ *report.Run) error {
 	before, since := 0, l.at
 	return process.Poll(ctx, nil, ledgerEvery, func() error {
 		l.mu.Lock()
@@ -246,13 +199,13 @@ func (l *ledger) wait(ctx context.Context, _ *report.DueRun) error {
 const ledgerEvery = 5 * time.Millisecond
 
 // judge fails if a customer was reached early, twice, or not at all. It is called after the last reach.
-func (l *ledger) judge(_ context.Context, m *report.DueRun) error {
+func (l *ledger) judge(_ context.Context, m *report.Run) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.reached != l.n || l.twice+l.unknown+l.early > 0 {
 		return fmt.Errorf("%d of %d were reached, %d more than once, %d early, and %d unknown", l.reached, l.n, l.twice, l.early, l.unknown)
 	}
-	m.First, m.All, m.Lateness = l.first.Seconds(), l.last.Seconds(), l.lat.Result()
+	m.First, m.Seconds, m.Latency = l.first.Seconds(), l.last.Seconds(), l.lat.Result()
 	return nil
 }
 

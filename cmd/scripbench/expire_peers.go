@@ -16,14 +16,14 @@ const expireBatch = 2000
 var expireSetSQL = recipeText("expire_all.sql")
 
 // expirePostgres marks all coupons as expired in one statement.
-func expirePostgres(ctx context.Context, _ options, b *bench, j dueJob) (d dueWork, err error) {
+func expirePostgres(ctx context.Context, o options, b *bench) (d dueWork, err error) {
 	s, meant := b.postgres, meantFor()
-	if err := s.fillExpirable(ctx, j.n, meant); err != nil {
+	if err := s.fillExpirable(ctx, o.n, meant); err != nil {
 		return d, err
 	}
 	c := clockFor(meant)
 	d.at = c.at
-	d.work = func(ctx context.Context, m *report.DueRun) error {
+	d.work = func(ctx context.Context, m *report.Run) error {
 		if err := until(ctx, c.at); err != nil {
 			return err
 		}
@@ -31,11 +31,11 @@ func expirePostgres(ctx context.Context, _ options, b *bench, j dueJob) (d dueWo
 		m.Advance(c.at)
 		return err
 	}
-	d.judge = func(ctx context.Context, m *report.DueRun) error {
+	d.judge = func(ctx context.Context, m *report.Run) error {
 		var expired, all int
 		err := s.db.QueryRow(ctx, `SELECT count(*) FILTER (WHERE status = 'expired'), count(*) FROM expirable`).Scan(&expired, &all)
-		if err == nil && (expired != j.n || all != j.n) {
-			err = fmt.Errorf("%d of %d coupons are expired, there were %d", expired, all, j.n)
+		if err == nil && (expired != o.n || all != o.n) {
+			err = fmt.Errorf("%d of %d coupons are expired, there were %d", expired, all, o.n)
 		}
 		return err
 	}
@@ -66,10 +66,10 @@ const dueCoupons = "due"
 
 // expireRedis keeps one key for each coupon's status and a sorted set of when they are due. A loop takes out what is due
 // and marks it, in one script, so that a reader never sees one without the other.
-func expireRedis(ctx context.Context, _ options, b *bench, j dueJob) (d dueWork, err error) {
+func expireRedis(ctx context.Context, o options, b *bench) (d dueWork, err error) {
 	r, script, meant := b.redis, script("expire.lua"), meantFor()
 	score := float64(meant.Unix())
-	err = r.fill(ctx, j.n, redisFill, func(pipe redis.Pipeliner, from, to int) {
+	err = r.fill(ctx, o.n, redisFill, func(pipe redis.Pipeliner, from, to int) {
 		var marks []any
 		var members []redis.Z
 		for i := from; i < to; i++ {
@@ -82,24 +82,24 @@ func expireRedis(ctx context.Context, _ options, b *bench, j dueJob) (d dueWork,
 	})
 	c := clockFor(meant)
 	d.at = c.at
-	d.work = func(ctx context.Context, m *report.DueRun) error {
+	d.work = func(ctx context.Context, m *report.Run) error {
 		if err := until(ctx, c.at); err != nil {
 			return err
 		}
-		for done := 0; done < j.n; {
+		for done := 0; done < o.n; {
 			marked, err := script.Run(ctx, r.rdb, []string{dueCoupons}, c.seconds(), expireBatch).Int()
 			if err != nil {
 				return err
 			}
 			if marked == 0 {
-				return fmt.Errorf("nothing more is due, %d of %d coupons were marked", done, j.n)
+				return fmt.Errorf("nothing more is due, %d of %d coupons were marked", done, o.n)
 			}
 			done += marked
 			m.Advance(c.at)
 		}
 		return nil
 	}
-	d.judge = func(ctx context.Context, _ *report.DueRun) error { return r.allExpired(ctx, j.n) }
+	d.judge = func(ctx context.Context, _ *report.Run) error { return r.allExpired(ctx, o.n) }
 	return d, err
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,9 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/scripbench/process"
-	"github.com/seed-4a2410e3/scrip/cmd/scripbench/report"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 const (
@@ -48,9 +45,8 @@ func (u subscriptions) open(ctx context.Context, s *scripServer, due time.Time, 
 	return s.operate(ctx, u.names, func(int) wire.Command { return cmd })
 }
 
-// subscribe subscribes customers [from, to) by the SDK as fast as the lanes answer, and reports progress.
-func (o options) subscribe(ctx context.Context, s *scripServer, u subscriptions, from, to int) error {
-	started, progress := time.Now(), o.rarely()
+// subscribe subscribes customers [from, to) by the SDK as fast as the lanes answer.
+func (s *scripServer) subscribe(ctx context.Context, u subscriptions, from, to int) error {
 	var inFlight sync.WaitGroup
 	var failed atomic.Pointer[error]
 	for i := from; i < to && failed.Load() == nil; i++ {
@@ -68,8 +64,6 @@ func (o options) subscribe(ctx context.Context, s *scripServer, u subscriptions,
 		if err != nil {
 			return fmt.Errorf("subscribing: %w", err)
 		}
-		n := float64(i - from)
-		progress("subscribing: %s of %s, %s a second", report.Thousands(n), report.Num(to-from), report.Thousands(n/time.Since(started).Seconds()))
 	}
 	inFlight.Wait()
 	if err := failed.Load(); err != nil {
@@ -78,9 +72,8 @@ func (o options) subscribe(ctx context.Context, s *scripServer, u subscriptions,
 	return nil
 }
 
-// known waits until the schedulers have that many pending and have folded all events.
-func (o options) known(ctx context.Context, s *scripServer, n int) error {
-	progress := o.rarely()
+// known waits until the schedulers have that many pending.
+func (s *scripServer) known(ctx context.Context, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, knownWithin)
 	defer cancel()
 	return process.Poll(ctx, s.proc, knownEvery, func() error {
@@ -88,34 +81,11 @@ func (o options) known(ctx context.Context, s *scripServer, n int) error {
 		if err != nil {
 			return err
 		}
-		lagging := ""
-		if int(pending) == n {
-			if lagging, err = s.lagging(ctx); err != nil || lagging == "" {
-				return err
-			}
+		if int(pending) != n {
+			return fmt.Errorf("%w: the schedulers have %.0f of %d reminders", process.ErrWaiting, pending, n)
 		}
-		progress("%.0f of %d reminders are known to the schedulers", pending, n)
-		return fmt.Errorf("%w: the schedulers have %.0f of %d reminders%s", process.ErrWaiting, pending, n, lagging)
+		return nil
 	})
-}
-
-// lagging names the lanes whose schedulers have not folded their whole event stream. One that has folded nothing since it
-// started has 0: all was in its snapshot.
-func (s *scripServer) lagging(ctx context.Context) (lanes string, err error) {
-	ends, err := s.ends(ctx, topology.EvtStream)
-	if err != nil {
-		return "", err
-	}
-	folded, err := s.metricByLane(ctx, "scrip_scheduler_folded_sequence")
-	if err != nil {
-		return "", err
-	}
-	for lane, end := range ends {
-		if at, there := folded[strconv.Itoa(lane)]; !there || at > 0 && at < float64(end) {
-			lanes += fmt.Sprintf(", lane %d folded %.0f of %d", lane, at, end)
-		}
-	}
-	return lanes, nil
 }
 
 // ends are the last sequences of one stream of each lane.

@@ -30,12 +30,6 @@ const (
 	bareName, natsName, linesName = "http-bare", "scrip-nats", "scrip-ndjson"
 )
 
-// httpServer is a server that takes claims over HTTP.
-type httpServer interface {
-	// prepare fills the server for a plan.
-	prepare(ctx context.Context, p *plan) (target, error)
-}
-
 // target is where the claims of a plan are sent.
 type target struct {
 	addr string
@@ -47,20 +41,26 @@ type target struct {
 	check func(ctx context.Context, t tally) error
 }
 
-// openHTTP sends claims over HTTP, so many in each request, on connections that are kept alive.
-func openHTTP(ctx context.Context, s httpServer, p *plan, callers, lines int) (job, error) {
+// overHTTP sends claims to scrip, so many in each request.
+func (s *scripServer) overHTTP(ctx context.Context, p *plan, callers, lines int) (job, error) {
 	t, err := s.prepare(ctx, p)
-	if err != nil {
-		return job{}, err
-	}
+	return t.open(p, callers, lines), err
+}
+
+func openScripLines(ctx context.Context, b *bench, p *plan) (job, error) {
+	return b.scrip.overHTTP(ctx, p, httpLineCallers, httpLines)
+}
+
+func openBare(_ context.Context, b *bench, p *plan) (job, error) {
+	return target{addr: b.bare.addr, bare: true}.open(p, httpCallers, 1), nil
+}
+
+// open sends claims over HTTP, so many in each request, on connections that are kept alive.
+func (t target) open(p *plan, callers, lines int) job {
 	if t.authorization == "" {
 		t.authorization = "Bearer sk_producer_" + strings.Repeat("0", 48)
 	}
-	j := job{callers: min(callers, httpCallers), batch: lines, check: t.check, close: func() {}}
-	if lines > 1 {
-		j.callers = min(callers, httpLineCallers)
-	}
-	j.inFlight = j.callers * lines
+	j := job{callers: callers, batch: lines, inFlight: callers * lines, check: t.check, close: func() {}}
 	j.caller = func(ctx context.Context, _ int) (caller, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.addr)
 		if err != nil {
@@ -73,14 +73,7 @@ func openHTTP(ctx context.Context, s httpServer, p *plan, callers, lines int) (j
 		}
 		return caller{send: send, close: func() { _ = conn.Close() }}, nil
 	}
-	return j, nil
-}
-
-// httpOn opens a recipe's job on its server.
-func httpOn[S httpServer](on func(*bench) S, lines int) func(context.Context, *bench, *plan, int) (job, error) {
-	return func(ctx context.Context, b *bench, p *plan, callers int) (job, error) {
-		return openHTTP(ctx, on(b), p, callers, lines)
-	}
+	return j
 }
 
 // httpCaller has a connection of its own.
@@ -98,14 +91,11 @@ func (p *plan) commandID(i int) string { return p.id + "-" + strconv.Itoa(p.firs
 
 // post sends body and reads the answer, which is valid until the next call.
 func (c *httpCaller) post(ctx context.Context, path, kind, id string) (status int, err error) {
-	c.req = append(append(append(c.req[:0], "POST "...), path...), " HTTP/1.1\r\nHost: "...)
-	c.req = append(append(append(c.req, c.addr...), "\r\nAuthorization: "...), c.authorization...)
-	c.req = append(append(c.req, "\r\nContent-Type: "...), kind...)
+	c.req = fmt.Appendf(c.req[:0], "POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: %s\r\nContent-Type: %s\r\n", path, c.addr, c.authorization, kind)
 	if id != "" {
-		c.req = append(append(c.req, "\r\nIdempotency-Key: "...), id...)
+		c.req = fmt.Appendf(c.req, "Idempotency-Key: %s\r\n", id)
 	}
-	c.req = strconv.AppendInt(append(c.req, "\r\nContent-Length: "...), int64(len(c.body)), 10)
-	c.req = append(append(c.req, "\r\n\r\n"...), c.body...)
+	c.req = fmt.Appendf(c.req, "Content-Length: %d\r\n\r\n%s", len(c.body), c.body)
 	if err := c.conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return 0, err
 	}
@@ -123,7 +113,7 @@ func (c *httpCaller) post(ctx context.Context, path, kind, id string) (status in
 
 // claim sends one claim.
 func (c *httpCaller) claim(ctx context.Context, i int) answer {
-	c.body = append(append(append(c.body[:0], `{"customer_id":"`...), c.p.customer(i)...), `"}`...)
+	c.body = fmt.Appendf(c.body[:0], `{"customer_id":%q}`, c.p.customer(i))
 	status, err := c.post(ctx, "/v1/campaigns/"+c.p.campaign(i)+"/claims", "application/json", c.p.commandID(i))
 	switch {
 	case err != nil:
@@ -174,7 +164,7 @@ func (s *scripServer) prepare(ctx context.Context, p *plan) (t target, err error
 		return t, err
 	}
 	if s.key == "" {
-		if s.key, err = s.makeKey(ctx); err != nil {
+		if s.key, err = s.makeKey(ctx, u.Host); err != nil {
 			return t, err
 		}
 	}
@@ -182,7 +172,7 @@ func (s *scripServer) prepare(ctx context.Context, p *plan) (t target, err error
 }
 
 // makeKey makes a key of role producer and waits until it is in force.
-func (s *scripServer) makeKey(ctx context.Context) (string, error) {
+func (s *scripServer) makeKey(ctx context.Context, addr string) (string, error) {
 	out, err := exec.CommandContext(ctx, s.binary, "access", "create", "scripbench", "--role", "producer", "--data", s.data()).Output()
 	if err != nil {
 		return "", fmt.Errorf("making a key: %w", err)
@@ -191,12 +181,12 @@ func (s *scripServer) makeKey(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	return key, process.Poll(ctx, s.proc, pollEvery, func() error {
-		u, err := url.Parse(s.desc.HTTPURL + "/v1/settings")
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/v1/settings", nil)
 		if err != nil {
 			return err
 		}
-		u.User = nil
-		resp, err := http.DefaultClient.Do((&http.Request{Method: http.MethodGet, URL: u, Header: http.Header{"Authorization": {"Bearer " + key}}}).WithContext(ctx))
+		req.Header.Set("Authorization", "Bearer "+key)
+		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
 			return err
 		}
@@ -209,12 +199,12 @@ func (s *scripServer) makeKey(ctx context.Context) (string, error) {
 }
 
 // openScripRequests sends the claims of claim-http as requests to the micro service, with as many in flight.
-func openScripRequests(ctx context.Context, b *bench, p *plan, callers int) (job, error) {
+func openScripRequests(ctx context.Context, b *bench, p *plan) (job, error) {
 	if err := b.scrip.create(ctx, p); err != nil {
 		return job{}, err
 	}
 	j := job{check: func(ctx context.Context, t tally) error { return b.scrip.given(ctx, p, t) }, close: func() {}, batch: 1}
-	return b.scrip.requests(p, j, min(callers, httpCallers))
+	return b.scrip.requests(p, j, httpCallers)
 }
 
 // The goals of claim-http.
@@ -224,13 +214,13 @@ const (
 )
 
 // httpGoals compares the medians of claim-http with its goals, as far as the systems were measured.
-func httpGoals(systems report.Systems[report.Measure]) (goals []report.Goal) {
-	by := map[string]report.Measure{}
+func httpGoals(systems []report.System) (goals []report.Goal) {
+	by := map[string]report.Run{}
 	for _, s := range systems {
 		by[s.Name] = s.Median
 	}
 	one, bare, nats, lines := by[report.Subject], by[bareName], by[natsName], by[linesName]
-	cpu := func(m report.Measure) float64 { return m.ProcessCPU * 1e6 / float64(max(m.Done, 1)) }
+	cpu := func(m report.Run) float64 { return m.ProcessCPU * 1e6 / float64(max(m.Done, 1)) }
 	if sum := cpu(bare) + cpu(nats); cpu(one) > 0 && cpu(bare) > 0 && cpu(nats) > 0 {
 		goals = append(goals, report.Goal{Most: mostCPU, Is: cpu(one) / sum,
 			Name: fmt.Sprintf("CPU of scrip's process: a claim over HTTP %.1fus / (bare request %.1fus + claim over NATS %.1fus)", cpu(one), cpu(bare), cpu(nats))})

@@ -12,10 +12,10 @@ import (
 
 // TestHTTPGoals: the ratios are of one claim each, and a system that was not measured has no goal.
 func TestHTTPGoals(t *testing.T) {
-	system := func(name string, rate, cpu float64, done int) report.System[report.Measure] {
-		return report.System[report.Measure]{Name: name, Median: report.Measure{Run: report.Run{Done: done, Rate: rate, Spent: report.Spent{ProcessCPU: cpu}}}}
+	system := func(name string, rate, cpu float64, done int) report.System {
+		return report.System{Name: name, Median: report.Run{Done: done, Rate: rate, Spent: report.Spent{ProcessCPU: cpu}}}
 	}
-	all := report.Systems[report.Measure]{system(report.Subject, 10_000, 4, 100_000), system(bareName, 50_000, 0.5, 50_000),
+	all := []report.System{system(report.Subject, 10_000, 4, 100_000), system(bareName, 50_000, 0.5, 50_000),
 		system(natsName, 20_000, 3, 150_000), system(linesName, 35_000, 1, 100_000)}
 	goals := httpGoals(all)
 	if len(goals) != 2 || goals[0].Is < 1.333 || goals[0].Is > 1.334 || goals[0].Met() || goals[1].Is != 3.5 || goals[1].Met() {
@@ -29,7 +29,7 @@ func TestHTTPGoals(t *testing.T) {
 		t.Errorf("of half of them: %+v", goals)
 	}
 	var out bytes.Buffer
-	if err := report.Write(&out, &report.Table{Workload: "claim-http", Unit: "claims", Durability: report.Always, Systems: all, Goals: httpGoals(all)}); err != nil {
+	if err := report.Write(&out, &report.Table{Unit: "claims", Systems: all, Goals: httpGoals(all)}); err != nil {
 		t.Fatal(err)
 	}
 	contains(t, out.String(), "a claim over HTTP 39.0us / (bare request 10.0us + claim over NATS 20.0us)", "1.30  at most 1.3  met", "at least 4  met")

@@ -12,8 +12,8 @@
 // durability, with the settings beside them. And a wrong answer has no speed: after each run the codes given out must be
 // distinct, and the server must hold as many coupons as were answered; otherwise the run fails.
 //
-// Jobs that are due at an instant (expire, remind, pending) have no callers: all are due at one instant, and the time until
-// the last is done is measured (due.go). What holding much costs is measured by one cycle (cycle.go): fill, stop, start,
+// Jobs that are due at an instant (expire, remind) have no callers: all are due at one instant, and the time until
+// the last is done is measured (due.go). What holding much costs is measured by one cycle (held.go): fill, stop, start,
 // kill, start.
 //
 // Every server is a process of its own, on a free port of the loopback, in a directory that is removed at the end. This is

@@ -24,7 +24,6 @@ type bareServer struct {
 	addr string
 }
 
-func (s *bareServer) missing() error { return nil }
 func (s *bareServer) settings() string {
 	return "net/http alone: reads the body, answers as many bytes as scrip; nothing is stored"
 }
@@ -44,10 +43,6 @@ func (s *bareServer) start(ctx context.Context) error {
 		}
 		return c.Close()
 	}, self, "peer", "--listen", s.addr)
-}
-
-func (s *bareServer) prepare(context.Context, *plan) (target, error) {
-	return target{addr: s.addr, bare: true}, nil
 }
 
 func peerCommand() *cobra.Command {

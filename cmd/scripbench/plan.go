@@ -30,7 +30,7 @@ type style uint8
 const (
 	// bulk has as much in flight as is best for the system's recipe.
 	bulk style = iota
-	// single has one operation in each request, and --callers of them in flight.
+	// single has one operation in each request.
 	single
 	// alone has one operation in flight.
 	alone
@@ -101,12 +101,6 @@ func newPlan(w workload, id string, n int, seed uint64) *plan {
 	return p
 }
 
-// evenPlan draws the claims evenly over the campaigns, each with that many coupons.
-func evenPlan(w workload, id string, n, coupons int, seed uint64) *plan {
-	r := rand.New(rand.NewPCG(seed, 1))
-	return emptyPlan(w, id, n, coupons).spread(func(int) int { return r.IntN(w.campaigns) })
-}
-
 // spread sets the campaign of each operation.
 func (p *plan) spread(campaign func(i int) int) *plan {
 	p.of = make([]uint32, p.n)
@@ -131,7 +125,7 @@ func (p *plan) customer(i int) string { return customerID(p.first + i) }
 // order that redeems the coupon of operation i.
 func (p *plan) order(i int) string { return "order-" + strconv.Itoa(p.first+i) }
 
-// customerPrefix begins customer ids; a number follows.
+// customerPrefix is what customer ids start with; a number follows.
 const customerPrefix = "customer-"
 
 func customerID(i int) string { return customerPrefix + strconv.Itoa(i) }

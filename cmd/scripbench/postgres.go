@@ -25,15 +25,13 @@ type postgresServer struct {
 	db       *pgx.Conn
 }
 
-func (s *postgresServer) missing() (err error) {
-	s.binaries, err = pgd.Find()
-	return err
-}
-
 // commit is the value of synchronous_commit.
 func (s *postgresServer) commit() string { return s.durability.Choose("on", "off") }
 
 func (s *postgresServer) start(ctx context.Context) (err error) {
+	if s.binaries, err = pgd.Find(); err != nil {
+		return err
+	}
 	s.cluster = pgd.Open(pgd.Options{
 		DataDir:      s.dir,
 		FallbackBase: filepath.Join(s.dir, "elsewhere"),
@@ -111,24 +109,18 @@ func (s *postgresServer) load(ctx context.Context, create, table, columns string
 	return s.checkpoint(ctx)
 }
 
-const (
-	// pgCallers: more connections than this make PostgreSQL slower on few cores; fewer share fewer fsyncs.
-	pgCallers = 32
-	// pgBatchCallers each have a transaction of pgBatchSize claims in flight.
-	pgBatchCallers, pgBatchSize = 4, 256
-)
-
-// pgRecipe is how many callers it has at most, and how many claims each has in one transaction.
+// pgRecipe is how many callers it has, and how many claims each has in one transaction.
 type pgRecipe struct{ callers, batch int }
 
-var pgRow, pgBatch = pgRecipe{callers: pgCallers, batch: 1}, pgRecipe{callers: pgBatchCallers, batch: pgBatchSize}
+// More connections than these make PostgreSQL slower on few cores; fewer share fewer fsyncs.
+var pgRow, pgBatch = pgRecipe{callers: 32, batch: 1}, pgRecipe{callers: 4, batch: 256}
 
-func (rc pgRecipe) open(ctx context.Context, b *bench, p *plan, callers int) (job, error) {
+func (rc pgRecipe) open(ctx context.Context, b *bench, p *plan) (job, error) {
 	s := b.postgres
 	if err := s.fillCoupons(ctx, p); err != nil {
 		return job{}, err
 	}
-	j := job{callers: min(callers, rc.callers), batch: rc.batch, close: func() {}}
+	j := job{callers: rc.callers, batch: rc.batch, close: func() {}}
 	if p.style == alone {
 		j.callers = 1
 	}

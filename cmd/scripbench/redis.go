@@ -23,18 +23,13 @@ type redisServer struct {
 	rdb          *redis.Client
 }
 
-func (r *redisServer) missing() (err error) {
-	if r.binary, err = exec.LookPath("redis-server"); err != nil {
-		return errors.New("redis-server is missing: apt-get install -y redis-server (docker/setup.sh bench does)")
-	}
-	return nil
-}
-
 // fsync is the value of appendfsync.
 func (r *redisServer) fsync() string { return r.durability.Choose("always", "everysec") }
 
-func (r *redisServer) start(ctx context.Context) error {
-	var err error
+func (r *redisServer) start(ctx context.Context) (err error) {
+	if r.binary, err = exec.LookPath("redis-server"); err != nil {
+		return errors.New("redis-server is missing: apt-get install -y redis-server (docker/setup.sh bench does)")
+	}
 	if r.addr, err = freeAddress(); err != nil {
 		return err
 	}
@@ -134,13 +129,13 @@ func script(name string) *redis.Script { return redis.NewScript(recipeText(name)
 // redisRecipe pipelines so many commands on each connection.
 type redisRecipe struct{ pipeline int }
 
-func (rc redisRecipe) open(ctx context.Context, b *bench, p *plan, callers int) (job, error) {
-	r := b.redis
-	if err := r.fillCodes(ctx, p); err != nil {
-		return job{}, err
-	}
+func (rc redisRecipe) open(ctx context.Context, b *bench, p *plan) (job, error) {
+	r, callers := b.redis, callers
 	if p.style == alone {
 		callers = 1
+	}
+	if err := r.fillCodes(ctx, p); err != nil {
+		return job{}, err
 	}
 	rdb := r.client(callers)
 	keys := make([]redisKeys, len(p.names))

@@ -42,33 +42,27 @@ type remindArgs struct {
 // Kind is the name of such jobs.
 func (remindArgs) Kind() string { return "remind" }
 
-// jobs cuts n reminders into jobs of one campaign each with up to per customers.
-func (u subscriptions) jobs(n, per int) (list []remindArgs) {
-	for c, name := range u.names {
-		args := remindArgs{Campaign: name}
-		for i := c; i < n; i += len(u.names) {
+// remindJobs are those of n customers.
+func remindJobs(n int) (list []remindArgs) {
+	for from := 0; from < n; from += riverJob {
+		args := remindArgs{Campaign: "remind-0"}
+		for i := from; i < min(from+riverJob, n); i++ {
 			args.Customers = append(args.Customers, customerID(i))
-			if len(args.Customers) == per {
-				list = append(list, args)
-				args.Customers = nil
-			}
 		}
-		if args.Customers != nil {
-			list = append(list, args)
-		}
+		list = append(list, args)
 	}
 	return list
 }
 
-// remindRiver schedules a job for each so many customers of a campaign.
-func remindRiver(ctx context.Context, _ options, b *bench, j dueJob) (d dueWork, err error) {
-	s, l := b.postgres, newLedger(j.n)
+// remindRiver schedules the jobs.
+func remindRiver(ctx context.Context, o options, b *bench) (d dueWork, err error) {
+	s, l := b.postgres, newLedger(o.n)
 	pool, err := s.riverPool(ctx)
 	if err != nil {
 		return d, err
 	}
 	d.close = pool.Close
-	jobs := newSubscriptions("remind", j.campaigns).jobs(j.n, riverJob)
+	jobs := remindJobs(o.n)
 	l.at, err = aimed(riverAhead+fillingOf(len(jobs)), func(at time.Time, again bool) error {
 		if again {
 			_, err := pool.Exec(ctx, `UPDATE river_job SET scheduled_at = $1 WHERE state = 'scheduled'`, at)
@@ -92,7 +86,7 @@ func remindRiver(ctx context.Context, _ options, b *bench, j dueJob) (d dueWork,
 		err = client.Start(ctx)
 	}
 	d.at, d.work = l.at, l.wait
-	d.judge = func(ctx context.Context, m *report.DueRun) error {
+	d.judge = func(ctx context.Context, m *report.Run) error {
 		stopping, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		left := 0
@@ -150,6 +144,8 @@ func insertJobs(ctx context.Context, pool *pgxpool.Pool, jobs []remindArgs, at t
 }
 
 const (
+	// remindQueues are sorted sets, each with a poller of its own.
+	remindQueues = 10
 	// remindBatch is how many reminders are taken out of a sorted set at once.
 	remindBatch = 2000
 	// remindPoll is how often the published design polls.
@@ -167,18 +163,18 @@ type redisReminders struct {
 
 func remindQueue(q int) string { return "remind:" + strconv.Itoa(q) }
 
-func (kind redisReminders) fill(ctx context.Context, _ options, b *bench, j dueJob) (d dueWork, err error) {
-	r, u, l, meant := b.redis, newSubscriptions("remind", j.campaigns), newLedger(j.n), meantFor()
-	if err := r.fillReminders(ctx, u, j, meant); err != nil {
+func (kind redisReminders) fill(ctx context.Context, o options, b *bench) (d dueWork, err error) {
+	r, u, l, meant := b.redis, newSubscriptions("remind", 1), newLedger(o.n), meantFor()
+	if err := r.fillReminders(ctx, u, o.n, meant); err != nil {
 		return d, err
 	}
-	rdb, c := r.client(j.queues), clockFor(meant)
+	rdb, c := r.client(remindQueues), clockFor(meant)
 	l.at = c.at
 	d.at, d.close = c.at, func() { _ = rdb.Close() }
-	d.work = func(ctx context.Context, m *report.DueRun) error {
+	d.work = func(ctx context.Context, m *report.Run) error {
 		g, ctx := errgroup.WithContext(ctx)
-		for q := range j.queues {
-			g.Go(func() error { return kind.work(ctx, rdb, q, j.queues, c, l) })
+		for q := range remindQueues {
+			g.Go(func() error { return kind.work(ctx, rdb, q, c, l) })
 		}
 		g.Go(func() error {
 			if err := l.wait(ctx, m); err != nil {
@@ -191,13 +187,14 @@ func (kind redisReminders) fill(ctx context.Context, _ options, b *bench, j dueJ
 		}
 		return nil
 	}
-	d.judge = func(ctx context.Context, m *report.DueRun) error {
-		if err := l.judge(ctx, m); err != nil {
-			return err
-		}
-		left, err := r.reminders(ctx, j.queues)
-		if err == nil && left != 0 {
-			err = fmt.Errorf("%d reminders are left", left)
+	d.judge = func(ctx context.Context, m *report.Run) error {
+		err := l.judge(ctx, m)
+		for q := range remindQueues {
+			left, failed := r.rdb.ZCard(ctx, remindQueue(q)).Result()
+			if left != 0 {
+				failed = fmt.Errorf("%d reminders are left", left)
+			}
+			err = errors.Join(err, failed)
 		}
 		return err
 	}
@@ -206,25 +203,13 @@ func (kind redisReminders) fill(ctx context.Context, _ options, b *bench, j dueJ
 
 var errReached = errors.New("all were reached")
 
-// reminders counts those in the queues.
-func (r *redisServer) reminders(ctx context.Context, queues int) (n int, err error) {
-	for q := range queues {
-		some, err := r.rdb.ZCard(ctx, remindQueue(q)).Result()
-		if err != nil {
-			return 0, err
-		}
-		n += int(some)
-	}
-	return n, nil
-}
-
 // fillReminders puts all into their queues.
-func (r *redisServer) fillReminders(ctx context.Context, u subscriptions, j dueJob, due time.Time) error {
+func (r *redisServer) fillReminders(ctx context.Context, u subscriptions, n int, due time.Time) error {
 	score := float64(due.Unix())
-	return r.fill(ctx, j.n, redisFill*j.queues, func(pipe redis.Pipeliner, from, to int) {
+	return r.fill(ctx, n, redisFill*remindQueues, func(pipe redis.Pipeliner, from, to int) {
 		members := map[int][]redis.Z{}
 		for i := from; i < to; i++ {
-			members[i%j.queues] = append(members[i%j.queues], redis.Z{Score: score, Member: u.campaign(i) + ":" + customerID(i)})
+			members[i%remindQueues] = append(members[i%remindQueues], redis.Z{Score: score, Member: u.campaign(i) + ":" + customerID(i)})
 		}
 		for q, some := range members {
 			pipe.ZAdd(ctx, remindQueue(q), some...)
@@ -233,12 +218,12 @@ func (r *redisServer) fillReminders(ctx context.Context, u subscriptions, j dueJ
 }
 
 // work is the poller of one queue, and its worker.
-func (kind redisReminders) work(ctx context.Context, rdb *redis.Client, q, queues int, c clock, l *ledger) error {
+func (kind redisReminders) work(ctx context.Context, rdb *redis.Client, q int, c clock, l *ledger) error {
 	pop, queue, pause := script("pop.lua"), remindQueue(q), remindPause
 	if kind.poll {
 		pause = remindPoll
 		// Pollers do not all poll at the same moment.
-		if err := until(ctx, time.Now().Add(time.Duration(q)*remindPoll/time.Duration(queues))); err != nil {
+		if err := until(ctx, time.Now().Add(time.Duration(q)*remindPoll/remindQueues)); err != nil {
 			return err
 		}
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/cmd/scripbench/process"
-	"github.com/seed-4a2410e3/scrip/projections/pgd"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -49,7 +48,8 @@ type scripServer struct {
 // pids are scrip and its PostgreSQL, which is no child of it.
 func (s *scripServer) pids() []int { return append(s.node.pids(), s.postmaster...) }
 
-func (s *scripServer) missing() (err error) {
+// find finds the program.
+func (s *scripServer) find() (err error) {
 	name := s.binary
 	if name == "" { // beside this program, else on PATH
 		self, _ := os.Executable()
@@ -61,13 +61,13 @@ func (s *scripServer) missing() (err error) {
 	if s.binary, err = exec.LookPath(name); err != nil {
 		return fmt.Errorf("the program scrip is missing (%w): run make build, or give its path with --scrip PATH", err)
 	}
-	if s.roles == "" {
-		_, err = pgd.Find() // for the read tables
-	}
-	return err
+	return nil
 }
 
 func (s *scripServer) start(ctx context.Context) error {
+	if err := s.find(); err != nil {
+		return err
+	}
 	args := []string{"serve", "--data", s.data(), "--nats-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--sync", string(s.durability), "--log-level", "warn"}
 	within := readyWithin
 	if s.roles != "" {
@@ -157,26 +157,16 @@ func (s *scripServer) resident(ctx context.Context) (int64, error) {
 
 // metric adds up a metric over its labels.
 func (s *scripServer) metric(ctx context.Context, name string) (sum float64, err error) {
-	byLane, err := s.metricByLane(ctx, name)
-	for _, v := range byLane {
-		sum += v
-	}
-	return sum, err
-}
-
-// metricByLane adds up a metric over its labels except the lane.
-func (s *scripServer) metricByLane(ctx context.Context, name string) (byLane map[string]float64, err error) {
-	byLane = map[string]float64{}
 	err = s.get(ctx, "/metrics", func(r io.Reader) error {
 		text, err := io.ReadAll(r)
-		for _, m := range regexp.MustCompile(`(?m)^`+name+`\{(?:.*lane="(\d+)")?.*\} (.+)$`).FindAllSubmatch(text, -1) {
-			v, bad := strconv.ParseFloat(string(m[2]), 64)
-			byLane[string(m[1])] += v
+		for _, m := range regexp.MustCompile(`(?m)^`+name+`\{.*\} (.+)$`).FindAllSubmatch(text, -1) {
+			v, bad := strconv.ParseFloat(string(m[1]), 64)
+			sum += v
 			err = errors.Join(err, bad)
 		}
 		return err
 	})
-	return byLane, err
+	return sum, err
 }
 
 // get reads what the server has at a path of HTTP.

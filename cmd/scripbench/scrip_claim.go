@@ -14,8 +14,9 @@ import (
 const (
 	// sdkInFlight is how many claims of one lane the SDK has in flight at most, by default.
 	sdkInFlight = 32_768
-	// pairsPerCaller: callers that wait send a claim and its redemption; in bulk there are so many times --callers.
-	pairsPerCaller = 16
+	// callers are those of a request for each claim and, unless its recipe has a better number, of a peer; pairCallers send a
+	// claim and its redemption, and wait for each.
+	callers, pairCallers = 256, 4096
 	// requestConns is how many connections share the callers of claim-request.
 	requestConns = 4
 	// creating is how many campaigns are created or updated at once.
@@ -24,10 +25,10 @@ const (
 
 // openScrip creates the plan's campaigns and claims by the SDK: in bulk by DoAsync from one goroutine, else by callers
 // that wait. In claim-request every claim is a NATS request of its own, in claim-http one of HTTP.
-func openScrip(ctx context.Context, b *bench, p *plan, callers int) (job, error) {
+func openScrip(ctx context.Context, b *bench, p *plan) (job, error) {
 	s := b.scrip
 	if p.style == overHTTP {
-		return openHTTP(ctx, s, p, callers, 1)
+		return s.overHTTP(ctx, p, httpCallers, 1)
 	}
 	if err := s.create(ctx, p); err != nil {
 		return job{}, err
@@ -44,7 +45,7 @@ func openScrip(ctx context.Context, b *bench, p *plan, callers int) (job, error)
 	case p.style == single:
 		return s.requests(p, j, callers)
 	case p.style == bulk:
-		j.callers = callers * pairsPerCaller
+		j.callers = pairCallers
 	default:
 		j.callers = 1
 	}
@@ -141,12 +142,11 @@ func (s *scripServer) requests(p *plan, j job, callers int) (job, error) {
 	j.caller = func(_ context.Context, i int) (caller, error) {
 		nc := conns[i%len(conns)]
 		return caller{send: each(func(ctx context.Context, i int) answer {
-			body := []byte{'{'}
+			body := fmt.Appendf(nil, `{"customer_id":%q}`, p.customer(i))
 			if p.style == overHTTP {
-				body = append(append(append(body, `"id":"`...), p.commandID(i)...), `",`...)
+				body = fmt.Appendf(nil, `{"id":%q,"customer_id":%q}`, p.commandID(i), p.customer(i))
 			}
-			body = append(append(body, `"customer_id":"`...), p.customer(i)...)
-			reply, err := nc.RequestWithContext(ctx, "scrip.claim."+p.campaign(i), append(body, `"}`...))
+			reply, err := nc.RequestWithContext(ctx, "scrip.claim."+p.campaign(i), body)
 			if err != nil {
 				return failure(err)
 			}
@@ -189,27 +189,16 @@ func (s *scripServer) given(ctx context.Context, p *plan, t tally) error {
 // repeats is how many claims of a plan are repeated after a start.
 const repeats = 1000
 
-// sameCodes repeats claims of a plan. Each must be answered as a repeat.
+// sameCodes repeats claims of a plan. Each must be answered as a repeat with its code.
 func (s *scripServer) sameCodes(ctx context.Context, p *plan) error {
 	for i := 0; i < p.n; i += max(1, p.n/repeats) {
-		if _, err := s.coupons(ctx, p, i, 1); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// coupons repeats n claims of a plan from that one on, which must be answered as repeats with their codes.
-func (s *scripServer) coupons(ctx context.Context, p *plan, from, n int) (list []wire.Outcome, err error) {
-	for i := from; i < from+n; i++ {
 		o, err := s.sdk.Claim(ctx, p.campaign(i), p.customer(i))
 		if err == nil && (!o.Repeat || o.Code == "") {
 			err = fmt.Errorf("%s had a coupon of %s, and the answer is %+v", p.customer(i), p.campaign(i), o)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		list = append(list, o)
 	}
-	return list, nil
+	return nil
 }

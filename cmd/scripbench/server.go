@@ -24,9 +24,7 @@ const (
 
 // server is a system that is started for a benchmark.
 type server interface {
-	// missing reports what has to be installed, nil if nothing.
-	missing() error
-	// start runs it on its node's directory.
+	// start runs it on its node's directory. It reports what has to be installed.
 	start(ctx context.Context) error
 	// settings that matter, in one line; known once started.
 	settings() string
@@ -66,23 +64,6 @@ func (n *node) stop(within time.Duration) {
 	}
 }
 
-// restart stops a server, cleanly within the given time or by SIGKILL for 0, calls between, which may be nil, and starts it
-// on the same directory. It returns how many seconds stopping took, when it was started, and how many seconds it took then
-// until it was ready.
-func restart(ctx context.Context, sv server, within time.Duration, between func() error) (stopping float64, started time.Time, ready float64, err error) {
-	started = time.Now()
-	sv.stop(within)
-	stopping = time.Since(started).Seconds()
-	if between != nil {
-		err = between()
-	}
-	started = time.Now()
-	if err == nil {
-		err = sv.start(ctx)
-	}
-	return stopping, started, time.Since(started).Seconds(), err
-}
-
 // bench is the servers of a benchmark, at one durability.
 type bench struct {
 	dir      string
@@ -95,8 +76,8 @@ type bench struct {
 }
 
 // newBench describes the servers; nothing runs yet.
-func (o options) newBench(d report.Durability) *bench {
-	n := node{durability: d}
+func (o options) newBench() *bench {
+	n := node{durability: report.Durability(o.durability)}
 	return &bench{
 		scrip:    &scripServer{node: n, binary: o.scrip, roles: o.roles},
 		limit:    &scripServer{node: n, binary: o.scrip, roles: bareRoles},
@@ -110,14 +91,15 @@ func (o options) newBench(d report.Durability) *bench {
 type recipe struct {
 	name, about string
 	server      func(*bench) server
-	// fits reports whether it can do a workload.
+	// fits reports whether it can do a workload, and open fills the pools for a plan and returns the job ready to go. Both are
+	// nil for what is due.
 	fits func(workload) bool
-	// open fills the pools for a plan and returns the job ready to go.
-	open func(ctx context.Context, b *bench, p *plan, callers int) (job, error)
+	open func(ctx context.Context, b *bench, p *plan) (job, error)
+	// fill fills the system for what is due, nil for a workload.
+	fill func(ctx context.Context, o options, b *bench) (dueWork, error)
 }
 
 func recipeName(r recipe) string { return r.name }
-func (r recipe) base() recipe    { return r }
 func (r recipe) String() string  { return fmt.Sprintf("  %-17s %s", r.name, r.about) }
 func every(w workload) bool      { return w.style != overHTTP }
 func webOnly(w workload) bool    { return w.style == overHTTP }
@@ -136,27 +118,9 @@ var recipes = []recipe{
 	{name: "pg-skip-locked", about: "FOR UPDATE SKIP LOCKED, one row in a transaction", server: onPostgres, fits: every, open: pgRow.open},
 	{name: "pg-batch-256", about: "FOR UPDATE SKIP LOCKED, 256 claims in a transaction", server: onPostgres, fits: bulkOnly, open: pgBatch.open},
 	{name: "limit", about: "bare JetStream publishes of the same command and event lines", server: onLimit, fits: func(w workload) bool { return !w.redeem && w.share == 0 && w.style != single && every(w) }, open: openLimit},
-	{name: linesName, about: "POST /v1/commands, 100 claims in a request", server: onScrip, fits: webOnly, open: httpOn(func(b *bench) *scripServer { return b.scrip }, httpLines)},
+	{name: linesName, about: "POST /v1/commands, 100 claims in a request", server: onScrip, fits: webOnly, open: openScripLines},
 	{name: natsName, about: "one claim in a request to the micro service", server: onScrip, fits: webOnly, open: openScripRequests},
-	{name: bareName, about: "net/http alone, which stores nothing", server: onBare, fits: webOnly, open: httpOn(func(b *bench) *bareServer { return b.bare }, 1)},
-}
-
-// missing reports everything that the recipes need and that this machine lacks.
-func (b *bench) missing(recipes []recipe) error {
-	var problems []error
-	var checked []server
-	for _, r := range recipes {
-		if sv := r.server(b); !slices.Contains(checked, sv) {
-			checked = append(checked, sv)
-			if err := sv.missing(); err != nil {
-				problems = append(problems, fmt.Errorf("%s: %w", r.name, err))
-			}
-		}
-	}
-	if problems != nil {
-		problems = append(problems, errors.New("or choose others with --systems"))
-	}
-	return errors.Join(problems...)
+	{name: bareName, about: "net/http alone, which stores nothing", server: onBare, fits: webOnly, open: openBare},
 }
 
 // up starts the servers that the recipes need, below a new directory in base.
@@ -180,7 +144,7 @@ func (b *bench) up(ctx context.Context, base string, recipes []recipe) (err erro
 		sv.on().dir = dir
 		b.started = append(b.started, sv)
 		if err := sv.start(ctx); err != nil {
-			return fmt.Errorf("starting %s: %w", r.name, err)
+			return fmt.Errorf("starting %s (others are chosen with --systems): %w", r.name, err)
 		}
 	}
 	return nil
@@ -191,27 +155,15 @@ func (b *bench) down() error {
 	for _, sv := range slices.Backward(b.started) {
 		sv.stop(stopWithin)
 	}
-	b.started = nil
-	if b.dir == "" {
-		return nil
-	}
 	return os.RemoveAll(b.dir)
 }
 
 // with starts the servers that the recipes need, runs work and stops them.
-func (o options) with(ctx context.Context, d report.Durability, recipes []recipe, work func(*bench) error) (err error) {
-	b := o.newBench(d)
-	if err := b.missing(recipes); err != nil {
-		return err
-	}
+func (o options) with(ctx context.Context, recipes []recipe, work func(*bench) error) (err error) {
+	b := o.newBench()
 	defer func() { err = errors.Join(err, b.down()) }()
 	if err := b.up(ctx, o.base, recipes); err != nil {
 		return err
 	}
 	return work(b)
-}
-
-// alone runs work with scrip only.
-func (o options) alone(ctx context.Context, d report.Durability, work func(*bench) error) error {
-	return o.with(ctx, d, recipes[:1], work)
 }

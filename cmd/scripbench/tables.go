@@ -23,14 +23,18 @@ import (
 )
 
 func tablesCommand() *cobra.Command {
-	var f flags
-	cmd := &cobra.Command{
+	return measurement(&cobra.Command{
 		Use: "tables", Short: "Measure live projection, rebuild and replay beside bare COPY and bare reads",
 		Long: `Fill a log with --n coupons over a thousand campaigns and measure: the live projection catching up, scrip rebuild of all
 tables, scrip replay to NDJSON; beside them COPY of the same rows with the same indexes made after it, and a bare consumer
 of the same messages. At last the tables are verified against the log. Only scrip and its PostgreSQL are started.`,
-	}
-	return f.command(cmd, "coupons claimed", 1_000_000, func(ctx context.Context, d report.Durability) (report.Result, error) { return f.tables(ctx, d) })
+	}, 1_000_000, nil, func(ctx context.Context, o options, done func(report.Result) error) error {
+		r := &report.Tables{Head: o.head("tables", o.n)}
+		if err := o.with(ctx, recipes[:1], func(b *bench) error { return o.tables(ctx, b, r) }); err != nil {
+			return err
+		}
+		return done(r)
+	})
 }
 
 // tableCampaigns are so many campaigns in the log.
@@ -41,16 +45,11 @@ const tableCampaigns = 1000
 //	claims ── lag ──> live projection catches up
 //	log ─────────────> scrip rebuild          beside COPY of the same rows into a table without indexes, and its indexes
 //	log ─────────────> scrip replay           beside a bare consumer of the same messages
-func (o options) tables(ctx context.Context, d report.Durability) (r *report.Tables, err error) {
-	r = &report.Tables{Load: process.Load(), Coupons: o.n}
-	return r, o.alone(ctx, d, func(b *bench) error { return o.project(ctx, b, r) })
-}
-
-func (o options) project(ctx context.Context, b *bench, r *report.Tables) error {
+func (o options) tables(ctx context.Context, b *bench, r *report.Tables) error {
 	s, w := b.scrip, growing
-	r.Settings = s.settings()
+	r.Settings = []string{s.settings()}
 	w.campaigns = min(tableCampaigns, o.n)
-	p := evenPlan(w, "tables", o.n, o.n, o.seed)
+	p := emptyPlan(w, "tables", o.n, o.n).spread(func(i int) int { return i % w.campaigns })
 	if err := s.create(ctx, p); err != nil {
 		return err
 	}
@@ -58,7 +57,16 @@ func (o options) project(ctx context.Context, b *bench, r *report.Tables) error 
 	if err != nil {
 		return err
 	}
-	if _, _, err := o.claimAt(ctx, b, p, pace{n: p.n, limit: settleWithin}); err != nil {
+	j, err := openScrip(ctx, b, p)
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	d, err := drive(ctx, j, p.n, settleWithin)
+	if err != nil {
+		return err
+	}
+	if _, err := tallyOf(p, d.answers); err != nil {
 		return err
 	}
 	filled, err := s.projected(ctx)

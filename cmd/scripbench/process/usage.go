@@ -70,9 +70,6 @@ func Private(pid int) int64 {
 	return private
 }
 
-// Memory is that of processes and their descendants in bytes: private memory, and shared memory counted once.
-func Memory(roots ...int) int64 { return usageOf(roots...).memory }
-
 // CPU is what a process and its descendants have used; 0 where there is no /proc.
 func CPU(root int) time.Duration { return usageOf(root).cpu }
 
@@ -130,7 +127,7 @@ func StartMeter(roots ...int) *Meter {
 		for {
 			select {
 			case <-tick.C:
-				m.peak = max(m.peak, Memory(roots...))
+				m.peak = max(m.peak, usageOf(roots...).memory)
 			case <-m.stopped:
 				return
 			}
@@ -154,12 +151,10 @@ const unknown = "unknown"
 // Machine reads /proc. dir is where the servers write, "" the directory for temporary files.
 func Machine(dir string) report.Machine {
 	m := report.Machine{Cores: runtime.NumCPU(), CPU: unknown, Memory: unknown, System: runtime.GOOS + "/" + runtime.GOARCH, Filesystem: filesystemOf(dir), Go: runtime.Version()}
-	info, _ := os.ReadFile("/proc/cpuinfo")
-	if _, rest, ok := strings.Cut(string(info), "model name"); ok {
-		line, _, _ := strings.Cut(rest, "\n")
-		m.CPU = strings.Trim(line, "\t: ")
-	}
 	if fs, err := procfs.NewDefaultFS(); err == nil {
+		if cpus, err := fs.CPUInfo(); err == nil && len(cpus) > 0 {
+			m.CPU = cpus[0].ModelName
+		}
 		if mem, err := fs.Meminfo(); err == nil && mem.MemTotal != nil {
 			m.Memory = strconv.FormatUint((*mem.MemTotal+1<<19)>>20, 10) + " GiB"
 		}

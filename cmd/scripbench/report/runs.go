@@ -22,47 +22,66 @@ type Spent struct {
 	Memory int64 `json:"memory_bytes"`
 }
 
-// Run is what every run of a system has. Rate is how many a second were done.
+// Run is one run of one system.
 type Run struct {
-	Done int     `json:"done"`
+	Done int `json:"done"`
+	// Rate is how many a second were done.
 	Rate float64 `json:"rate"`
+	// Seconds until all were done and First until the first was; of what is due at an instant, from there.
+	Seconds float64 `json:"seconds"`
+	First   float64 `json:"first_s,omitempty"`
+	// Latency of an operation from when it was sent; of a reminder from the instant until it was at the worker.
+	Latency Latency `json:"latency"`
+	// InFlight is how many operations were in flight at most.
+	InFlight int `json:"in_flight,omitempty"`
+	// Refused of the done operations were refused as sold out.
+	Refused int `json:"refused,omitempty"`
 	Spent
+	// Stream has what scrip put on its reminder streams, nil for all else.
+	Stream *Stream `json:"stream,omitempty"`
 }
 
-func (r Run) basic() Run { return r }
+// Advance sets that some more, or the first, are done now.
+func (r *Run) Advance(due time.Time) {
+	r.Seconds = time.Since(due).Seconds()
+	if r.First == 0 {
+		r.First = r.Seconds
+	}
+}
 
-type run interface{ basic() Run }
+// Stream is what scrip put on its reminder streams: the last line that many seconds after the instant. Bytes are those of
+// whole messages.
+type Stream struct {
+	Last     float64 `json:"last_s"`
+	Messages int     `json:"messages"`
+	Lines    int     `json:"lines"`
+	Bytes    int64   `json:"bytes"`
+}
 
 // System is the result of one recipe.
-type System[R run] struct {
+type System struct {
 	Name   string `json:"name"`
 	Recipe string `json:"recipe"`
-	// InFlight is how many operations were in flight at most; of a Table.
-	InFlight int `json:"in_flight,omitempty"`
-	Runs     []R `json:"runs"`
+	Runs   []Run  `json:"runs"`
 	// Median of each number over the runs.
-	Median R `json:"median"`
+	Median Run `json:"median"`
 	// Ratio is how many times as fast scrip was, by the medians; 0 = not known.
 	Ratio float64 `json:"scrip_is_times,omitempty"`
 }
 
-// Systems are the results of one job.
-type Systems[R run] []System[R]
-
-// Compare takes medians and, if rates can be compared, ratios.
-func Compare[R run](systems []System[R], rates bool) {
+// Compare takes medians and ratios.
+func Compare(systems []System) {
 	ours := 0.0
 	for i := range systems {
 		s := &systems[i]
 		s.Median = Median(s.Runs)
-		if s.Name == Subject && rates {
-			ours = s.Median.basic().Rate
+		if s.Name == Subject {
+			ours = s.Median.Rate
 		}
 	}
 	for i := range systems {
-		s := &systems[i]
-		if rate := s.Median.basic().Rate; s.Name != Subject && rate > 0 {
-			s.Ratio = ours / rate
+		if s := &systems[i]; s.Name != Subject && s.Median.Rate > 0 {
+			s.Ratio = ours / s.Median.Rate
 		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"text/template"
-	"time"
 	"unicode/utf8"
 )
 
@@ -24,24 +23,12 @@ var textSource string
 // texts has a template for each type of result.
 var texts = template.Must(template.New("").Funcs(template.FuncMap{
 	"upper": strings.ToUpper, "thousands": Thousands, "seconds": Seconds, "micro": Micro, "ratio": ratioText, "mib": mebibytes,
-	"num":     func(n any) string { return Thousands(float64(reflect.ValueOf(n).Int())) },
-	"tenths":  func(s float64) string { return fmt.Sprintf("%.1f s", s) },
-	"each":    perOperation,
-	"bytes":   func(bytes int64, n int) string { return fmt.Sprintf("%.1f", Bytes(bytes, n)) },
-	"latency": func(l Latency) string { return Micro(l.P50) + ", " + Micro(l.P99) + ", " + Micro(l.Max) },
-	"p99":     func(a, b Latency) string { return ratioText(float64(a.P99) / float64(max(1, b.P99))) },
-	"rates": func(runs []Measure) string {
-		return between(runs, func(m Measure) float64 { return m.Rate }, Thousands)
-	},
-	"times": func(runs []DueRun) string { return between(runs, func(m DueRun) float64 { return m.All }, Seconds) },
-	// held is what the template of memory needs.
-	"held": func(c Cycle, n int, unit string) any {
-		return struct {
-			Cycle
-			N    int
-			Unit string
-		}{c, n, unit}
-	},
+	"num":    func(n any) string { return Thousands(float64(reflect.ValueOf(n).Int())) },
+	"tenths": func(s float64) string { return fmt.Sprintf("%.1f s", s) },
+	"each":   perOperation,
+	"bytes":  func(bytes int64, n int) string { return fmt.Sprintf("%.1f", float64(bytes)/float64(n)) },
+	"rates":  func(runs []Run) string { return between(runs, func(r Run) float64 { return r.Rate }, Thousands) },
+	"times":  func(runs []Run) string { return between(runs, func(r Run) float64 { return r.Seconds }, Seconds) },
 }).Parse(textSource))
 
 // Write writes date, version and machine, then results.
@@ -101,19 +88,18 @@ func columns(b *strings.Builder, table [][]string) {
 }
 
 // Runs is the most that a system had.
-func (list Systems[R]) Runs() (n int) {
-	for _, s := range list {
+func (t *Table) Runs() (n int) {
+	for _, s := range t.Systems {
 		n = max(n, len(s.Runs))
 	}
 	return n
 }
 
 // Busy warns of runs during which other programs used much of the CPU.
-func (list Systems[R]) Busy() string {
+func (t *Table) Busy() string {
 	others, all := 0.0, 0.0
-	for _, s := range list {
-		for _, one := range s.Runs {
-			r := one.basic()
+	for _, s := range t.Systems {
+		for _, r := range s.Runs {
 			others += r.OthersCPU
 			all += float64(r.Done) / max(r.Rate, 1e-9) * float64(runtime.NumCPU())
 		}
@@ -125,24 +111,8 @@ func (list Systems[R]) Busy() string {
 	return fmt.Sprintf("BUSY MACHINE: other programs had %.0f%% of its CPU during the runs; measure again when it is quiet\n", others/all*100)
 }
 
-// Held and HeldAgain are what the content takes, filled and started again.
-func (c Cycle) Held() int64 { return c.Filled - c.Empty }
-
-// HeldAgain is described at Held.
-func (c Cycle) HeldAgain() int64 { return c.Again - c.Empty }
-
-// OfBare is the rate of a step as a part of that of its bare step.
-func (r *Tables) OfBare(step Step) string {
-	for _, bare := range r.Rows {
-		if bare.Name == step.Bare {
-			return fmt.Sprintf("%.2f", step.Rate()/bare.Rate())
-		}
-	}
-	return "-"
-}
-
 // between is the range of a number over the runs.
-func between[R any](runs []R, of func(R) float64, text func(float64) string) string {
+func between(runs []Run, of func(Run) float64, text func(float64) string) string {
 	least, most := math.Inf(1), 0.0
 	for _, r := range runs {
 		least, most = min(least, of(r)), max(most, of(r))
@@ -165,9 +135,6 @@ func Thousands(v float64) string {
 // Num is a whole number with commas.
 func Num[T int | int64](n T) string { return Thousands(float64(n)) }
 
-// Bytes is how many bytes each of n takes.
-func Bytes(bytes int64, n int) float64 { return float64(bytes) / float64(n) }
-
 // Seconds writes seconds in the unit that suits them.
 func Seconds(s float64) string {
 	switch a := math.Abs(s); {
@@ -175,12 +142,8 @@ func Seconds(s float64) string {
 		return "-" + Micro(int64(-s*1e6))
 	case a < 10:
 		return Micro(int64(s * 1e6))
-	case a < 600:
-		return fmt.Sprintf("%.1fs", s)
-	case a < 2*time.Hour.Seconds():
-		return Thousands(s/60) + "min"
 	}
-	return Thousands(s/3600) + "h"
+	return fmt.Sprintf("%.1fs", s)
 }
 
 // Micro writes microseconds in the unit that suits them.
