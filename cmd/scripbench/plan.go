@@ -183,15 +183,7 @@ type answer struct {
 func failure(err error) answer { return answer{verdict: failed, why: err} }
 
 // tally is what was answered in one run.
-type tally struct{ done, won, refused int }
-
-// redeemed is how many coupons must be redeemed after the run.
-func (t tally) redeemed(p *plan) int {
-	if p.redeem {
-		return t.won
-	}
-	return 0
-}
+type tally struct{ done, won, refused, redeemed int }
 
 // tallyOf adds up the answers of a run. It fails on an error, on a code given out twice, and on more or fewer coupons given
 // out than there are.
@@ -203,6 +195,9 @@ func tallyOf(p *plan, answers []answer) (t tally, err error) {
 			continue
 		case won:
 			t.won++
+			if p.redeem {
+				t.redeemed++
+			}
 			codes = append(codes, a.code)
 		case refused:
 			t.refused++

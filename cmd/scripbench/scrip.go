@@ -152,7 +152,8 @@ func (s *scripServer) resident(ctx context.Context) (int64, error) {
 			return 0, err
 		}
 	}
-	return process.Private(s.proc.PID()), nil
+	private, _ := process.Resident(s.proc.PID())
+	return private, nil
 }
 
 // metric adds up a metric over its labels.

@@ -179,9 +179,8 @@ func (s *scripServer) given(ctx context.Context, p *plan, t tally) error {
 			return err
 		}
 	}
-	want := uint64(t.redeemed(p))
-	if all := uint64(p.first + t.won); claimed != all || redeemed != want {
-		return fmt.Errorf("scrip has %d coupons claimed and %d redeemed, answered were %d and %d", claimed, redeemed, all, want)
+	if all := uint64(p.first + t.won); claimed != all || redeemed != uint64(t.redeemed) {
+		return fmt.Errorf("scrip has %d coupons claimed and %d redeemed, answered were %d and %d", claimed, redeemed, all, t.redeemed)
 	}
 	return nil
 }

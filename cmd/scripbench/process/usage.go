@@ -46,7 +46,7 @@ func usageOf(roots ...int) (u usage) {
 		s := tree[i]
 		tree = append(tree, children[s.PID]...)
 		u.cpu += time.Duration(int(s.UTime+s.STime)+s.CUTime+s.CSTime) * clockTick // also those of children that have ended
-		private, common := resident(s.PID)
+		private, common := Resident(s.PID)
 		u.memory += private
 		shared = max(shared, common)
 	}
@@ -54,20 +54,15 @@ func usageOf(roots ...int) (u usage) {
 	return u
 }
 
-// resident is the memory of one process in bytes, private and shared, without file cache.
-func resident(pid int) (private, shared int64) {
+// Resident is the memory of one process in bytes, private and shared, without its children and without file cache; 0 where
+// there is no /proc.
+func Resident(pid int) (private, shared int64) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return 0, 0
 	}
 	s, _ := p.NewStatus()
 	return int64(s.RssAnon), int64(s.RssShmem)
-}
-
-// Private is the private memory of one process in bytes, without its children; 0 where there is no /proc.
-func Private(pid int) int64 {
-	private, _ := resident(pid)
-	return private
 }
 
 // CPU is what a process and its descendants have used; 0 where there is no /proc.
