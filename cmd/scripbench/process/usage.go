@@ -105,6 +105,7 @@ func machineCPU() time.Duration {
 // Meter watches a server during a run.
 type Meter struct {
 	roots    []int
+	started  time.Time
 	first    usage
 	own, all time.Duration
 	stopped  chan struct{}
@@ -114,7 +115,7 @@ type Meter struct {
 
 // StartMeter watches processes and their descendants.
 func StartMeter(roots ...int) *Meter {
-	m := &Meter{roots: roots, first: usageOf(roots...), own: ownCPU(), all: machineCPU(), stopped: make(chan struct{})}
+	m := &Meter{roots: roots, started: time.Now(), first: usageOf(roots...), own: ownCPU(), all: machineCPU(), stopped: make(chan struct{})}
 	m.peak = m.first.memory
 	m.watching.Go(func() {
 		tick := time.NewTicker(memoryEvery)
@@ -138,7 +139,10 @@ func (m *Meter) Stop() report.Spent {
 	last := usageOf(m.roots...)
 	server, own := last.cpu-m.first.cpu, ownCPU()-m.own
 	others := max(0, machineCPU()-m.all-server-own)
-	return report.Spent{ServerCPU: server.Seconds(), ClientCPU: own.Seconds(), OthersCPU: others.Seconds(), Memory: max(m.peak, last.memory)}
+	return report.Spent{
+		Watched: time.Since(m.started).Seconds(), Memory: max(m.peak, last.memory),
+		ServerCPU: server.Seconds(), ClientCPU: own.Seconds(), OthersCPU: others.Seconds(),
+	}
 }
 
 const unknown = "unknown"

@@ -32,9 +32,9 @@ func TestMediansAndRatios(t *testing.T) {
 	}
 	want := []string{
 		"SYSTEM  CLAIMS/S         LEAST-MOST  SCRIP IS  IN FLIGHT  P50  P99  P99.9  SERVER CPU  CLIENT CPU  MEMORY  RECIPE",
-		"scrip    290,000    100,000-300,000         -         32  0us  0us    0us       0.0us       0.0us       -  ours",
-		"redis     58,000      56,000-60,000      5.0x         32  0us  0us    0us           -           -       -  Lua",
-		"limit    950,000  900,000-1,000,000     0.31x         32  0us  0us    0us           -           -       -  bare",
+		"scrip    290,000    100,000-300,000         -         32    -    -      -       0.0us       0.0us       -  ours",
+		"redis     58,000      56,000-60,000      5.0x         32    -    -      -           -           -       -  Lua",
+		"limit    950,000  900,000-1,000,000     0.31x         32    -    -      -           -           -       -  bare",
 	}
 	if !strings.HasSuffix(out.String(), strings.Join(want, "\n")+"\n") {
 		t.Errorf("the table is\n%s\nwant\n%s", out.String(), strings.Join(want, "\n"))
@@ -47,7 +47,7 @@ func TestMediansAndRatios(t *testing.T) {
 func TestABusyMachineIsReported(t *testing.T) {
 	table := &Table{Unit: "claims", Systems: []System{{Name: "scrip", Runs: []Run{at(1, 1000)}}}}
 	for _, others := range []float64{1, 1e6} {
-		table.Systems[0].Runs[0].OthersCPU = others
+		table.Systems[0].Runs[0].OthersCPU, table.Systems[0].Runs[0].Watched = others, 1000
 		var out bytes.Buffer
 		if err := Write(&out, table); err != nil {
 			t.Fatal(err)

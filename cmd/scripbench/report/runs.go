@@ -11,6 +11,8 @@ import (
 
 // Spent is the CPU time of a run, in seconds, and the peak of the server's memory, in bytes.
 type Spent struct {
+	// Watched is for how many seconds all of this was measured.
+	Watched float64 `json:"watched_s"`
 	// ServerCPU is that of the server's processes, ClientCPU that of scripbench with workers and client libraries,
 	// OthersCPU that of everything else on the machine, the kernel's own threads included.
 	ServerCPU float64 `json:"server_cpu_s"`

@@ -101,7 +101,7 @@ func (t *Table) Busy() string {
 	for _, s := range t.Systems {
 		for _, r := range s.Runs {
 			others += r.OthersCPU
-			all += float64(r.Done) / max(r.Rate, 1e-9) * float64(runtime.NumCPU())
+			all += r.Watched * float64(runtime.NumCPU())
 		}
 	}
 	// A moment is too short, because CPU time is counted in hundredths of a second.
