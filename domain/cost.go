@@ -109,27 +109,31 @@ func (l *Lane) cost(payload []byte, already int) int {
 				if t.Spec().Cancels {
 					spent += marked(line, t)
 				}
+				if t.Spec().Voids {
+					voided += marked(line, t)
+				}
 			}
-			voided += marked(line, wire.Void)
 			set += marked(line, wire.Remind)
 			again += marked(line, wire.Rollback)*wire.MaxReminders + marked(line, wire.Unremind)
 			cost += marked(line, wire.UpdateCampaign)*costUpdate + marked(line, wire.RemindDue)*costDue
 		} else if end := bytes.IndexByte(kind, '"'); end >= 0 {
-			switch t := wire.CommandNamed(kind[:end]); {
-			case t == wire.Void:
+			t := wire.CommandNamed(kind[:end])
+			if t.Spec().Cancels {
+				spent++
+			}
+			if t.Spec().Voids {
 				voided++
-				spent++
-			case t.Spec().Cancels:
-				spent++
-			case t == wire.Remind:
+			}
+			switch t {
+			case wire.Remind:
 				set++
-			case t == wire.Rollback:
+			case wire.Rollback:
 				again += wire.MaxReminders
-			case t == wire.Unremind:
+			case wire.Unremind:
 				again++
-			case t == wire.UpdateCampaign:
+			case wire.UpdateCampaign:
 				cost += costUpdate
-			case t == wire.RemindDue:
+			case wire.RemindDue:
 				cost += costDue
 			}
 		}

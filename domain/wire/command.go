@@ -66,6 +66,9 @@ type CommandSpec struct {
 	// Cancels is whether it may cancel all reminders of its coupon, which makes an event for each. The bound on the events
 	// of a message counts them.
 	Cancels bool
+	// Voids is whether it may make a coupon void, which a claim of its holder then replaces: its event names it. The bound
+	// counts that, too.
+	Voids bool
 }
 
 var commands = [numCommands]CommandSpec{
@@ -88,7 +91,7 @@ var commands = [numCommands]CommandSpec{
 	Rollback: {Name: "rollback", Scope: ScopeProducer, Required: list(fCode, fOrderID), Optional: list(fCustomerID, fCampaign, fN),
 		Endpoint: "rollback", Busy: true, Status: StatusRolledBack},
 	Void: {Name: "void", Scope: ScopeOperator, Required: list(fCode), Optional: list(fReason, fCampaign, fN),
-		Endpoint: "void", Status: StatusVoided, Cancels: true},
+		Endpoint: "void", Status: StatusVoided, Cancels: true, Voids: true},
 	Extend: {Name: "extend", Scope: ScopeOperator, Required: list(fCode, fExpiresAt), Optional: list(fCampaign, fN),
 		Endpoint: "extend", Status: StatusExtended},
 	Remind: {Name: "remind", Scope: ScopeProducer, Required: list(fCampaign, fCustomerID, fKind, fBefore),
@@ -290,6 +293,15 @@ func (c *Command) at(f Field) any {
 		return &c.IfVersion
 	}
 	return c.Patch.at(f)
+}
+
+// Texts goes through the texts that a command of this type may have, empty ones included.
+func (c *Command) Texts(yield func(text *string) bool) {
+	for rest := allowed[c.Type] | general; rest != 0; rest &= rest - 1 {
+		if text, ok := c.at(rest.first()).(*string); ok && !yield(text) {
+			return
+		}
+	}
 }
 
 // AppendJSON appends c as one command line without the newline.

@@ -10,11 +10,10 @@ import (
 // skipped; an unknown type is an error, because a reader cannot know what it changes.
 func ParseEvent(line []byte, e *Event) error {
 	err := e.ParseView(line)
-	for _, s := range [...]*string{
-		&e.Campaign, &e.ID, &e.By, &e.Code, &e.CustomerID, &e.OrderID, &e.Reason, &e.Status, &e.Kind, &e.Payload,
-		&e.Settings.Prefix, &e.Settings.Category, &e.Settings.Priority,
-	} {
-		*s = strings.Clone(*s)
+	for f := fUnknown + 1; f < numFields; f++ {
+		if text, ok := e.at(f).(*string); ok {
+			*text = strings.Clone(*text)
+		}
 	}
 	return err
 }

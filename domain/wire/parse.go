@@ -75,11 +75,8 @@ func (d *Defaults) elsewhere() fieldSet {
 
 // detach copies what are views of the line.
 func (c *Command) detach() {
-	for _, s := range [...]*string{
-		&c.ID, &c.Campaign, &c.CustomerID, &c.Code, &c.OrderID, &c.Reason, &c.Kind, &c.IfVersion,
-		&c.Patch.Prefix, &c.Patch.Category, &c.Patch.Priority,
-	} {
-		*s = strings.Clone(*s)
+	for text := range c.Texts {
+		*text = strings.Clone(*text)
 	}
 	c.Attributes = bytes.Clone(c.Attributes)
 }

@@ -83,9 +83,9 @@ func complete(cmd *wire.Command) error {
 		*cmd = parsed // attributes and benefit are compact now
 		return nil
 	}
-	for _, s := range [...]string{cmd.Campaign, cmd.CustomerID, cmd.Code, cmd.OrderID, cmd.Reason, cmd.Kind, cmd.IfVersion} {
-		if !utf8.ValidString(s) {
-			return fmt.Errorf("%q is not valid UTF-8", s)
+	for text := range cmd.Texts {
+		if !utf8.ValidString(*text) {
+			return fmt.Errorf("%q is not valid UTF-8", *text)
 		}
 	}
 	return nil
