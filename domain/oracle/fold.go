@@ -69,6 +69,7 @@ type Coupon struct {
 // Redemption is one use of a coupon.
 type Redemption struct {
 	Order        string
+	Customer     string // who held the coupon
 	At           wire.Instant
 	RolledBackAt wire.Instant
 }
@@ -337,7 +338,7 @@ func (f *Fold) applyChange(where any, c *Campaign, k *Coupon, ev *wire.Event) {
 			}
 		}
 		k.Count++
-		k.Redemptions = append(k.Redemptions, &Redemption{Order: ev.OrderID, At: ev.At})
+		k.Redemptions = append(k.Redemptions, &Redemption{Order: ev.OrderID, Customer: k.Customer, At: ev.At})
 	case wire.CouponRolledBack:
 		k.Count--
 		found := false

@@ -177,6 +177,9 @@ func TestEveryRuleCanFail(t *testing.T) {
 		{"fires for coupon 1, which is redeemed", []wire.Event{
 			{Type: wire.CouponRedeemed, At: 5, ID: "r2", N: 1, OrderID: "b", RedeemedCount: 2},
 			{Type: wire.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}}},
+		{"fires for carol, but coupon 1 is alice's", []wire.Event{
+			{Type: wire.ReminderSet, At: 5, ID: "m3", R: 3, CustomerID: "carol", Kind: expires, Before: time.Second, DueAt: 99, N: 1},
+			{Type: wire.RemindersDue, At: 99, Kind: expires, DueAt: 99, FromR: 3, ThroughR: 3, Fired: 1}}},
 		// Re-timed: due at 190 s, as the events before have it.
 		{"0 reminders of s were due, the event has 2", []wire.Event{
 			{Type: wire.CampaignUpdated, At: 5, ID: "u", Settings: wire.Settings{Codes: 3, PerCustomer: 1, MaxRedemptions: 2, ExpiresAt: t0 + 200*second, OpensAt: t0 - second}},

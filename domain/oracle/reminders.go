@@ -193,8 +193,12 @@ func (f *Fold) applyDue(where any, c *Campaign, ev *wire.Event) {
 			continue
 		}
 		if r.N != 0 && int(r.N) <= len(c.Coupons) {
-			if k := c.Coupons[r.N-1]; k.Voided || k.Count >= c.Settings.MaxRedemptions {
+			k := c.Coupons[r.N-1]
+			if k.Voided || k.Count >= c.Settings.MaxRedemptions {
 				f.Violate("%s: reminder %d of %s fires for coupon %d, which is %s", where, number, c.Name, k.N, c.StatusOf(k))
+			}
+			if k.Customer != r.Customer {
+				f.Violate("%s: reminder %d of %s fires for %s, but coupon %d is %s's", where, number, c.Name, r.Customer, k.N, k.Customer)
 			}
 		}
 		c.end(r, Fired)

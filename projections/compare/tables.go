@@ -168,7 +168,7 @@ func couponRows(c *oracle.Campaign, row func(...any)) {
 func redemptionRows(c *oracle.Campaign, row func(...any)) {
 	for _, k := range c.Coupons {
 		for _, r := range k.Redemptions {
-			row(c.Name, k.N, r.Order, k.Customer, r.At, r.RolledBackAt)
+			row(c.Name, k.N, r.Order, r.Customer, r.At, r.RolledBackAt)
 		}
 	}
 }

@@ -104,7 +104,7 @@ func (f *fold) coupon(c *campaign, l *Line) error {
 func (f *fold) redeem(c *campaign, k *coupon, l *Line) {
 	e := &l.Event
 	k.redeemedCount, k.redeemedAt = e.RedeemedCount, e.At
-	r := &redemption{campaign: c.name, coupon: k, order: e.OrderID, at: e.At, sequence: l.Sequence, line: l.Number}
+	r := &redemption{campaign: c.name, coupon: k, customer: k.customer, order: e.OrderID, at: e.At, sequence: l.Sequence, line: l.Number}
 	f.redemptions = append(f.redemptions, r)
 	if f.open == nil {
 		f.open = make(map[orderKey]*redemption)
@@ -193,7 +193,7 @@ func (f *fold) copyRedemptions(ctx context.Context, tx pgx.Tx) error {
 		rows.Int64(int64(r.line))
 		rows.Text(r.campaign)
 		rows.Text(r.coupon.code)
-		rows.Text(r.coupon.customer)
+		rows.Text(r.customer)
 		rows.Text(r.order)
 	}
 	return rows.Send(ctx, tx, in(f.schema, "scrip.redemption"),

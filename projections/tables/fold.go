@@ -206,6 +206,7 @@ type coupon struct {
 // redemption is a new row of that table.
 type redemption struct {
 	campaign     string
+	customer     string // who held the coupon
 	coupon       *coupon
 	order        string
 	at           wire.Instant

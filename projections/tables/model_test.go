@@ -213,7 +213,7 @@ func (m *model) rows(c *oracle.Campaign, row func(string, ...any)) {
 			if u.RolledBackAt == 0 {
 				newest = max(newest, u.At)
 			}
-			row("redemption", c.Name, k.N, k.Code, k.Customer, u.Order, u.At, u.RolledBackAt, x.redemptions[i])
+			row("redemption", c.Name, k.N, k.Code, u.Customer, u.Order, u.At, u.RolledBackAt, x.redemptions[i])
 		}
 		row("coupon", c.Name, k.N, k.Code, k.Customer, status, k.ClaimedAt, due, k.Count, newest, x.last.At, x.last.Reason, string(x.first.Attributes))
 		row("coupon_row", c.Name, k.N, x.places[0])
