@@ -26,9 +26,7 @@ func TestEveryCommand(t *testing.T) {
 	patch := wire.Patch{Settings: wire.Settings{Codes: 20}}
 	patch.Set("codes")
 	for want, do := range map[string]func() (wire.Outcome, error){
-		wire.StatusCreated: func() (wire.Outcome, error) {
-			return r.CreateCampaign(ctx, "summer", wire.DefaultSettings(10))
-		},
+		wire.StatusCreated: func() (wire.Outcome, error) { return r.CreateCampaign(ctx, "summer", wire.DefaultSettings(10)) },
 		wire.StatusUpdated: func() (wire.Outcome, error) { return r.UpdateCampaign(ctx, "summer", patch) },
 		wire.StatusPaused:  func() (wire.Outcome, error) { return r.Pause(ctx, "summer") },
 		wire.StatusResumed: func() (wire.Outcome, error) { return r.Resume(ctx, "summer") },
@@ -36,23 +34,17 @@ func TestEveryCommand(t *testing.T) {
 		wire.StatusClaimed: func() (wire.Outcome, error) {
 			return r.Claim(ctx, "summer", "c1", client.Attributes([]byte(`{"channel":"app"}`)))
 		},
-		wire.StatusRedeemed: func() (wire.Outcome, error) {
-			return r.Redeem(ctx, code, "o1", client.Holder("c1"))
-		},
+		wire.StatusRedeemed:   func() (wire.Outcome, error) { return r.Redeem(ctx, code, "o1", client.Holder("c1")) },
 		wire.StatusRolledBack: func() (wire.Outcome, error) { return r.Rollback(ctx, code, "o1") },
 		wire.StatusVoided:     func() (wire.Outcome, error) { return r.Void(ctx, code, client.Reason("fraud")) },
 		wire.StatusExtended: func() (wire.Outcome, error) {
 			return r.Extend(ctx, "MY-OWN", time.Now().Add(time.Hour), client.Campaign("summer"))
 		},
-		wire.StatusReminderSet: func() (wire.Outcome, error) {
-			return r.Remind(ctx, "summer", "c1", wire.KindOpens, time.Minute)
-		},
+		wire.StatusReminderSet: func() (wire.Outcome, error) { return r.Remind(ctx, "summer", "c1", wire.KindOpens, time.Minute) },
 		wire.StatusReminderCancelled: func() (wire.Outcome, error) {
 			return r.Unremind(ctx, "summer", "c1", wire.KindOpens, time.Minute)
 		},
-		wire.StatusImported: func() (wire.Outcome, error) {
-			return r.ImportCodes(ctx, "summer", numbered(3), nil)
-		},
+		wire.StatusImported: func() (wire.Outcome, error) { return r.ImportCodes(ctx, "summer", numbered(3), nil) },
 	} {
 		out, err := do()
 		if err != nil || out.Status != want {
