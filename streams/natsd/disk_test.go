@@ -13,8 +13,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
-	"github.com/seed-4a2410e3/scrip/streams/access/callout"
-	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
 	"github.com/seed-4a2410e3/scrip/streams/backup"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -24,20 +22,11 @@ import (
 // hurried lets Run look a hundred times as often.
 func hurried(o *natsd.Options) { o.Clock = streamtest.Hurried(100) }
 
-// accounts are those of natsauth.
-func accounts(t *testing.T) string {
-	t.Helper()
-	issuer, err := callout.NewIssuer()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return natsauth.Render(natsauth.Config{Lanes: 1, Users: []natsauth.User{{Name: streamtest.ServersUser, Password: streamtest.ServersPassword}}, Issuer: issuer.Public()})
-}
-
 // TestAFullDisk: when the disk has nearly no room, and when a store has failed to write, JetStream goes down, so that
 // publishers get an error instead of waiting; when there is space it restarts with everything acknowledged.
 func TestAFullDisk(t *testing.T) {
 	const plenty, nearlyNone = 1 << 40, 1 << 20
+	_, withAccounts := accounts(t)
 	nothing := func(*streamtest.Server) error { return nil }
 	broken := func(s *streamtest.Server) error { s.BreakStore(); return nil }
 	for _, c := range []struct {
@@ -50,7 +39,7 @@ func TestAFullDisk(t *testing.T) {
 		{"a store that failed to write, and no room", broken, 0, nil},
 		{"a store that failed to write, room again at once", broken, plenty, nil},
 		{"nats-server has shut JetStream down", func(s *streamtest.Server) error { return s.Nats().ShutdownJetStream() }, plenty, nil},
-		{"nearly no room, with accounts", nothing, nearlyNone, []streamtest.Option{streamtest.Accounts(accounts(t))}},
+		{"nearly no room, with accounts", nothing, nearlyNone, []streamtest.Option{withAccounts}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := streamtest.Start(t, append(c.opts, streamtest.SyncAlways, hurried)...)
@@ -64,7 +53,7 @@ func TestAFullDisk(t *testing.T) {
 					return plenty
 				}
 			})
-			// sees returns after the server has acted on that much room: the second look begins then.
+			// sees returns after the server has acted on that much room: the second look starts then.
 			sees := func(room uint64) { rooms <- room; rooms <- room }
 			ended := make(chan error, 1)
 			go func() { ended <- s.Run(ctx) }()

@@ -34,15 +34,22 @@ func (producers) Watch(func(string)) func() { return func() {} }
 
 const aKey, otherKey = "aaaaaaaa", "bbbbbbbb"
 
-// withLogIns answers the log-ins of a server with accounts.
-func withLogIns(t *testing.T, opts ...streamtest.Option) *streamtest.Server {
+// accounts are those of natsauth, and the issuer of their users.
+func accounts(t *testing.T) (callout.Issuer, streamtest.Option) {
 	t.Helper()
 	issuer, err := callout.NewIssuer()
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := natsauth.Render(natsauth.Config{Users: []natsauth.User{{Name: streamtest.ServersUser, Password: streamtest.ServersPassword}}, Issuer: issuer.Public()})
-	s := streamtest.Start(t, append(opts, streamtest.Accounts(text))...)
+	return issuer, streamtest.Accounts(natsauth.Render(natsauth.Config{
+		Lanes: 1, Users: []natsauth.User{{Name: streamtest.ServersUser, Password: streamtest.ServersPassword}}, Issuer: issuer.Public()}))
+}
+
+// withLogIns answers the log-ins of a server with accounts.
+func withLogIns(t *testing.T, opts ...streamtest.Option) *streamtest.Server {
+	t.Helper()
+	issuer, option := accounts(t)
+	s := streamtest.Start(t, append(opts, option)...)
 	logins := callout.New(s.Conn(t), 1, issuer, producers{}, streamtest.Logger(t))
 	streamtest.Background(t, logins.Run)
 	<-logins.Ready()

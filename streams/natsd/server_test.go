@@ -47,11 +47,10 @@ func TestMappingAgreesWithLaneOf(t *testing.T) {
 		nc := s.Conn(t)
 		for _, campaign := range []string{"summer", "winter", "a", "A_-9", "x0123456789x0123456789x0123456789x0123456789x0123456789x012345678"} {
 			lane := topology.LaneOf(campaign, lanes)
-			if got, want := mappedSubject(t, nc, "scrip.cmd."+campaign), topology.LaneCmdFor(lane, campaign); got != want {
-				t.Errorf("%d lanes: %s arrived as %s, LaneOf returns %s", lanes, "scrip.cmd."+campaign, got, want)
-			}
-			if got, want := mappedSubject(t, nc, "scrip.admin."+campaign), topology.LaneAdminFor(lane, campaign); got != want {
-				t.Errorf("%d lanes: %s arrived as %s, LaneOf returns %s", lanes, "scrip.admin."+campaign, got, want)
+			for subject, want := range map[string]string{"scrip.cmd.": topology.LaneCmdFor(lane, campaign), "scrip.admin.": topology.LaneAdminFor(lane, campaign)} {
+				if got := mappedSubject(t, nc, subject+campaign); got != want {
+					t.Errorf("%d lanes: %s%s arrived as %s, LaneOf returns %s", lanes, subject, campaign, got, want)
+				}
 			}
 		}
 		s.Shutdown()
@@ -76,6 +75,8 @@ func TestMappingIsRememberedAndReplaced(t *testing.T) {
 	}
 }
 
+// TestStartRefuses: nothing is changed by a start that is refused. A store that nats-server made without scrip, or whose marker was
+// lost, is recognised all the same.
 func TestStartRefuses(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -83,48 +84,62 @@ func TestStartRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = taken.Close() }()
-	running := streamtest.Start(t)
-
-	used := streamtest.Start(t)
+	running, used := streamtest.Start(t), streamtest.Start(t)
 	if _, err := used.JetStream(t).CreateStream(t.Context(), jetstream.StreamConfig{Name: "A", Subjects: []string{"a"}}); err != nil {
 		t.Fatal(err)
 	}
 	used.Shutdown()
 
 	cluster := &natsd.Cluster{Name: "c", Listen: "127.0.0.1:0", Routes: []string{"nats://127.0.0.1:1"}}
+	another := &natsd.Cluster{Name: "d", Listen: "127.0.0.1:0", Routes: cluster.Routes}
 	clustered := t.TempDir()
 	c, err := natsd.Start(natsd.Options{StoreDir: clustered, Listen: "127.0.0.1:0", ServerName: "a", Cluster: cluster, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Shutdown()
-
+	marker := filepath.Join(used.StoreDir(), "scrip-nats.json")
+	remove := func() error { return os.Remove(marker) }
 	for _, tc := range []struct {
-		name string
-		opts natsd.Options
-		want string
+		name   string
+		opts   natsd.Options
+		want   string
+		before func() error
 	}{
-		{"port in use", natsd.Options{StoreDir: t.TempDir(), Listen: taken.Addr().String()}, "--nats-listen"},
-		{"no such address", natsd.Options{StoreDir: t.TempDir(), Listen: "4222"}, "--nats-listen"},
-		{"bad port", natsd.Options{StoreDir: t.TempDir(), Listen: "127.0.0.1:http"}, "--nats-listen"},
-		{"bad sync", natsd.Options{StoreDir: t.TempDir(), Listen: "127.0.0.1:0", Sync: "often"}, "--sync"},
-		{"no directory", natsd.Options{Listen: "127.0.0.1:0"}, "directory"},
-		{"store of a running server", natsd.Options{StoreDir: running.StoreDir(), Listen: "127.0.0.1:0"}, "--data"},
-		{"standalone store as cluster", natsd.Options{StoreDir: used.StoreDir(), Listen: "127.0.0.1:0", Cluster: cluster}, "would delete its streams"},
-		{"cluster store as standalone", natsd.Options{StoreDir: clustered, Listen: "127.0.0.1:0"}, "would delete its streams"},
-		{"store of another cluster", natsd.Options{StoreDir: clustered, Listen: "127.0.0.1:0", Cluster: &natsd.Cluster{Name: "d", Listen: "127.0.0.1:0", Routes: cluster.Routes}}, "own cluster's name"},
+		{"port in use", natsd.Options{StoreDir: t.TempDir(), Listen: taken.Addr().String()}, "--nats-listen", nil},
+		{"no such address", natsd.Options{StoreDir: t.TempDir(), Listen: "4222"}, "--nats-listen", nil},
+		{"bad port", natsd.Options{StoreDir: t.TempDir(), Listen: "127.0.0.1:http"}, "--nats-listen", nil},
+		{"bad sync", natsd.Options{StoreDir: t.TempDir(), Sync: "often"}, "--sync", nil},
+		{"no directory", natsd.Options{}, "directory", nil},
+		{"store of a running server", natsd.Options{StoreDir: running.StoreDir()}, "--data", nil},
+		{"standalone store as cluster", natsd.Options{StoreDir: used.StoreDir(), Cluster: cluster}, "would delete its streams", nil},
+		{"cluster store as standalone", natsd.Options{StoreDir: clustered}, "would delete its streams", nil},
+		{"store of another cluster", natsd.Options{StoreDir: clustered, Cluster: another}, "own cluster's name", nil},
+		{"standalone store without a marker as cluster", natsd.Options{StoreDir: used.StoreDir(), Cluster: cluster}, "would delete its streams", remove},
+		{"damaged marker", natsd.Options{StoreDir: used.StoreDir()}, marker, func() error { return os.WriteFile(marker, []byte("{"), 0o600) }},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			tc.opts.Logger = quiet
-			s, err := natsd.Start(tc.opts)
-			if err == nil {
-				s.Shutdown()
-				t.Fatal("started")
+		if tc.before != nil {
+			if err := tc.before(); err != nil {
+				t.Fatal(err)
 			}
-			if !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("error does not contain %q: %v", tc.want, err)
-			}
-		})
+		}
+		if tc.opts.Logger = quiet; tc.opts.Listen == "" {
+			tc.opts.Listen = "127.0.0.1:0"
+		}
+		s, err := natsd.Start(tc.opts)
+		if err == nil {
+			s.Shutdown()
+		}
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
+		}
+	}
+	if err := remove(); err != nil {
+		t.Fatal(err)
+	}
+	used.Up(t)
+	if _, err := used.JetStream(t).Stream(t.Context(), "A"); err != nil {
+		t.Errorf("the stream of the adopted store: %v", err)
 	}
 }
 
@@ -143,40 +158,6 @@ func TestCredentialsAreAsked(t *testing.T) {
 		t.Fatalf("Connect does not know its own server's credentials: %v", err)
 	}
 	nc.Close()
-}
-
-// A store that nats-server made without scrip, or whose marker was lost, is recognised all the same.
-func TestStoreWithoutAMarker(t *testing.T) {
-	s := streamtest.Start(t)
-	if _, err := s.JetStream(t).CreateStream(t.Context(), jetstream.StreamConfig{Name: "A", Subjects: []string{"a"}}); err != nil {
-		t.Fatal(err)
-	}
-	s.Shutdown()
-	marker := filepath.Join(s.StoreDir(), "scrip-nats.json")
-	if err := os.Remove(marker); err != nil {
-		t.Fatal(err)
-	}
-	opts := natsd.Options{StoreDir: s.StoreDir(), Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)}
-	opts.Cluster = &natsd.Cluster{Name: "c", Listen: "127.0.0.1:0", Routes: []string{"nats://127.0.0.1:1"}}
-	if started, err := natsd.Start(opts); err == nil {
-		started.Shutdown()
-		t.Fatal("a standalone store was started as a cluster node")
-	}
-	if err := os.WriteFile(marker, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	opts.Cluster = nil
-	if started, err := natsd.Start(opts); err == nil {
-		started.Shutdown()
-		t.Error("a damaged marker was passed over")
-	}
-	if err := os.Remove(marker); err != nil {
-		t.Fatal(err)
-	}
-	s.Up(t)
-	if _, err := s.JetStream(t).Stream(t.Context(), "A"); err != nil {
-		t.Errorf("the stream of the adopted store: %v", err)
-	}
 }
 
 // After a failed fsync the store is not opened again in this process: it would read from memory what the disk does not have.
