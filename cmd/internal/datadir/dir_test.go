@@ -74,84 +74,49 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-func TestServerIDStays(t *testing.T) {
+// TestKey: a key is made only where there is no log, and only one that was made for nothing is discarded. Another log's key is refused.
+func TestKey(t *testing.T) {
 	d := open(t, t.TempDir())
-	first, err := d.ServerID()
-	if err != nil {
-		t.Fatal(err)
+	refused := func(what, variable, fingerprint, want string) {
+		t.Helper()
+		if _, err := d.Key(variable, fingerprint); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", what, err, want)
+		}
 	}
-	if again, err := d.ServerID(); err != nil || again != first {
-		t.Fatalf("id changed from %s to %s (%v)", first, again, err)
+	mode := func() os.FileMode {
+		info, err := os.Stat(d.file(keyFile))
+		if err != nil {
+			return 0
+		}
+		return info.Mode().Perm()
 	}
-}
-
-func TestKeyIsMadeOnlyWithoutALog(t *testing.T) {
-	d := open(t, t.TempDir())
-	if _, err := d.Key("", "0123456789abcdef"); err == nil || !strings.Contains(err.Error(), KeyVariable) {
-		t.Fatalf("a log without its key: %v", err)
-	}
-	if _, err := os.Stat(d.file(keyFile)); !errors.Is(err, fs.ErrNotExist) {
+	refused("a log without its key", "", "0123456789abcdef", KeyVariable)
+	if mode() != 0 {
 		t.Fatal("a key was made for a log that exists")
 	}
 	made, err := d.Key("", "")
-	if err != nil || !made.Made {
-		t.Fatalf("%+v, %v", made, err)
+	if err != nil || !made.Made || mode() != 0o600 {
+		t.Fatalf("%+v, %v, mode %v", made, err, mode())
 	}
-	if info, err := os.Stat(d.file(keyFile)); err != nil || info.Mode().Perm() != 0o600 {
-		t.Fatalf("mode %v, %v", info.Mode(), err)
-	}
-	again, err := d.Key("", code.Fingerprint(made.Key))
+	fingerprint, other := code.Fingerprint(made.Key), strings.Repeat("ab", 32)
+	again, err := d.Key("", fingerprint)
 	if err != nil || again.Made || again.Key != made.Key {
 		t.Fatalf("%+v, %v", again, err)
 	}
-}
-
-func TestOnlyAGeneratedKeyIsDiscarded(t *testing.T) {
-	d := open(t, t.TempDir())
-	made, err := d.Key("", "")
-	if err != nil {
-		t.Fatal(err)
+	if err := d.DiscardKey(again); err != nil || mode() == 0 {
+		t.Errorf("a key that was there before is gone: %v", err)
 	}
-	found, err := d.Key("", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.DiscardKey(found); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(d.file(keyFile)); err != nil {
-		t.Fatalf("a key that was there before is gone: %v", err)
-	}
-	if err := d.DiscardKey(made); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(d.file(keyFile)); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("the key made for nothing is still there: %v", err)
-	}
-}
-
-func TestAnotherKeyIsRefused(t *testing.T) {
-	d := open(t, t.TempDir())
-	made, err := d.Key("", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	fingerprint := code.Fingerprint(made.Key)
-	other := strings.Repeat("ab", 32)
-	if _, err := d.Key(other, fingerprint); err == nil || !strings.Contains(err.Error(), fingerprint) {
-		t.Errorf("variable with another key: %v", err)
-	}
-	if _, err := d.Key("abc", ""); err == nil || !strings.Contains(err.Error(), KeyVariable) {
-		t.Errorf("short variable: %v", err)
+	refused("variable with another key", other, fingerprint, fingerprint)
+	refused("short variable", "abc", "", KeyVariable)
+	if err := d.DiscardKey(made); err != nil || mode() != 0 {
+		t.Errorf("the key made for nothing is still there: %v", err)
 	}
 	if err := os.WriteFile(d.file(keyFile), []byte(other), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Key("", fingerprint); err == nil || !strings.Contains(err.Error(), "code.key") {
-		t.Errorf("file with another key: %v", err)
-	}
-	if info, err := os.Stat(d.file(keyFile)); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("a key others can read keeps mode %v (%v)", info.Mode(), err)
+	refused("file with another key", "", fingerprint, "code.key")
+	if mode() != 0o600 {
+		t.Errorf("a key others can read keeps mode %v", mode())
 	}
 }
 
@@ -161,6 +126,10 @@ func TestDescriptor(t *testing.T) {
 		t.Fatalf("Find without a server: %v", err)
 	}
 	d := open(t, path)
+	first, err := d.ServerID()
+	if again, errAgain := d.ServerID(); err != nil || errAgain != nil || again != first {
+		t.Errorf("the id changed from %s to %s (%v, %v)", first, again, err, errAgain)
+	}
 	want := Descriptor{PID: os.Getpid(), NATSURL: "nats://127.0.0.1:4222", HTTPURL: "http://127.0.0.1:8080", PostgresURL: "postgres://x", Lanes: 4, TLSCert: "/data/cert.pem", Sync: "always"}
 	if err := d.Publish(want); err != nil {
 		t.Fatal(err)

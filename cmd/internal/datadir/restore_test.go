@@ -21,7 +21,7 @@ func TestRestore(t *testing.T) {
 		}
 	}
 	if d.Interrupted() {
-		t.Error("interrupted before it began")
+		t.Error("interrupted before its start")
 	}
 	if err := d.BeginRestore(); err != nil {
 		t.Fatal(err)
