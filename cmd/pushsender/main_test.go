@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -98,11 +97,8 @@ func startTo(t *testing.T, out *output, env map[string]string, args ...string) *
 // run waits for its end.
 func run(t *testing.T, env map[string]string, args ...string) *program {
 	t.Helper()
-	p := &program{out: newOutput(), err: newOutput()}
-	m := &Main{Out: p.out, Err: p.err, Clock: wall.Machine, Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	p.code = m.Run(ctx, args)
+	p := start(t, env, args...)
+	<-p.ended
 	return p
 }
 
@@ -123,7 +119,13 @@ func newLog(t *testing.T) *log {
 	return l
 }
 
+// fire fires a reminder for each customer, in one message whose seal is not checked.
 func (l *log) fire(t *testing.T, customers ...string) {
+	t.Helper()
+	l.publish(t, func(h eventlog.Header, _ []byte) nats.Header { return streamtest.Sealed(h.Encode()) }, customers...)
+}
+
+func (l *log) publish(t *testing.T, encode func(h eventlog.Header, lines []byte) nats.Header, customers ...string) {
 	t.Helper()
 	var lines []byte
 	for _, c := range customers {
@@ -132,7 +134,7 @@ func (l *log) fire(t *testing.T, customers ...string) {
 	}
 	l.n++
 	h := eventlog.Header{Owner: "test", Source: eventlog.Source{Sequence: l.n, Line: 1, LastR: 1}, SourceDigest: strings.Repeat("0", 32)}
-	if _, err := l.js.PublishMsg(t.Context(), &nats.Msg{Subject: topology.Rmd(0), Header: streamtest.Sealed(h.Encode()), Data: lines}); err != nil {
+	if _, err := l.js.PublishMsg(t.Context(), &nats.Msg{Subject: topology.Rmd(0), Header: encode(h, lines), Data: lines}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -143,37 +145,6 @@ func settled(t *testing.T, js jetstream.JetStream, name string) {
 	at, err := push.Positions(t.Context(), js, name)
 	if err != nil || len(at) == 0 || slices.ContainsFunc(at, func(p push.Position) bool { return p.Waiting > 0 }) {
 		t.Errorf("%s left %+v, %v", name, at, err)
-	}
-}
-
-// Two processes print each reminder once in total, and a summary at the end.
-func TestPrints(t *testing.T) {
-	l := newLog(t)
-	env := map[string]string{"SCRIP_NATS": l.url}
-	out := newOutput()
-	a, b := startTo(t, out, env, "--since", "start"), startTo(t, out, env, "--since", "start", "--workers", "1")
-	for i := range 20 {
-		l.fire(t, fmt.Sprintf("a%d", i), fmt.Sprintf("<%d>", i))
-	}
-	out.await(t, lines(40))
-	a.stop()
-	b.stop()
-	settled(t, l.js, "pushsender")
-	seen := map[string]bool{}
-	for line := range strings.Lines(out.String()) {
-		var r push.Reminder
-		if err := json.Unmarshal([]byte(line), &r); err != nil || r.Campaign != "summer" || r.Key == "" || seen[r.CustomerID] {
-			t.Errorf("the line %q: %v", line, err)
-		}
-		seen[r.CustomerID] = true
-	}
-	if len(seen) != 40 || !seen["<3>"] {
-		t.Errorf("reminders of %d customers were delivered", len(seen))
-	}
-	for _, p := range []*program{a, b} {
-		if p.code != cli.ExitDone || !strings.Contains(p.err.String(), "failed tries 0; in dead letters 0") {
-			t.Errorf("exit code %d: %s", p.code, p.err.String())
-		}
 	}
 }
 
@@ -246,69 +217,54 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// Unusual responses of a webhook.
+// What a response means for a delivery, and what it tells of the webhook: whether it is away, and for how long, or refuses these
+// reminders.
 func TestWebhookAnswers(t *testing.T) {
-	for answer, want := range map[string]string{
-		`207 {"failed":[]}`:  "",
-		`207 {"failed":[0]}`: "the webhook reported a failure",
-		`207 {}`:             `without "failed"`,
-		`207 ok`:             `not {"failed":[…]}`,
-		`204 `:               "",
-		`404 gone`:           "404 Not Found",
-		`301 elsewhere`:      "301 Moved Permanently", // the target responds 200 to anything
-		`307 elsewhere`:      "307 Temporary Redirect",
-	} {
-		hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			var code int
-			_, _ = fmt.Sscan(answer, &code)
-			if r.URL.Path == "/elsewhere" {
-				return
-			}
-			w.Header().Set("Location", "/elsewhere")
-			w.WriteHeader(code)
-			if code != http.StatusNoContent {
-				_, _ = io.WriteString(w, answer[4:])
-			}
-		}))
-		err := newWebhook(hook.URL, hook.Client().Transport, slog.New(slog.DiscardHandler)).push(t.Context(), []push.Reminder{{Key: "k"}})
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", answer, err, want)
-		}
-		hook.Close()
-	}
-}
-
-// What a response tells of the webhook: whether it is away, and for how long, or refuses these reminders.
-func TestWebhookAway(t *testing.T) {
-	for _, tc := range []struct {
+	for _, c := range []struct {
 		status        int
+		body          string
+		want          string // "" = delivered
 		after         string
 		away, refused bool
 		rest          time.Duration
 	}{
-		{status: 429, after: "120", away: true, rest: 2 * time.Minute},
-		{status: 503, after: "7200", away: true, rest: 2 * time.Hour},
-		{status: 503, away: true},
-		{status: 502, away: true},
-		{status: 504, away: true},
-		{status: 408, away: true},
-		{status: 500},
-		{status: 400, after: "120", refused: true},
-		{status: 404, refused: true},
-		{status: 302, refused: true},
+		{status: 204},
+		{status: 207, body: `{"failed":[]}`},
+		{status: 207, body: `{"failed":[0]}`, want: "the webhook reported a failure"},
+		{status: 207, body: `{}`, want: `without "failed"`},
+		{status: 207, body: `ok`, want: `not {"failed":[…]}`},
+		{status: 301, want: "301 Moved Permanently", refused: true}, // the target responds 200 to anything
+		{status: 307, want: "307 Temporary Redirect", refused: true},
+		{status: 400, want: "400 Bad Request", after: "120", refused: true},
+		{status: 404, want: "404 Not Found", refused: true},
+		{status: 408, want: "408", away: true},
+		{status: 429, want: "429", after: "120", away: true, rest: 2 * time.Minute},
+		{status: 500, want: "500"},
+		{status: 502, want: "502", away: true},
+		{status: 503, want: "503", away: true},
+		{status: 503, want: "503", after: "7200", away: true, rest: 2 * time.Hour},
+		{status: 504, want: "504", away: true},
 	} {
-		hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			if tc.after != "" {
-				w.Header().Set("Retry-After", tc.after)
+		hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/elsewhere" {
+				return
 			}
-			w.WriteHeader(tc.status)
+			w.Header().Set("Location", "/elsewhere")
+			if c.after != "" {
+				w.Header().Set("Retry-After", c.after)
+			}
+			w.WriteHeader(c.status)
+			_, _ = io.WriteString(w, c.body)
 		}))
 		err := newWebhook(hook.URL, hook.Client().Transport, slog.New(slog.DiscardHandler)).push(t.Context(), []push.Reminder{{Key: "k"}})
 		hook.Close()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c, err)
+		}
 		var away *push.Away
 		var refused *push.Refused
-		if err == nil || errors.As(err, &away) != tc.away || errors.As(err, &refused) != tc.refused || tc.away && away.RetryAfter != tc.rest {
-			t.Errorf("%+v: %#v", tc, err)
+		if errors.As(err, &away) != c.away || errors.As(err, &refused) != c.refused || c.away && away.RetryAfter != c.rest {
+			t.Errorf("%+v: %#v", c, err)
 		}
 	}
 	var away *push.Away
@@ -437,11 +393,17 @@ func TestForgedReminders(t *testing.T) {
 		t.Fatal(err)
 	}
 	code := [32]byte{1}
-	l.sealed(t, of.WithKey([32]byte{2}), 1, "mallory")
-	l.sealed(t, of.WithKey(code), 2, "alice")
-
+	for _, by := range []struct {
+		key      [32]byte
+		customer string
+	}{{[32]byte{2}, "mallory"}, {code, "<alice>"}} {
+		l.publish(t, func(h eventlog.Header, lines []byte) nats.Header {
+			return eventlog.Reminders(l.js, 0).In(of.WithKey(by.key)).Sealer().Encode(h, l.n, lines)
+		}, by.customer)
+	}
+	text := seal.Text(code, of.UUID)
 	key := filepath.Join(t.TempDir(), "seal.key")
-	if err := os.WriteFile(key, []byte(seal.Text(code, of.UUID)+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(key, []byte(text+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	env := map[string]string{"SCRIP_NATS": l.url}
@@ -449,13 +411,18 @@ func TestForgedReminders(t *testing.T) {
 		"blind": start(t, env, "--since", "start", "--name", "blind"),
 		"flag":  start(t, env, "--since", "start", "--name", "flag", "--seal-key-file", key),
 		"file":  start(t, map[string]string{"SCRIP_NATS": l.url, "SCRIP_SEAL_KEY_FILE": key}, "--since", "start", "--name", "file"),
-		"text":  start(t, map[string]string{"SCRIP_NATS": l.url, "SCRIP_SEAL_KEY": seal.Text(code, of.UUID)}, "--since", "start", "--name", "text"),
+		"text":  start(t, map[string]string{"SCRIP_NATS": l.url, "SCRIP_SEAL_KEY": text}, "--since", "start", "--name", "text"),
 	} {
-		p.out.await(t, func(text string) bool { return strings.Contains(text, "alice") }) // who comes after mallory
+		p.out.await(t, func(text string) bool { return strings.Contains(text, "<alice>") }) // who comes after mallory
 		p.stop()
 		settled(t, l.js, name)
-		if delivered := strings.Contains(p.out.String(), "mallory"); delivered != (name == "blind") {
-			t.Errorf("%s: delivered to mallory: %t\n%s", name, delivered, p.err.String())
+		var r push.Reminder
+		first, _, _ := strings.Cut(p.out.String(), "\n")
+		if err := json.Unmarshal([]byte(first), &r); err != nil || r.Campaign != "summer" || r.Key == "" || (r.CustomerID == "mallory") != (name == "blind") {
+			t.Errorf("%s: the first line is %q, %v\n%s", name, first, err, p.err.String())
+		}
+		if p.code != cli.ExitDone || !strings.Contains(p.err.String(), "failed tries 0; in dead letters 0") {
+			t.Errorf("%s: exit code %d: %s", name, p.code, p.err.String())
 		}
 	}
 	if p := run(t, map[string]string{"SCRIP_NATS": l.url, "SCRIP_SEAL_KEY": seal.Text(code, "another")}); p.code != cli.ExitFailed || !strings.Contains(p.err.String(), "scrip key seal") {
@@ -463,17 +430,5 @@ func TestForgedReminders(t *testing.T) {
 	}
 	if p := run(t, env, "--seal-key-file", key+".gone"); p.code != cli.ExitUsage {
 		t.Errorf("no file: exit %d\n%s", p.code, p.err.String())
-	}
-}
-
-// sealed fires a reminder with the seal of a key.
-func (l *log) sealed(t *testing.T, of topology.Log, sequence uint64, customer string) {
-	t.Helper()
-	e := wire.Event{Type: wire.ReminderDue, Campaign: "summer", At: 1_000_000, Kind: "opens", DueAt: 1_000_000, CustomerID: customer}
-	line := append(e.AppendJSON(nil), '\n')
-	h := eventlog.Header{Owner: "test", Source: eventlog.Source{Sequence: sequence, Line: 1, LastR: 1}, SourceDigest: strings.Repeat("0", 32)}
-	header := eventlog.Reminders(l.js, 0).In(of).Sealer().Encode(h, sequence, line)
-	if _, err := l.js.PublishMsg(t.Context(), &nats.Msg{Subject: topology.Rmd(0), Header: header, Data: line}); err != nil {
-		t.Fatal(err)
 	}
 }
