@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,8 +23,8 @@ import (
 )
 
 // TestWhileClaimsAreMade: backups are taken while claims are made, owners purge as hard as they can, and reminders fire.
-// Each holds no reminder without its event and no event without its command, begins where it must, and a lane that is
-// restored from it goes on: what had been answered before the backup began is a repeat with the same code.
+// Each holds no reminder without its event and no event without its command, starts where it must, and a lane that is
+// restored from it goes on: what had been answered before the backup started is a repeat with the same code.
 func TestWhileClaimsAreMade(t *testing.T) {
 	s := streamtest.Start(t, streamtest.Lanes(lanes))
 	r := newRig(t, s.JetStream(t), 1)
@@ -75,10 +76,7 @@ func TestWhileClaimsAreMade(t *testing.T) {
 	})
 	for range 2 {
 		mu.Lock()
-		answered := map[string]string{}
-		for id, code := range held {
-			answered[id] = code
-		}
+		answered := maps.Clone(held)
 		mu.Unlock()
 		dir, m := take(t, r.js)
 
@@ -100,15 +98,19 @@ func TestWhileClaimsAreMade(t *testing.T) {
 		}
 	}
 	for n := range lanes {
-		before, err := eventlog.Commands(r.js, n).Bounds(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		streamtest.Eventually(t, "purging goes on after the backup", func() bool {
-			b, err := eventlog.Commands(r.js, n).Bounds(t.Context())
-			return err == nil && b.First > before.First
-		})
+		before := r.first(n)
+		streamtest.Eventually(t, "purging goes on after the backup", func() bool { return r.first(n) > before })
 	}
+}
+
+// first is the first command that a lane has not purged.
+func (r *rig) first(lane int) uint64 {
+	r.t.Helper()
+	b, err := eventlog.Commands(r.js, lane).Bounds(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return b.First
 }
 
 // soon is a campaign of the lane whose opening people are reminded of.
@@ -120,7 +122,7 @@ func soon(lane int) string {
 	}
 }
 
-// consistent checks a lane as it was restored, before anybody works it.
+// consistent checks a lane as it was restored, before it is worked.
 func consistent(t *testing.T, r *rig, n int) {
 	t.Helper()
 	messages, _ := r.events(n)
@@ -208,47 +210,40 @@ func TestPurgesWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	dies := streamtest.Background(t, h.Run)
-	first := func(n int) uint64 {
-		b, err := eventlog.Commands(r.js, n).Bounds(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b.First
-	}
-	had := first(0)
+	had := r.first(0)
 	work := func(from int) {
 		for i := from; i < from+5; i++ {
 			for n := range lanes {
 				r.claims(n, i, i+1, held)
 			}
 		}
-		streamtest.Eventually(t, "the lane without an owner purges", func() bool { return first(1) > uint64(from) })
+		streamtest.Eventually(t, "the lane without an owner purges", func() bool { return r.first(1) > uint64(from) })
 	}
 	work(0)
 	r.stop()
 	r.work(hard)
 	work(10)
-	if now := first(0); now != had {
+	if now := r.first(0); now != had {
 		t.Errorf("the lane was purged up to %d while it was held", now)
 	}
 	dies() // it is not renewed any more
 	expire(t, r.js, lease.PurgeLock(0))
-	streamtest.Eventually(t, "the hold runs out", func() bool { return first(0) > had })
+	streamtest.Eventually(t, "the hold runs out", func() bool { return r.first(0) > had })
 }
 
 // TestABrokenOrderIsNoticed: if commands are purged although a backup copies them, because its hold was lost, the backup
-// fails rather than hold commands that begin behind what its events cover.
+// fails rather than hold commands that start after what its events cover.
 func TestABrokenOrderIsNoticed(t *testing.T) {
 	s := streamtest.Start(t, streamtest.Lanes(lanes))
 	r, held := claimed(t, s.JetStream(t), 1, 20, 10)
 	purged := uint64(2)
 	for _, tc := range []struct {
 		name string
-		at   string // what has been begun when it happens
+		at   string // what has been started when it happens
 		some bool   // only commands that the copied events cover
 	}{
 		{"covered ones, while they are copied", topology.CmdStream(1), true},
-		{"before the commands are begun", topology.EvtStream(1), false},
+		{"before the commands are copied", topology.EvtStream(1), false},
 		{"while they are copied", topology.CmdStream(1), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -285,7 +280,7 @@ func gone(t *testing.T, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(dir))
 	if err != nil || len(entries) > 0 {
-		t.Errorf("left behind: %v, %v", entries, err)
+		t.Errorf("left: %v, %v", entries, err)
 	}
 }
 

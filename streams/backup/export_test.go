@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// CreateHooked is Create that calls hook when a stream's copying has begun; its error is that of the copying.
+// CreateHooked is Create that calls hook when a stream's copying has started; its error is that of the copying.
 func CreateHooked(ctx context.Context, js jetstream.JetStream, dir string, opts CreateOptions, hook func(stream string) error) (*Manifest, error) {
 	w, err := newWorkdir(dir)
 	if err != nil {

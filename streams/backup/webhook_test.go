@@ -1,7 +1,6 @@
 package backup_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -33,8 +32,8 @@ type endpoints struct {
 	*httptest.Server
 
 	mu     sync.Mutex
-	closed map[string]int            // paths that respond with another status than 200
-	got    map[string]map[string]int // how often each customer's claim was delivered, by path
+	closed map[string]int // paths that respond with another status than 200
+	got    map[string]int // how often each customer's claim was delivered, by path and customer
 	secret map[string]signature.Secret
 	forged int
 
@@ -51,7 +50,7 @@ func (e *endpoints) until(t *testing.T, what string, fact func() bool) {
 }
 
 func newEndpoints(t *testing.T) *endpoints {
-	e := &endpoints{closed: map[string]int{}, got: map[string]map[string]int{}, secret: map[string]signature.Secret{}}
+	e := &endpoints{closed: map[string]int{}, got: map[string]int{}, secret: map[string]signature.Secret{}}
 	e.changed.Watch()
 	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -64,12 +63,9 @@ func newEndpoints(t *testing.T) *endpoints {
 		if _, err := signature.Verify(r.Header, body, time.Now(), 1000*time.Hour, e.secret[r.URL.Path]); err != nil {
 			e.forged++
 		}
-		if e.got[r.URL.Path] == nil {
-			e.got[r.URL.Path] = map[string]int{}
-		}
 		for _, part := range strings.Split(string(body), `"customer_id":"`)[1:] {
 			customer, _, _ := strings.Cut(part, `"`)
-			e.got[r.URL.Path][customer]++
+			e.got[r.URL.Path+" "+customer]++
 		}
 	}))
 	t.Cleanup(e.Close)
@@ -83,17 +79,17 @@ func (e *endpoints) answer(path string, status int) {
 	e.closed[path] = status
 }
 
-// delivered returns how often the claims of customers arrived.
-func (e *endpoints) delivered(path string) map[string]int {
+// delivered returns how often the claims of customers arrived, by path and customer, since the last forget.
+func (e *endpoints) delivered() map[string]int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return maps.Clone(e.got[path])
+	return maps.Clone(e.got)
 }
 
 func (e *endpoints) forget() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.got = map[string]map[string]int{}
+	clear(e.got)
 }
 
 // deliver runs a server's part that delivers to webhooks, until stop is called or the test ends.
@@ -104,17 +100,7 @@ func (r *rig) deliver(to *endpoints, clock wall.Clock) (run *webhook.Runner, sto
 		Guard: &webhook.Guard{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}},
 	})
 	run.Changed = to.changed
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- run.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			r.t.Error(err)
-		}
-	})
-	r.t.Cleanup(stop)
-	return run, stop
+	return run, streamtest.Background(r.t, run.Run)
 }
 
 func webhooks(js jetstream.JetStream, log topology.Log) *webhook.Store {
@@ -134,7 +120,7 @@ func some(from, to int) (all []string) {
 }
 
 // TestWebhooksComeBack: a restored server delivers to the endpoints, signed with their secrets, what was not delivered: what
-// was behind the position, what waited for its next try, and the dead letters when they are retried. What was delivered
+// was after the position, what waited for its next try, and the dead letters when they are retried. What was delivered
 // before the backup is not delivered again. What is delivered while the backup is taken may be, and nothing is lost.
 func TestWebhooksComeBack(t *testing.T) {
 	e := newEndpoints(t)
@@ -160,8 +146,8 @@ func TestWebhooksComeBack(t *testing.T) {
 	has := func(path string, want []string) func() bool {
 		return func() bool {
 			clock.Move(time.Minute) // for pauses
-			got := e.delivered(path)
-			return !slices.ContainsFunc(want, func(c string) bool { return got[c] == 0 })
+			got := e.delivered()
+			return !slices.ContainsFunc(want, func(c string) bool { return got[path+" "+c] == 0 })
 		}
 	}
 	for path := range id {
@@ -200,31 +186,31 @@ func TestWebhooksComeBack(t *testing.T) {
 	}
 	e.forget()
 
-	// While the copies are made, one endpoint works again and gets all, and the messages of another one move from behind its
+	// While the copies are made, one endpoint works again and gets all, and the messages of another one move from after its
 	// position to those that wait: between the first copy of what is kept of deliveries and the next one.
 	turn("/shop", webhook.Pause)
 	e.answer("/live", 0)
 	e.answer("/moved", http.StatusInternalServerError)
 	dir := t.TempDir() + "/backup"
 	var once sync.Once
-	meanwhile := func(stream string) error {
+	whileCopied := func(stream string) error {
 		if stream == topology.PushStream || stream == topology.PushWaitStream {
 			once.Do(func() {
 				turn("/moved", webhook.Resume)
 				run, stop := r.deliver(e, clock)
-				e.until(t, "the rest is delivered meanwhile", has("/live", some(50, 100)))
+				e.until(t, "the rest is delivered", has("/live", some(50, 100)))
 				e.until(t, "each message has failed once", func() bool { return run.Stats()[id["/moved"]].FailedTries >= 2*lanes })
 				stop()
 			})
 		}
 		return nil
 	}
-	m, err := backup.CreateHooked(t.Context(), r.js, dir, backup.CreateOptions{Key: &testKey, Logger: streamtest.Logger(t)}, meanwhile)
+	m, err := backup.CreateHooked(t.Context(), r.js, dir, backup.CreateOptions{Key: &testKey, Logger: streamtest.Logger(t)}, whileCopied)
 	if err != nil || !m.Webhooks() {
 		t.Fatalf("%+v, %v", m, err)
 	}
 	s.Shutdown()
-	during := e.delivered("/live")
+	during := e.delivered()
 	e.forget()
 	for path := range id {
 		e.answer(path, 0)
@@ -251,16 +237,16 @@ func TestWebhooksComeBack(t *testing.T) {
 	}
 	turn("/old", webhook.Retry)
 	e.until(t, "dead letters are delivered", has("/old", some(50, 110)))
-	for path := range id {
-		for customer, times := range e.delivered(path) {
-			// What moved meanwhile is in both copies, so it may come twice.
-			if slices.Contains(some(0, 50), customer) || times != 1 && path != "/moved" {
-				t.Errorf("%s: %s is delivered %d times after the restore", path, customer, times)
-			}
+	now := e.delivered()
+	for to, times := range now {
+		path, customer, _ := strings.Cut(to, " ")
+		// What moved during the backup is in both copies, so it may come twice.
+		if slices.Contains(some(0, 50), customer) || times != 1 && path != "/moved" {
+			t.Errorf("%s: %s is delivered %d times after the restore", path, customer, times)
 		}
 	}
 	for _, customer := range some(50, 100) {
-		if during[customer]+e.delivered("/live")[customer] == 0 {
+		if during["/live "+customer]+now["/live "+customer] == 0 {
 			t.Errorf("/live: %s is lost", customer)
 		}
 	}
