@@ -2,133 +2,167 @@ package main
 
 import (
 	"encoding/json"
-	"net/http"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/streams/access"
-	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-// TestKeysFromTheCommandLine: the journey of a key, from its making to its end, on a server as two commands start it.
+// keyURL makes a key and returns its id, and the NATS URL with it once it opens NATS.
+func (p *process) keyURL(name, role string, more ...string) (id, natsURL string) {
+	p.t.Helper()
+	made := p.must(append([]string{"access", "create", name, "--role", role}, more...)...)
+	u, err := url.Parse(p.ready().NATSURL)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	u.User = url.User(made["secret"].(string))
+	streamtest.Eventually(p.t, "the key opens NATS", func() bool {
+		nc, err := nats.Connect(u.String())
+		if err == nil {
+			nc.Close()
+		}
+		return err == nil
+	})
+	return made["id"].(string), u.String()
+}
+
+// TestKeysFromTheCommandLine: the journey of a key, from its making to its end. The key is on standard output once, and nowhere else.
 func TestKeysFromTheCommandLine(t *testing.T) {
 	p := shared(t)
 	made := p.run("access", "create", "ann", "--role", "support", "--campaign", "winter,summer")
 	secret := strings.TrimSpace(made.out)
-	if role, _, err := access.ParseKey(secret); made.code != 0 || err != nil || role != access.Support || !strings.Contains(made.err, "role support, campaigns summer,winter; it is not shown again") || strings.Contains(made.err, secret) {
+	role, id, err := access.ParseKey(secret)
+	if made.code != 0 || err != nil || role != access.Support || !strings.Contains(made.err, "role support, campaigns summer,winter; it is not shown again") || strings.Contains(made.err, secret) {
 		t.Fatalf("%+v", made)
 	}
-	_, id, _ := access.ParseKey(secret)
 	listed := p.run("access", "list")
-	if listed.code != 0 || !strings.Contains(listed.out, id+"  ann   support  campaigns summer,winter") || !strings.Contains(listed.out, "by local:") || strings.Contains(listed.out, secret) {
+	if listed.code != 0 || !strings.Contains(listed.out, id+"  ann   support  campaigns summer,winter") || !strings.Contains(listed.out, "by local:") {
 		t.Errorf("%+v", listed)
 	}
-	rotated := p.run("access", "rotate", "ann", "--overlap", "1h", "-o", "json")
-	var next struct {
-		ID, Name, Secret, Replaces string
-		Role                       access.Role
+	next := p.must("access", "rotate", "ann", "--overlap", "1h")
+	if next["replaces"] != id || next["name"] != "ann" || next["role"] != "support" || next["secret"] == secret {
+		t.Errorf("%+v", next)
 	}
-	if err := json.Unmarshal([]byte(rotated.out), &next); err != nil || rotated.code != 0 || next.Replaces != id || next.Name != "ann" || next.Role != access.Support || next.Secret == "" || next.Secret == secret {
-		t.Errorf("%+v %v", rotated, err)
-	}
-	if got := p.run("access", "revoke", id); got.code != 0 || !strings.HasPrefix(got.out, "key "+id+" of ann, role support, ended at ") {
+	p.expect(cli.ExitDone, "key "+id+" of ann, role support, ended at ", "access", "revoke", id)
+	if got := p.run("access", "list"); strings.Contains(got.out, id) || !strings.Contains(got.out, next["id"].(string)) {
 		t.Errorf("%+v", got)
 	}
-	if got := p.run("access", "list"); strings.Contains(got.out, id) || !strings.Contains(got.out, next.ID) {
-		t.Errorf("%+v", got)
-	}
-	if got := p.run("access", "list", "--all", "-o", "json"); !strings.Contains(got.out, `"id":"`+id+`"`) || !strings.Contains(got.out, `"replaced_by":"`+next.ID+`"`) {
-		t.Errorf("%+v", got)
-	}
+	p.expect(cli.ExitDone, `"replaced_by":"`+next["id"].(string)+`"`, "access", "list", "--all", "-o", "json")
+	p.expect(cli.ExitUsage, "needs --role", "access", "create", "bob")
 
-	// Wrong usage, and refusals.
-	for _, c := range []struct {
-		args []string
-		code int
-		want string
-	}{
-		{[]string{"access"}, cli.ExitUsage, "needs a command: create, list, revoke, rotate"},
-		{[]string{"access", "create", "bob"}, cli.ExitUsage, "needs --role"},
-		{[]string{"access", "create", "--role", "support"}, cli.ExitUsage, "needs NAME"},
-		{[]string{"access", "create", "bob", "--role", "admin"}, cli.ExitRefused, "role"},
-		{[]string{"access", "rotate", "ann", "--overlap", "721h"}, cli.ExitRefused, "720h"},
-		{[]string{"access", "create", "ann", "--role", "support"}, cli.ExitRefused, "scrip access rotate " + next.ID},
-		{[]string{"access", "create", "bob", "--role", "sender", "--campaign", "summer"}, cli.ExitRefused, "campaigns: "},
-		{[]string{"access", "create", "bob", "--role", "support", "--public"}, cli.ExitRefused, "public "},
-		{[]string{"access", "create", "bob", "--role", "producer", "--rate", "-1"}, cli.ExitUsage, "whole number"},
-		{[]string{"access", "revoke", "nobody"}, cli.ExitRefused, "see `scrip access list`"},
-		{[]string{"access", "rotate", id}, cli.ExitRefused, "scrip access create"},
-		{[]string{"audit", "--kind", "theft"}, cli.ExitRefused, "kind"},
-		{[]string{"audit", "--since", "yesterday"}, cli.ExitUsage, "RFC 3339"},
-	} {
-		if got := p.run(c.args...); got.code != c.code || !strings.Contains(got.out+got.err, c.want) {
-			t.Errorf("scrip %q: %+v, want exit %d and %q", c.args, got, c.code, c.want)
-		}
-	}
-
-	// Who did it: in the settings, the audit stream, and the history of a coupon.
-	if got := p.run("config", "set", "reminder.rate", "100", "--by", "carl"); got.code != 0 || !strings.Contains(got.out, "by local:carl)") {
-		t.Errorf("%+v", got)
-	}
+	// Who did it: in the settings, and the audit stream.
+	p.expect(cli.ExitDone, "by local:carl)", "config", "set", "reminder.rate", "100", "--by", "carl")
 	audit := p.run("audit")
 	for _, want := range []string{"keys      create", "keys      rotate", "keys      revoke", "settings  set     reminder.rate default → 100", "local:carl"} {
 		if !strings.Contains(audit.out, want) {
 			t.Errorf("no %q in\n%s", want, audit.out)
 		}
 	}
-	if strings.Contains(audit.out, next.Secret) || strings.Contains(p.log.String(), next.Secret) {
-		t.Error("a key is in the audit stream or the server's log")
+	for _, key := range []string{secret, next["secret"].(string)} {
+		if strings.Contains(listed.out+audit.out+p.Output(), key) {
+			t.Error("a key is in the list, the audit stream or the server's log")
+		}
 	}
 	if old := p.run("audit", "--until=-87600h", "-o", "json"); old.code != cli.ExitDone || strings.Contains(old.out, `"at"`) {
 		t.Errorf("of ten years ago: %+v", old)
 	}
-	if got := p.run("audit", "--since=-87600h", "--kind", "settings", "--actor", "local:carl", "--limit", "1", "-o", "json"); strings.Count(got.out, `"at"`) != 1 || !strings.Contains(got.out, `"action":"set"`) {
+	got := p.run("audit", "--since=-87600h", "--kind", "settings", "--actor", "local:carl", "--limit", "1", "-o", "json")
+	if strings.Count(got.out, `"at"`) != 1 || !strings.Contains(got.out, `"action":"set"`) {
 		t.Errorf("%+v", got)
 	}
-	// The key of an operator opens profiles and details; others do not. Its log-in is recorded once.
-	operator := strings.TrimSpace(p.run("access", "create", "olga", "--role", "operator").out)
+}
+
+// TestOperatorsWithAKey: on a machine without the data directory, an operator with a key does what the servers' credentials do, and
+// its log-in is recorded once. Commands on the log itself name the credentials that they need, and where those are.
+func TestOperatorsWithAKey(t *testing.T) {
+	p := shared(t)
+	id, operator := p.keyURL("guest-olga", "operator")
+	_, support := p.keyURL("guest-sue", "support")
 	for _, c := range []struct {
-		key    string
-		status int
-	}{{operator, 200}, {next.Secret, 401}, {secret, 401}, {"sk_operator_", 401}} {
-		wait(t, "the answer to a key", startLimit, func() bool {
-			req, err := http.NewRequest(http.MethodGet, natsx.WithoutUser(p.ready().HTTPURL)+"/debug/pprof/", nil)
-			if err != nil {
-				t.Fatal(err)
+		code       int
+		want, args string
+	}{
+		{cli.ExitDone, "reminder.rate", "config get"}, {cli.ExitDone, "guest-sue", "access list"}, {cli.ExitDone, "by guest-olga)", "config set reminder.rate 50 --by forged"},
+		{cli.ExitFailed, "credentials of the servers", "replay"}, {cli.ExitFailed, "credentials of the servers", "key seal"},
+	} {
+		got := scrip(t, nil, append(strings.Fields(c.args), "--nats", operator)...)
+		if got.code != c.code || !strings.Contains(got.out+got.err, c.want) || strings.Contains(got.err, operator) {
+			t.Errorf("scrip %s: %+v, want exit %d and %q", c.args, got, c.code, c.want)
+		}
+		for _, hint := range []string{"key " + id + " of role operator", "scrip.json", "NATS_USER", "--nats-creds"} {
+			if got.code != cli.ExitDone && !strings.Contains(got.err, hint) {
+				t.Errorf("scrip %s: no %q in %s", c.args, hint, got.err)
 			}
-			req.Header.Set("Authorization", "Bearer "+c.key)
-			resp, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp.Body.Close()
-			return resp.StatusCode == c.status
-		})
-	}
-	at, err := url.Parse(p.ready().NATSURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at.User = url.User(operator)
-	for range 2 {
-		if got := scrip(t, nil, "access", "list", "--nats", at.String()); got.code != 0 || !strings.Contains(got.out, "olga") {
-			t.Errorf("with the key of an operator: %+v", got)
 		}
 	}
-	if got := scrip(t, nil, "config", "set", "reminder.rate", "50", "--nats", at.String(), "--by", "forged"); got.code != 0 || !strings.Contains(got.out, "by olga)") {
-		t.Errorf("%+v", got)
-	}
-	wait(t, "the log-in is recorded", startLimit, func() bool {
-		return strings.Count(p.run("audit", "--kind", "login", "-o", "json").out, `"actor":"olga"`) == 1
-	})
-	at.User = url.User(next.Secret)
-	if got := scrip(t, nil, "access", "list", "--nats", at.String(), "--timeout", "500ms"); got.code != cli.ExitFailed || strings.Contains(got.out, "olga") {
+	if got := scrip(t, nil, "status", "--nats", support, "--timeout", "500ms"); got.code != cli.ExitFailed || strings.Contains(got.out, "LANE") {
 		t.Errorf("with the key of support: %+v", got)
 	}
-	_, ready := p.readiness()
-	if c := ready.Checks["access"]; !c.OK || c.Needed {
-		t.Errorf("%+v", c)
+	streamtest.Eventually(t, "the log-in is recorded", func() bool {
+		return strings.Count(p.run("audit", "--kind", "login", "-o", "json").out, `"actor":"guest-olga"`) == 1
+	})
+}
+
+// TestExportsAreRecorded: an export and a replay in clear leave an entry in the audit stream, with who did it; one that is
+// masked, or does not happen, leaves none.
+func TestExportsAreRecorded(t *testing.T) {
+	p := shared(t)
+	p.must("campaign", "create", "exported", "--codes", "10")
+	p.must("campaign", "create", "hidden", "--codes", "10")
+	code := p.must("claim", "exported", "--customer", "export-ann")["code"].(string)
+	p.row("1", `SELECT count(*)::text FROM scrip.coupon WHERE campaign = 'exported'`)
+	_, limited := p.keyURL("export-otto", "operator", "--campaign", "exported")
+	tables := p.ready().PostgresURL
+	entries := func() string {
+		t.Helper()
+		var page struct {
+			Entries []struct{ Actor, Kind, Action, About string }
+		}
+		got := p.run("audit", "-o", "json")
+		if err := json.Unmarshal([]byte(got.out), &page); err != nil {
+			t.Fatalf("%+v: %v", got, err)
+		}
+		var all []string
+		for _, e := range page.Entries {
+			if e.Kind == "export" || e.Kind == "lookup" {
+				all = append(all, strings.Join([]string{strings.Split(e.Actor, "@")[0], e.Kind, e.Action, e.About}, " "))
+			}
+		}
+		return strings.Join(all, "\n")
+	}
+	self := strings.Split("local:"+userAtHost(), "@")[0]
+	had := entries()
+	mask := filepath.Join(t.TempDir(), "mask.key")
+	for _, c := range []struct {
+		args string
+		code int
+		want string // the new entry
+	}{
+		{"codes export exported --data " + p.Data, 0, self + " export coupons.csv exported"},
+		{"codes export exported --mask-codes " + mask + " --data " + p.Data, 0, self + " export coupons.csv exported"},
+		{"codes export exported --nats " + limited + " --postgres " + tables, 0, "export-otto export coupons.csv exported"},
+		{"codes export hidden --nats " + limited + " --postgres " + tables, cli.ExitFailed, ""},
+		{"codes export nobody --data " + p.Data, cli.ExitRefused, ""},
+		{"replay --campaign exported --data " + p.Data, 0, self + " export events --campaign exported"},
+		{"replay --mask-codes " + mask + " --data " + p.Data, 0, ""},
+		{"coupon show " + code + " --data " + p.Data, 0, self + " lookup coupon exported 1"},
+		{"customer show export-ann --data " + p.Data, 0, self + " lookup customer export-ann"},
+	} {
+		got := scrip(t, nil, strings.Fields(c.args)...)
+		now := entries()
+		if added := strings.TrimPrefix(strings.TrimPrefix(now, had), "\n"); got.code != c.code || added != c.want {
+			t.Errorf("scrip %s: exit %d, recorded %q, want %d and %q\n%s", c.args, got.code, added, c.code, c.want, got.err)
+		}
+		if got.code != 0 && strings.Contains(got.out, code) || strings.Contains(now, code) {
+			t.Errorf("scrip %s: %s\nrecorded: %s", c.args, got.out, now)
+		}
+		had = now
 	}
 }

@@ -7,49 +7,35 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
-	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-const (
-	// startLimit and stopLimit are far above what is needed, for machines under load.
-	startLimit = 3 * time.Minute
-	stopLimit  = 3 * time.Minute
-	poll       = 20 * time.Millisecond
-)
+func TestMain(m *testing.M) { os.Exit(e2e.Main(m, stopCommon)) }
 
-// binary builds the program once for all tests of this binary.
-var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "scrip-binary-")
-	if err != nil {
-		return "", err
-	}
-	// Others than its owner run it, too.
-	if err := os.Chmod(dir, 0o755); err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "scrip")
-	return path, e2e.Build(path)
-})
+// process is a running `scrip serve`, for one test.
+type process struct {
+	*e2e.Process
+	t *testing.T
+}
 
 // common is the server that tests of commands use together; it is started once.
 var common struct {
+	*e2e.Process
 	once sync.Once
 	dir  string
-	p    *process
 	err  error
 }
 
@@ -58,128 +44,61 @@ var common struct {
 func shared(t *testing.T) *process {
 	t.Helper()
 	common.once.Do(func() {
-		if common.dir, common.err = openDir(); common.err == nil {
-			common.p, common.err = start(nil, filepath.Join(common.dir, "data"))
+		if common.dir, common.err = os.MkdirTemp("", "scrip-test-"); common.err == nil {
+			common.err = os.Chmod(common.dir, 0o711) // an unprivileged PostgreSQL must pass through
+		}
+		if common.err == nil {
+			common.Process, common.err = start(filepath.Join(common.dir, "data"), filepath.Join(common.dir, "log"), nil)
 		}
 	})
 	if common.err != nil {
 		t.Fatal(common.err)
 	}
-	p := *common.p
-	p.t = t
+	p := &process{common.Process, t}
 	p.ready()
-	return &p
-}
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if p := common.p; p != nil {
-		if err := p.stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "the shared server:", err)
-			code = max(code, 1)
-		}
-	}
-	_ = os.RemoveAll(common.dir)
-	if path, err := binary(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(path))
-	}
-	os.Exit(code)
-}
-
-// dataDir is a directory that other users can pass through, as an unprivileged PostgreSQL must: t.TempDir's are closed,
-// and a server started by root would make its cluster elsewhere.
-func dataDir(t *testing.T) string {
-	t.Helper()
-	dir, err := openDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
-
-func openDir() (string, error) {
-	dir, err := os.MkdirTemp("", "scrip-test-")
-	if err != nil {
-		return "", err
-	}
-	return dir, os.Chmod(dir, 0o711)
-}
-
-// process is a running `scrip serve`.
-type process struct {
-	t    *testing.T
-	cmd  *exec.Cmd
-	data string
-	log  *streamtest.Buffer
-	done chan struct{} // closed when it has ended
-}
-
-// launch starts `scrip serve` on data, on free ports, with further arguments; those of the form NAME=value are
-// variables. It is killed at the end of the test if it still runs.
-func launch(t *testing.T, data string, args ...string) *process {
-	t.Helper()
-	return launchAs(t, nil, data, args...)
-}
-
-func launchAs(t *testing.T, as *syscall.Credential, data string, args ...string) *process {
-	t.Helper()
-	p, err := start(as, data, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.t = t
-	t.Cleanup(func() {
-		if err := p.stop(); err != nil {
-			t.Error(err)
-		}
-		if t.Failed() {
-			t.Logf("log of scrip serve:\n%s", p.log.String())
-		}
-	})
 	return p
 }
 
-func start(as *syscall.Credential, data string, args ...string) (*process, error) {
-	path, err := binary()
-	if err != nil {
-		return nil, err
-	}
-	p := &process{data: data, log: new(streamtest.Buffer), done: make(chan struct{})}
-	p.cmd = exec.Command(path, "serve", "--data", data)
-	p.cmd.Env = append(os.Environ(), "SCRIP_NATS_LISTEN=127.0.0.1:0", "SCRIP_HTTP_LISTEN=127.0.0.1:0")
-	for _, a := range args {
-		if strings.HasPrefix(a, "SCRIP_") {
-			p.cmd.Env = append(p.cmd.Env, a)
-		} else {
-			p.cmd.Args = append(p.cmd.Args, a)
+func stopCommon() {
+	if common.Process != nil {
+		if code, err := common.Stop(); code != 0 || err != nil {
+			fmt.Fprintf(os.Stderr, "the shared server stopped with exit code %d, %v\n%s", code, err, common.Output())
 		}
 	}
-	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
-	if as != nil {
-		p.cmd.Dir = "/"
-	}
-	if err := p.cmd.Start(); err != nil {
-		return nil, err
-	}
-	go func() { _ = p.cmd.Wait(); close(p.done) }()
-	return p, nil
+	_ = os.RemoveAll(common.dir)
 }
 
-// stop ends the server politely, so that its PostgreSQL goes with it.
-func (p *process) stop() error {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-	if p.ended(stopLimit) {
-		return nil
+// start starts `scrip serve` on free ports, with further arguments; those of the form SCRIP_NAME=value are variables.
+func start(data, log string, args []string) (*e2e.Process, error) {
+	env, flags := []string{"SCRIP_NATS_LISTEN=127.0.0.1:0"}, []string(nil)
+	for _, a := range args {
+		if strings.HasPrefix(a, "SCRIP_") {
+			env = append(env, a)
+		} else {
+			flags = append(flags, a)
+		}
 	}
-	_ = p.cmd.Process.Kill()
-	<-p.done
-	return fmt.Errorf("scrip serve did not stop within %s:\n%s", stopLimit, p.log.String())
+	return e2e.Start(data, log, flags, env)
+}
+
+// launch starts one that is killed at the end of the test if it still runs.
+func launch(t *testing.T, data string, args ...string) *process {
+	t.Helper()
+	p, err := start(data, filepath.Join(t.TempDir(), "log"), args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return of(t, p)
+}
+
+func of(t *testing.T, p *e2e.Process) *process {
+	t.Cleanup(func() {
+		p.End()
+		if t.Failed() {
+			t.Logf("log of scrip serve:\n%s", p.Output())
+		}
+	})
+	return &process{p, t}
 }
 
 // serve launches and waits until the server can be found.
@@ -190,110 +109,94 @@ func serve(t *testing.T, data string, args ...string) *process {
 	return p
 }
 
-func (p *process) ready() datadir.Descriptor {
+func (p *process) ready() e2e.Descriptor {
 	p.t.Helper()
-	var d datadir.Descriptor
-	wait(p.t, "scrip.json of process "+fmt.Sprint(p.cmd.Process.Pid), startLimit, func() bool {
-		select {
-		case <-p.done:
-			p.t.Fatalf("scrip serve ended with exit code %d before it was ready:\n%s", p.cmd.ProcessState.ExitCode(), p.log.String())
-		default:
-		}
-		var err error
-		d, err = datadir.Find(p.data)
-		return err == nil && d.PID == p.cmd.Process.Pid
-	})
+	d, err := p.Ready()
+	if err != nil {
+		p.t.Fatal(err)
+	}
 	return d
 }
 
-func (p *process) ended(within time.Duration) bool {
-	limit := time.NewTimer(within)
-	defer limit.Stop()
-	select {
-	case <-p.done:
-		return true
-	case <-limit.C:
-		return false
-	}
-}
-
-// exit waits for the end and returns the exit code.
-func (p *process) exit() int {
+// stop sends a signal, waits for the end and returns the exit code.
+func (p *process) stop(by syscall.Signal) int {
 	p.t.Helper()
-	if !p.ended(startLimit) {
-		p.t.Fatalf("scrip serve still runs:\n%s", p.log.String())
-	}
-	return p.cmd.ProcessState.ExitCode()
-}
-
-func (p *process) signal(s os.Signal) {
-	p.t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
+	if err := p.Signal(by); err != nil {
 		p.t.Fatal(err)
 	}
+	return p.Wait()
 }
 
 // run is the program in process, as a client of this server.
 func (p *process) run(args ...string) result {
 	p.t.Helper()
-	return p.within(nil, args)
+	return scrip(p.t, nil, append(args, "--data", p.Data)...)
 }
 
-func (p *process) within(env, args []string) result {
+// expect runs a command and expects an exit code and a text.
+func (p *process) expect(code int, want string, args ...string) {
 	p.t.Helper()
-	return scrip(p.t, env, append(args, "--data", p.data)...)
+	if got := p.run(args...); got.code != code || !strings.Contains(got.out+got.err, want) {
+		p.t.Errorf("scrip %s: exit %d, want %d and %q\n%s%s", strings.Join(args, " "), got.code, code, want, got.out, got.err)
+	}
 }
 
 // must runs a command that has to be done, and returns its JSON.
 func (p *process) must(args ...string) map[string]any {
 	p.t.Helper()
-	got := p.within([]string{"SCRIP_TIMEOUT=2m"}, append(args, "-o", "json")) // the default is too short for machines under load
-	if got.code != cli.ExitDone {
-		p.t.Fatalf("scrip %v: exit %d\n%s%s", args, got.code, got.out, got.err)
+	return done(p.t, []string{"SCRIP_TIMEOUT=2m"}, append(args, "--data", p.Data)...) // the default is too short for machines under load
+}
+
+// done runs a command that has to succeed and returns its JSON.
+func done(t *testing.T, env []string, args ...string) (answer map[string]any) {
+	t.Helper()
+	got := scrip(t, env, append(args, "-o", "json")...)
+	if err := json.Unmarshal([]byte(got.out), &answer); got.code != cli.ExitDone || err != nil {
+		t.Fatalf("scrip %v: %+v (%v)", args, got, err)
 	}
-	var v map[string]any
-	if err := json.Unmarshal([]byte(got.out), &v); err != nil {
-		p.t.Fatalf("scrip %v: %q is no JSON object: %v", args, got.out, err)
-	}
-	return v
+	return answer
 }
 
 // row waits until a query's one value is as wanted.
 func (p *process) row(want, query string, args ...any) {
 	p.t.Helper()
-	d, err := datadir.Find(p.data)
+	db := p.postgres()
+	streamtest.Eventually(p.t, fmt.Sprintf("%q from %s", want, query), func() bool {
+		var got string
+		return db.QueryRow(p.t.Context(), query, args...).Scan(&got) == nil && got == want
+	})
+}
+
+// postgres is a connection to the server's tables.
+func (p *process) postgres() *pgx.Conn {
+	p.t.Helper()
+	db, err := pgx.Connect(p.t.Context(), p.ready().PostgresURL)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	var got string
-	wait(p.t, fmt.Sprintf("%q from %s", want, query), stopLimit, func() bool {
-		ctx, cancel := context.WithTimeout(p.t.Context(), stopLimit)
-		defer cancel()
-		db, err := pgx.Connect(ctx, d.PostgresURL)
-		if err != nil {
-			got = err.Error()
-			return false
-		}
-		defer db.Close(ctx)
-		if err := db.QueryRow(ctx, query, args...).Scan(&got); err != nil {
-			got = err.Error()
-		}
-		return got == want
-	})
+	p.t.Cleanup(func() { _ = db.Close(context.Background()) })
+	return db
+}
+
+// nats connects to the server's NATS.
+func (p *process) nats() jetstream.JetStream {
+	p.t.Helper()
+	nc, err := nats.Connect(p.ready().NATSURL)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return js
 }
 
 // get sends an HTTP request to the server.
 func (p *process) get(path string) (int, string) {
 	p.t.Helper()
-	d, err := datadir.Find(p.data)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, d.HTTPURL+path, nil)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := http.Get(p.ready().HTTPURL + path)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -305,37 +208,15 @@ func (p *process) get(path string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-func (p *process) readiness() (int, status.Readiness) {
-	p.t.Helper()
-	code, body := p.get("/readyz")
-	var r status.Readiness
-	if err := json.Unmarshal([]byte(body), &r); err != nil {
-		p.t.Fatalf("/readyz: %v: %s", err, body)
-	}
-	return code, r
-}
-
 // healthy waits until the server is ready: on a busy machine a check may fail for a moment.
 func (p *process) healthy() (r status.Readiness) {
 	p.t.Helper()
-	wait(p.t, "the server is ready", time.Minute, func() bool {
-		var code int
-		code, r = p.readiness()
+	streamtest.Eventually(p.t, "the server is ready", func() bool {
+		code, body := p.get("/readyz")
+		if err := json.Unmarshal([]byte(body), &r); err != nil {
+			p.t.Fatalf("/readyz: %v: %s", err, body)
+		}
 		return code == 200 && r.Ready
 	})
 	return r
-}
-
-// wait polls for a fact.
-func wait(t *testing.T, what string, limit time.Duration, fact func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(limit)
-	tick := time.NewTicker(poll)
-	defer tick.Stop()
-	for !fact() {
-		if time.Now().After(deadline) {
-			t.Fatalf("no %s within %s", what, limit)
-		}
-		<-tick.C
-	}
 }

@@ -120,76 +120,161 @@ func TestWrongUsage(t *testing.T) {
 		{"serve --credentials secret", "USER:PASSWORD"},
 		{"serve --postgres localhost", "postgres://"},
 		{"serve --rebase one", "LANE=SEQ"},
+		{"serve --http-trusted-proxies 10.0.0.1", "must be networks such as"},
+		{"serve --skip-message x", "must be LANE=SEQ such as 2=1047"},
 		{"serve --log-level loud", "must be debug"},
+		{"customer show ann --limit 501", "must be a whole number from 1 to 500"},
+		{"config", "needs a command: get, set, history"},
+		{"config set", "needs KEY and VALUE"},
+		{"config set reminder.batch", "needs VALUE"},
+		{"config set reminder.batch 1 2", `no further "2"`},
+		{`config set reminder.batch 1 --by ""`, "expected 1 to 64 bytes"},
+		{`config set reminder.batch 1 --by "a\nb"`, "printable"},
+		{"config history --limit many", "whole number"},
+		{"config hist", "did you mean history?"},
+		{"access", "needs a command: create, list, revoke, rotate"},
+		{"access create --role support", "needs NAME"},
+		{"access create bob --role producer --rate -1", "whole number"},
+		{"audit --since yesterday", "RFC 3339"},
+		{"backup", "needs NAME"},
+		{"restore /nowhere --nats nats://127.0.0.1:1 --data x", "not both"},
+		{"restore /nowhere --replicas 3", "--nats"},
+		{"deadletter retry", "needs ID"},
+		{"webhook create", "needs URL"},
+		{"rebuild --undo --drop-previous", "takes one of"},
+		{"rebuild coupons", `there is "tables"`},
+		{"replay extra", `takes no "extra"`},
+		{"replay --campaign a.b", "--campaign: \"a.b\" is not a campaign name: 1 to 64 of A-Z"},
+		{"replay --type reminder.due", "reminders.due records the firing"},
+		{"replay --since yesterday", "+10m or -24h"},
+		{"replay --since --24h", "+10m or -24h"},
+		{"replay --since -1h --until -2h", "--until: "},
+		{"replay --lane -1", "number of a lane"},
+		{"replay --lane 0 --from 1:5", "--from: lane 1 is not among"},
+		{"replay --from 5", "such as 0:1000"},
+		{"replay --from 0:0", "such as 0:1000"},
+		{"replay --from 0:5 --from 0:6", "once per lane"},
+		{"replay --from 0:5 --to 0:4", "--to: 0:4 is before --from 0:5"},
+		{"replay --customer=", "omit the flag"},
+		{"replay --format xml", "must be ndjson or csv or parquet or postgres"},
+		{"replay --csv excel", "--format csv"},
+		{"replay --out=", "must be a file, or -"},
+		{"replay --follow --to 0:4", "--follow: it has no end"},
+		{"replay --follow --format parquet --out x", "--follow: a Parquet file cannot be appended to"},
+		{"replay --follow --out x", "it needs --name NAME"},
+		{"replay --name daily", "--name: a replay to standard output has no checkpoint"},
+		{"replay --name daily --format parquet --out x", "--format: a Parquet file cannot be added to"},
+		{"replay --name Daily --out x", "--name: \"Daily\" must start with a-z"},
+		{"replay --reset", "--reset: without --name or --sql"},
+		{"replay --print", "--print: only valid with --sql"},
+		{"replay --format postgres", "--name: missing"},
+		{"replay --format postgres --name x --out y", "--out: events go to table events"},
+		{"replay --format postgres --name x --postgres localhost:x/y", "--postgres: must be a URL"},
+		{"replay --sql example:never_redeem --out x", "omit --format and --out"},
+		{"replay --sql example:never_redeem --type coupon.voided", "--type: "},
+		{"replay --sql /does/not/exist.sql", "there is no file /does/not/exist.sql"},
+		{"replay --sql example:nonsense", "claims_by_hour, never_redeem, time_to_redeem"},
 	} {
-		got := scrip(t, []string{"SCRIP_DATA=" + t.TempDir()}, strings.Fields(c.args)...)
-		if got.code != cli.ExitUsage || !strings.Contains(got.err, c.want) || got.out != "" {
-			t.Errorf("scrip %s: exit %d\n stdout %q\n stderr %q\n want exit 2 and %q", c.args, got.code, got.out, got.err, c.want)
+		args := strings.Fields(c.args)
+		for i, a := range args {
+			if text, err := strconv.Unquote(a); err == nil {
+				args[i] = text
+			}
 		}
-		if !strings.Contains(got.err, "--help'") {
-			t.Errorf("scrip %s: no hint to --help: %q", c.args, got.err)
+		got := scrip(t, []string{"SCRIP_DATA=" + t.TempDir()}, args...)
+		if got.code != cli.ExitUsage || !strings.Contains(got.err, c.want) || got.out != "" || !strings.Contains(got.err, "--help'") {
+			t.Errorf("scrip %s: exit %d\n stdout %q\n stderr %q\n want exit 2, %q and a hint to --help", c.args, got.code, got.out, got.err, c.want)
 		}
 	}
 }
 
-func TestABadVariableIsNamed(t *testing.T) {
-	for _, c := range []struct{ env, args, want string }{
-		{"SCRIP_OUTPUT=yaml", "version", "SCRIP_OUTPUT"},
-		{"SCRIP_TIMEOUT=soon", "claim summer --customer a", "SCRIP_TIMEOUT"},
-		{"SCRIP_LANES=many", "serve", "SCRIP_LANES"},
-		{"SCRIP_SYNC=never", "serve", "SCRIP_SYNC"},
-		{"SCRIP_ROLES=cook", "serve", "SCRIP_ROLES"},
-		{"SCRIP_INSECURE=perhaps", "serve", "SCRIP_INSECURE"},
+// TestVariables: a variable sets a flag, and the flag wins; a bad one is named. A variable with _FILE names a file with the value, which
+// is on no command line. Customers, ids and filters are never read from the environment; the database is.
+func TestVariables(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("nonsense\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		env, args string
+		code      int
+		want      string
+	}{
+		{"SCRIP_OUTPUT=json", "version", cli.ExitDone, `{"version":`},
+		{"SCRIP_OUTPUT=json", "version -o text", cli.ExitDone, "scrip "},
+		{"SCRIP_OUTPUT=yaml", "version", cli.ExitUsage, "variable SCRIP_OUTPUT"},
+		{"SCRIP_TIMEOUT=soon", "claim summer --customer a", cli.ExitUsage, "variable SCRIP_TIMEOUT"},
+		{"SCRIP_LANES=many", "serve", cli.ExitUsage, "variable SCRIP_LANES"},
+		{"SCRIP_SYNC=never", "serve", cli.ExitUsage, "variable SCRIP_SYNC"},
+		{"SCRIP_ROLES=cook", "serve", cli.ExitUsage, "variable SCRIP_ROLES"},
+		{"SCRIP_INSECURE=perhaps", "serve", cli.ExitUsage, "variable SCRIP_INSECURE"},
+		{"SCRIP_CREDENTIALS_FILE=" + secret, "serve", cli.ExitUsage, "USER:PASSWORD"},
+		{"SCRIP_CODE_KEY_FILE=" + secret + ".gone", "serve", cli.ExitUsage, "SCRIP_CODE_KEY_FILE"},
+		{"SCRIP_TIMEOUT_FILE=" + secret, "serve", cli.ExitUsage, "nonsense"},
+		{"SCRIP_CUSTOMER=alice SCRIP_ID=1", "claim summer", cli.ExitUsage, "needs --customer ID"},
+		{"SCRIP_CAMPAIGN=a.b SCRIP_FORMAT=xml SCRIP_POSTGRES=localhost:x/y", "replay", cli.ExitFailed, "no server runs"},
+		{"SCRIP_POSTGRES=localhost:x/y", "replay --sql example:never_redeem", cli.ExitUsage, "--postgres"},
 	} {
-		got := scrip(t, []string{c.env, "SCRIP_DATA=" + t.TempDir()}, strings.Fields(c.args)...)
-		if got.code != cli.ExitUsage || !strings.Contains(got.err, "variable "+c.want) {
-			t.Errorf("%s scrip %s: exit %d, %q", c.env, c.args, got.code, got.err)
+		got := scrip(t, append(strings.Fields(c.env), "SCRIP_DATA="+t.TempDir()), strings.Fields(c.args)...)
+		if got.code != c.code || !strings.Contains(got.out+got.err, c.want) {
+			t.Errorf("%s scrip %s: %+v, want exit %d and %q", c.env, c.args, got, c.code, c.want)
 		}
-	}
-}
-
-func TestVariableSetsFlagAndFlagWins(t *testing.T) {
-	if got := scrip(t, []string{"SCRIP_OUTPUT=json"}, "version"); got.code != 0 || !strings.HasPrefix(got.out, `{"version":`) {
-		t.Errorf("%+v", got)
-	}
-	if got := scrip(t, []string{"SCRIP_OUTPUT=json"}, "version", "-o", "text"); got.code != 0 || !strings.HasPrefix(got.out, "scrip ") {
-		t.Errorf("%+v", got)
-	}
-	// Customers and ids are never read from the environment.
-	if got := scrip(t, []string{"SCRIP_CUSTOMER=alice", "SCRIP_ID=1"}, "claim", "summer"); got.code != cli.ExitUsage {
-		t.Errorf("%+v", got)
 	}
 }
 
 // TestNoServer checks the errors where no server runs.
 func TestNoServer(t *testing.T) {
-	empty := t.TempDir()
-	got := scrip(t, nil, "claim", "summer", "--customer", "alice", "--data", empty)
-	if got.code != cli.ExitFailed || !strings.Contains(got.err, "scrip serve") || !strings.Contains(got.err, empty) {
-		t.Errorf("no scrip.json: %+v", got)
-	}
-	got = scrip(t, nil, "claim", "summer", "--customer", "alice", "--nats", "nats://127.0.0.1:1")
-	if got.code != cli.ExitFailed || !strings.Contains(got.err, "is `scrip serve` running there?") {
-		t.Errorf("no server at --nats: %+v", got)
-	}
-	stale := t.TempDir()
+	empty, stale := t.TempDir(), t.TempDir()
 	// No process has the highest number that a pid can be.
 	if err := os.WriteFile(filepath.Join(stale, "scrip.json"), []byte(`{"pid":`+strconv.Itoa(1<<31-1)+`,"nats_url":"nats://127.0.0.1:1"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got = scrip(t, nil, "campaign", "list", "--data", stale)
-	if got.code != cli.ExitFailed || !strings.Contains(got.err, "has crashed or was killed") {
-		t.Errorf("stale scrip.json: %+v", got)
+	for _, c := range []struct{ at, want string }{
+		{"--data " + empty, "scrip serve"}, {"--data " + empty, empty}, {"--nats nats://127.0.0.1:1", "is `scrip serve` running there?"}, {"--data " + stale, "has crashed or was killed"},
+	} {
+		failed(t, nil, c.want, append([]string{"claim", "summer", "--customer", "alice"}, strings.Fields(c.at)...)...)
+	}
+}
+
+// failed runs a command that has to fail with exit code 1 and a text.
+func failed(t *testing.T, env []string, want string, args ...string) {
+	t.Helper()
+	if got := scrip(t, env, args...); got.code != cli.ExitFailed || !strings.Contains(got.err, want) || got.out != "" {
+		t.Errorf("scrip %v: %+v, want exit 1 and %q", args, got, want)
 	}
 }
 
 func TestHelp(t *testing.T) {
-	for _, args := range [][]string{nil, {"--help"}, {"help"}, {"help", "claim"}, {"serve", "--help"}, {"campaign", "create", "-h"}} {
-		got := scrip(t, nil, args...)
-		if got.code != 0 || !strings.Contains(got.out, "Usage:") || got.err != "" {
-			t.Errorf("scrip %v: %+v", args, got)
+	for _, c := range []struct{ args, want string }{
+		{"", ""}, {"--help", ""}, {"help", ""}, {"help claim", ""}, {"serve --help", ""}, {"campaign create -h", ""},
+		{"config --help", "a duration from 1s to 8760h, default 5m"}, {"config set --help", "reminder.pause.CAMPAIGN"},
+		{"backup --help", "scrip_meta.dead_letter"}, // the state of dead letters is not in a backup
+		{"deadletter discard --help", "(see scrip backup --help)"}, {"deadletter retry --help", "This holds per id"},
+	} {
+		got := scrip(t, nil, strings.Fields(c.args)...)
+		if got.code != 0 || !strings.Contains(got.out, "Usage:") || !strings.Contains(got.out, c.want) || got.err != "" {
+			t.Errorf("scrip %s: %+v, want %q", c.args, got, c.want)
 		}
 	}
+}
+
+// TestSettings: set, shown and traced. What is refused is shown by TestEveryActionHasACommand and by package settings.
+func TestSettings(t *testing.T) {
+	p := shared(t)
+	if got := p.run("config", "set", "reminder.batch", "0200", "--by", "Ann, on call"); got.code != 0 || !strings.HasPrefix(got.out, "reminder.batch: default → 200 (change ") ||
+		!strings.HasSuffix(got.out, ", by local:Ann, on call)\n") {
+		t.Errorf("%+v", got)
+	}
+	if got := p.run("config", "set", "reminder.batch", "300"); got.code != 0 || !strings.HasPrefix(got.out, "reminder.batch: 200 → 300 (change ") || !strings.Contains(got.out, "@") {
+		t.Errorf("who by default: %+v", got)
+	}
+	for want, args := range map[string]string{
+		"reminder.batch        300": "get", `{"setting":"reminder.pause.other","value":"false","default":true}`: "get reminder.pause.other -o json",
+		"reminder.batch  200      300": "history", `"left_out":1`: "history reminder.batch --limit 1 -o json",
+	} {
+		p.expect(cli.ExitDone, want, append([]string{"config"}, strings.Fields(args)...)...)
+	}
+	p.expect(cli.ExitDone, "300 → default", "config", "set", "reminder.batch", "default")
 }
 
 // TestNoInputFromATerminal: an import without a file must not wait for codes typed on a terminal.

@@ -11,7 +11,7 @@ import (
 // TestDemo: in a small sale the promises hold, in SQL too.
 func TestDemo(t *testing.T) {
 	p := shared(t)
-	got := scripNow(t, "demo", "--codes", "300", "--customers", "900", "-o", "json", "--data", p.data)
+	got := scripNow(t, "demo", "--codes", "300", "--customers", "900", "-o", "json", "--data", p.Data)
 	var r demo.Report
 	if err := json.Unmarshal([]byte(got.out), &r); err != nil || got.code != cli.ExitDone {
 		t.Fatalf("%+v %v", got, err)

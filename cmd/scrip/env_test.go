@@ -12,120 +12,9 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
-
-// shell runs a script in a POSIX shell with the program as `scrip`, on the data directory of a server.
-func (p *process) shell(script string, env ...string) (string, error) {
-	p.t.Helper()
-	path, err := binary()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	cmd := exec.CommandContext(p.t.Context(), "sh", "-euc", script)
-	cmd.Env = append(append(os.Environ(), "PATH="+filepath.Dir(path)+":"+os.Getenv("PATH"), "SCRIP_DATA="+p.data), env...)
-	out, err := cmd.CombinedOutput()
-	return strings.TrimSpace(string(out)), err
-}
-
-// TestDefaultCredentials: without a flag a server requires generated credentials. Commands of its own user find them; other
-// clients are refused with the path of the file.
-func TestDefaultCredentials(t *testing.T) {
-	t.Parallel()
-	p := serve(t, dataDir(t))
-	d := p.ready()
-	p.must("campaign", "create", "summer", "--codes", "10")
-	p.must("claim", "summer", "--customer", "alice")
-
-	file := filepath.Join(p.data, "credentials")
-	info, err := os.Stat(file)
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Fatalf("%s: %v, %v", file, info, err)
-	}
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made := strings.TrimSpace(string(raw))
-	if !strings.Contains(d.NATSURL, "//"+made+"@") || !strings.Contains(d.HTTPURL, "//"+made+"@") {
-		t.Errorf("scrip.json has %s and %s, not the credentials", d.NATSURL, d.HTTPURL)
-	}
-	_, password, _ := strings.Cut(made, ":")
-	if log := p.log.String(); strings.Contains(log, password) {
-		t.Errorf("the password is in the log:\n%s", log)
-	}
-	if got := p.run("status"); strings.Contains(got.out+got.err, password) {
-		t.Errorf("the password is in the status:\n%s", got.out)
-	}
-	bare := "nats://" + d.NATSURL[strings.LastIndexByte(d.NATSURL, '@')+1:]
-	if nc, err := nats.Connect(bare); err == nil {
-		nc.Close()
-		t.Error("a client without credentials is connected")
-	}
-	for _, got := range []result{scrip(t, nil, "campaign", "list", "--nats", bare, "--data", p.data), p.run("campaign", "list", "--nats", bare)} {
-		if got.code != cli.ExitFailed || !strings.Contains(got.err, file) {
-			t.Errorf("the refusal does not name %s: %+v", file, got)
-		}
-	}
-	if got := scrip(t, nil, "campaign", "list", "--nats", bare, "--data", t.TempDir()); got.code != cli.ExitFailed || !strings.Contains(got.err, "credentials in its data directory") {
-		t.Errorf("with another data directory: %+v", got)
-	}
-	if status, body := p.get("/readyz"); status != 200 || !strings.Contains(body, `"detail"`) {
-		t.Errorf("/readyz with scrip.json's URL: %d %s", status, body)
-	}
-}
-
-// TestWhatIsDangerousIsShown: with --insecure no credentials are required; with --sync interval the log, /readyz and the status
-// warn.
-func TestWhatIsDangerousIsShown(t *testing.T) {
-	t.Parallel()
-	p := serve(t, dataDir(t), "--insecure", "--sync", "interval", "--roles", "lanes,api")
-	d := p.ready()
-	if d.Sync != "interval" {
-		t.Errorf("scrip.json: %+v", d)
-	}
-	_, ready := p.get("/readyz")
-	for what, text := range map[string]string{"the log": p.log.String(), "/readyz": ready, "the status": p.run("status").out} {
-		if !strings.Contains(text, "may lose the last seconds on power loss") {
-			t.Errorf("no warning in %s: %s", what, text)
-		}
-	}
-	if strings.Contains(d.NATSURL, "@") {
-		t.Errorf("nats_url %s", d.NATSURL)
-	}
-	if got := scrip(t, nil, "campaign", "list", "--nats", d.NATSURL); got.code != cli.ExitDone {
-		t.Errorf("%+v", got)
-	}
-}
-
-// TestEnvironmentForOthers: `scrip env` prints the variables that psql and NATS clients need, and no others.
-func TestEnvironmentForOthers(t *testing.T) {
-	p := shared(t)
-	p.must("campaign", "create", "environment", "--codes", "10")
-	p.row("1", `SELECT count(*)::text FROM scrip.campaign WHERE campaign = 'environment'`)
-	if _, err := exec.LookPath("psql"); err != nil {
-		t.Skip("there is no psql on this machine")
-	}
-	out, err := p.shell(`eval "$(scrip env)"; psql -AtXc "select campaign from scrip.campaign where campaign = 'environment'"; echo "$NATS_URL $NATS_USER $NATS_PASSWORD"`, "PGSSLMODE=prefer", "PGHOST=elsewhere.invalid")
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	first, rest, _ := strings.Cut(out, "\n")
-	words := strings.Fields(rest)
-	if first != "environment" || len(words) != 3 {
-		t.Fatalf("%s", out)
-	}
-	for name, options := range map[string][]nats.Option{words[0]: nil, "nats://" + p.ready().NATSURL[strings.LastIndexByte(p.ready().NATSURL, '@')+1:]: {nats.UserInfo(words[1], words[2])}} {
-		nc, err := nats.Connect(name, options...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		nc.Close()
-	}
-	if v := p.must("env"); v["PGUSER"] == "" || v["NATS_URL"] != words[0] {
-		t.Errorf("as JSON: %v", v)
-	}
-}
 
 // Nothing in a URL reaches the shell as anything but one word, and variables of another server are unset.
 func TestEnvironmentIsQuoted(t *testing.T) {
@@ -177,28 +66,10 @@ func TestEnvironmentOfACluster(t *testing.T) {
 	}
 }
 
-// TestSecretsFromFiles: a variable with _FILE names a file with the value, which is on no command line.
-func TestSecretsFromFiles(t *testing.T) {
-	t.Parallel()
-	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte("nonsense\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct{ env, want string }{
-		{"SCRIP_CREDENTIALS_FILE=" + secret, "USER:PASSWORD"},
-		{"SCRIP_CODE_KEY_FILE=" + secret + ".gone", "SCRIP_CODE_KEY_FILE"},
-		{"SCRIP_TIMEOUT_FILE=" + secret, "nonsense"},
-	} {
-		if got := scrip(t, []string{c.env}, "serve", "--data", t.TempDir()); got.code != cli.ExitUsage || !strings.Contains(got.err, c.want) {
-			t.Errorf("%s: %+v", c.env, got)
-		}
-	}
-}
-
 // TestSealKeyAlone: a replay on another machine has no code key. A forged message stops it, unless it has the seal key.
 func TestSealKeyAlone(t *testing.T) {
 	t.Parallel()
-	p := serve(t, dataDir(t), "--roles", "lanes,api", "--lanes", "1")
+	p := serve(t, projtest.Dir(t), "--roles", "lanes,api", "--lanes", "1")
 	p.must("campaign", "create", "summer", "--codes", "10")
 	key := p.must("key", "seal")["seal_key"].(string)
 	forged := nats.NewMsg(topology.Evt(0))
@@ -222,7 +93,5 @@ func TestSealKeyAlone(t *testing.T) {
 			t.Errorf("with the seal key: %+v", got)
 		}
 	}
-	if got := scrip(t, []string{"SCRIP_SEAL_KEY=x"}, args...); got.code != cli.ExitFailed || !strings.Contains(got.err, "scrip key seal") {
-		t.Errorf("with nonsense: %+v", got)
-	}
+	failed(t, []string{"SCRIP_SEAL_KEY=x"}, "scrip key seal", args...)
 }

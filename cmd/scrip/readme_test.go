@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,10 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // printed is a command of a document with the answer that is printed for it.
@@ -22,7 +27,7 @@ type printed struct {
 // documents hold the commands that are typed, in this order, in one directory beside one server.
 var documents = []string{"README.md", "streams/PRODUCERS.md", "projections/ANALYSTS.md", "cmd/RUNBOOK.md"}
 
-// notTyped are commands, by how they begin, that the test does not type as printed, and why.
+// notTyped are commands, by their first words, that the test does not type as printed, and why.
 var notTyped = map[string]string{
 	"bin/scrip demo": "TestDemo runs it",
 	"nats request ":  "the nats CLI may not be installed: the same request is sent through nats.go",
@@ -41,9 +46,8 @@ func consoles(t *testing.T, document string) (list []printed) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(raw)
 	inside := false
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(string(raw)) {
 		line = strings.TrimRight(line, "\n")
 		command, is := strings.CutPrefix(line, "$ ")
 		switch {
@@ -70,16 +74,20 @@ type reader struct {
 	codes map[string]string
 }
 
+// real is a command with them, also where a code is typed as people do.
+func (r *reader) real(command string) string {
+	typed := func(code string) string {
+		return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(code, "SUMMER-"), "-", " "))
+	}
+	for printed, given := range r.codes {
+		command = strings.NewReplacer(printed, given, typed(printed), typed(given)).Replace(command)
+	}
+	return command
+}
+
 func (r *reader) shell(command string) string {
 	r.t.Helper()
-	for printed, real := range r.codes {
-		command = strings.ReplaceAll(command, printed, real)
-		short := func(code string) string {
-			return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(code, "SUMMER-"), "-", " "))
-		}
-		command = strings.ReplaceAll(command, short(printed), short(real))
-	}
-	cmd := exec.CommandContext(r.t.Context(), "sh", "-c", strings.Join(append(r.evals, command), "\n"))
+	cmd := exec.CommandContext(r.t.Context(), "sh", "-c", strings.Join(append(r.evals, r.real(command)), "\n"))
 	cmd.Dir = r.dir
 	out, _ := cmd.CombinedOutput() // the documents show exit codes where they matter
 	return string(out)
@@ -92,15 +100,8 @@ func TestREADME(t *testing.T) {
 	if _, err := exec.LookPath("psql"); err != nil {
 		t.Skip("there is no psql on this machine")
 	}
-	path, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := dataDir(t)
-	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(path, filepath.Join(dir, "bin", "scrip")); err != nil {
+	dir := projtest.Dir(t)
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "bin"), 0o755), os.Symlink(e2e.Binary(), filepath.Join(dir, "bin", "scrip"))); err != nil {
 		t.Fatal(err)
 	}
 	serve(t, filepath.Join(dir, "data"))
@@ -108,7 +109,13 @@ func TestREADME(t *testing.T) {
 	typed, requests := 0, 0
 	for _, document := range documents {
 		for _, p := range consoles(t, document) {
-			switch why, not := reason(p.command); {
+			why := ""
+			for start, because := range notTyped {
+				if strings.HasPrefix(p.command, start) {
+					why = because
+				}
+			}
+			switch {
 			case strings.HasPrefix(p.command, "eval "):
 				r.evals = append(r.evals, p.command)
 			case p.command == "psql":
@@ -116,7 +123,7 @@ func TestREADME(t *testing.T) {
 			case strings.HasPrefix(p.command, "nats request "):
 				r.request(p)
 				requests++
-			case not:
+			case why != "":
 				t.Logf("%s: not typed: %s: %s", document, p.command, why)
 			default:
 				r.command(p)
@@ -129,15 +136,6 @@ func TestREADME(t *testing.T) {
 	}
 }
 
-func reason(command string) (why string, not bool) {
-	for begin, why := range notTyped {
-		if strings.HasPrefix(command, begin) {
-			return why, true
-		}
-	}
-	return "", false
-}
-
 // request sends the request that the nats CLI would send, with what `scrip env` gave to the shell.
 func (r *reader) request(p printed) {
 	r.t.Helper()
@@ -147,20 +145,13 @@ func (r *reader) request(p printed) {
 		r.t.Fatalf("nats.Connect with %q: %v", url, err)
 	}
 	defer nc.Close()
-	subject, data, _ := strings.Cut(strings.TrimPrefix(p.command, "nats request "), " ")
-	for printed, real := range r.codes {
-		data = strings.ReplaceAll(data, printed, real)
-	}
+	subject, data, _ := strings.Cut(strings.TrimPrefix(r.real(p.command), "nats request "), " ")
 	msg, err := nc.Request(subject, []byte(strings.Trim(data, "'")), 2*time.Minute)
 	if err != nil {
 		r.t.Fatalf("%s: %v", p.command, err)
 	}
-	if len(p.answer) == 0 {
-		return
-	}
-	r.learn(p.answer[0], string(msg.Data))
-	if got, want := shape(string(msg.Data)), shape(p.answer[0]); got != want {
-		r.t.Errorf("%s\nanswers %s\nprinted %s", p.command, got, want)
+	if len(p.answer) > 0 {
+		r.compare(p, string(msg.Data))
 	}
 }
 
@@ -174,8 +165,16 @@ func (r *reader) command(p printed) {
 		}
 		return
 	}
-	got := r.shell(p.command)
-	r.learn(strings.Join(p.answer, "\n"), got)
+	r.compare(p, r.shell(p.command))
+}
+
+// compare compares an answer with the printed one, and notes which code came for which printed one.
+func (r *reader) compare(p printed, got string) {
+	r.t.Helper()
+	want, have := printedCode.FindAllString(strings.Join(p.answer, "\n"), -1), printedCode.FindAllString(got, -1)
+	for i := range min(len(want), len(have)) {
+		r.codes[want[i]] = have[i]
+	}
 	lines := strings.Split(strings.TrimSpace(got), "\n")
 	for i, want := range p.answer {
 		if strings.Contains(want, "…") {
@@ -190,14 +189,6 @@ func (r *reader) command(p printed) {
 	}
 }
 
-// learn notes which code came for which printed one.
-func (r *reader) learn(printed, got string) {
-	want, have := printedCode.FindAllString(printed, -1), printedCode.FindAllString(got, -1)
-	for i := range min(len(want), len(have)) {
-		r.codes[want[i]] = have[i]
-	}
-}
-
 var changing = []*regexp.Regexp{printedCode, regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)}
 
 // shape is text without what differs from run to run.
@@ -208,7 +199,7 @@ func shape(text string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// psql types the printed statements. The tables are a moment behind, and something expires "ten seconds later".
+// psql types the printed statements. The tables lag a moment, and something expires "ten seconds later".
 func (r *reader) psql(lines []string) {
 	r.t.Helper()
 	for i := 0; i < len(lines); {
@@ -222,7 +213,7 @@ func (r *reader) psql(lines []string) {
 			want = append(want, shape(lines[i]))
 		}
 		var got string
-		wait(r.t, fmt.Sprintf("answer to %s as printed:\n%s\n", statement, strings.Join(want, "\n")), time.Minute, func() bool {
+		streamtest.Eventually(r.t, fmt.Sprintf("answer to %s as printed:\n%s\n", statement, strings.Join(want, "\n")), func() bool {
 			got = r.shell("psql -X -P footer=off <<'.'\n" + statement + "\n.")
 			var have []string
 			for line := range strings.Lines(strings.TrimSpace(got)) {

@@ -8,8 +8,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
 )
 
-// The life of a webhook on the command line: what is stored, shown and refused. The secret is shown by create and rotate and by
-// nothing else.
+// TestWebhookCommands: what the commands print, over the life of a webhook. The secret is shown by create and rotate and by nothing
+// else. Refusals are shown by TestEveryActionHasACommand, and the audit stream's entries by package api.
 func TestWebhookCommands(t *testing.T) {
 	p := shared(t)
 	made := p.must("webhook", "create", "https://shop.invalid/hooks", "--types", "coupon.extended,reminder.due", "--batch", "10", "--by", "ann")
@@ -41,32 +41,16 @@ func TestWebhookCommands(t *testing.T) {
 		{0, "active", []string{"update", id, "--rate", "7", "--url", "https://new.invalid/"}},
 		{0, "new.invalid", []string{"list"}},
 		{0, "MESSAGE", []string{"deadletters", id}},
-		{cli.ExitRefused, "nothing to change", []string{"update", id}},
-		{cli.ExitRefused, "rate is 5000", []string{"update", id, "--rate", "5000"}},
-		{cli.ExitRefused, "no such webhook", []string{"update", "none", "--rate", "5"}},
-		{cli.ExitRefused, "no such webhook", []string{"deadletters", "none"}},
 		{cli.ExitUsage, "--from", []string{"replay", id}},
-		{cli.ExitRefused, "is none of", []string{"create", "https://x.invalid/", "--types", "reminder.set"}},
 		{cli.ExitUsage, "needs --types", []string{"create", "https://x.invalid/"}},
-		{cli.ExitRefused, "https URL", []string{"create", "gopher://x", "--types", "coupon.*"}},
-		{cli.ExitUsage, "needs URL", []string{"create"}},
-		{cli.ExitRefused, "no such webhook", []string{"show", "none"}},
+		{cli.ExitRefused, "nothing to change", []string{"update", id}},
 		{cli.ExitFailed, "the test request was not delivered", []string{"test", id}},
 		{0, "deleted", []string{"delete", id}},
 		{cli.ExitRefused, "no such webhook", []string{"resume", id}},
 	} {
 		p.expect(c.code, c.want, append([]string{"webhook"}, c.args...)...)
 	}
-	// All of it is in the audit stream, under a name that nothing proves.
-	entries := p.must("audit", "--kind", "webhooks")["entries"].([]any)
-	var actions []string
-	for _, e := range entries {
-		e := e.(map[string]any)
-		if actions = append(actions, e["action"].(string)); !strings.HasPrefix(e["actor"].(string), "local:") || !strings.HasPrefix(e["about"].(string), id) {
-			t.Errorf("%v", e)
-		}
-	}
-	if got := strings.Join(actions, " "); got != "create rotate pause resume replay update test delete" || entries[0].(map[string]any)["actor"] != "local:ann" {
-		t.Errorf("%s", got)
+	if entries := p.must("audit", "--kind", "webhooks")["entries"].([]any); entries[0].(map[string]any)["actor"] != "local:ann" {
+		t.Errorf("recorded %v", entries[0])
 	}
 }
