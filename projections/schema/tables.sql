@@ -115,12 +115,11 @@ CREATE TABLE scrip.coupon_event (
     expires_at timestamptz,          -- extended: until when
     own_before timestamptz,          -- extended: the expiry of its own the coupon had before; NULL = the campaign's
     campaign   text COLLATE "C" NOT NULL,
-    what       text COLLATE "C" NOT NULL,
+    what       text COLLATE "C" NOT NULL, -- the change of the event's type, such as voided
     order_id   text COLLATE "C",     -- rolled back
     reason     text,                 -- voided
 
     CONSTRAINT coupon_event_key PRIMARY KEY (campaign, n, place),
-    CONSTRAINT coupon_event_is_known CHECK (what IN ('rolled_back', 'voided', 'extended')),
     CONSTRAINT coupon_event_rollback_has_order CHECK ((what = 'rolled_back') = (order_id IS NOT NULL)),
     CONSTRAINT coupon_event_extension_has_expiry CHECK ((what = 'extended') = (expires_at IS NOT NULL))
 );
