@@ -63,8 +63,8 @@ func Render(c Config) string {
 		line(3, "{ user: %s, password: %s, permissions: {", c.value(u.Name), c.value(u.Password))
 		for _, list := range [][]string{append([]string{"publish"}, p.Publish...), append([]string{"subscribe"}, p.Subscribe...)} {
 			line(4, "%s: [", list[0])
-			for few := range slices.Chunk(list[1:], 4) {
-				line(5, `"%s"`, strings.Join(few, `", "`))
+			for _, subject := range list[1:] {
+				line(5, "%q", subject)
 			}
 			line(4, "]")
 		}
