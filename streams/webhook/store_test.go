@@ -64,22 +64,19 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// What people change is in the audit stream, with who did it; results that servers store are not, see TestDisabled. No entry has a secret, or the path
-// of the URL.
+// Entries of the audit stream have no secret, and of the URL the host alone. What servers store as results has none, see TestDisabled.
+// Which changes have one is shown by TestEveryActionThroughEveryDoor of the API.
 func TestChangesAreAudited(t *testing.T) {
 	r := newRig(t)
 	e, _ := r.create(t, Config{URL: "https://shop.example/to-ken?key=to-ken"})
 	if _, _, err := r.store.Rotate(within(t), ann, e.ID); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []Change{{What: Pause}, {What: Resume}, {What: Replay, From: e.Created}, {What: Test}, {What: Retry}, {What: Delete}} {
-		if c.Webhook = e.ID; c.What == Delete {
-			if _, err := r.store.byServer(within(t), Change{Webhook: e.ID, What: Tested, Reason: "delivered"}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		r.make(t, c)
+	r.make(t, Change{Webhook: e.ID, What: Test})
+	if _, err := r.store.byServer(within(t), Change{Webhook: e.ID, What: Tested, Reason: "delivered"}); err != nil {
+		t.Fatal(err)
 	}
+	r.make(t, Change{Webhook: e.ID, What: Delete})
 	if _, err := r.store.Make(within(t), ann, Change{Webhook: e.ID, What: Pause}, 0); err == nil {
 		t.Error("a deleted webhook is paused")
 	}
@@ -90,18 +87,14 @@ func TestChangesAreAudited(t *testing.T) {
 	var actions []string
 	for _, entry := range all {
 		actions = append(actions, entry.Action)
-		if entry.Actor != "ann" || entry.Key != ann.ID || entry.Via != "test" || !strings.HasPrefix(entry.About, e.ID) || strings.Contains(entry.About, "to-ken") || strings.Contains(entry.About, "whsec") {
+		if entry.Actor != "ann" || entry.Key != ann.ID || entry.Via != "test" || strings.TrimSuffix(entry.About, " shop.example") != e.ID {
 			t.Errorf("%+v", entry)
 		}
 	}
-	if got := strings.Join(actions, " "); got != "create rotate pause resume replay test retry delete" {
-		t.Errorf("recorded: %s", got)
+	if got := strings.Join(actions, " "); got != "create rotate test delete" || all[0].About == e.ID {
+		t.Errorf("recorded: %s, %+v", got, all[0])
 	}
-	if all[0].About != e.ID+" shop.example" {
-		t.Errorf("%+v", all[0])
-	}
-	reg, err := r.store.read(within(t))
-	if err != nil || reg.gone[e.ID] == nil {
+	if reg, err := r.store.read(within(t)); err != nil || reg.gone[e.ID] == nil {
 		t.Errorf("%+v, %v", reg, err)
 	}
 }
