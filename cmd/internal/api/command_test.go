@@ -7,7 +7,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
 )
 
-// TestRequestsOfCommands: what routes of commands take and refuse, right and wrong, in this order.
+// TestRequestsOfCommands: what routes of commands take and refuse, right and wrong, in this order. TestBadRequests has what no
+// command takes.
 func TestRequestsOfCommands(t *testing.T) {
 	r := apitest.Shared(t)
 	r.Key(t, "producer")
@@ -38,26 +39,17 @@ func TestRequestsOfCommands(t *testing.T) {
 		{"-", claims, `{"customer_id":"ann"}`, nil, 401},
 		{"producer", claims, `{"customer_id":""}`, nil, 422},
 		{"producer", claims, `{"customer_id":"` + long + `"}`, nil, 422},
-		{"producer", claims, `{"customer_id":7}`, nil, 422},
 		{"producer", claims, `{"customer_id":null}`, nil, 422},
 		{"producer", claims, `{"customer_id":"ann","attributes":null}`, nil, 422},
 		{"producer", claims, `{"customer_id":"ann","attributes":{"a":{}}}`, nil, 422},
 		{"producer", claims, `{"customer_id":"ann","customer_id":"ann"}`, nil, 400},
 		{"producer", claims, `{"customer_id":"ann","Customer_ID":"ann"}`, nil, 400},
 		{"producer", claims, `{"customer_id":"ann","campaign":"CAMPAIGN"}`, nil, 400},
-		{"producer", claims, `{"customer_id":"ann","id":"a"}`, nil, 400},
 		{"producer", claims, `{"customer_id":"ann","type":"claim"}`, nil, 400},
 		{"producer", claims, `{"customer_id":"ann","code":"x"}`, nil, 400},
-		{"producer", claims, `{}`, nil, 400},
-		{"producer", claims, `[]`, nil, 422},
 		{"producer", claims, `{"customer_id":"ann"} {}`, nil, 400},
-		{"producer", claims, `{"customer_id":"ann"`, nil, 400},
 		{"producer", claims, "{\"customer_id\":\"\xff\"}", nil, 400},
 		{"producer", claims, `{"customer_id":"\ud800"}`, nil, 422},
-		{"producer", claims, `{"customer_id":"` + strings.Repeat("x", 20<<10) + `"}`, nil, 413},
-		{"producer", claims, `{"customer_id":"ann"}`, []string{"Idempotency-Key", "ü"}, 422},
-		{"producer", claims, `{"customer_id":"ann"}`, []string{"Idempotency-Key", strings.Repeat("x", 256)}, 422},
-		{"producer", claims, `{"customer_id":"ann"}`, []string{"Content-Type", "text/plain"}, 415},
 
 		{"producer+public", redeem, `{"code":"CODE","order_id":"o1"}`, nil, 403},
 		{"producer", redeem, `{"code":"CODE","order_id":"o1"}`, []string{"Idempotency-Key", "order"}, 201},
@@ -70,8 +62,6 @@ func TestRequestsOfCommands(t *testing.T) {
 		{"producer", redeem, `{"code":"CODE","order_id":"o1","customer_id":"bob"}`, nil, 403},
 		{"producer", redeem, `{"code":"AAAA-AAAA-AAAA","order_id":"o1"}`, nil, 404},
 		{"producer", redeem, `{"code":"?","order_id":"o1"}`, nil, 404},
-		{"producer", redeem, `{"code":"CODE"}`, nil, 400},
-		{"producer", redeem, `{"code":"CODE","order_id":"o1","id":"x"}`, nil, 400},
 		{"producer", redeem, `{"code":"CODE","order_id":"o1","reason":"x"}`, nil, 400},
 		{"producer", "/v1/validations", `{"code":"CODE","order_id":"o1"}`, nil, 200},
 		{"producer", "/v1/validations", `{"code":"CODE","order_id":"o2"}`, nil, 409},

@@ -73,22 +73,12 @@ func (g *gateway) delivered(customer string) int {
 	return g.got[customer]
 }
 
-// senderKey makes a key of role sender.
-func (r *rig) senderKey(t *testing.T, name string) string {
-	t.Helper()
-	_, key, err := r.keys.store.Create(t.Context(), access.New{Name: name, Role: access.Sender}, access.Author{Principal: access.Local("test")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
 // TestASenderWithAKey: a sender that has nothing but its key delivers each reminder, retries what failed, stores what could
 // not be delivered as a dead letter, and counts. When its key is revoked it ends, and delivers nothing more.
 func TestASenderWithAKey(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	key := r.senderKey(t, "mobile, Berlin")
+	key := r.keys.add(access.Principal{Name: "mobile, Berlin", Role: access.Sender})
 	js, err := jetstream.New(r.guest(t, key, nats.ReconnectWait(10*time.Millisecond), nats.MaxReconnects(-1)).Conn)
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +211,7 @@ func TestASenderHasItsNameAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := r.guest(t, r.senderKey(t, "mobile"))
+	g := r.guest(t, r.keys.add(access.Principal{Name: "mobile", Role: access.Sender}))
 	before := r.shape(t)
 	token := flight.Reply()
 	for _, row := range []struct{ endpoint, body, want string }{
