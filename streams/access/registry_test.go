@@ -48,18 +48,14 @@ func create(t *testing.T, s *Store, n New) (Key, string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	k, secret, err := s.Create(ctx, n, by("ann"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	return k, secret
 }
 
 func rotate(t *testing.T, s *Store, idOrName string, overlap time.Duration) (Key, string) {
 	t.Helper()
 	k, secret, err := s.Rotate(t.Context(), idOrName, overlap, by("ann"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	return k, secret
 }
 
@@ -192,6 +188,10 @@ func TestKeys(t *testing.T) {
 		if p, err := r.Authenticate(nextSecret); err != nil || p.ID != next.ID || p.Client() != old.ID {
 			t.Errorf("%+v is client %q, want %s; %v", p, p.Client(), old.ID, err)
 		}
+		last, lastSecret := rotate(t, s, "checkout", 0)
+		if p, err := r.Authenticate(lastSecret); err != nil || p.ID != last.ID || p.Client() != old.ID {
+			t.Errorf("replaced twice: %+v is client %q, want %s; %v", p, p.Client(), old.ID, err)
+		}
 		if _, _, err := s.Rotate(t.Context(), old.ID, 0, by("ann")); !errors.Is(err, ErrEnded) {
 			t.Errorf("a replaced key is replaced again: %v", err)
 		}
@@ -202,7 +202,7 @@ func TestKeys(t *testing.T) {
 				t.Errorf("the list has a secret: %+v", k)
 			}
 		}
-		if want := map[string]string{k.ID: "ann", old.ID: "ann" + next.ID, next.ID: ""}; err != nil || !maps.Equal(ends, want) {
+		if want := map[string]string{k.ID: "ann", old.ID: "ann" + next.ID, next.ID: "ann" + last.ID, last.ID: ""}; err != nil || !maps.Equal(ends, want) {
 			t.Errorf("%v, want %v; %v", ends, want, err)
 		}
 	})
@@ -422,9 +422,7 @@ func TestLastUse(t *testing.T) {
 		{&one, at, at}, {&one, at.Add(59 * time.Minute), at}, {&one, at.Add(-time.Hour), at}, {&one, later, later}, {&other, at, later},
 	} {
 		step.u.note(k.ID, step.used)
-		if err := step.u.store(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, step.u.store(t.Context(), s))
 		all, err := s.List(t.Context())
 		if err != nil || !all[0].LastUsed.Equal(step.want) {
 			t.Errorf("used %s: stored %s, %v", step.used, all[0].LastUsed, err)
@@ -453,9 +451,7 @@ func TestWrongCodesOfAnHour(t *testing.T) {
 		u.note(k.ID, now)
 		for range 2 {
 			try(b, 1000)
-			if err := u.store(t.Context(), s); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, u.store(t.Context(), s))
 		}
 	}
 	if all, err := s.List(t.Context()); err != nil || all[0].WrongCodes != 4000 {
@@ -478,9 +474,7 @@ func TestAWriteWithoutAResult(t *testing.T) {
 	r := run(t, open(t, js).Registry())
 	broken := func() *Store { return open(t, streamtest.LateWrite(js)) }
 	k, secret, err := broken().Create(t.Context(), New{Name: "ann", Role: Operator}, by("bob"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	becomes(t, r, secret, nil)
 	next, nextSecret, err := broken().Rotate(t.Context(), "ann", 0, by("bob"))
 	if err != nil || next.Replaces != k.ID {

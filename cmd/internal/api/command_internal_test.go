@@ -24,6 +24,9 @@ func TestCommandIDs(t *testing.T) {
 			t.Errorf("the id of Idempotency-Key %s is %s, want %s", key, id, want)
 		}
 	}
+	if rotated := (access.Principal{ID: "k9", First: "k1"}); commandID(rotated, "cart 1") != commandID(shop, "cart 1") {
+		t.Error("a key that replaced another does not repeat its commands")
+	}
 	if commandID(shop, "cart 1") == commandID(other, "cart 1") || commandID(shop, "cart 1") == commandID(shop, "cart 2") {
 		t.Error("ids of different Idempotency-Keys are not different")
 	}
@@ -55,10 +58,7 @@ func TestCommandIDs(t *testing.T) {
 func TestACommandThatCannotBeSentHasNoEffect(t *testing.T) {
 	nats := streamtest.Start(t)
 	lanes := command.New(nats.Conn(t), command.Options{Count: 1, Codec: code.New([32]byte{})})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- lanes.Run(ctx) }()
-	defer func() { cancel(); <-ended }()
+	streamtest.Background(t, lanes.Run)
 	a := &API{Options: Options{Lanes: lanes}}
 	nats.Shutdown()
 	var effects []web.Effect

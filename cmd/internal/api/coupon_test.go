@@ -164,31 +164,6 @@ func TestCoupons(t *testing.T) {
 	}
 }
 
-// TestARotatedKeyRepeatsItsCommands: a claim without an answer is repeated with the keys that replaced the first one.
-func TestARotatedKeyRepeatsItsCommands(t *testing.T) {
-	r := apitest.Shared(t)
-	c := r.Campaign(t, map[string]any{"codes": 10, "per_customer": 5})
-	r.Key(t, "producer")
-	id := r.IDs["producer"]
-	claim := func() *apitest.Response {
-		return r.Ask(t, "producer", "POST", "/v1/campaigns/"+c+"/claims", map[string]any{"customer_id": "ann"}, "Idempotency-Key", "cart-77")
-	}
-	first := claim().Want(t, 201)
-	for range 2 {
-		var next struct {
-			ID     string
-			Secret string
-		}
-		r.Ask(t, "", "POST", "/v1/keys/"+id+"/rotate", map[string]any{}).Want(t, 201).Into(t, &next)
-		id, r.Keys["producer"] = next.ID, next.Secret
-		apitest.Until(t, "the new key is in force", func() bool { return r.Ask(t, "producer", "GET", "/v1/settings", nil).Status != 401 })
-		again := claim().Want(t, 200)
-		if again.Object(t)["code"] != first.Object(t)["code"] || again.Header.Get("Idempotency-Replayed") != "true" {
-			t.Errorf("%s, then %s", first.Body, again.Body)
-		}
-	}
-}
-
 // TestReminders: set, again, cancelled, too late.
 func TestReminders(t *testing.T) {
 	r := apitest.Shared(t)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,100 +17,75 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// raw is a connection that writes the NATS protocol itself: no client library sends these header blocks.
+// raw is a connection that writes the NATS protocol itself: no client library sends these header blocks. Answers go to another
+// connection of the same key.
 type raw struct {
-	t     testing.TB
-	conn  net.Conn
-	in    *bufio.Reader
-	inbox string
-	n     int
+	guest
+	t       testing.TB
+	conn    net.Conn
+	answers *nats.Subscription
+	errors  chan string // of NATS, about what was written
 }
 
-// rawGuest logs in with a key, and with what else CONNECT says, and subscribes to its inbox.
+// rawGuest logs in with a key, and with what else CONNECT says.
 func (r *rig) rawGuest(t testing.TB, key, more string) *raw {
 	t.Helper()
-	r.inForce(t, key)
-	conn, err := net.Dial("tcp", strings.TrimPrefix(r.ClientURL(), "nats://"))
-	if err != nil {
-		t.Fatal(err)
+	c := &raw{guest: r.guest(t, key), t: t, errors: make(chan string, 64)}
+	var err error
+	c.answers, err = c.SubscribeSync(natsx.KeyInbox(key) + ".raw")
+	streamtest.Must(t, err)
+	streamtest.Must(t, c.Flush())
+	c.conn, err = net.Dial("tcp", strings.TrimPrefix(r.ClientURL(), "nats://"))
+	streamtest.Must(t, err)
+	t.Cleanup(func() { _ = c.conn.Close() })
+	streamtest.Must(t, c.conn.SetDeadline(time.Now().Add(5*time.Minute)))
+	c.write(fmt.Sprintf(`CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"protocol":1,"auth_token":%q%s}`, key, more) + "\r\nPING\r\n")
+	lines := bufio.NewScanner(c.conn)
+	for lines.Scan() && lines.Text() != "PONG" {
 	}
-	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-	c := &raw{t: t, conn: conn, in: bufio.NewReader(conn), inbox: natsx.KeyInbox(key) + ".raw."}
-	c.line() // INFO
-	c.write(fmt.Sprintf(`CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"protocol":1,"auth_token":%q%s}`, key, more) +
-		"\r\nSUB " + c.inbox + "* 1\r\nPING\r\n")
-	for c.line() != "PONG" {
-	}
+	go func() {
+		defer close(c.errors)
+		for lines.Scan() {
+			switch line := lines.Text(); {
+			case line == "PING":
+				_, _ = io.WriteString(c.conn, "PONG\r\n")
+			case strings.HasPrefix(line, "-ERR"):
+				c.errors <- line
+			}
+		}
+	}()
 	return c
 }
 
 func (c *raw) write(text string) {
 	c.t.Helper()
-	if _, err := io.WriteString(c.conn, text); err != nil {
-		c.t.Fatal(err)
-	}
+	_, err := io.WriteString(c.conn, text)
+	streamtest.Must(c.t, err)
 }
 
-func (c *raw) line() string {
+// publish writes a request with this block of header bytes, "" = without one.
+func (c *raw) publish(subject, block, body string) {
 	c.t.Helper()
-	line, err := c.in.ReadString('\n')
-	if err != nil {
-		c.t.Fatalf("reading from NATS: %v", err)
+	if block == "" {
+		c.write(fmt.Sprintf("PUB %s %s %d\r\n%s\r\n", subject, c.answers.Subject, len(body), body))
+	} else {
+		c.write(fmt.Sprintf("HPUB %s %s %d %d\r\n%s%s\r\n", subject, c.answers.Subject, len(block), len(block)+len(body), block, body))
 	}
-	return strings.TrimRight(line, "\r\n")
 }
 
-// request sends a request with this block of header bytes, "" = without one, and returns the reply.
+// request publishes a request and returns the answer.
 func (c *raw) request(subject, block, body string) *nats.Msg {
 	c.t.Helper()
-	c.n++
-	reply := c.inbox + strconv.Itoa(c.n)
-	if block == "" {
-		c.write(fmt.Sprintf("PUB %s %s %d\r\n%s\r\n", subject, reply, len(body), body))
-	} else {
-		c.write(fmt.Sprintf("HPUB %s %s %d %d\r\n%s%s\r\n", subject, reply, len(block), len(block)+len(body), block, body))
+	c.publish(subject, block, body)
+	m, err := c.answers.NextMsg(time.Minute)
+	if err != nil || len(c.errors) > 0 {
+		c.t.Fatalf("%s with the header block %q: %v, %d errors", subject, block, err, len(c.errors))
 	}
-	for {
-		fields := strings.Fields(c.line())
-		switch {
-		case len(fields) > 0 && fields[0] == "PING":
-			c.write("PONG\r\n")
-			continue
-		case len(fields) > 0 && fields[0] == "-ERR":
-			c.t.Fatalf("%s with the header block %q: %v", subject, block, fields)
-		case len(fields) < 4 || !strings.HasSuffix(fields[0], "MSG"):
-			continue
-		}
-		size, err := strconv.Atoi(fields[len(fields)-1])
-		if err != nil {
-			c.t.Fatalf("%v: %v", fields, err)
-		}
-		data := make([]byte, size+2)
-		if _, err := io.ReadFull(c.in, data); err != nil {
-			c.t.Fatal(err)
-		}
-		if fields[1] != reply {
-			continue
-		}
-		m := &nats.Msg{Data: data[:size]}
-		if fields[0] == "HMSG" {
-			header, err := strconv.Atoi(fields[len(fields)-2])
-			if err != nil {
-				c.t.Fatalf("%v: %v", fields, err)
-			}
-			if m.Header, err = nats.DecodeHeadersMsg(data[:header]); err != nil {
-				c.t.Fatal(err)
-			}
-			m.Data = data[header:size]
-		}
-		return m
-	}
+	return m
 }
 
 // blocks are header blocks that hide or replace the line with which NATS names the sender, for a victim's key. nats-server does
@@ -226,16 +200,15 @@ func TestALimitedOperatorMakesNoKeys(t *testing.T) {
 	_, id, _ := access.ParseKey(key)
 	c := r.rawGuest(t, key, "")
 	before, err := r.keys.store.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	for name, block := range blocks("OPS", id) {
-		c.write(fmt.Sprintf("HPUB scrip.access.create %sx %d %d\r\n%s%s\r\n", c.inbox, len(block), len(block)+len(makeOperator), block, makeOperator))
-		for line := c.line(); !strings.HasPrefix(line, "-ERR"); line = c.line() {
-			if strings.Contains(line, "secret") {
-				t.Fatalf("%s: it made an operator: %s", name, line)
-			}
+		c.publish("scrip.access.create", block, makeOperator)
+		if err := <-c.errors; !strings.Contains(err, "Permissions Violation") {
+			t.Fatalf("%s: %q", name, err)
 		}
+	}
+	if m, err := c.answers.NextMsg(time.Millisecond); err == nil {
+		t.Errorf("it is answered: %s", m.Data)
 	}
 	if now, err := r.keys.store.List(t.Context()); err != nil || len(now) != len(before) {
 		t.Errorf("%d keys became %d, %v", len(before), len(now), err)
@@ -253,14 +226,10 @@ func TestByIsNeverForged(t *testing.T) {
 	_, id, _ := access.ParseKey(key)
 	c := r.rawGuest(t, key, "")
 	me, err := r.registry.Principal(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	lane := topology.LaneOf("summer", lanes)
 	stream, err := r.js.Stream(t.Context(), topology.CmdStream(lane))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	last := uint64(0)
 	decided := 0
 	check := func(block string) {
@@ -302,9 +271,7 @@ func TestAnswersOfNATSAreNoRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := servers.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, servers.Flush())
 	if err := g.PublishRequest(natsauth.UserInfo, "scrip.campaign.list", nil); err != nil {
 		t.Fatal(err)
 	}
