@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/golden"
 	"github.com/seed-4a2410e3/scrip/streams/registry"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // The keys and values of changes are as the golden file has them: one line each.
@@ -23,9 +24,7 @@ func TestTheFormat(t *testing.T) {
 	var lines bytes.Buffer
 	for i, r := range records {
 		c := registry.Change[record]{Record: r, By: "local:ann@ops", At: at}
-		if err := c.Encode(); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, c.Encode())
 		fmt.Fprintf(&lines, "%s %s\n", registry.Key(uint64(i+1)), c.Value)
 	}
 	stored := bytes.Split(golden.Bytes(t, "bucket.golden", lines.Bytes()), []byte("\n"))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/registry"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // TestNobodyGivesMoreThanTheyHave: each role that a key may have, with and without the right to see codes, and an operator limited to
@@ -50,9 +51,7 @@ func changeKey(t *testing.T, m *access.Memory, s *access.Store, author access.Pr
 		}
 	}
 	before, err := s.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	m.Recorded()
 	var secret, want string
 	by := access.Author{Principal: author, Via: "nats"}

@@ -42,9 +42,7 @@ func TestEntriesAreKept(t *testing.T) {
 	}
 	for i, e := range []Entry{By(ann, Keys, "create", "x"), By(bob, Settings, "set", "y"), By(ann, Export, "codes", strings.Repeat("é", 400)), By(ann, Keys, "revoke", "x")} {
 		e.At = at.Add(time.Duration(i) * time.Minute)
-		if err := l.Append(t.Context(), e); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, l.Append(t.Context(), e))
 	}
 	if _, err := js.Publish(t.Context(), topology.AuditSubject, []byte("\xffnot an entry")); err != nil {
 		t.Fatal(err)
@@ -73,9 +71,7 @@ func TestEntriesAreKept(t *testing.T) {
 		}
 	}
 	stream, err := js.Stream(t.Context(), topology.AuditStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	if stream.Purge(t.Context()) == nil || stream.DeleteMsg(t.Context(), 1) == nil {
 		t.Error("an entry can be removed")
 	}
@@ -114,9 +110,7 @@ func TestLogInsAreBounded(t *testing.T) {
 	logsIn(ann, "nats", none)
 	count(3)
 	// Without its stream nothing is stored, and the failure is reported.
-	if err := js.DeleteStream(t.Context(), topology.AuditStream); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, js.DeleteStream(t.Context(), topology.AuditStream))
 	failed := make(chan error, 2)
 	for range 2 {
 		logsIn(bob, "http", func(err error) { failed <- err })
@@ -144,9 +138,7 @@ func TestTheFormat(t *testing.T) {
 	var lines []byte
 	for _, e := range want {
 		line, err := e.encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		lines = append(lines, line...)
 	}
 	i := 0

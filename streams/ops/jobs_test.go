@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -41,16 +40,7 @@ func (r *jobRig) at(server string, clock wall.Clock, work map[string]JobWork) *J
 
 // serve runs jobs at a server until the test ends or stop is called.
 func (r *jobRig) serve(server string, work map[string]JobWork) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := r.at(server, wall.Machine, work).Run(ctx); err != nil {
-			r.Error(err)
-		}
-	})
-	stop = func() { cancel(); running.Wait() }
-	r.Cleanup(stop)
-	return stop
+	return streamtest.Background(r.T, r.at(server, wall.Machine, work).Run)
 }
 
 func (r *jobRig) start(j *Jobs, action string, request any) Job {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 func fold() *Fold[*lines, line] { return (&Registry[*lines, line]{spec: spec}).Fold() }
@@ -24,9 +26,7 @@ func TestNumbers(t *testing.T) {
 	f := fold()
 	add := func(n uint64) bool {
 		c := Change[line]{Record: line{"x"}, By: "ann", At: time.Now()}
-		if err := c.Encode(); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, c.Encode())
 		return f.Apply(Message{Key: Key(n), Value: c.Value}).Ignored == ""
 	}
 	if f.next() != 1 || !add(1) || f.next() != 2 {
@@ -120,9 +120,7 @@ func FuzzApply(f *testing.F) {
 			return
 		}
 		again := c
-		if err := again.Encode(); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, again.Encode())
 		if read := fold().Apply(Message{Key: key, Value: again.Value}); !reflect.DeepEqual(read, again) {
 			t.Fatalf("%+v, read again %+v", again, read)
 		}

@@ -39,14 +39,10 @@ func TestAConnectionThatDeliversNothing(t *testing.T) {
 	write(t, r, "1")
 	link := streamtest.NewLink(t, strings.TrimPrefix(server.ClientURL(), "nats://"))
 	nc, err := nats.Connect("nats://"+link.Addr(), nats.IgnoreDiscoveredServers(), nats.MaxReconnects(-1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	l := follow(t, open(t, js))
 	l.holds(t, "1")
 	link.Cut(false, true)
@@ -65,9 +61,7 @@ func TestABucketThatGoesTakesNothingOutOfForce(t *testing.T) {
 	write(t, r, "2")
 	l := follow(t, r)
 	l.holds(t, "1", "2")
-	if err := js.DeleteStream(t.Context(), spec.Bucket.Stream()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, js.DeleteStream(t.Context(), spec.Bucket.Stream()))
 	l.fails(t, errMissing)
 	started := follow(t, r)
 	started.holds(t)
@@ -90,9 +84,7 @@ func TestABucketThatGoesTakesNothingOutOfForce(t *testing.T) {
 func TestABucketMadeByOthersIsUsed(t *testing.T) {
 	js := streamtest.Start(t).JetStream(t)
 	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: spec.Bucket.Bucket})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	r := open(t, js)
 	write(t, r, "1")
 	l := follow(t, r)

@@ -71,9 +71,7 @@ func within(t *testing.T) context.Context {
 func write(t *testing.T, r *Registry[*lines, line], text string) Change[line] {
 	t.Helper()
 	c, state, err := r.Write(within(t), ann, func(*lines, time.Time) (line, error) { return line{text}, nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	if !slices.Contains(state.all, text) {
 		t.Errorf("the state after it is %v", state.all)
 	}
@@ -84,9 +82,7 @@ func write(t *testing.T, r *Registry[*lines, line], text string) Change[line] {
 func read(t *testing.T, r *Registry[*lines, line]) []string {
 	t.Helper()
 	f, err := r.Read(within(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	return f.State.all
 }
 

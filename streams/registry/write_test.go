@@ -64,9 +64,7 @@ func atOnce(t *testing.T, to connects, replicas int) (*Registry[*lines, line], *
 		s.holds(t, all...)
 	}
 	stream, err := js.Stream(t.Context(), spec.Bucket.Stream())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	if c := stream.CachedInfo().Config; c.Replicas != replicas || !c.DenyPurge {
 		t.Errorf("%+v", c)
 	}
@@ -81,9 +79,7 @@ func atOnce(t *testing.T, to connects, replicas int) (*Registry[*lines, line], *
 func onlyGrows(t *testing.T, js jetstream.JetStream, stream jetstream.Stream) {
 	t.Helper()
 	kv, err := js.KeyValue(t.Context(), spec.Bucket.Bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	rollup := nats.NewMsg(spec.Bucket.Subject(Key(1)))
 	rollup.Header.Set("Nats-Rollup", "all")
 	for what, err := range map[string]error{
@@ -220,9 +216,7 @@ func TestChangesAreRecorded(t *testing.T) {
 	if all[1] != by {
 		t.Errorf("%+v, want %+v", all[1], by)
 	}
-	if err := js.DeleteStream(t.Context(), topology.AuditStream); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, js.DeleteStream(t.Context(), topology.AuditStream))
 	c, _, err := r.Write(within(t), ann, add("2"))
 	if !errors.Is(err, ErrUnrecorded) || c.N != 3 {
 		t.Errorf("%+v, %v", c, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/golden"
 	"github.com/seed-4a2410e3/scrip/streams/registry"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // The keys and values of changes, and of the skip list, are as the golden file has them: one line each.
@@ -24,16 +25,12 @@ func TestTheFormat(t *testing.T) {
 	}
 	var lines bytes.Buffer
 	for i := range changes {
-		if err := changes[i].Encode(); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, changes[i].Encode())
 		fmt.Fprintf(&lines, "%s %s\n", registry.Key(changes[i].N), changes[i].Value)
 	}
 	hash := "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 	value, err := json.Marshal(skipRecord{"SCRIP_EVT_0", 7, hash, "ann", at})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	fmt.Fprintf(&lines, "%s %s\n", eventlog.SkipKey("SCRIP_EVT_0", 7, hash), value)
 	stored, f := bytes.Split(golden.Bytes(t, "bucket.golden", lines.Bytes()), []byte("\n")), open(t, nil).registry.Fold()
 	for i, want := range changes {

@@ -55,9 +55,7 @@ func TestTheLastGoodValueStays(t *testing.T) {
 	<-changed
 	_, changed = l.Current()
 	for n, bad := range []string{string(batch(0)), strings.Replace(string(batch(1)), "reminder.batch", "reminder.colour", 1), "nonsense"} {
-		if err := s.registry.Add(t.Context(), registry.Key(uint64(n+2)), []byte(bad)); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, s.registry.Add(t.Context(), registry.Key(uint64(n+2)), []byte(bad)))
 	}
 	set(t, s, "reminder.batch", "300")
 	<-changed // the bad ones were no change

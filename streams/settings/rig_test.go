@@ -19,9 +19,7 @@ func TestMain(m *testing.M) { streamtest.VerifyTestMain(m) }
 func open(t *testing.T, js jetstream.JetStream) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), js, Options{Logger: streamtest.Logger(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	return s
 }
 
@@ -37,9 +35,7 @@ func set(t *testing.T, s *Store, setting, value string) Change {
 func history(t *testing.T, s *Store) []Change {
 	t.Helper()
 	all, err := s.History(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	return all
 }
 
@@ -74,9 +70,7 @@ func measures(t *testing.T, l *Live, revision, ignored float64) {
 	r := prometheus.NewPedanticRegistry()
 	r.MustRegister(l)
 	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	got := map[string]float64{}
 	for _, f := range families {
 		m := f.GetMetric()[0]

@@ -17,9 +17,7 @@ func TestTheHistory(t *testing.T) {
 	js := streamtest.Start(t).JetStream(t)
 	clock := streamtest.NewClock()
 	s, err := Open(t.Context(), js, Options{Logger: streamtest.Logger(t), Clock: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	first, again := set(t, s, "reminder.batch", "200"), set(t, s, "reminder.batch", "0300")
 	if first.N != 1 || first.Was != ToDefault || first.Value != "200" || first.By != "ann@ops" || !first.At.Equal(clock.Now()) || first.Revision != 1 {
 		t.Errorf("%+v", first)
@@ -28,13 +26,9 @@ func TestTheHistory(t *testing.T) {
 		t.Errorf("%+v", again)
 	}
 	for key, value := range map[string][]byte{registry.Key(3): batch(7), "elsewhere": nil} {
-		if err := s.registry.Add(t.Context(), key, value); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, s.registry.Add(t.Context(), key, value))
 	}
-	if err := s.registry.Add(t.Context(), registry.Key(9_999_999), []byte("nonsense")); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, s.registry.Add(t.Context(), registry.Key(9_999_999), []byte("nonsense")))
 	if c := set(t, s, "reminder.rate", "10"); c.N != 4 || c.Revision != 6 {
 		t.Errorf("after what was written by hand: %+v", c)
 	}
@@ -68,9 +62,7 @@ func TestAMessageIsSkippedOnce(t *testing.T) {
 	js := streamtest.Start(t).JetStream(t)
 	s := open(t, js)
 	for _, by := range []string{"ann", "bob"} {
-		if err := s.Skip(t.Context(), "SCRIP_EVT_0", 7, strings.Repeat("ab", 32), by); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, s.Skip(t.Context(), "SCRIP_EVT_0", 7, strings.Repeat("ab", 32), by))
 	}
 	if bounds, err := eventlog.Bucket(js, topology.SettingsStream).Bounds(t.Context()); err != nil || bounds.Last != 1 {
 		t.Errorf("the bucket ends at %d, %v", bounds.Last, err)

@@ -39,9 +39,7 @@ func bad(t *testing.T, handler http.HandlerFunc, change func(*Guard, *http.Trans
 		change(g, tr)
 	}
 	s, err := Config{URL: server.URL + "/hook?token=to-ken", Types: []string{"coupon.*"}}.Validate()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	snd := newSender(Endpoint{ID: "x", Config: s}, []signature.Secret{signature.NewSecret()}, tr, streamtest.NewClock(), func(context.Context, Change) error { return nil })
 	t.Cleanup(snd.client.CloseIdleConnections)
 	return snd, server
@@ -182,9 +180,7 @@ func TestRebinding(t *testing.T) {
 func resolving(t *testing.T, f func() [4]byte) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

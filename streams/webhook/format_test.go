@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/golden"
 	"github.com/seed-4a2410e3/scrip/streams/registry"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // The keys and values of changes are as the golden file has them, one line each, and their fold is what they say.
@@ -31,9 +32,7 @@ func TestTheFormat(t *testing.T) {
 	var lines bytes.Buffer
 	for i := range changes {
 		changes[i].N = uint64(i + 1)
-		if err := changes[i].Encode(); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, changes[i].Encode())
 		fmt.Fprintf(&lines, "%s %s\n", registry.Key(changes[i].N), changes[i].Value)
 	}
 	f := Open(nil, nil, registry.Options{}).history.Fold()

@@ -101,9 +101,7 @@ func TestDeadLettersInPages(t *testing.T) {
 	last := uint64(0)
 	for after, pages := uint64(0), 1; ; pages++ {
 		page, next, err := r.store.Letters(within(t), e.ID, after, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		for _, l := range page {
 			if names = append(names, l.Name); l.ID <= last {
 				t.Errorf("letter %d comes after %d", l.ID, last)
@@ -156,13 +154,9 @@ func TestAReplayLeavesNothingOut(t *testing.T) {
 	r.until(t, "the endpoint is away", func() bool { return run.Stats()[e.ID].Away })
 	stop()
 	stream, err := r.js.Stream(within(t), topology.EvtStream(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	m, err := stream.GetLastMsgForSubject(within(t), topology.Evt(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	r.event(t, claimed("bob"))
 	_, err = replay(m.Time.Add(time.Nanosecond))
 	refused("ann's claim is not delivered", m.Time, err)
@@ -170,9 +164,7 @@ func TestAReplayLeavesNothingOut(t *testing.T) {
 	r.answers(nil)
 	before := len(r.received())
 	again, err := replay(m.Time)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	_, err = replay(time.Now())
 	refused("the replay was never run", m.Time, err)
 	run = r.runner(r.js, nil)

@@ -139,9 +139,7 @@ func (r *rig) create(t *testing.T, s Config) (Endpoint, signature.Secret) {
 		s.Types = []string{"coupon.*"}
 	}
 	e, secret, err := r.store.Create(within(t), ann, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	return e, secret
 }
 
@@ -149,9 +147,7 @@ func (r *rig) create(t *testing.T, s Config) (Endpoint, signature.Secret) {
 func (r *rig) make(t *testing.T, c Change) Endpoint {
 	t.Helper()
 	e, err := r.store.Make(within(t), ann, c, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	return e
 }
 
@@ -185,13 +181,8 @@ func (r *rig) until(t *testing.T, what string, fact func() bool) {
 // serve delivers to one endpoint until the returned function is called.
 func (r *rig) serve(t *testing.T, run *Runner, e Endpoint) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	return streamtest.Background(t, func(ctx context.Context) error {
 		run.keep(ctx, e)
-	}()
-	stop = sync.OnceFunc(func() { cancel(); <-done })
-	t.Cleanup(stop)
-	return stop
+		return nil
+	})
 }

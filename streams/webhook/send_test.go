@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
@@ -50,9 +51,7 @@ func to(t *testing.T, e *endpoint, s Config) *sender {
 	t.Helper()
 	s.URL, s.Types = "https://shop.example/", []string{"coupon.*"}
 	s, err := s.Validate()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	return newSender(Endpoint{ID: "x", Config: s}, nil, e, wall.Machine, func(context.Context, Change) error { return nil })
 }
 

@@ -15,13 +15,9 @@ func TestAWriteWithoutAResult(t *testing.T) {
 	r := newRig(t)
 	broken := func() *Store { return r.open(streamtest.LostAnswer(r.js, true)) }
 	e, _, err := broken().Create(within(t), ann, Config{URL: "https://shop.example/", Types: []string{"coupon.*"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	e, secret, err := broken().Rotate(within(t), ann, e.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	if got, err := NewKey(codeKey, r.log.UUID).open(e.secrets[0], e.ID); err != nil || got.Text() != secret.Text() || len(e.secrets) != 2 {
 		t.Errorf("%+v, %v", e, err)
 	}
@@ -81,9 +77,7 @@ func TestChangesAreAudited(t *testing.T) {
 		t.Error("a deleted webhook is paused")
 	}
 	all, _, err := r.store.history.Audit.Read(within(t), audit.Filter{Kind: audit.Webhooks}, 100)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	var actions []string
 	for _, entry := range all {
 		actions = append(actions, entry.Action)
@@ -106,9 +100,7 @@ func TestTypesAreChanged(t *testing.T) {
 	set := func(types ...string) Endpoint {
 		t.Helper()
 		e, err := r.store.Set(within(t), ann, e.ID, 0, func(s Config) Config { s.Types = types; return s })
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		return e
 	}
 	both := set("coupon.*", "reminder.due")

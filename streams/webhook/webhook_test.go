@@ -48,9 +48,7 @@ func TestJourney(t *testing.T) {
 	}
 
 	_, newer, err := r.store.Rotate(within(t), ann, e.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	inForce := func(what string, fact func() bool) {
 		t.Helper()
 		answered := time.Now()

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // uses is a use of each action, in an order in which each has what it needs: the action, its entry in the audit stream, - = none,
@@ -180,20 +181,14 @@ func byHTTP(r *apitest.Rig, as string) door {
 // byNATS sends requests to the service.
 func byNATS(t *testing.T, r *apitest.Rig, as string) door {
 	u, err := url.Parse(r.NATS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	u.User = url.User(r.Keys[as])
 	nc, err := nats.Connect(u.String(), natsx.Keyed(u.String(), natsx.Options("test")...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	t.Cleanup(nc.Close)
 	return door{"nats", func(t *testing.T, action string, fields map[string]json.RawMessage) (any, string) {
 		body, err := json.Marshal(fields)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		m, err := nc.Request("scrip."+action, body, 20*time.Second)
 		if err != nil {
 			t.Fatalf("%s %s: %v", action, body, err)
@@ -245,9 +240,7 @@ func fieldsOf(t *testing.T, text string, values map[string]string) (fields map[s
 // parked publishes a line that is refused and returns the id of its dead letter.
 func parked(t *testing.T, r *apitest.Rig, campaign, id string) string {
 	t.Helper()
-	if err := r.Shop.Conn().Publish("scrip.cmd."+campaign, []byte(`{"id":"`+id+`","type":"claim","customer":"ann"}`)); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, r.Shop.Conn().Publish("scrip.cmd."+campaign, []byte(`{"id":"`+id+`","type":"claim","customer":"ann"}`)))
 	var letter string
 	apitest.Until(t, "the dead letter is listed", func() bool {
 		var list struct {

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // TestWrongCodes: to a public key all wrong codes look alike, and after ten of them even a right one is refused; another key
@@ -134,16 +135,12 @@ func TestLinesCountForTheRateOfAKey(t *testing.T) {
 	var codes []string
 	key := r.Keys["producer+rate=5"]
 	nc, err := nats.Connect(r.NATS, nats.Token(key), nats.CustomInboxPrefix(natsx.KeyInbox(key)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	defer nc.Close()
 	started := time.Now()
 	for range 4 * rate {
 		reply, err := nc.Request("scrip.claim."+c, []byte(`{"customer_id":"more"}`), apitest.Patience)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		codes = append(codes, reply.Header.Get(micro.ErrorCodeHeader))
 	}
 	if !slices.Contains(codes, "429") && time.Since(started) < time.Second {

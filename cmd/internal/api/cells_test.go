@@ -12,6 +12,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -40,9 +41,7 @@ func trace(t *testing.T, js jetstream.JetStream) map[string]uint64 {
 			continue
 		}
 		stream, err := js.Stream(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		all[name] = stream.CachedInfo().State.LastSeq
 	}
 	if err := list.Err(); err != nil || len(all) == 0 {
@@ -57,9 +56,7 @@ func trace(t *testing.T, js jetstream.JetStream) map[string]uint64 {
 func TestEveryCell(t *testing.T) {
 	r := apitest.Serve(t)
 	js, err := jetstream.New(r.Shop.Conn())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	summer := r.Campaign(t, map[string]any{"codes": 9})
 	kinds := map[string]access.Principal{
 		"producer": {Role: access.Producer}, "producer+public": {Role: access.Producer, Public: true}, "sender": {Role: access.Sender},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
 	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 type progress struct {
@@ -134,9 +135,7 @@ func TestAnImportShowsItsProgress(t *testing.T) {
 	body, writer := io.Pipe()
 	defer writer.Close()
 	resp, err := http.DefaultClient.Do(r.Request(t, "", "POST", "/v1/campaigns/"+c+"/codes", body, "Content-Type", "text/csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	defer resp.Body.Close()
 	lines := make(chan progress, 1000)
 	go func() {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 var contractRoute = regexp.MustCompile("(?m)^\\| `([A-Z]+) (/v1[^`]*)` \\| `([a-z.]+)` \\|")
@@ -14,9 +15,7 @@ var contractRoute = regexp.MustCompile("(?m)^\\| `([A-Z]+) (/v1[^`]*)` \\| `([a-
 // TestTheContractHasEveryRoute: with the operation that it needs.
 func TestTheContractHasEveryRoute(t *testing.T) {
 	raw, err := os.ReadFile("../../../domain/CONTRACT.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	page := map[string]string{}
 	for _, m := range contractRoute.FindAllStringSubmatch(string(raw), -1) {
 		page[m[1]+" "+m[2]] = m[3]

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/projections/replay"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // TestAStreamThatCatchesUpIsNotSilent: batches without selected events send a cursor each second, from which a client that was
@@ -27,9 +28,7 @@ func TestAStreamThatCatchesUpIsNotSilent(t *testing.T) {
 			var last eventlog.Position
 			write := func(n int, then time.Duration) {
 				last = eventlog.Position{Log: testLog.UUID, Lane: 1, Sequence: uint64(n + 1), Digest: strings.Repeat("a1", 16)}
-				if err := s.Write(context.Background(), &replay.Batch{Lane: 1, To: last}); err != nil {
-					t.Fatal(err)
-				}
+				streamtest.Must(t, s.Write(context.Background(), &replay.Batch{Lane: 1, To: last}))
 				time.Sleep(then)
 			}
 			for n := range 40 { // one batch each quarter of a second

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 type eventLine struct {
@@ -94,9 +95,7 @@ func readEvents(t *testing.T, r *apitest.Rig) {
 func follow(t *testing.T, r *apitest.Rig, as, query string, header ...string) (<-chan string, *http.Response) {
 	t.Helper()
 	resp, err := http.DefaultClient.Do(r.Request(t, as, "GET", "/v1/events?follow=1&"+query, nil, header...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	t.Cleanup(func() { resp.Body.Close() })
 	if resp.StatusCode != 200 {
 		t.Fatal(resp.Status)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // TestTextThatIsNone: in each path and query parameter of each route, bytes that are no UTF-8 are 400, and U+0000, which PostgreSQL
@@ -86,9 +87,7 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 			req := r.Request(t, "", route.Method, places(route.Path, c), nil)
 			req.Header["Idempotency-Key"] = keys
 			resp, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, err)
 			if _ = resp.Body.Close(); resp.StatusCode != 400 {
 				t.Errorf("%s %s, %s: %d", route.Method, route.Path, what, resp.StatusCode)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -97,12 +98,8 @@ func aKeyHasARate(t *testing.T, r *apitest.Rig) {
 // names it, and those after it are not changed.
 func settingsThatCannotBeRecorded(t *testing.T, r *apitest.Rig) {
 	js, err := jetstream.New(r.Shop.Conn())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := js.DeleteStream(t.Context(), topology.AuditStream); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
+	streamtest.Must(t, js.DeleteStream(t.Context(), topology.AuditStream))
 	got := r.Ask(t, "", "PATCH", "/v1/settings", map[string]string{"reminder.batch": "300", "reminder.grace": "11m"})
 	if got.Problem(t, 503, "unknown_outcome", ""); !strings.Contains(string(got.Body), `"effect":"unknown"`) || !strings.Contains(string(got.Body), "reminder.batch is changed") {
 		t.Errorf("%s", got.Body)

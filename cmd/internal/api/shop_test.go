@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // TestLimitedKeysDoNotWaitForTheTables: a key that is limited to campaigns redeems codes without naming the campaign at its pace
@@ -25,9 +26,7 @@ func TestLimitedKeysDoNotWaitForTheTables(t *testing.T) {
 	}
 	apitest.Until(t, "the tables have all", func() bool { return len(find(t, r, "", "campaign="+c).Coupons) == len(codes) })
 	db, err := pgx.Connect(t.Context(), r.Postgres)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	defer db.Close(t.Context())
 	if _, err := db.Exec(t.Context(), "BEGIN; LOCK TABLE scrip.coupon, scrip.coupon_event, scrip.redemption IN ACCESS EXCLUSIVE MODE"); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
 )
 
@@ -75,9 +76,7 @@ func TestWebhooks(t *testing.T) {
 		t.Errorf("%s %v", made.Body, made.Header)
 	}
 	secret, err := signature.Parse(first.Secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 
 	r.Claim(t, c, "ann")
 	apitest.Until(t, "ann's claim is delivered", func() bool { return len(in.all(`"ann"`)) == 1 })

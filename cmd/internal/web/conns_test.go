@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // Connections beyond the limit serve nothing but probes; when one ends, by its client or for being idle, another is accepted.
@@ -51,9 +53,7 @@ func TestConnsLeaveFiles(t *testing.T) {
 // served, a trusted proxy has no limit of its own, and probes are answered whatever is open, also to the address of the attack.
 func TestAFloodOfConnections(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	const most, perAddress = 64, 16
 	conns := NewConns(most, perAddress, Proxies{netip.MustParsePrefix("127.0.0.3/32")})
 	hs := NewServer(bodies(1000))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/command"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // TestEveryCodeHasARow: each refusal of the log and each code of this package has one, and the table has no others.
@@ -23,16 +24,12 @@ func TestEveryCodeHasARow(t *testing.T) {
 		want[Code(r)] = true
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "kinds.go", nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	ast.Inspect(file, func(n ast.Node) bool {
 		if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 {
 			if typ, ok := spec.Type.(*ast.Ident); ok && typ.Name == "Code" {
 				text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
-				if err != nil {
-					t.Fatal(err)
-				}
+				streamtest.Must(t, err)
 				want[Code(text)] = true
 			}
 		}

@@ -1,7 +1,6 @@
 package callout_test
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -28,41 +27,28 @@ func (none) Watch(func(string)) func() { return func() {} }
 func TestOnlyNATSIsAnswered(t *testing.T) {
 	s := streamtest.Start(t)
 	issuer, err := callout.NewIssuer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	var log streamtest.Buffer
 	r := callout.New(s.Conn(t), 1, issuer, none{}, slog.New(slog.NewTextHandler(&log, nil)))
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(ctx) }()
+	stop := streamtest.Background(t, r.Run)
 	<-r.Ready()
 	if log.String() != "" {
 		t.Errorf("a start logs %s", log.String())
 	}
 	nc := s.Conn(t)
 	answers, err := nc.SubscribeSync(">")
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	sent := 0
 	for _, reply := range []string{"scrip.evt.0", "$JS.API.STREAM.DELETE.SCRIP_EVT_0", "_INBOX.x", "$SYS._INBOX.x"} {
 		for _, body := range []string{"", "{}", "eyJ0eXAiOiJKV1QiLCJhbGciOiJlZDI1NTE5LW5rZXkifQ.e30.AAAA", strings.Repeat("x", 10_000)} {
-			if err := nc.PublishRequest("$SYS.REQ.USER.AUTH", reply, []byte(body)); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, nc.PublishRequest("$SYS.REQ.USER.AUTH", reply, []byte(body)))
 			sent++
 		}
 	}
 	// Run returns when all have been handled.
 	streamtest.Eventually(t, "the malformed requests are logged", func() bool { return strings.Count(log.String(), "was not understood") == 4 })
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	stop()
+	streamtest.Must(t, nc.Flush())
 	for range sent {
 		m, err := answers.NextMsg(time.Minute)
 		if err != nil || m.Subject != "$SYS.REQ.USER.AUTH" {
@@ -77,9 +63,7 @@ func TestOnlyNATSIsAnswered(t *testing.T) {
 // TestTheIssuerFollowsFromTheCodeKey: the same key, the same issuer; and the public key is one of NATS.
 func TestTheIssuerFollowsFromTheCodeKey(t *testing.T) {
 	a, err := callout.IssuerOf([32]byte{1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	again, _ := callout.IssuerOf([32]byte{1})
 	other, _ := callout.IssuerOf([32]byte{2})
 	if a.Public() != again.Public() || a.Public() == other.Public() {

@@ -20,17 +20,11 @@ func (only) Watch(func(string)) func()                       { return func() {} 
 // TestWhoReadsTheLogLogsInEachHour, because its log-ins are recorded, and nothing that it reads.
 func TestWhoReadsTheLogLogsInEachHour(t *testing.T) {
 	issuer, err := NewIssuer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	pair, err := nkeys.CreateUser()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	user, err := pair.PublicKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	clock := streamtest.NewClock()
 	for codes, want := range map[bool]time.Duration{true: time.Hour, false: validFor} {
 		p := access.Principal{ID: "01h8z3qk", Name: "eve", Role: access.Analyst, Codes: codes}
@@ -38,9 +32,7 @@ func TestWhoReadsTheLogLogsInEachHour(t *testing.T) {
 		request := jwt.AuthorizationRequestClaims{}
 		request.UserNkey, request.ConnectOptions.Token = user, "a key"
 		_, signed, err := r.user(&request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		claims, err := jwt.DecodeUserClaims(signed)
 		if err != nil || claims.Expires != clock.Now().Add(want).Unix() {
 			t.Errorf("codes %t: %+v, %v", codes, claims, err)

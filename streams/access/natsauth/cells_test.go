@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -100,9 +101,7 @@ func refuseAll(t *testing.T, g guest, kind string) {
 	t.Helper()
 	for few := range slices.Chunk(mayNot(kind), 500) { // each refusal is an error in the channel
 		for _, subject := range few {
-			if err := errors.Join(g.PublishRequest(subject, g.NewInbox(), []byte("{}")), g.Publish(subject, nil)); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, errors.Join(g.PublishRequest(subject, g.NewInbox(), []byte("{}")), g.Publish(subject, nil)))
 		}
 		for _, subject := range few {
 			for range 2 {
@@ -115,9 +114,7 @@ func refuseAll(t *testing.T, g guest, kind string) {
 // allowed fails the test if anything else was refused.
 func (g guest) allowed(t *testing.T) {
 	t.Helper()
-	if err := g.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, g.Flush())
 	select {
 	case err := <-g.denied:
 		t.Error(err)
@@ -132,9 +129,7 @@ func (g guest) deniedSubscriptions(t *testing.T, subjects ...string) {
 		if _, err := g.SubscribeSync(subject); err != nil {
 			t.Fatal(err)
 		}
-		if err := g.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, g.Flush())
 		expectDenied(t, g, subject)
 	}
 }
@@ -193,15 +188,11 @@ func TestRepliesStayInTheAccount(t *testing.T) {
 			for _, subject := range append(may(kind), natsauth.UserInfo) {
 				for i, reply := range hostile {
 					for _, body := range []string{"", "{}", `{"seq":1}`, `{"code":"x"}`, fmt.Sprintf(`{"customer_id":"%s-%d"}`, kind, i)} {
-						if err := g.PublishRequest(subject, reply, []byte(body)); err != nil {
-							t.Fatal(err)
-						}
+						streamtest.Must(t, g.PublishRequest(subject, reply, []byte(body)))
 					}
 				}
 			}
-			if err := g.Flush(); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, g.Flush())
 			r.settle(t)
 			r.sameButCommands(t, before)
 		})
@@ -220,9 +211,7 @@ func TestAnswersAreNoRequests(t *testing.T) {
 			reply := strings.Replace(row.Published(), "*", "summer", 1)
 			for _, subject := range []string{"scrip.coupon.validate", "$SRV.INFO.scrip", natsauth.UserInfo} {
 				for _, body := range []string{"", "{}", `{"code":"x"}`, `{"code":"x","campaign":"summer"}`} {
-					if err := g.PublishRequest(subject, reply, []byte(body)); err != nil {
-						t.Fatal(err)
-					}
+					streamtest.Must(t, g.PublishRequest(subject, reply, []byte(body)))
 				}
 			}
 		}

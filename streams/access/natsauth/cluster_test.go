@@ -45,13 +45,9 @@ func startNodes(t *testing.T, issuer callout.Issuer) []string {
 		t.Setenv("NATS_NODE", fmt.Sprint("nats-", i+1))
 		t.Setenv("NATS_STORE", t.TempDir())
 		o, err := server.ProcessConfigFile("../../../docker/nats/cluster.conf")
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		host, port, err := net.SplitHostPort(strings.TrimPrefix(routes[i], "nats://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		o.Cluster.Host = host
 		if o.Cluster.Port, err = strconv.Atoi(port); err != nil {
 			t.Fatal(err)
@@ -59,9 +55,7 @@ func startNodes(t *testing.T, issuer callout.Issuer) []string {
 		o.Host, o.Port, o.NoSigs, o.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
 		o.Routes = server.RoutesFromStr(strings.Join(routes, ","))
 		ns, err := server.NewServer(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		ns.Start()
 		t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
 		if !ns.ReadyForConnections(time.Minute) {
@@ -88,18 +82,12 @@ func deliverOn(t *testing.T, r *rig, registries []*access.Registry, nodes []stri
 	defer cancel()
 	for _, node := range nodes {
 		nc, err := nats.Connect("nats://"+key+"@"+node, natsx.Keyed("nats://"+key+"@"+node, nats.IgnoreDiscoveredServers(), nats.Timeout(time.Minute))...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		t.Cleanup(nc.Close)
 		js, err := jetstream.New(nc)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		p, err := push.New(js, push.Options{Name: "mobile", Since: push.FromStart(), AckWait: 3 * time.Second, Logger: streamtest.Logger(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		p.Changed = changed
 		running.Go(func() {
 			if err := p.Run(ctx, g.push); err != nil {
@@ -132,22 +120,16 @@ func deliverOn(t *testing.T, r *rig, registries []*access.Registry, nodes []stri
 // as in the embedded server, and is disconnected everywhere when it is revoked. Not parallel: it sets variables.
 func TestACluster(t *testing.T) {
 	issuer, err := callout.IssuerOf([32]byte{1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	nodes := startNodes(t, issuer)
 	connect := func(node int) *nats.Conn {
 		nc, err := nats.Connect("nats://scrip:secret@"+nodes[node], natsx.Options("test")...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		t.Cleanup(nc.Close)
 		return nc
 	}
 	js, err := jetstream.New(connect(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	streamtest.Eventually(t, "the nodes make streams", func() bool {
 		_, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: topology.PushDeadStream, Storage: jetstream.MemoryStorage, Replicas: 3})
 		return err == nil && js.DeleteStream(t.Context(), topology.PushDeadStream) == nil
@@ -157,9 +139,7 @@ func TestACluster(t *testing.T) {
 	var store *access.Store
 	for i := range 2 { // each server of scrip on a node of its own; the third node has none
 		own, err := jetstream.New(connect(i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		store = access.Open(own, access.Options{Logger: streamtest.Logger(t)})
 		registry := store.Registry()
 		registry.InForce.Watch()

@@ -128,9 +128,7 @@ func TestTheSDKWorksWithAKey(t *testing.T) {
 			key := r.keys.add(kinds[kind])
 			r.inForce(t, key)
 			c, err := client.Connect(strings.Replace(r.ClientURL(), "nats://", "nats://"+key+"@", 1))
-			if err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, err)
 			defer c.Close()
 			for i := range 3 {
 				out, err := c.Do(t.Context(), wire.Command{Type: wire.Claim, Campaign: "summer", CustomerID: "c", ID: kind + string(rune('0'+i))})
@@ -139,9 +137,7 @@ func TestTheSDKWorksWithAKey(t *testing.T) {
 				}
 			}
 			stream, err := r.js.Stream(t.Context(), topology.CmdStream(topology.LaneOf("summer", lanes)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, err)
 			last, err := stream.GetLastMsgForSubject(t.Context(), topology.LaneShop(topology.LaneOf("summer", lanes)))
 			if direct && (err != nil || !strings.HasPrefix(last.Header.Get(topology.HeaderReply), natsx.KeyInbox(key))) {
 				t.Errorf("the last message on the shop's subject is %v, %v", last, err)

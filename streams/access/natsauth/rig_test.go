@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -80,9 +79,7 @@ func newRig(t testing.TB) *rig {
 func newRigWithout(t testing.TB) *rig {
 	t.Helper()
 	issuer, err := callout.NewIssuer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	r := &rig{Server: streamtest.Start(t, streamtest.Lanes(lanes), streamtest.Accounts(text(issuer)))}
 	r.issuer, r.js = issuer, r.JetStream(t)
 	return r
@@ -110,23 +107,12 @@ func text(issuer callout.Issuer) string {
 	return natsauth.Render(natsauth.Config{Lanes: lanes, Users: []natsauth.User{{Name: streamtest.ServersUser, Password: streamtest.ServersPassword}}, Issuer: issuer.Public()})
 }
 
-// run runs a part until stop is called or the test ends.
+// run runs a part until stop is called or the test ends, and waits until it is ready.
 func run(t testing.TB, what func(context.Context) error, ready <-chan struct{}) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- what(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(stop)
+	stop = streamtest.Background(t, what)
 	select {
 	case <-ready:
-	case err := <-ended:
-		t.Fatalf("ended with %v", err)
 	case <-time.After(time.Minute):
 		t.Fatal("not ready within a minute")
 	}
@@ -198,9 +184,7 @@ func (r *rig) shape(t testing.TB) map[string]string {
 	list := r.js.StreamNames(t.Context())
 	for name := range list.Name() {
 		stream, err := r.js.Stream(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		info := stream.CachedInfo()
 		s := info.State
 		if !strings.HasPrefix(name, topology.EvtStreamPrefix) && !strings.HasPrefix(name, topology.RmdStreamPrefix) {
@@ -208,9 +192,7 @@ func (r *rig) shape(t testing.TB) map[string]string {
 		}
 		all[name] = fmt.Sprintf("messages %d to %d, %d of them, %d consumers, %+v", s.FirstSeq, s.LastSeq, s.Msgs, s.Consumers, info.Config)
 	}
-	if err := list.Err(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, list.Err())
 	if len(all) < 3*lanes {
 		t.Fatalf("only the streams %v", all)
 	}

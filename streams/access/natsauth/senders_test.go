@@ -27,9 +27,7 @@ func (r *rig) fire(t *testing.T, lane int, customers ...string) {
 	t.Helper()
 	stream := eventlog.Reminders(r.js, lane).In(r.owner.Log.WithKey([32]byte{1}))
 	bounds, err := stream.Bounds(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	var lines []byte
 	for _, c := range customers {
 		e := wire.Event{Type: wire.ReminderDue, Campaign: "summer", At: 1_000_000, Kind: "opens", DueAt: 1_000_000, CustomerID: c}
@@ -80,9 +78,7 @@ func TestASenderWithAKey(t *testing.T) {
 	r := newRig(t)
 	key := r.keys.add(access.Principal{Name: "mobile, Berlin", Role: access.Sender})
 	js, err := jetstream.New(r.guest(t, key, nats.ReconnectWait(10*time.Millisecond), nats.MaxReconnects(-1)).Conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	for lane := range lanes {
 		r.fire(t, lane, fmt.Sprint("a", lane), fmt.Sprint("b", lane))
 	}
@@ -93,9 +89,7 @@ func TestASenderWithAKey(t *testing.T) {
 	ended := make(chan error, 1)
 	run := func(ctx context.Context) *push.Pusher {
 		p, err := push.New(js, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		p.Changed.Watch()
 		go func() { ended <- p.Run(ctx, g.push) }()
 		return p
@@ -108,9 +102,7 @@ func TestASenderWithAKey(t *testing.T) {
 	})
 	letters := func() (all []push.DeadLetter) {
 		for l, err := range push.Letters(t.Context(), r.js, "mobile") {
-			if err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, err)
 			all = append(all, l)
 		}
 		return all
@@ -126,9 +118,7 @@ func TestASenderWithAKey(t *testing.T) {
 	var counted [3]uint64
 	streamtest.Eventually(t, "the counts are recorded and nothing waits", func() bool {
 		positions, err := push.Positions(t.Context(), r.js)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		counted = [3]uint64{}
 		var waiting uint64
 		for _, at := range positions {
@@ -167,13 +157,9 @@ func TestASenderWithAKey(t *testing.T) {
 	}
 	r.fire(t, 0, "after")
 	again, err := push.New(r.js, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	again.Changed.Watch()
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { ended <- again.Run(ctx, g.push) }()
-	defer func() { cancel(); <-ended }()
+	streamtest.Background(t, func(ctx context.Context) error { return again.Run(ctx, g.push) })
 	until(t, &again.Changed, "a sender of servers continues", func() bool { return g.delivered("after") == 1 })
 	for _, c := range all {
 		if n := g.delivered(c); n != 1 {
@@ -190,27 +176,18 @@ func TestASenderHasItsNameAlone(t *testing.T) {
 	r.fire(t, 0, "ann")
 	// Another audience has a message in flight.
 	other, err := push.New(r.js, push.Options{Name: "other", Since: push.FromStart(), Logger: streamtest.Logger(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
+	streamtest.Must(t, err)
 	other.Changed.Watch()
-	ended := make(chan error, 1)
-	go func() { ended <- other.Run(ctx, func(context.Context, []push.Reminder) error { return nil }) }()
+	stop := streamtest.Background(t, func(ctx context.Context) error {
+		return other.Run(ctx, func(context.Context, []push.Reminder) error { return nil })
+	})
 	until(t, &other.Changed, "the other audience has delivered", func() bool { return other.Stats().Pushed == 1 })
-	cancel()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	stop()
 	r.fire(t, 0, "ben")
 	consumer, err := r.js.Consumer(t.Context(), topology.RmdStream(0), "other")
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	flight, err := consumer.Next(jetstream.FetchMaxWait(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	g := r.guest(t, r.keys.add(access.Principal{Name: "mobile", Role: access.Sender}))
 	before := r.shape(t)
 	token := flight.Reply()
@@ -271,9 +248,7 @@ func TestASenderHasItsNameAlone(t *testing.T) {
 	}
 	for stream, subject := range map[string]string{push.DeadStream: "scrip.push.dead.mobile.0.1.5", push.WaitStream: "scrip.push.wait.mobile.again.0.1.5.1.0"} {
 		s, err := r.js.Stream(t.Context(), stream)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		info, err := s.Info(t.Context(), jetstream.WithSubjectFilter(">"))
 		if err != nil || len(info.State.Subjects) != 1 || info.State.Subjects[subject] != 1 {
 			t.Errorf("%s has %v, %v, want %s alone", stream, info.State.Subjects, err, subject)

@@ -30,9 +30,7 @@ func TestServersMayWhatTheyNeed(t *testing.T) {
 	same(t, before, r.shape(t))
 	g := newRigWithout(t).servers(t)
 	for _, subject := range may("servers") {
-		if err := g.Publish(subject, nil); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, g.Publish(subject, nil))
 	}
 	g.allowed(t)
 }
