@@ -142,6 +142,9 @@ func cells() map[string]string {
 		for _, endpoint := range op.Endpoints() {
 			for _, campaign := range []string{"summer", "winter"} {
 				who := "X"
+				if op == access.OpReadReminders { // servers have the streams themselves
+					who = ""
+				}
 				for letter, kind := range letters {
 					p := kinds[kind]
 					limited := strings.HasSuffix(endpoint, "*") && p.Campaigns != nil && !slices.Contains(p.Campaigns, campaign)
