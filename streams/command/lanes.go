@@ -1,13 +1,14 @@
 package command
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
@@ -16,61 +17,25 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// Options of Lanes; the zero value has the written defaults.
-type Options struct {
-	// Count is the number of the log's lanes, and Codec decodes the codes of its key. Required for Send and Of alone.
-	Count int
-	Codec *code.Codec
-	// RetryAfter is how long an outcome may take before the line is sent again under the same id; later pauses double,
-	// up to 8 times it. Defaults to 2 s.
-	RetryAfter time.Duration
-	// Subject returns the subject that a lane's lines are published to; it is called once per lane. Defaults to
-	// topology.LaneCmd, which accepts any command and is for servers.
-	Subject func(lane int) string
-	// Same is called after a reconnect, before anything is sent again. It reports whether the connection leads to the same
-	// log; after false nothing is sent any more. It should return soon, true if it is not known, and at once when ctx
-	// ends. Nil = always the same.
-	Same func(ctx context.Context) bool
-
-	inFlight, maxPending int // of tests; 0 = inFlight and MaxPending
+// Call is how a command is sent, and who gets its outcome.
+type Call struct {
+	// By is the person who sends it, see wire.ValidBy; "" = no person. The lines of a message have one By.
+	By string
+	// Deadline is when To gets an UnknownError or NotSentError instead of an outcome. Zero = never.
+	Deadline time.Time
+	// NoWait: while MaxPending lines of the lane wait, the error is a *NotSentError of kind ErrFull.
+	NoWait bool
+	// To gets the outcome.
+	To Receiver
 }
 
-func (o Options) withDefaults() Options {
-	o.inFlight, o.maxPending = cmp.Or(o.inFlight, inFlight), cmp.Or(o.maxPending, MaxPending)
-	if o.RetryAfter <= 0 {
-		o.RetryAfter = 2 * time.Second
-	}
-	if o.Subject == nil {
-		o.Subject = topology.LaneCmd
-	}
-	return o
+// Receiver gets the outcome of one command: exactly once, or never after Ticket.GiveUp or an error of Send.
+type Receiver interface {
+	// Answer is called by the goroutine that reads answers, by Run, or by the caller of Send for a command that is refused
+	// without a lane: it must return at once. outcome is the outcome line without newline and may be kept. err is nil, a
+	// *UnknownError or a *NotSentError.
+	Answer(outcome []byte, err error)
 }
-
-// MaxPending is how many lines of one lane may wait for their outcome; a line counts once more per KiB of its length.
-const MaxPending = 32 << 10
-
-const (
-	// inFlight is how many messages of one lane are in flight at once. Beyond it full messages may be, and those without an outcome
-	// after RetryAfter; there are fewer while many lines are in flight.
-	inFlight = 3
-	// sweepEvery is how late a deadline or a retry may be. No timer runs while no line waits.
-	sweepEvery = 20 * time.Millisecond
-	// headerRoom is what a message needs besides its lines when the server's max_payload is small.
-	headerRoom = 1 << 10
-	// fullInFlight is how many full messages may be in flight beyond inFlight. Measured on two cores, fsynced,
-	// one lane: 197k claims/s with 0, 305k/s with 3 or more.
-	fullInFlight = 9
-	// minInFlightLines is how many lines must be in flight before the open batch waits for more lines.
-	minInFlightLines = 8
-	// growthFactor is how many times the lines in flight the open batch must hold before it is sent beside them. Measured
-	// with 256 callers, fsynced, in CPU time of a claim: 20 µs if a message is sent with whatever it holds (47 lines each),
-	// 18 µs with 1 (70 lines), 16 µs with 2 (120 lines) or more.
-	growthFactor = 2
-	// directInFlight is how many requests to the micro service are in flight at once. Each is one line, so this bounds the
-	// requests that pile up while the service is unreachable, not the size of messages.
-	directInFlight = 4096
-	directRoute    = topology.MaxLanes
-)
 
 // Lanes sends commands to the lanes of a log over one connection. Several goroutines may use it at once.
 type Lanes struct {
@@ -143,65 +108,6 @@ func (l *Lanes) eachRoute(do func(*route)) {
 	}
 }
 
-// Run reads answers, expires deadlines and retries, until ctx ends or the connection is closed. Then the receivers that
-// still wait get an UnknownError, and no Receiver is called after Run has returned. Run it once.
-func (l *Lanes) Run(ctx context.Context) error {
-	defer l.close()
-	status := l.nc.StatusChanged(nats.CONNECTED, nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
-	defer l.nc.RemoveStatusListener(status)
-
-	stop, err := l.nc.listen(l.inbox+".*", l.receive)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	if most := l.nc.MaxPayload() - headerRoom; most > 0 && most < wire.MaxMessage {
-		l.limit.Store(most)
-	}
-	conn := link{lanes: l, ctx: ctx, result: make(chan bool, 1)}
-	defer conn.wait()
-	conn.up = l.nc.IsConnected()
-	conn.reconnects = l.nc.reconnects()
-	l.online.Store(conn.up)
-	l.eachRoute((*route).start)
-
-	timer := time.NewTimer(sweepEvery)
-	defer timer.Stop()
-	for {
-		var tick <-chan time.Time
-		if l.active.Load() > 0 {
-			timer.Reset(sweepEvery)
-			tick = timer.C
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-l.wake:
-		case <-tick:
-			conn.update()
-			l.sweep(false)
-		case same := <-conn.result:
-			conn.confirmed(same)
-		case s, ok := <-status:
-			if !ok || s == nats.CLOSED {
-				return nats.ErrConnectionClosed
-			}
-			conn.update()
-		}
-	}
-}
-
-// close ends every line that still waits.
-func (l *Lanes) close() {
-	l.online.Store(false)
-	l.mu.Lock()
-	l.closed = true
-	l.mu.Unlock()
-	var all []delivery
-	l.eachRoute(func(r *route) { all = r.close(all) })
-	l.deliver(all)
-}
-
 func (l *Lanes) now() time.Duration { return time.Since(l.born) }
 
 // delivery is an answer for its receiver; receivers are called without any lock.
@@ -224,27 +130,217 @@ func (l *Lanes) deliver(all []delivery) {
 	clear(all)
 }
 
-// Counters of Lanes since they were made.
-type Counters struct {
-	Lines      uint64 // lines added
-	Messages   uint64 // messages sent, retries included
-	Answers    uint64 // lines answered by an outcome, not_durable included
-	Failed     uint64 // lines that ended in an UnknownError or NotSentError
-	Retries    uint64 // lines sent again under the same id
-	NotDurable uint64 // lines refused because JetStream stored nothing
-	Late       uint64 // outcome messages whose lines had an answer already or were given up
-	Mismatched uint64 // outcome messages that do not fit their command message; dropped
-}
-
-type counters struct {
-	lines, messages, answers, failed, retries, notDurable, late, mismatched atomic.Uint64
-}
-
-// Counters returns the counters as they are now.
-func (l *Lanes) Counters() Counters {
-	n := &l.counters
-	return Counters{
-		Lines: n.lines.Load(), Messages: n.messages.Load(), Answers: n.answers.Load(), Failed: n.failed.Load(),
-		Retries: n.retries.Load(), NotDurable: n.notDurable.Load(), Late: n.late.Load(), Mismatched: n.mismatched.Load(),
+// EnsureID gives a command that has no id a new one.
+func EnsureID(cmd *wire.Command) {
+	if cmd.ID == "" {
+		cmd.ID = uuid.Must(uuid.NewV7()).String() // fails only without a source of randomness
 	}
 }
+
+// Of returns the lane of a command or query: by the campaign's name, else by the campaign number in a generated code. That number may
+// belong to no campaign; the lane checks it.
+func (l *Lanes) Of(campaign, code string) (lane int, ok bool) {
+	if campaign != "" {
+		return topology.LaneOf(campaign, l.opts.Count), true
+	}
+	number, _, ok := l.codec.Decode(code)
+	return int(number) % l.opts.Count, ok
+}
+
+// NoLane is the refusal of a command or query without a campaign, whose code no lane has.
+func NoLane(id string) wire.Outcome {
+	return wire.Outcome{ID: id, Status: wire.StatusRefused, Refusal: wire.CodeNotFound,
+		Message: "no generated code has this form; an imported code needs its campaign in the field campaign"}
+}
+
+// Send sends a command that has an id to its lane; Options has Count and Codec. It waits while MaxPending lines of the lane are
+// waiting; ctx or the deadline ends that wait. The error is a *NotSentError, after which call.To gets nothing. The command is
+// not kept, but for its id.
+func (l *Lanes) Send(ctx context.Context, cmd *wire.Command, call Call) (Ticket, error) {
+	lane, ok := l.Of(cmd.Campaign, cmd.Code)
+	if !ok {
+		return refuse(call, NoLane(cmd.ID))
+	}
+	return l.SendTo(ctx, lane, cmd, call)
+}
+
+// SendTo is Send to a lane that the caller has found.
+func (l *Lanes) SendTo(ctx context.Context, lane int, cmd *wire.Command, call Call) (Ticket, error) {
+	return l.encode(ctx, lane, "", cmd, call)
+}
+
+// Request sends a command to the micro service's endpoint at subject, alone. Otherwise it is like Send.
+func (l *Lanes) Request(ctx context.Context, subject string, cmd *wire.Command, call Call) (Ticket, error) {
+	return l.encode(ctx, directRoute, subject, cmd, call)
+}
+
+// lineBuffers are for encoded lines, which add copies.
+var lineBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 512); return &b }}
+
+func (l *Lanes) encode(ctx context.Context, lane int, subject string, cmd *wire.Command, call Call) (Ticket, error) {
+	buf := lineBuffers.Get().(*[]byte)
+	defer lineBuffers.Put(buf)
+	json := cmd.AppendJSON((*buf)[:0])
+	*buf = json[:0]
+	if len(json) > wire.MaxLine {
+		// Type, id and campaign may have been added to a request that was just short enough.
+		return refuse(call, wire.Outcome{ID: cmd.ID, Status: wire.StatusRefused, Refusal: wire.Invalid, Campaign: cmd.Campaign,
+			Message: fmt.Sprintf("the command has %d bytes as a line of the log, at most %d are allowed; split it", len(json), wire.MaxLine)})
+	}
+	return l.add(ctx, lane, subject, line{id: cmd.ID, json: json, Call: call})
+}
+
+// refuse answers a command that goes no further: it has no effect and needs no record in the log.
+func refuse(call Call, out wire.Outcome) (Ticket, error) {
+	call.To.Answer(out.AppendJSON(nil), nil)
+	return Ticket{}, nil
+}
+
+// line is one encoded command.
+type line struct {
+	id   string
+	json []byte // without newline; copied
+	Call
+}
+
+// add adds a line to a lane's route, or one for subject to that of requests.
+func (l *Lanes) add(ctx context.Context, lane int, subject string, line line) (Ticket, error) {
+	r, err := l.route(lane)
+	if err == nil {
+		err = r.acquire(ctx, &line)
+	}
+	if err != nil {
+		return Ticket{}, &NotSentError{ID: line.id, Cause: err}
+	}
+	return r.add(line, subject)
+}
+
+// acquire takes a line's room.
+func (r *route) acquire(ctx context.Context, line *line) error {
+	n := weight(line.json)
+	switch err := ctx.Err(); {
+	case err != nil:
+		return err
+	case r.room.TryAcquire(n):
+		return nil
+	case line.NoWait:
+		return fmt.Errorf("%w: at most %d of a lane", ErrFull, r.lanes.opts.maxPending)
+	}
+	if !line.Deadline.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, line.Deadline)
+		defer cancel()
+	}
+	return r.room.Acquire(ctx, n)
+}
+
+// reply is the answer to one command.
+type reply struct {
+	line []byte
+	err  error
+}
+
+// outcome parses a reply.
+func (r reply) outcome(id string) (wire.Outcome, error) {
+	if r.err != nil {
+		return wire.Outcome{}, r.err
+	}
+	out, err := wire.ParseOutcome(r.line)
+	if err != nil {
+		return wire.Outcome{}, &UnknownError{ID: id, Cause: err}
+	}
+	return out, nil
+}
+
+// Waiter is the Receiver of a caller that waits. It is reused: each use ends with its one answer received, or with a GiveUp after
+// which none is sent.
+type Waiter struct{ answers chan reply }
+
+var waiters = sync.Pool{New: func() any { return &Waiter{make(chan reply, 1)} }}
+
+// NewWaiter returns a Waiter for one command, whose Wait is to be called.
+func NewWaiter() *Waiter { return waiters.Get().(*Waiter) }
+
+// Answer implements Receiver.
+func (w *Waiter) Answer(line []byte, err error) { w.answers <- reply{line, err} }
+
+// Wait waits for the outcome of a command that was sent with the result of Send. The outcome is parsed here, to keep the goroutine free
+// that reads answers. When ctx ends first the error is an *UnknownError, or a *NotSentError if the command was never sent; if its
+// deadline passes and the log was reachable but could not store anything all the time, the outcome is the refusal not_durable.
+func (w *Waiter) Wait(ctx context.Context, id string, ticket Ticket, err error) (wire.Outcome, error) {
+	defer waiters.Put(w)
+	if err != nil {
+		return wire.Outcome{}, err
+	}
+	select {
+	case r := <-w.answers:
+		return r.outcome(id)
+	case <-ctx.Done():
+	}
+	err, ok := ticket.GiveUp(ctx.Err())
+	if !ok { // being delivered already
+		r := <-w.answers
+		return r.outcome(id)
+	}
+	var unsent *NotSentError
+	if errors.As(err, &unsent) && unsent.Reached && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return unsent.Outcome(), nil
+	}
+	return wire.Outcome{}, err
+}
+
+// Func is a Receiver that calls Do with the outcome of the command with the id.
+type Func struct {
+	ID string
+	Do func(wire.Outcome, error)
+}
+
+// Answer implements Receiver.
+func (f *Func) Answer(line []byte, err error) { f.Do(reply{line, err}.outcome(f.ID)) }
+
+// UnknownError is the error of a command that was sent and whose result is not known: it may have had its effect or not.
+// It is never a refusal. Retry with the same ID to learn the result.
+type UnknownError struct {
+	ID    string
+	Cause error // why the wait ended
+}
+
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("the result is not known (%v); retry with id %s", e.Cause, e.ID)
+}
+
+func (e *UnknownError) Unwrap() error { return e.Cause }
+
+// NotSentError is the error of a command that was never sent, or that no server could have stored: it had no effect.
+type NotSentError struct {
+	ID    string
+	Cause error
+	// Reached is true if the log was reachable and could not store the command: a full disk, for example.
+	Reached bool
+}
+
+// Outcome returns the refusal not_durable, which has the same meaning for a caller of a log that could not store the command.
+func (e *NotSentError) Outcome() wire.Outcome {
+	return wire.Outcome{ID: e.ID, Status: wire.StatusRefused, Refusal: wire.NotDurable, Message: "the log could not store the command; try again later"}
+}
+
+func (e *NotSentError) Error() string {
+	return fmt.Sprintf("the command was not delivered (%v) and had no effect; retry with id %s", e.Cause, e.ID)
+}
+
+func (e *NotSentError) Unwrap() error { return e.Cause }
+
+// DeniedError is the cause of a NotSentError, or an error by itself, of a request that this client may not make.
+type DeniedError struct{ Why string }
+
+func (e *DeniedError) Error() string { return "not allowed: " + e.Why }
+
+// Causes of the errors above, and errors of Send.
+var (
+	// ErrClosed: Run has returned.
+	ErrClosed = errors.New("closed")
+	// ErrDeadline: the line's deadline passed.
+	ErrDeadline = errors.New("no answer in time")
+	// ErrFull: MaxPending lines are waiting; only with Call.NoWait.
+	ErrFull = errors.New("too many commands are waiting for an answer")
+)

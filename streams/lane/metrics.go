@@ -3,7 +3,7 @@ package lane
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // Metrics of all lanes of a process, labelled by lane.
@@ -58,5 +58,5 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 
 // repliesRefused is the counter of one place of this package.
 func repliesRefused(place string) prometheus.Counter {
-	return prometheus.NewCounter(prometheus.CounterOpts{Name: natsx.RepliesRefused, Help: natsx.RepliesRefusedHelp, ConstLabels: prometheus.Labels{"place": place}})
+	return prometheus.NewCounter(prometheus.CounterOpts{Name: topology.RepliesRefused, Help: topology.RepliesRefusedHelp, ConstLabels: prometheus.Labels{"place": place}})
 }

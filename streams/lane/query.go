@@ -9,7 +9,6 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
-	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -43,7 +42,7 @@ type receivedQuery struct {
 func (o *owner) subscribe() (*nats.Subscription, error) {
 	dropped := o.opt.Metrics.lateQueries.WithLabelValues(o.lane.label)
 	return o.opt.JetStream.Conn().Subscribe(topology.LaneQuery(o.opt.Lane), func(msg *nats.Msg) {
-		if !natsx.MayReply(msg.Reply) {
+		if !topology.MayReply(msg.Reply) {
 			if msg.Reply != "" {
 				o.opt.Metrics.badQuery.Inc()
 			}

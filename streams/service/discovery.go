@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
-	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // Requests that arrive faster than they are parsed wait in the subscriptions. All endpoints together keep at most
@@ -47,7 +47,7 @@ func (e *endpoint) pendingLimits() (messages, bytes int) {
 }
 
 // instance is one server of the NATS micro service (the protocol of nats.go/micro, ADR-32). The library's own AddService
-// answers $SRV requests on any reply subject, with the permissions of this connection; here every answer passes natsx.MayReply
+// answers $SRV requests on any reply subject, with the permissions of this connection; here every answer passes topology.MayReply
 // first. The types on the wire are the library's.
 type instance struct {
 	s    *Service
@@ -123,7 +123,7 @@ func (in *instance) discovery(verb micro.Verb, name, id string, answer func() an
 		return err
 	}
 	sub, err := in.s.nc.Subscribe(subject, func(m *nats.Msg) {
-		if !natsx.MayReply(m.Reply) {
+		if !topology.MayReply(m.Reply) {
 			if m.Reply != "" {
 				in.s.metrics.refusedDiscovery.Inc()
 			}

@@ -16,7 +16,7 @@
 // A refusal `not_durable` means that this request was not stored. An earlier request with the same id that was answered 503
 // or not at all may still have had its effect. Retry until another answer arrives.
 //
-// Replies go to inboxes only (see natsx.MayReply): a request with another reply subject is dropped and counted. All endpoints
+// Replies go to inboxes only (see topology.MayReply): a request with another reply subject is dropped and counted. All endpoints
 // together keep at most 256 MiB of requests that are not parsed yet.
 //
 // Owner: the endpoints' handlers run one after the other on nats.go's goroutines, so they only parse and enqueue; the

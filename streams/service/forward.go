@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -104,7 +103,7 @@ func (f *Forwarder) Run(ctx context.Context) error {
 // so a message whose reply subject is no inbox is dropped; its producer gets no PubAck. The campaign token is hashed as NATS
 // does it, whatever it is: only a lane can report to the producer that the name is invalid.
 func (f *Forwarder) forward(m *nats.Msg, subject func(int, string) string) {
-	if m.Reply != "" && !natsx.MayReply(m.Reply) {
+	if m.Reply != "" && !topology.MayReply(m.Reply) {
 		f.refused.Inc()
 		return
 	}

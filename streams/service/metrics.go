@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/streams/command"
-	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // metrics are the service's figures for Prometheus.
@@ -127,5 +127,5 @@ func (s *Service) Collect(to chan<- prometheus.Metric) {
 
 // repliesRefused is the counter of one place of this package.
 func repliesRefused(place string) prometheus.Counter {
-	return prometheus.NewCounter(prometheus.CounterOpts{Name: natsx.RepliesRefused, Help: natsx.RepliesRefusedHelp, ConstLabels: prometheus.Labels{"place": place}})
+	return prometheus.NewCounter(prometheus.CounterOpts{Name: topology.RepliesRefused, Help: topology.RepliesRefusedHelp, ConstLabels: prometheus.Labels{"place": place}})
 }

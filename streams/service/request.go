@@ -16,9 +16,9 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/command"
-	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // endpoint is one subject of the service.
@@ -88,7 +88,7 @@ func queryOn(subject string, q *queryKind) endpoint {
 // this server's permissions, and a command whose outcome cannot be delivered must have no effect. A request without a
 // reply subject is executed; its sender does not want the outcome.
 func (s *Service) handle(number int, m *nats.Msg) {
-	if m.Reply != "" && !natsx.MayReply(m.Reply) {
+	if m.Reply != "" && !topology.MayReply(m.Reply) {
 		s.metrics.refusedRequests.Inc()
 		return
 	}

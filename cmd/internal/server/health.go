@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
-	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // check is the readiness of one part.
@@ -75,12 +75,12 @@ func (s *server) startStatus(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	refused := prometheus.NewCounter(prometheus.CounterOpts{Name: natsx.RepliesRefused, Help: natsx.RepliesRefusedHelp, ConstLabels: prometheus.Labels{"place": "rollcall"}})
+	refused := prometheus.NewCounter(prometheus.CounterOpts{Name: topology.RepliesRefused, Help: topology.RepliesRefusedHelp, ConstLabels: prometheus.Labels{"place": "rollcall"}})
 	if err := s.metrics.registry.Register(refused); err != nil {
 		return err
 	}
 	_, err = nc.Subscribe(status.Subject, func(m *nats.Msg) {
-		if !natsx.MayReply(m.Reply) {
+		if !topology.MayReply(m.Reply) {
 			if m.Reply != "" {
 				refused.Inc()
 			}

@@ -9,7 +9,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
-	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -277,7 +276,7 @@ func CommandOf(msg *eventlog.Raw) (Command, error) {
 		c.Scope = wire.ScopeScheduler
 	}
 	// The lane publishes outcomes with its own permissions.
-	if reply := msg.Header.Get(topology.HeaderReply); natsx.ReplyInbox(reply) {
+	if reply := msg.Header.Get(topology.HeaderReply); topology.ReplyInbox(reply) {
 		c.Reply = reply
 	} else {
 		c.BadReply = reply != ""

@@ -1,11 +1,200 @@
 package access
 
 import (
+	"cmp"
+	"fmt"
 	"iter"
 	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
+	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 )
+
+const (
+	// MaxName is the most bytes of the name of a key. Events carry it as `by`.
+	MaxName = 64
+	// MaxRate is the highest rate of a key, in requests a second.
+	MaxRate = 1_000_000
+	// MaxCampaigns is the most campaigns that one key may be limited to: each is a subject in its permissions.
+	MaxCampaigns = 50
+)
+
+// Principal is an authenticated user.
+type Principal struct {
+	// ID of the key; "" = the credentials of the data directory, with all rights of an operator.
+	ID string
+	// First is the id of the first key of the rotations that led to this one; "" = ID. See Client.
+	First string
+	// Name is what `by` shows, 1 to MaxName bytes.
+	Name string
+	Role Role
+	// Campaigns that it is limited to, sorted; nil = all.
+	Campaigns []string
+	// Public: a producer whose key may be in a browser. It may claim and validate only, with the budget for wrong codes.
+	Public bool
+	// Codes: it sees codes in clear.
+	Codes bool
+	// Rate is how many requests a second it may make at each server, over HTTP and NATS together; 0 = as many as it likes. A
+	// producer with a rate may not publish command messages, which no server counts.
+	Rate int
+}
+
+// May reports whether p may do o. campaign "" = the operation names none (a code alone, a list): a principal that is limited
+// to campaigns may not do it then, unless o is checked again once the campaign is known.
+func (p Principal) May(o Operation, campaign string) bool {
+	if !slices.Contains(o.Roles(), p.Role) || p.Public && o != OpClaim && o != OpValidate {
+		return false
+	}
+	return p.Campaigns == nil || !o.Whole() && campaign != "" && slices.Contains(p.Campaigns, campaign)
+}
+
+// Check returns nil if p may do o to a campaign as [Principal.May] has it, else why not: an error of kind ErrForbidden.
+func (p Principal) Check(o Operation, campaign string) error {
+	if err := p.CheckRole(o); err != nil || p.May(o, campaign) {
+		return err
+	}
+	switch {
+	case o.Whole():
+		return denied(fmt.Sprintf("this key is limited to campaigns, and %s is about the whole log", o))
+	case campaign == "":
+		return denied(fmt.Sprintf("this key is limited to campaigns; %s needs the name of one", o))
+	}
+	return denied("this key is limited to other campaigns than " + campaign)
+}
+
+// CheckRole is Check without the campaign: its caller checks that once it is known.
+func (p Principal) CheckRole(o Operation) error {
+	all := p
+	all.Campaigns = nil
+	switch {
+	case all.May(o, ""):
+		return nil
+	case p.Public:
+		return denied(fmt.Sprintf("a public key may not do %s", o))
+	}
+	return denied(fmt.Sprintf("a key of role %s may not do %s", p.Role, o))
+}
+
+// denied is why a principal may not do something.
+type denied string
+
+func (d denied) Error() string { return string(d) }
+
+func (d denied) Is(err error) bool { return err == ErrForbidden }
+
+// Client identifies the program or person that uses the key: it stays the same when the key is replaced by a rotation. What a
+// client may repeat after a rotation depends on it.
+func (p Principal) Client() string { return cmp.Or(p.First, p.ID) }
+
+// Person reports whether what p does is recorded with `by`: support and operator.
+func (p Principal) Person() bool { return p.Role == Support || p.Role == Operator }
+
+// Hide masks the code in the outcome of a command that p has sent, unless p may see it. The programs of a shop work with codes;
+// people see them only with the right to.
+func (p Principal) Hide(out *wire.Outcome) {
+	if p.Person() && !p.Codes {
+		out.Code = code.Mask(out.Code)
+	}
+}
+
+// ReadsLog reports whether p may read messages of the log on NATS, with codes in clear.
+func (p Principal) ReadsLog() bool { return p.Role == Analyst && p.Codes }
+
+// By is what events and settings show as author: the name of a person, "" for others.
+func (p Principal) By() string {
+	if p.Person() {
+		return p.Name
+	}
+	return ""
+}
+
+// Audience is the name under which a key of role sender delivers reminders: the key's name up to the first character that no
+// such name has. So "mobile" and "mobile, Berlin" are two keys for the audience mobile. "" = none.
+func (p Principal) Audience() string {
+	end := strings.IndexFunc(p.Name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-'
+	})
+	if p.Role != Sender {
+		return ""
+	}
+	if end < 0 {
+		return p.Name
+	}
+	return p.Name[:end]
+}
+
+// Actor is what the audit stream shows of p.
+func (p Principal) Actor() (name, key string) { return p.Name, p.ID }
+
+// Author is who makes a change of keys, settings or webhooks, and how.
+type Author struct {
+	Principal
+	// Via is nats or http, and From the address of the client; "" = not known.
+	Via, From string
+}
+
+// Entry is an entry of the audit stream of what the author does.
+func (a Author) Entry(kind audit.Kind, action, about string) audit.Entry {
+	e := audit.By(a, kind, action, about)
+	e.Via, e.From = a.Via, a.From
+	return e
+}
+
+// LoggedIn are the entries of the audit stream of a log-in.
+func (a Author) LoggedIn() []audit.Entry {
+	all := []audit.Entry{a.Entry(audit.Login, a.Role.String(), "")}
+	if a.Via == "nats" && a.ReadsLog() {
+		all = append(all, a.Entry(audit.Export, audit.Raw, ""))
+	}
+	return all
+}
+
+// mayGive returns an error of kind ErrForbidden if a key has more rights than p: who makes or replaces a key gets its secret.
+func (p Principal) mayGive(n *New) error {
+	if n.Codes && !p.Codes {
+		return fmt.Errorf("%w: codes: a key that does not see codes cannot make or replace one that does", ErrForbidden)
+	}
+	return nil
+}
+
+// localPrefix starts the names of people who use the credentials of the data directory. No key has such a name.
+const localPrefix = "local:"
+
+// Local is who uses the credentials of the data directory. name is what that client calls itself, such as
+// ann@ops1; it is shown with a prefix, because the credentials do not prove it.
+func Local(name string) Principal {
+	return Principal{Name: LocalName(name), Role: Operator, Codes: true}
+}
+
+// LocalName is the name of a Local.
+func LocalName(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) || r == utf8.RuneError {
+			return '?'
+		}
+		return r
+	}, name)
+	for len(localPrefix)+len(name) > MaxName {
+		_, size := utf8.DecodeLastRuneInString(name)
+		name = name[:len(name)-size]
+	}
+	return strings.TrimRight(localPrefix+name, " ")
+}
+
+// CheckName returns an error if a text cannot be the name of a key.
+func CheckName(name string) error {
+	if strings.HasPrefix(name, localPrefix) {
+		return fmt.Errorf("name is %s, and names with %s are of the credentials of the data directory; choose another", wire.Quote(name), localPrefix)
+	}
+	if err := wire.CheckBy("name", name); err != nil {
+		return fmt.Errorf("%w, such as checkout-eu", err)
+	}
+	return nil
+}
 
 // Operation is one thing that people and programs can do, whichever way: NATS subject, HTTP route, CLI command. Permissions by subject
 // and by route follow from the table of operations.
