@@ -16,15 +16,10 @@ import (
 func manyReminders(b *testing.B, reminders, campaigns int, kind string) *Timers {
 	b.Helper()
 	bk := New("")
-	fold := func(ev *wire.Event) {
-		if _, err := bk.Fold(ev); err != nil {
-			b.Fatal(err)
-		}
-	}
 	names := make([]string, campaigns)
 	for i := range names {
 		names[i] = fmt.Sprintf("campaign-%06d", i)
-		fold(&wire.Event{Type: wire.CampaignCreated, Campaign: names[i], Settings: wire.Settings{OpensAt: start}})
+		fold(b, bk, wire.Event{Type: wire.CampaignCreated, Campaign: names[i], Settings: wire.Settings{OpensAt: start}})
 	}
 	claim := wire.Event{Type: wire.CouponClaimed}
 	set := wire.Event{Type: wire.ReminderSet, Kind: kind}
@@ -35,10 +30,10 @@ func manyReminders(b *testing.B, reminders, campaigns int, kind string) *Timers 
 		set.DueAt = start - wire.Instant(set.Before/time.Microsecond)
 		if kind == wire.KindExpires {
 			claim.Campaign, claim.N, claim.ExpiresAt = set.Campaign, uint32(2*r), start+seconds(60*(r/1000+1))
-			fold(&claim)
+			fold(b, bk, claim)
 			set.N, set.DueAt = claim.N, claim.ExpiresAt-wire.Instant(set.Before/time.Microsecond)
 		}
-		fold(&set)
+		fold(b, bk, set)
 	}
 	return bk
 }

@@ -15,33 +15,28 @@ import (
 
 // fullTimers has something of everything.
 func fullTimers(t *testing.T) *Timers {
+	t.Helper()
 	b := New("")
-	fold := func(ev wire.Event) {
-		t.Helper()
-		if _, err := b.Fold(&ev); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for i := range 5 {
 		name := fmt.Sprintf("c%d", i)
 		settings := wire.Settings{OpensAt: start + seconds(i), ExpiresAt: start + seconds(1000*(i%2)), Priority: []string{"high", "normal", "low"}[i%3]}
 		if i == 4 {
 			settings.LateAfter = time.Hour
 		}
-		fold(wire.Event{Type: wire.CampaignCreated, Campaign: name, Settings: settings})
+		fold(t, b, wire.Event{Type: wire.CampaignCreated, Campaign: name, Settings: settings})
 		for n := uint32(1); n <= 150; n += 1 + uint32(i) {
 			at := start + seconds(int(n/7)*60)
 			if n%50 == 0 {
 				at++ // a fractional one
 			}
-			fold(wire.Event{Type: wire.CouponClaimed, Campaign: name, N: n, ExpiresAt: at})
-			fold(wire.Event{Type: wire.ReminderSet, Campaign: name, R: uint64(n), CustomerID: fmt.Sprint("x", n), Kind: wire.KindExpires, Before: time.Second, N: n, DueAt: at - seconds(1)})
+			fold(t, b, wire.Event{Type: wire.CouponClaimed, Campaign: name, N: n, ExpiresAt: at})
+			fold(t, b, wire.Event{Type: wire.ReminderSet, Campaign: name, R: uint64(n), CustomerID: fmt.Sprint("x", n), Kind: wire.KindExpires, Before: time.Second, N: n, DueAt: at - seconds(1)})
 			if n%11 == 0 { // redeemed: a rollback sets it again
-				fold(wire.Event{Type: wire.ReminderCancelled, Campaign: name, R: uint64(n), N: n})
+				fold(t, b, wire.Event{Type: wire.ReminderCancelled, Campaign: name, R: uint64(n), N: n})
 			}
 		}
-		fold(wire.Event{Type: wire.ReminderSet, Campaign: name, R: 10000, CustomerID: "ü", Kind: wire.KindOpens})
-		fold(wire.Event{Type: wire.CouponsExpired, Campaign: name, Through: start + seconds(300)})
+		fold(t, b, wire.Event{Type: wire.ReminderSet, Campaign: name, R: 10000, CustomerID: "ü", Kind: wire.KindOpens})
+		fold(t, b, wire.Event{Type: wire.CouponsExpired, Campaign: name, Through: start + seconds(300)})
 	}
 	return b
 }

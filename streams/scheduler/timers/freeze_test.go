@@ -36,11 +36,7 @@ func newWorkload(t testing.TB, seed uint64, campaigns int) *workload {
 
 func (c *workload) fold(ev wire.Event) []Fired {
 	c.t.Helper()
-	gone, err := c.b.Fold(&ev)
-	if err != nil {
-		c.t.Fatalf("%s: %v", ev.AppendJSON(nil), err)
-	}
-	return gone
+	return fold(c.t, c.b, ev)
 }
 
 func (c *workload) customer(campaign int, r uint64) string {
