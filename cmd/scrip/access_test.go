@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"net/http"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -56,6 +58,8 @@ func TestKeysFromTheCommandLine(t *testing.T) {
 	}
 	p.expect(cli.ExitDone, `"replaced_by":"`+next["id"].(string)+`"`, "access", "list", "--all", "-o", "json")
 	p.expect(cli.ExitUsage, "needs --role", "access", "create", "bob")
+	p.expect(cli.ExitRefused, "scrip access rotate "+next["id"].(string), "access", "create", "ann", "--role", "support")
+	p.expect(cli.ExitRefused, "scrip access create", "access", "rotate", id)
 
 	// Who did it: in the settings, and the audit stream.
 	p.expect(cli.ExitDone, "by local:carl)", "config", "set", "reminder.rate", "100", "--by", "carl")
@@ -104,6 +108,26 @@ func TestOperatorsWithAKey(t *testing.T) {
 	}
 	if got := scrip(t, nil, "status", "--nats", support, "--timeout", "500ms"); got.code != cli.ExitFailed || strings.Contains(got.out, "LANE") {
 		t.Errorf("with the key of support: %+v", got)
+	}
+	// The key of an operator who is limited to no campaigns opens profiles and details; others do not.
+	_, limited := p.keyURL("guest-lia", "operator", "--campaign", "guests")
+	for natsURL, want := range map[string]int{operator: http.StatusOK, support: http.StatusUnauthorized, limited: http.StatusUnauthorized} {
+		u, err := url.Parse(natsURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req, err := http.NewRequest(http.MethodGet, natsx.WithoutUser(p.ready().HTTPURL)+"/debug/pprof/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+u.User.Username())
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Body.Close(); resp.StatusCode != want {
+			t.Errorf("profiles with a key: %d, want %d", resp.StatusCode, want)
+		}
 	}
 	streamtest.Eventually(t, "the log-in is recorded", func() bool {
 		return strings.Count(p.run("audit", "--kind", "login", "-o", "json").out, `"actor":"guest-olga"`) == 1
