@@ -362,6 +362,22 @@ func (e *Event) at(f Field) any {
 	return e.Settings.at(f)
 }
 
+// Mask replaces the texts of e that are secret by what mask returns for them. That is every such field and not only those
+// of e's type: a line of the log may have others.
+func (e *Event) Mask(mask func(s Secret, text string) string) {
+	for _, f := range secretFields {
+		secret := fieldSpecs[f].secret
+		switch p := e.at(f).(type) {
+		case *string:
+			*p = mask(secret, *p)
+		case *[]string:
+			for i := range *p {
+				(*p)[i] = mask(secret, (*p)[i])
+			}
+		}
+	}
+}
+
 // byKey starts the last field of every event that a person caused. It is no field of commands: who sends one is not taken
 // from its line.
 const byKey = `,"by":`

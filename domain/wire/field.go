@@ -79,6 +79,17 @@ const (
 	always Field = 1 << 7
 )
 
+// Secret is what a text must be masked for.
+type Secret uint8
+
+// The secrets.
+const (
+	NoSecret       Secret = iota
+	SecretCode            // a coupon's code: who has it can redeem it
+	SecretCustomer        // a customer's id
+	SecretQuote           // what a producer sent, which may hold any of the others
+)
+
 // fieldSpec is a row of the table of fields. The kind of a value follows from the Go type that Settings.at, Command.at,
 // Event.at and Outcome.at give for the field; the bounds hold for commands, which is where values enter.
 type fieldSpec struct {
@@ -88,6 +99,7 @@ type fieldSpec struct {
 	most   uint64   // likewise; of a text its bytes
 	oneOf  []string // the texts allowed; nil = any
 	anchor bool     // an instant that reminders depend on, so not before 1972
+	secret Secret   // what a reader of events learns from it that not everyone may know
 	about  string   // for documents; "" = the name is enough
 }
 
@@ -116,9 +128,9 @@ var fieldSpecs = [numFields]fieldSpec{
 	fPriority: {name: "priority", oneOf: []string{PriorityHigh, PriorityNormal, PriorityLow},
 		about: "Of what falls due: high, normal or low; normal unless given."},
 	fBenefit:    {name: "benefit", most: MaxBenefit, about: "Any JSON. The outcome of a redemption has it."},
-	fCustomerID: {name: "customer_id", most: MaxCustomerID, about: "The customer's id. Beside a code it must be the holder's."},
+	fCustomerID: {name: "customer_id", most: MaxCustomerID, secret: SecretCustomer, about: "The customer's id. Beside a code it must be the holder's."},
 	fAttributes: {name: "attributes", most: MaxAttributes, about: "A flat object of texts, numbers and booleans."},
-	fCode: {name: "code", most: MaxCodeInput,
+	fCode: {name: "code", most: MaxCodeInput, secret: SecretCode,
 		about: "As it was typed: case, spaces and hyphens do not count. Required without n."},
 	fN: {name: "n", least: 1, most: MaxCodes,
 		about: "The coupon's number in its campaign. Keys of support and operators may give campaign and n instead of a code."},
@@ -135,7 +147,7 @@ var fieldSpecs = [numFields]fieldSpec{
 	fWeakCodes:     {name: "weak_codes", about: "Codes that can be guessed are allowed."},
 	fAt:            {name: "at"},
 	fNumber:        {name: "number", most: math.MaxUint32, about: "Of the campaign: a part of its codes."},
-	fCodeList:      {name: "codes"},
+	fCodeList:      {name: "codes", secret: SecretCode},
 	fRedeemedCount: {name: "redeemed_count", most: math.MaxUint32},
 	fStatus:        {name: "status", about: "What was done, such as claimed, redeemed, voided, reminder_set. New ones may be added."},
 	fCount:         {name: "count", about: "Codes imported, or coupons expired."},
@@ -150,7 +162,7 @@ var fieldSpecs = [numFields]fieldSpec{
 	fLine:          {name: "line", most: math.MaxUint32},
 	fLastSequence:  {name: "last_sequence"},
 	fBytes:         {name: "bytes"},
-	fPayload:       {name: "payload"},
+	fPayload:       {name: "payload", secret: SecretQuote},
 	fRefusal:       {name: "refusal", about: "Why nothing was done."},
 	fMessage:       {name: "message", about: "The same for people."},
 	fRepeat:        {name: "repeat", about: "Nothing was written: it was decided before, or is so already."},
@@ -171,9 +183,15 @@ var settingFields = []Field{fCodes | always, fPerCustomer | always, fOpensAt, fC
 // settingSet are the same as a set.
 var settingSet = fields(settingFields...)
 
+// secretFields are the fields that have a secret.
+var secretFields []Field
+
 func init() {
 	for f := range fieldSpecs {
 		fieldSpecs[f].key = `,"` + fieldSpecs[f].name + `":`
+		if fieldSpecs[f].secret != NoSecret {
+			secretFields = append(secretFields, Field(f))
+		}
 	}
 }
 

@@ -301,16 +301,19 @@ func (m *Mask) hash(text string) string {
 	return hex.EncodeToString(h.Sum(nil)[:maskedBytes])
 }
 
-// event masks the codes of an event and of its raw line. The line is encoded again, without fields that this version
-// does not know: they may hold codes. The quote of a command.rejected is omitted for the same reason.
+// event masks the secret fields of an event and of its raw line, those that the table of fields has. The line is encoded
+// again, without fields that this version does not know: they may hold codes. The quote of a command.rejected is left out for
+// the same reason.
 func (m *Mask) event(e *Event) {
-	e.Code, e.CustomerID = m.Code(e.Code), m.Customer(e.CustomerID)
-	for i, c := range e.Codes {
-		e.Codes[i] = m.Code(c)
-	}
-	if e.Type == wire.CommandRejected {
-		e.Payload = ""
-	}
+	e.Mask(func(s wire.Secret, text string) string {
+		switch s {
+		case wire.SecretCode:
+			return m.Code(text)
+		case wire.SecretCustomer:
+			return m.Customer(text)
+		}
+		return "" // a secret without a mask is left out
+	})
 	e.Raw = e.AppendJSON(nil)
 }
 
