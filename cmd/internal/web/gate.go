@@ -1,11 +1,13 @@
 package web
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -231,53 +233,71 @@ func unauthorized(detail string) *Problem {
 	return p
 }
 
-// ErrRevoked is the cause of the end of a session whose key was revoked or replaced.
-var ErrRevoked = errors.New("the key was revoked")
-
-// Sessions are the requests in progress that outlive their check: streams. When a key is revoked or replaced, the contexts of
-// its sessions end.
-type Sessions struct {
-	mu   sync.Mutex
-	open map[string]map[*session]struct{} // by id of the key
-}
-
-// session is one request in progress.
-type session struct{ cancel context.CancelCauseFunc }
-
-// Start returns a context that ends with ctx, or with cause ErrRevoked when the key of p is revoked. end must be called.
-// Credentials of the data directory are not revoked while a server runs.
-func (s *Sessions) Start(ctx context.Context, p access.Principal) (_ context.Context, end func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	if p.ID == "" {
-		return ctx, func() { cancel(nil) }
+// Body appends a request's body to buf. It reads at most `most` bytes; a longer body is the Problem 413, and the connection
+// ends.
+func Body(w http.ResponseWriter, r *http.Request, buf []byte, most int) ([]byte, *Problem) {
+	if problem := CheckLength(w, r, int64(most)); problem != nil {
+		return buf, problem
 	}
-	one := &session{cancel}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open == nil {
-		s.open = map[string]map[*session]struct{}{}
+	body, start := r.Body, len(buf)
+	if r.ContentLength < 0 { // chunked: the length is not known
+		body = http.MaxBytesReader(w, body, int64(most))
 	}
-	if s.open[p.ID] == nil {
-		s.open[p.ID] = map[*session]struct{}{}
-	}
-	s.open[p.ID][one] = struct{}{}
-	return ctx, func() {
-		cancel(nil)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if delete(s.open[p.ID], one); len(s.open[p.ID]) == 0 {
-			delete(s.open, p.ID)
+	for {
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+		n, err := body.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if int64(len(buf)-start) == r.ContentLength {
+			return buf, nil
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			return buf, nil
+		default:
+			return buf, unread(w, err, most)
 		}
 	}
 }
 
-// Revoke ends the sessions of a key. It is for access.Registry.Watch.
-//
-// A key may be revoked between its check and Start: Start's caller checks it again afterwards, with [Gate.Identify].
-func (s *Sessions) Revoke(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for one := range s.open[id] {
-		one.cancel(ErrRevoked)
+// CheckLength returns the Problem 413 of a body that is announced as longer than most bytes, before any of it is read. The
+// connection ends after the answer.
+func CheckLength(w http.ResponseWriter, r *http.Request, most int64) *Problem {
+	if r.ContentLength <= most {
+		return nil
 	}
+	w.Header().Set("Connection", "close")
+	return tooLarge(most)
+}
+
+// unread is the Problem of a body that could not be read.
+func unread(w http.ResponseWriter, err error, most int) *Problem {
+	w.Header().Set("Connection", "close")
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		return tooLarge(int64(most))
+	}
+	if Late(err) {
+		return New(TooSlow, "the body did not arrive within "+ReadWait.String())
+	}
+	return New(Malformed, "the body ended too early: "+err.Error())
+}
+
+// Late reports whether err is that of a deadline.
+func Late(err error) bool {
+	var n net.Error
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &n) && n.Timeout()
+}
+
+func tooLarge(most int64) *Problem {
+	return New(TooLarge, fmt.Sprintf("the body is longer than %d bytes, the most that this route takes", most)).At("body", "too long")
+}
+
+// CheckMediaType returns the Problem 415 unless the body is of type want. A body without Content-Type is taken as of that type.
+func CheckMediaType(r *http.Request, want string) *Problem {
+	if given := r.Header["Content-Type"]; len(given) == 0 || len(given) == 1 && given[0] == want {
+		return nil
+	}
+	return New(WrongMediaType, "Content-Type must be "+want).At("header.Content-Type", "must be "+want)
 }
