@@ -17,6 +17,9 @@ type Column struct {
 	value func(*Event) any
 }
 
+// notNull ends the SQL of a column that every event has.
+const notNull = " NOT NULL"
+
 // line is an event's line.
 type line []byte
 

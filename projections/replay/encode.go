@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress/snappy"
@@ -139,54 +140,54 @@ const (
 	groupBytes = 32 << 20
 )
 
-// parquetRow is Columns in Parquet, field by field. Numbers for which zero is a value are pointers; for others zero is null.
-type parquetRow struct {
-	Lane            int32  `parquet:"lane"`
-	Sequence        int64  `parquet:"sequence"`
-	Line            int32  `parquet:"line"`
-	Type            string `parquet:"type,dict"`
-	Campaign        string `parquet:"campaign,optional,dict"`
-	At              int64  `parquet:"at,timestamp(microsecond)"`
-	ID              string `parquet:"id,optional"`
-	N               int64  `parquet:"n,optional"`
-	Code            string `parquet:"code,optional"`
-	CustomerID      string `parquet:"customer_id,optional"`
-	OrderID         string `parquet:"order_id,optional"`
-	ExpiresAt       int64  `parquet:"expires_at,optional,timestamp(microsecond)"`
-	RedeemedCount   *int64 `parquet:"redeemed_count,optional"`
-	Status          string `parquet:"status,optional,dict"`
-	Reason          string `parquet:"reason,optional"`
-	Kind            string `parquet:"kind,optional,dict"`
-	DueAt           int64  `parquet:"due_at,optional,timestamp(microsecond)"`
-	R               int64  `parquet:"r,optional"`
-	Fired           *int64 `parquet:"fired,optional"`
-	Dropped         *int64 `parquet:"dropped,optional"`
-	Through         int64  `parquet:"through,optional,timestamp(microsecond)"`
-	Count           *int64 `parquet:"count,optional"`
-	CommandSequence int64  `parquet:"command_sequence,optional"`
-	CommandLine     int64  `parquet:"command_line,optional"`
-	Raw             string `parquet:"raw"`
-}
+// recurring are the columns of few texts: Parquet has each once in a dictionary.
+var recurring = []string{"type", "campaign", "status", "kind"}
+
+// parquetSchema is Columns in Parquet. A struct is the one kind of group whose columns keep their order.
+var parquetSchema = sync.OnceValue(func() *parquet.Schema {
+	var fields []reflect.StructField
+	for i, c := range Columns {
+		kind, required := strings.CutSuffix(c.SQL, notNull)
+		tag := c.Name
+		if !required {
+			tag += ",optional"
+		}
+		of := reflect.TypeFor[string]()
+		switch kind {
+		case "integer":
+			of = reflect.TypeFor[int32]()
+		case "bigint":
+			of = reflect.TypeFor[int64]()
+		case "timestamptz":
+			of, tag = reflect.TypeFor[int64](), tag+",timestamp(microsecond)"
+		}
+		if slices.Contains(recurring, c.Name) {
+			tag += ",dict"
+		}
+		fields = append(fields, reflect.StructField{Name: "C" + strconv.Itoa(i), Type: of, Tag: reflect.StructTag(`parquet:"` + tag + `"`)})
+	}
+	return parquet.NewSchema("event", parquet.SchemaOf(reflect.New(reflect.StructOf(fields)).Interface()))
+})
 
 type parquetEncoder struct {
-	w     *parquet.GenericWriter[parquetRow]
-	rows  []parquetRow
+	w     *parquet.GenericWriter[any]
+	rows  []parquet.Row
 	group struct{ rows, bytes int } // of the row group not yet written
 }
 
 func newParquet(w io.Writer) *parquetEncoder {
 	// Every reader supports Snappy and version 1 of data pages.
-	return &parquetEncoder{w: parquet.NewGenericWriter[parquetRow](w, parquet.Compression(&snappy.Codec{}),
+	return &parquetEncoder{w: parquet.NewGenericWriter[any](w, parquetSchema(), parquet.Compression(&snappy.Codec{}),
 		parquet.DataPageVersion(1), parquet.SkipPageBounds("raw"), parquet.CreatedBy("scrip replay", "1", ""))}
 }
 
 func (p *parquetEncoder) encode(events []Event) error {
 	p.rows = slices.Grow(p.rows[:0], len(events))[:len(events)]
 	for i := range events {
-		p.rows[i].set(&events[i])
+		p.rows[i] = appendParquet(p.rows[i][:0], &events[i])
 		p.group.bytes += len(events[i].Raw)
 	}
-	if _, err := p.w.Write(p.rows); err != nil {
+	if _, err := p.w.WriteRows(p.rows); err != nil {
 		return err
 	}
 	if p.group.rows += len(p.rows); p.group.rows < groupRows && p.group.bytes < groupBytes {
@@ -199,26 +200,29 @@ func (p *parquetEncoder) encode(events []Event) error {
 func (p *parquetEncoder) flush() error { return nil } // a row group per flush would be too small
 func (p *parquetEncoder) close() error { return p.w.Close() }
 
-func (r *parquetRow) set(e *Event) {
-	*r = parquetRow{}
-	row := reflect.ValueOf(r).Elem()
+// appendParquet appends the values of Columns. A value has a level of definition: 1 in a column that may be null, else 0.
+func appendParquet(row parquet.Row, e *Event) parquet.Row {
 	for c := range Columns {
-		field := row.Field(c)
-		switch v := Columns[c].value(e).(type) {
-		case int32:
-			field.SetInt(int64(v))
-		case wire.Instant:
-			field.SetInt(int64(v))
-		case uint64:
-			if n := int64(v); field.Kind() == reflect.Pointer {
-				field.Set(reflect.ValueOf(&n))
-			} else {
-				field.SetInt(n)
-			}
-		case string:
-			field.SetString(v)
-		case line:
-			field.SetString(string(v))
+		level := 1
+		if strings.HasSuffix(Columns[c].SQL, notNull) {
+			level = 0
 		}
+		var value parquet.Value
+		switch v := Columns[c].value(e).(type) {
+		case nil:
+			level = 0
+		case int32:
+			value = parquet.Int32Value(v)
+		case wire.Instant:
+			value = parquet.Int64Value(int64(v))
+		case uint64:
+			value = parquet.Int64Value(int64(v))
+		case string:
+			value = parquet.ValueOf(v)
+		case line:
+			value = parquet.ByteArrayValue(v)
+		}
+		row = append(row, value.Level(0, level, c))
 	}
+	return row
 }
