@@ -75,7 +75,7 @@ checkpoint is in FILE.NAME.replay, and another replay with the same name appends
 after kill -9. --follow continues with new events until it is stopped; into a file it needs --name. Parquet supports neither,
 since it cannot be appended to.
 
-` + replay.SQLSyntax + `
+` + replay.SQLSyntax() + `
 The schema also holds the checkpoint, in the same transaction as the tables: with --follow they are live tables, and a
 projection that was killed, or failed on a batch, continues from there. --reset drops the schema first. scrip includes
 examples; --print shows one:

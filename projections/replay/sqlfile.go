@@ -14,10 +14,26 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// SQLSyntax describes the files of SQL projections.
-//
 //go:embed syntax.txt
-var SQLSyntax string
+var syntax string
+
+// SQLSyntax describes the files of SQL projections.
+func SQLSyntax() string {
+	const width = 100
+	lines := []string{" "}
+	for _, name := range columnNames() {
+		if slices.Contains([]string{"lane", "sequence", "line", "raw"}, name) {
+			continue // the text has them
+		}
+		last := &lines[len(lines)-1]
+		if len(*last)+len(name) >= width {
+			lines = append(lines, " ")
+			last = &lines[len(lines)-1]
+		}
+		*last += " " + name
+	}
+	return strings.Replace(syntax, "{columns}", strings.Join(lines, "\n"), 1)
+}
 
 // SQLFile is a parsed SQL projection, see SQLSyntax.
 type SQLFile struct {
