@@ -404,7 +404,19 @@ func (r *restorer) clean(ctx context.Context, id string) error {
 	case state.Metadata[topology.MetaRestoring] != id:
 		return nil
 	}
-	return r.remove(ctx, topology.StateStream)
+	if err := r.remove(ctx, topology.StateStream); err != nil {
+		return err
+	}
+	// On a cluster a node answers before the meta leader, which lists the streams, has applied it.
+	for {
+		names, err := r.names(ctx)
+		if err != nil || !slices.Contains(names, topology.StateStream) {
+			return err
+		}
+		if natsx.Pause(ctx, pollEvery) != nil {
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // made lists the streams of a restore but the marked one. (The API's list of streams with their settings never completes
