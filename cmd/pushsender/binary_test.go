@@ -69,13 +69,9 @@ func TestWithTheRealServer(t *testing.T) {
 	}
 	key := scrip("access", "create", "mobile", "--role", "sender")
 	file := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(file, []byte(key+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.WriteFile(file, []byte(key+"\n"), 0o600))
 	u, err := url.Parse(server.Desc.NATSURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	withKey := map[string]string{"SCRIP_NATS": "nats://" + u.Host, "SCRIP_NATS_TOKEN_FILE": file}
 
 	streamtest.Eventually(t, "the key opens NATS, and another name is refused", func() bool {
@@ -108,9 +104,7 @@ func TestWithTheRealServer(t *testing.T) {
 	}
 	found.stop()
 	js, err := jetstream.New(c.Conn())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	settled(t, js, "pushsender")
 	scrip("access", "revoke", "mobile")
 	for _, p := range keyed {

@@ -389,9 +389,7 @@ func TestUsage(t *testing.T) {
 func TestForgedReminders(t *testing.T) {
 	l := newLog(t)
 	of, _, err := topology.Inspect(t.Context(), l.js)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	code := [32]byte{1}
 	for _, by := range []struct {
 		key      [32]byte
@@ -403,9 +401,7 @@ func TestForgedReminders(t *testing.T) {
 	}
 	text := seal.Text(code, of.UUID)
 	key := filepath.Join(t.TempDir(), "seal.key")
-	if err := os.WriteFile(key, []byte(text+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.WriteFile(key, []byte(text+"\n"), 0o600))
 	env := map[string]string{"SCRIP_NATS": l.url}
 	for name, p := range map[string]*program{
 		"blind": start(t, env, "--since", "start", "--name", "blind"),

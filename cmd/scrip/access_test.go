@@ -21,9 +21,7 @@ func (p *process) keyURL(name, role string, more ...string) (id, natsURL string)
 	p.t.Helper()
 	made := p.must(append([]string{"access", "create", name, "--role", role}, more...)...)
 	u, err := url.Parse(p.ready().NATSURL)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	streamtest.Must(p.t, err)
 	u.User = url.User(made["secret"].(string))
 	streamtest.Eventually(p.t, "the key opens NATS", func() bool {
 		nc, err := nats.Connect(u.String())
@@ -113,18 +111,12 @@ func TestOperatorsWithAKey(t *testing.T) {
 	_, limited := p.keyURL("guest-lia", "operator", "--campaign", "guests")
 	for natsURL, want := range map[string]int{operator: http.StatusOK, support: http.StatusUnauthorized, limited: http.StatusUnauthorized} {
 		u, err := url.Parse(natsURL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		req, err := http.NewRequest(http.MethodGet, natsx.WithoutUser(p.ready().HTTPURL)+"/debug/pprof/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		req.Header.Set("Authorization", "Bearer "+u.User.Username())
 		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		if resp.Body.Close(); resp.StatusCode != want {
 			t.Errorf("profiles with a key: %d, want %d", resp.StatusCode, want)
 		}

@@ -85,9 +85,7 @@ func TestFromOneDataDirectoryToAnother(t *testing.T) {
 	// Another log's key is not that of the person who expects this backup. The seal of a keyless one cannot be checked without a key.
 	other := []string{"SCRIP_CODE_KEY=" + strings.Repeat("ab", 32)}
 	bare, unsealed := filepath.Join(projtest.Dir(t), "data"), filepath.Join(t.TempDir(), "unsealed")
-	if err := errors.Join(os.CopyFS(unsealed, os.DirFS(dir)), os.Remove(filepath.Join(unsealed, "SHA256SUMS.seal"))); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, errors.Join(os.CopyFS(unsealed, os.DirFS(dir)), os.Remove(filepath.Join(unsealed, "SHA256SUMS.seal"))))
 	failed(t, other, "--unsealed", "restore", dir, "--data", bare)
 	failed(t, nil, "--unsealed", "restore", keyless, "--data", bare)
 	failed(t, nil, "no SHA256SUMS.seal", "restore", unsealed, "--data", bare)
@@ -105,9 +103,7 @@ func TestFromOneDataDirectoryToAnother(t *testing.T) {
 	failed(t, other, "was created with", "restore", keyless, "--data", filepath.Join(t.TempDir(), "other"), "--unsealed")
 	given := filepath.Join(t.TempDir(), "given")
 	key, err := os.ReadFile(filepath.Join(old.Data, "code.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	done(t, []string{"SCRIP_CODE_KEY=" + strings.TrimSpace(string(key))}, "restore", keyless, "--data", given)
 	if put, err := os.ReadFile(filepath.Join(given, "code.key")); err != nil || string(put) != string(key) {
 		t.Errorf("the key given: %q %v", put, err)
@@ -128,9 +124,7 @@ func TestBackupKilled(t *testing.T) {
 	output := new(streamtest.Buffer)
 	cmd := exec.Command(e2e.Binary(), "backup", "b", "--data", p.Data)
 	cmd.Stderr = output
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, cmd.Start())
 	streamtest.Eventually(t, "a lane that is copied", func() bool {
 		_, err := os.Stat(filepath.Join(dir+".incomplete", "SCRIP_CMD_0.snapshot"))
 		return err == nil
@@ -150,9 +144,7 @@ func TestBackupKilled(t *testing.T) {
 	if err == nil {
 		err = kv.Purge(t.Context(), "hold.purge-1")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	p.must("backup", "b")
 	absent(t, dir+".incomplete")
 	// Names are no paths.

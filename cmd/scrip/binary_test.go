@@ -85,9 +85,7 @@ func start(data, log string, args []string) (*e2e.Process, error) {
 func launch(t *testing.T, data string, args ...string) *process {
 	t.Helper()
 	p, err := start(data, filepath.Join(t.TempDir(), "log"), args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	return of(t, p)
 }
 
@@ -112,18 +110,14 @@ func serve(t *testing.T, data string, args ...string) *process {
 func (p *process) ready() e2e.Descriptor {
 	p.t.Helper()
 	d, err := p.Ready()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	streamtest.Must(p.t, err)
 	return d
 }
 
 // stop sends a signal, waits for the end and returns the exit code.
 func (p *process) stop(by syscall.Signal) int {
 	p.t.Helper()
-	if err := p.Signal(by); err != nil {
-		p.t.Fatal(err)
-	}
+	streamtest.Must(p.t, p.Signal(by))
 	return p.Wait()
 }
 
@@ -171,9 +165,7 @@ func (p *process) row(want, query string, args ...any) {
 func (p *process) postgres() *pgx.Conn {
 	p.t.Helper()
 	db, err := pgx.Connect(p.t.Context(), p.ready().PostgresURL)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	streamtest.Must(p.t, err)
 	p.t.Cleanup(func() { _ = db.Close(context.Background()) })
 	return db
 }
@@ -182,14 +174,10 @@ func (p *process) postgres() *pgx.Conn {
 func (p *process) nats() jetstream.JetStream {
 	p.t.Helper()
 	nc, err := nats.Connect(p.ready().NATSURL)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	streamtest.Must(p.t, err)
 	p.t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	streamtest.Must(p.t, err)
 	return js
 }
 
@@ -197,14 +185,10 @@ func (p *process) nats() jetstream.JetStream {
 func (p *process) get(path string) (int, string) {
 	p.t.Helper()
 	resp, err := http.Get(p.ready().HTTPURL + path)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	streamtest.Must(p.t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	streamtest.Must(p.t, err)
 	return resp.StatusCode, string(body)
 }
 

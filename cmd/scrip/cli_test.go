@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
@@ -192,9 +193,7 @@ func TestWrongUsage(t *testing.T) {
 // is on no command line. Customers, ids and filters are never read from the environment; the database is.
 func TestVariables(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte("nonsense\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.WriteFile(secret, []byte("nonsense\n"), 0o600))
 	for _, c := range []struct {
 		env, args string
 		code      int
@@ -226,9 +225,7 @@ func TestVariables(t *testing.T) {
 func TestNoServer(t *testing.T) {
 	empty, stale := t.TempDir(), t.TempDir()
 	// No process has the highest number that a pid can be.
-	if err := os.WriteFile(filepath.Join(stale, "scrip.json"), []byte(`{"pid":`+strconv.Itoa(1<<31-1)+`,"nats_url":"nats://127.0.0.1:1"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.WriteFile(filepath.Join(stale, "scrip.json"), []byte(`{"pid":`+strconv.Itoa(1<<31-1)+`,"nats_url":"nats://127.0.0.1:1"}`), 0o600))
 	for _, c := range []struct{ at, want string }{
 		{"--data " + empty, "scrip serve"}, {"--data " + empty, empty}, {"--nats nats://127.0.0.1:1", "is `scrip serve` running there?"}, {"--data " + stale, "has crashed or was killed"},
 	} {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // TestCodes: a CSV file is imported, and the claimed codes are exported. What is read and refused of a file is shown by the packages
@@ -18,9 +19,7 @@ func TestCodes(t *testing.T) {
 	p.must("campaign", "create", "partner", "--codes", "0")
 	dir := t.TempDir()
 	file, rejects, exported := filepath.Join(dir, "codes.csv"), filepath.Join(dir, "bad.csv"), filepath.Join(dir, "exported.csv")
-	if err := os.WriteFile(file, []byte("\ufeffid,code\r\n1,aaa-1\r\n\r\n2,AAA-2\r\n3,AAA 3\r\n4,AAA-2\r\n5,AAA-4\r\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.WriteFile(file, []byte("\ufeffid,code\r\n1,aaa-1\r\n\r\n2,AAA-2\r\n3,AAA 3\r\n4,AAA-2\r\n5,AAA-4\r\n"), 0o600))
 	p.expect(cli.ExitRefused, `"rows":5,"count":3,"already_there":0,"duplicates":1,"rejected":1`,
 		"codes", "import", "partner", file, "-o", "json", "--rejects", rejects, "--id", "import-1", "--weak-codes")
 	p.expect(cli.ExitDone, "", "codes", "export", "partner", "--file", exported)

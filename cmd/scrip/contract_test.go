@@ -10,14 +10,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // TestTheContractNamesCommands: every command that does something, with its flags, is on the page, and no other command.
 func TestTheContractNamesCommands(t *testing.T) {
 	raw, err := os.ReadFile("../../domain/CONTRACT.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	_, text, _ := strings.Cut(string(raw), "\n## Command line\n")
 	text, _, _ = strings.Cut(text, "\n## Files\n")
 	_, serve, _ := strings.Cut(text, "\n### scrip serve\n")

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // parked publishes a command message as a producer would, and waits until the read tables have the dead letter of its
@@ -15,9 +16,7 @@ import (
 func (p *process) parked(subject, message string, line int) string {
 	p.t.Helper()
 	ack, err := p.nats().Publish(p.t.Context(), subject, []byte(message))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	streamtest.Must(p.t, err)
 	p.row("1", "SELECT count(*)::text FROM scrip.dead_letter WHERE stream = $1 AND sequence = $2 AND line = $3", ack.Stream, int64(ack.Sequence), line)
 	return fmt.Sprintf("%s/%d/%d", ack.Stream, ack.Sequence, line)
 }

@@ -12,6 +12,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // TestDist compiles everything twice, so .ci/run alone asks for it (go test -tags dist): make dist builds static programs whose bytes depend on the source alone, with checksums and the commit.
@@ -37,13 +39,9 @@ func TestDist(t *testing.T) {
 		t.Errorf("the checksums are\n%sthen\n%s", sums[0], sums[1])
 	}
 	out, err := exec.CommandContext(t.Context(), filepath.Join(dirs[0], name), "version", "-o", "json").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	var seen map[string]any
-	if err := json.Unmarshal(out, &seen); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, json.Unmarshal(out, &seen))
 	for _, f := range formats {
 		if fmt.Sprint(seen[f.field]) != f.number {
 			t.Errorf("%s is %v, want %s", f.field, seen[f.field], f.number)

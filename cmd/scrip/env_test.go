@@ -13,6 +13,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -23,14 +24,10 @@ func TestEnvironmentIsQuoted(t *testing.T) {
 		NATSURL:     "nats://127.0.0.1:4222",
 		PostgresURL: "postgres://o%27brien%24%28id%29:p%20%22%60x%0Ay%5C@db1:5433,db2:5432/shop%3Bls?sslmode=verify-full&sslrootcert=%2Fca+1.pem&application_name=x",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	var script strings.Builder
 	m := &Main{Out: &script}
-	if err := m.printEnvironment(list); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, m.printEnvironment(list))
 	script.WriteString(`printf '<%s>' "$PGHOST" "$PGPORT" "$PGUSER" "$PGPASSWORD" "$PGDATABASE" "$PGSSLMODE" "$PGSSLROOTCERT" "$NATS_URL" "${NATS_USER-none}"`)
 	cmd := exec.CommandContext(context.Background(), "sh", "-euc", script.String())
 	cmd.Env = []string{"NATS_USER=old", "PATH=/nowhere"}
@@ -79,9 +76,7 @@ func TestSealKeyAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "seal.key")
-	if err := os.WriteFile(file, []byte(key+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.WriteFile(file, []byte(key+"\n"), 0o600))
 	args := []string{"replay", "--data", t.TempDir(), "--nats", p.ready().NATSURL}
 	if got := scrip(t, nil, args...); got.code != cli.ExitFailed || !strings.Contains(got.err, "format") {
 		t.Errorf("without a key: %+v", got)

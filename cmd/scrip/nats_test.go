@@ -8,14 +8,13 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // TestTheAccountsFileIsCurrent: docker/nats/accounts.conf is what `scrip nats config` prints.
 func TestTheAccountsFileIsCurrent(t *testing.T) {
 	have, err := os.ReadFile("../../docker/nats/accounts.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	if string(have) != natsauth.File(16) {
 		t.Error("it is not: go run ./cmd/scrip nats config --lanes 16 > docker/nats/accounts.conf")
 	}

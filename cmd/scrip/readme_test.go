@@ -43,9 +43,7 @@ const endless = " --follow"
 func consoles(t *testing.T, document string) (list []printed) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("../..", document))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	inside := false
 	for line := range strings.Lines(string(raw)) {
 		line = strings.TrimRight(line, "\n")
@@ -101,9 +99,7 @@ func TestREADME(t *testing.T) {
 		t.Skip("there is no psql on this machine")
 	}
 	dir := projtest.Dir(t)
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "bin"), 0o755), os.Symlink(e2e.Binary(), filepath.Join(dir, "bin", "scrip"))); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, errors.Join(os.Mkdir(filepath.Join(dir, "bin"), 0o755), os.Symlink(e2e.Binary(), filepath.Join(dir, "bin", "scrip"))))
 	serve(t, filepath.Join(dir, "data"))
 	r := &reader{t: t, dir: dir, codes: map[string]string{}}
 	typed, requests := 0, 0

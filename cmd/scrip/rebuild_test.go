@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // TestRebuildAndVerify: the commands' exit codes and words. A row is damaged, found and repaired; the tables are rebuilt, taken
@@ -22,9 +23,7 @@ func TestRebuildAndVerify(t *testing.T) {
 	digest := func() (all string) {
 		t.Helper()
 		err := p.postgres().QueryRow(t.Context(), "SELECT string_agg(relation || ' ' || row_count || ' ' || digest, E'\n') FROM scrip.digest()").Scan(&all)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		return all
 	}
 	before := digest()

@@ -58,9 +58,7 @@ func TestReplay(t *testing.T) {
 	}
 	bad := filepath.Join(dir, "bad.sql")
 	for text, want := range map[string]string{"UPDATE scrip.coupon_row\nSET code = 'X';\n": "denied for table coupon_row", "UPDATE\nSET code;\n": bad + ":3: syntax error"} {
-		if err := os.WriteFile(bad, []byte("-- scrip: fold\n"+text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, os.WriteFile(bad, []byte("-- scrip: fold\n"+text), 0o600))
 		p.expect(cli.ExitFailed, want, "replay", "--sql", bad, "--reset")
 	}
 	p.expect(cli.ExitUsage, "--name: schema scrip is reserved", "replay", "--format", "postgres", "--name", "scrip")
@@ -74,9 +72,7 @@ func TestReplayFollowed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "all.ndjson")
 	cmd := exec.Command(e2e.Binary(), "replay", "--data", p.Data, "--follow", "--campaign", "followed", "--out", file, "--name", "all")
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	p.must("claim", "followed", "--customer", "follow-ann")
 	streamtest.Eventually(t, "the claim is in the file", func() bool {

@@ -28,18 +28,14 @@ func asNobody(t *testing.T, data string) *process {
 	t.Helper()
 	script := `exec "$0" "$@"`
 	if os.Geteuid() == 0 {
-		if err := os.Chmod(filepath.Dir(e2e.Binary()), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, os.Chmod(filepath.Dir(e2e.Binary()), 0o755))
 		script = `cd / && chown nobody "$(dirname "$3")" && exec setpriv --reuid nobody --regid "$(id -g nobody)" --clear-groups "$0" "$@"`
 	}
 	server, err := processes.Serve(processes.Command{
 		Program: "sh", Args: []string{"-c", script, e2e.Binary(), "serve", "--data", data}, Log: filepath.Join(t.TempDir(), "log"),
 		Env: append(os.Environ(), "SCRIP_NATS_LISTEN=127.0.0.1:0", "SCRIP_HTTP_LISTEN=127.0.0.1:0"),
 	}, data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	return of(t, &e2e.Process{Server: server})
 }
 
@@ -49,9 +45,7 @@ func TestLifeOfAServer(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(projtest.Dir(t), "data")
 	p := asNobody(t, data)
-	if err := p.Logs(time.Minute, "code key"); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, p.Logs(time.Minute, "code key"))
 	if code := p.stop(syscall.SIGTERM); code != 0 {
 		t.Errorf("exit code %d after SIGTERM at the start", code)
 	}
@@ -87,17 +81,13 @@ func TestRefusedStarts(t *testing.T) {
 	t.Parallel()
 	running := serve(t, projtest.Dir(t), "--roles", "lanes,scheduler,api")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	defer taken.Close()
 	stopped := serve(t, projtest.Dir(t), "--roles", "lanes")
 	stopped.stop(syscall.SIGTERM)
 	// As it is between the first byte and the last of a restore.
 	restoring := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(restoring, "nats.restoring", "jetstream", "$G", "streams", "KV_SCRIP_STATE"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.MkdirAll(filepath.Join(restoring, "nats.restoring", "jetstream", "$G", "streams", "KV_SCRIP_STATE"), 0o700))
 	for _, c := range []struct {
 		name, data string
 		args       []string
@@ -128,9 +118,7 @@ func TestRefusedStarts(t *testing.T) {
 func natsOnly(t *testing.T) string {
 	t.Helper()
 	ns, err := natsd.Start(natsd.Options{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	t.Cleanup(ns.Shutdown)
 	return ns.ClientURL()
 }
@@ -156,9 +144,7 @@ func TestExternal(t *testing.T) {
 	natsURL, db := natsOnly(t), projtest.URL(t)
 	lanes := serve(t, projtest.Dir(t), "--nats", natsURL, "--lanes", "1", "--roles", "lanes,scheduler")
 	key, err := os.ReadFile(filepath.Join(lanes.Data, "code.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	api := serve(t, projtest.Dir(t), "--nats", natsURL, "--roles", "api", "SCRIP_CODE_KEY="+string(key))
 	projector := serve(t, projtest.Dir(t), "--nats", natsURL, "--postgres", db, "--roles", "projector")
 	if d := projector.ready(); d.PostgresURL != db || d.Lanes != 1 || d.NATSURL != natsURL {
@@ -170,9 +156,7 @@ func TestExternal(t *testing.T) {
 
 	// That NATS has no subject mapping: the api role forwards what producers publish.
 	nc, err := nats.Connect(natsURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	defer nc.Close()
 	ack, err := nc.Request("scrip.cmd.summer", []byte(`{"id":"plain","type":"claim","customer_id":"bob"}`), time.Minute)
 	if err != nil || !strings.Contains(string(ack.Data), `"stream":"SCRIP_CMD_`) {
@@ -199,9 +183,7 @@ func TestExternal(t *testing.T) {
 		}
 		return known && backlog["pending"] == 1.0 && owner
 	})
-	if err := lanes.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, lanes.Signal(syscall.SIGSTOP))
 	if got := api.run("status"); got.code == cli.ExitDone || !strings.Contains(got.out, "does not answer") || !strings.Contains(got.out, "NOT READY") {
 		t.Errorf("%+v", got)
 	}
@@ -218,9 +200,7 @@ func TestCredentials(t *testing.T) {
 	made := serve(t, projtest.Dir(t), "--roles", "lanes,api")
 	file := filepath.Join(made.Data, "credentials")
 	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	user, password, _ := strings.Cut(strings.TrimSpace(string(raw)), ":")
 	given := serve(t, projtest.Dir(t), "--roles", "lanes,api", "SCRIP_CREDENTIALS=shop:s3cret/@", "--nats-listen", "0.0.0.0:0", "--http-listen", "0.0.0.0:0")
 	if v := given.must("env"); v["NATS_USER"] != "shop" || v["NATS_PASSWORD"] != "s3cret/@" || v["NATS_URL"] != given.ready().NATSURL {

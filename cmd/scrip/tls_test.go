@@ -28,9 +28,7 @@ func TestTLS(t *testing.T) {
 	certify := func(serial int64) {
 		t.Helper()
 		certText, keyText := streamtest.Certificate(t, serial, time.Now().Add(24*time.Hour))
-		if err := errors.Join(os.WriteFile(cert, certText, 0o644), os.WriteFile(key, keyText, 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, errors.Join(os.WriteFile(cert, certText, 0o644), os.WriteFile(key, keyText, 0o644)))
 	}
 	certify(1)
 	p := serve(t, data, "--roles", "lanes,scheduler,api", "--tls-cert", cert, "--tls-key", key, "--ops-listen", "127.0.0.1:0")
@@ -64,19 +62,13 @@ func TestTLS(t *testing.T) {
 		}
 	}
 	nc, err := nats.Connect(desc.NATSURL, nats.RootCAs(cert))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	t.Cleanup(nc.Close)
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, nc.Flush())
 	certify(2)
 	streamtest.Eventually(t, "the new certificate", func() bool {
 		c, err := tls.Dial("tcp", strings.SplitN(desc.HTTPURL, "@", 2)[1], &tls.Config{InsecureSkipVerify: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		defer c.Close()
 		return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64() == 2
 	})
@@ -84,9 +76,7 @@ func TestTLS(t *testing.T) {
 	if _, err := nc.Request("scrip.campaign.show", []byte(`{"campaign":"summer"}`), time.Minute); err != nil || nc.Stats().Reconnects != 0 {
 		t.Errorf("a connection that existed: %v, %d reconnects", err, nc.Stats().Reconnects)
 	}
-	if err := os.WriteFile(cert, []byte("no PEM"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.WriteFile(cert, []byte("no PEM"), 0o644))
 	streamtest.Eventually(t, "the bad file is reported", func() bool { return strings.Contains(p.Output(), "the certificate before them stays in use") })
 
 	// The listener for operators: its address is in the log.

@@ -9,15 +9,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // page is a document of the repository, each white space a single blank.
 func page(t *testing.T, name string) string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("../..", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	return strings.Join(strings.Fields(string(raw)), " ")
 }
 
@@ -28,9 +28,7 @@ func TestFormats(t *testing.T) {
 		numbers[f.name] = f.number
 	}
 	raw, err := os.ReadFile("../../.github/CHANGELOG.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	_, table, _ := strings.Cut(string(raw), "\n| format | number |\n|---|---|\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	listed := map[string]string{}
@@ -79,9 +77,7 @@ func TestNoFormatIsForgotten(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 	}
 	for key := range printed {
 		t.Errorf("the code has no constant %s", key)

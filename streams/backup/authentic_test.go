@@ -26,9 +26,7 @@ func put(t *testing.T, dir, name string, after []byte) {
 	sum := func(text []byte) string { s := sha256.Sum256(text); return hex.EncodeToString(s[:]) }
 	before, sums := backup.File(t, dir, name), string(backup.File(t, dir, "SHA256SUMS"))
 	for file, text := range map[string]string{name: string(after), "SHA256SUMS": strings.Replace(sums, sum(before), sum(after), 1)} {
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 	}
 }
 
@@ -75,9 +73,7 @@ func TestAChangedBackup(t *testing.T) {
 	refused("no key", dir, nil, "no key to check")
 	edit(t, dir, "manifest.json", `"scrip": "test"`, `"scrip": "TEST"`)
 	refused("changed", dir, &testKey, "SHA256SUMS.seal")
-	if err := os.Remove(filepath.Join(dir, "SHA256SUMS.seal")); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.Remove(filepath.Join(dir, "SHA256SUMS.seal")))
 	refused("without its seal", dir, &testKey, "no SHA256SUMS.seal")
 	refused("taken without a key", takeBy(nil), &testKey, "no SHA256SUMS.seal")
 
@@ -99,9 +95,7 @@ func TestAPlantedStream(t *testing.T) {
 	whole, _ := take(t, r.js)
 	copied := func() string {
 		dir := filepath.Join(t.TempDir(), "backup")
-		if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, os.CopyFS(dir, os.DirFS(whole)))
 		return dir
 	}
 	const first = `"name":`
@@ -145,19 +139,13 @@ func TestAPlantedStream(t *testing.T) {
 	dir = copied()
 	var data bytes.Buffer
 	size, err := backup.CopyWithConsumers(t.Context(), r.js, topology.EvtStream(0), &data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	put(t, dir, topology.EvtStream(0)+".snapshot", data.Bytes())
 	var m backup.Manifest
-	if err := json.Unmarshal(backup.File(t, dir, "manifest.json"), &m); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, json.Unmarshal(backup.File(t, dir, "manifest.json"), &m))
 	m.Streams[slices.IndexFunc(m.Streams, func(s backup.Stream) bool { return s.Name == topology.EvtStream(0) })].Size = size
 	text, err := json.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	put(t, dir, "manifest.json", text)
 	js := streamtest.Start(t, streamtest.Lanes(lanes)).JetStream(t)
 	if err := open(t, dir).Restore(t.Context(), js, backup.RestoreOptions{Logger: streamtest.Logger(t)}); err == nil || !strings.Contains(err.Error(), "has 1 consumers") {

@@ -107,9 +107,7 @@ func TestWhileClaimsAreMade(t *testing.T) {
 func (r *rig) first(lane int) uint64 {
 	r.t.Helper()
 	b, err := eventlog.Commands(r.js, lane).Bounds(r.t.Context())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	streamtest.Must(r.t, err)
 	return b.First
 }
 
@@ -129,9 +127,7 @@ func consistent(t *testing.T, r *rig, n int) {
 	last := messages[len(messages)-1]
 	covered := last.Next() - 1
 	commands, err := eventlog.Commands(r.js, n).Bounds(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	if commands.First > covered || commands.Last < covered {
 		t.Errorf("lane %d: the events cover up to %d, the commands are %d to %d", n, covered, commands.First, commands.Last)
 	}
@@ -206,9 +202,7 @@ func TestPurgesWait(t *testing.T) {
 		r.request(n, create(campaign(n)))
 	}
 	h, err := lease.TakeLock(t.Context(), r.js, lease.PurgeLock(0), "test", time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	dies := streamtest.Background(t, h.Run)
 	had := r.first(0)
 	work := func(from int) {
@@ -294,13 +288,9 @@ func TestBackupsThatFail(t *testing.T) {
 	}
 	r := newRig(t, js, 1)
 	exists := filepath.Join(t.TempDir(), "there")
-	if err := os.Mkdir(exists, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.Mkdir(exists, 0o700))
 	inTheWay := filepath.Join(t.TempDir(), "b")
-	if err := os.Mkdir(inTheWay+".incomplete", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.Mkdir(inTheWay+".incomplete", 0o700))
 	for _, tc := range []struct {
 		name, dir, want string
 		opts            backup.CreateOptions
@@ -332,9 +322,7 @@ func TestBackupsThatFail(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 	gone(t, filepath.Join(parent, "b"))
-	if err := r.js.DeleteStream(t.Context(), topology.RmdStream(1)); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, r.js.DeleteStream(t.Context(), topology.RmdStream(1)))
 	if _, err := backup.Create(t.Context(), r.js, filepath.Join(parent, "b"), backup.CreateOptions{}); err == nil || !strings.Contains(err.Error(), topology.RmdStream(1)) {
 		t.Errorf("a lost stream: %v", err)
 	}
@@ -350,13 +338,9 @@ func TestABackupBreaksAndGoesOn(t *testing.T) {
 	s := streamtest.Start(t, streamtest.Lanes(lanes))
 	r, _ := claimed(t, s.JetStream(t), 1, 1, 100)
 	dir := filepath.Join(t.TempDir(), "b")
-	if err := os.Mkdir(dir+".incomplete", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.Mkdir(dir+".incomplete", 0o700))
 	for _, name := range []string{"scrip-backup.lock", "SCRIP_EVT_0.snapshot"} {
-		if err := os.WriteFile(filepath.Join(dir+".incomplete", name), []byte("dead"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, os.WriteFile(filepath.Join(dir+".incomplete", name), []byte("dead"), 0o600))
 	}
 	broken := false
 	_, err := backup.CreateHooked(t.Context(), r.js, dir, backup.CreateOptions{Logger: streamtest.Logger(t)}, func(stream string) error {

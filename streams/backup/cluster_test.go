@@ -99,9 +99,7 @@ func TestOneServerBecomesThreeAndOneAgain(t *testing.T) {
 func local(t *testing.T, node *server.Server, name string) backup.Stream {
 	t.Helper()
 	z, err := node.Jsz(&server.JSzOptions{Account: "$G", Streams: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	for _, account := range z.AccountDetails {
 		for _, s := range account.Streams {
 			if s.Name == name {

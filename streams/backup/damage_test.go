@@ -26,9 +26,7 @@ func TestDamage(t *testing.T) {
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		whole, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		flip := func(at int) []byte {
 			b := append([]byte(nil), whole...)
 			b[at] ^= 1 << (at % 7)
@@ -43,9 +41,7 @@ func TestDamage(t *testing.T) {
 			} else {
 				err = os.WriteFile(path, content, 0o600)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, err)
 			b, err := backup.Open(t.Context(), dir, nil)
 			if err == nil {
 				err = b.CheckSeal(nil)
@@ -54,9 +50,7 @@ func TestDamage(t *testing.T) {
 				t.Errorf("%s, %s: %v", e.Name(), what, err)
 			}
 		}
-		if err := os.WriteFile(path, whole, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, os.WriteFile(path, whole, 0o600))
 	}
 	open(t, dir)
 	if _, err := backup.Open(t.Context(), t.TempDir(), nil); !errors.Is(err, backup.ErrDamaged) {

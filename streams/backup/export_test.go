@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // CreateHooked is Create that calls hook when a stream's copying has started; its error is that of the copying.
@@ -73,9 +75,7 @@ func CopyWithConsumers(ctx context.Context, js jetstream.JetStream, name string,
 func File(t testing.TB, dir, name string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	return data
 }
 

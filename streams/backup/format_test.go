@@ -30,9 +30,7 @@ func TestTheFormat(t *testing.T) {
 		m.Streams = append(m.Streams, Stream{Name: name, Messages: 10 * n, Bytes: 1000 * n, First: n, Last: 11*n - 1, Size: int64(500 * n)})
 	}
 	text, err := m.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	var got Manifest
 	if err := json.Unmarshal(golden.Bytes(t, "manifest.golden.json", text), &got); err != nil || !reflect.DeepEqual(got, m) {
 		t.Errorf("it is read as %+v, %v", got, err)
@@ -67,12 +65,8 @@ func TestTheFormat(t *testing.T) {
 func TestACopyWithoutAFixedEnd(t *testing.T) {
 	nc := streamtest.Start(t).Conn(t)
 	sub, err := nc.SubscribeSync(nc.NewInbox())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := nc.Publish(sub.Subject, []byte("a file of the stream")); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
+	streamtest.Must(t, nc.Publish(sub.Subject, []byte("a file of the stream")))
 	s := &snapshot{name: "SCRIP_EVT_0", sub: sub}
 	if _, _, err := s.receive(t.Context(), new(strings.Builder), func(int64) {}); err == nil || !strings.Contains(err.Error(), "run NATS 2.15 or later") {
 		t.Errorf("%v", err)

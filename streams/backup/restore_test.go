@@ -36,9 +36,7 @@ func streams(t *testing.T, js jetstream.JetStream) []string {
 	for name := range lister.Name() {
 		names = append(names, name)
 	}
-	if err := lister.Err(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, lister.Err())
 	slices.Sort(names)
 	return names
 }
@@ -130,24 +128,18 @@ func TestRestoresThatAreRefused(t *testing.T) {
 	}
 	refused("a stray stream", topology.RmdStream(1), "restore to another server")
 	// Another log, and then the same one.
-	if err := js.DeleteStream(t.Context(), topology.RmdStream(1)); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, js.DeleteStream(t.Context(), topology.RmdStream(1)))
 	r := newRig(t, js, 1)
 	refused("another log", r.log.UUID, "stop all scrip servers")
 	for _, name := range streams(t, js) {
-		if err := js.DeleteStream(t.Context(), name); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, js.DeleteStream(t.Context(), name))
 	}
 	// Another restore runs: this one waits for a moment, in case that is dead, and gives up.
 	if _, err := js.CreateStream(t.Context(), topology.LeaseConfig(1)); err != nil {
 		t.Fatal(err)
 	}
 	h, err := lease.TakeLock(t.Context(), js, lease.RestoreLock, "the first", time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	stop := streamtest.Background(t, h.Run)
 	refused("a second restore", "the first")
 	stop()

@@ -73,9 +73,7 @@ func newRig(t *testing.T, js jetstream.JetStream, replicas int) *rig {
 func (r *rig) work(change func(*lane.Options)) {
 	r.t.Helper()
 	snapshots, err := snapstore.New(r.t.Context(), r.js, snapstore.Options{Seal: r.log.WithKey(testKey).Seal, Logger: streamtest.Logger(r.t), Pause: time.Microsecond})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	streamtest.Must(r.t, err)
 	for n := range lanes {
 		o := lane.Options{JetStream: r.js, Log: r.log, Lane: n, Key: testKey, Snapshots: snapshots, Logger: streamtest.Logger(r.t)}
 		if change != nil {
@@ -122,9 +120,7 @@ func expire(t *testing.T, js jetstream.JetStream, lock string) {
 	if err == nil {
 		err = kv.Purge(t.Context(), "hold."+lock)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 }
 
 // campaign is a name that lies on a lane.
@@ -140,9 +136,7 @@ func campaign(lane int) string {
 func (r *rig) request(lane int, lines ...string) []wire.Outcome {
 	r.t.Helper()
 	outs, err := r.try(lane, lines...)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	streamtest.Must(r.t, err)
 	return outs
 }
 
@@ -242,9 +236,7 @@ func (r *rig) events(lane int) (messages []eventlog.Message, holders map[string]
 		messages = append(messages, *m)
 		for _, line := range eventlog.Lines(m.Payload) {
 			var ev wire.Event
-			if err := wire.ParseEvent(line, &ev); err != nil {
-				r.t.Fatal(err)
-			}
+			streamtest.Must(r.t, wire.ParseEvent(line, &ev))
 			if ev.Type == wire.CouponClaimed {
 				if other := holders[ev.Code]; other != "" {
 					r.t.Fatalf("code %s has two holders: %s and %s", ev.Code, other, ev.CustomerID)
@@ -259,9 +251,7 @@ func (r *rig) events(lane int) (messages []eventlog.Message, holders map[string]
 func (r *rig) read(stream eventlog.Stream, each func(*eventlog.Message)) {
 	r.t.Helper()
 	reader, err := stream.Open(r.t.Context(), r.log.UUID, eventlog.Position{Log: r.log.UUID}, eventlog.ReaderOptions{Logger: streamtest.Logger(r.t)})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	streamtest.Must(r.t, err)
 	defer reader.Close()
 	err = reader.CatchUp(r.t.Context(), func(batch []eventlog.Message) error {
 		for i := range batch {
@@ -269,9 +259,7 @@ func (r *rig) read(stream eventlog.Stream, each func(*eventlog.Message)) {
 		}
 		return nil
 	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	streamtest.Must(r.t, err)
 }
 
 // take takes a backup.
@@ -279,25 +267,19 @@ func take(t *testing.T, js jetstream.JetStream) (dir string, m *backup.Manifest)
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "backup")
 	m, err := backup.Create(t.Context(), js, dir, backup.CreateOptions{Key: &testKey, Version: "test", Logger: streamtest.Logger(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	return dir, m
 }
 
 func open(t *testing.T, dir string) *backup.Backup {
 	t.Helper()
 	b, err := backup.Open(t.Context(), dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	return b
 }
 
 func restore(t *testing.T, dir string, js jetstream.JetStream, replicas int) {
 	t.Helper()
 	err := open(t, dir).Restore(t.Context(), js, backup.RestoreOptions{Replicas: replicas, Logger: streamtest.Logger(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 }

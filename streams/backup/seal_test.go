@@ -29,9 +29,7 @@ func TestWhatCannotBeReadIsCopied(t *testing.T) {
 	r.stop()
 	log := r.log.WithKey(testKey)
 	bounds, err := eventlog.Events(r.js, 1).Bounds(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	newer := eventlog.Events(nil, 1).In(log).Sealer().Encode(eventlog.Header{Owner: "a newer scrip"}, bounds.Last+1, nil)
 	newer.Set(topology.HeaderFormat, "3")
 	newer.Set(topology.HeaderSeal, log.Seal.Message(topology.EvtStream(1), bounds.Last+1, newer, nil))
@@ -46,9 +44,7 @@ func TestWhatCannotBeReadIsCopied(t *testing.T) {
 	}
 	dir := t.TempDir() + "/before"
 	m, err := backup.Create(t.Context(), r.js, dir, backup.CreateOptions{Key: &testKey, Logger: streamtest.Logger(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	want := eventlog.Unread{Stream: topology.EvtStream(1), Sequence: bounds.Last + 1}
 	if len(m.Unread) != 1 || m.Unread[0].Stream != want.Stream || m.Unread[0].Sequence != want.Sequence || m.Unread[0].Why == "" {
 		t.Errorf("not read: %+v", m.Unread)
@@ -57,9 +53,7 @@ func TestWhatCannotBeReadIsCopied(t *testing.T) {
 	// An operator has it passed over: now all of it can be read, here and where it is restored.
 	events := eventlog.Events(r.js, 1).In(log)
 	hash, _, err := events.CheckSkip(t.Context(), want.Sequence)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	store, _ := history(t, r.js)
 	for _, change := range [][2]string{{"reminder.pause.summer", "true"}, {"reminder.rate", "200"}} {
 		if _, err := store.Set(t.Context(), change[0], change[1], ann); err != nil {
@@ -67,9 +61,7 @@ func TestWhatCannotBeReadIsCopied(t *testing.T) {
 		}
 	}
 	_, settings := history(t, r.js)
-	if err := store.Skip(t.Context(), events.Name(), want.Sequence, hash, "ann"); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, store.Skip(t.Context(), events.Name(), want.Sequence, hash, "ann"))
 	dir, m = take(t, r.js)
 	if len(m.Unread) != 0 {
 		t.Errorf("not read: %+v", m.Unread)
@@ -86,9 +78,7 @@ func TestWhatCannotBeReadIsCopied(t *testing.T) {
 	}
 	for n := range lanes {
 		reader, err := eventlog.Events(other, n).In(there.log.WithKey(testKey)).Open(t.Context(), log.UUID, eventlog.Position{Log: log.UUID, Lane: n}, eventlog.ReaderOptions{Logger: streamtest.Logger(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		valid := 0
 		err = reader.CatchUp(t.Context(), func(batch []eventlog.Message) error { valid += len(batch); return nil })
 		if passed := int(reader.Foreign()); err != nil || passed != n+1 || valid != int(reader.Sequence())-passed {
@@ -107,12 +97,8 @@ func TestWhatCannotBeReadIsCopied(t *testing.T) {
 func history(t *testing.T, js jetstream.JetStream) (*settings.Store, []settings.Change) {
 	t.Helper()
 	store, err := settings.Open(t.Context(), js, settings.Options{Logger: streamtest.Logger(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	all, err := store.History(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	return store, all
 }

@@ -131,9 +131,7 @@ func TestWebhooksComeBack(t *testing.T) {
 	id := map[string]string{}
 	for path, hours := range map[string]int{"/shop": 168, "/old": 1, "/live": 168, "/moved": 168} {
 		made, secret, err := store.Create(t.Context(), ann, webhook.Config{URL: e.URL + path, Types: []string{"coupon.claimed"}, MaxAgeHours: hours, Batch: 100})
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		id[path], e.secret[path] = made.ID, secret
 	}
 	clock := streamtest.NewClock()
@@ -260,9 +258,7 @@ func TestWebhooksComeBack(t *testing.T) {
 
 	// Beside the log that it is of, a copy delivers nothing.
 	beside := streamtest.Start(t, streamtest.Lanes(lanes)).JetStream(t)
-	if err := open(t, dir).Restore(t.Context(), beside, backup.RestoreOptions{WithoutWebhooks: true, Logger: streamtest.Logger(t)}); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, open(t, dir).Restore(t.Context(), beside, backup.RestoreOptions{WithoutWebhooks: true, Logger: streamtest.Logger(t)}))
 	if have := streams(t, beside); slices.ContainsFunc(have, func(s string) bool { return strings.Contains(s, "WEBHOOKS") || strings.Contains(s, "PUSH") }) {
 		t.Errorf("%v", have)
 	}

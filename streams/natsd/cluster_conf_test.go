@@ -10,33 +10,28 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/access/callout"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // TestTheClusterConfigurationIsLikeTheEmbeddedServer loads docker/nats/cluster.conf as nats-server does, as it is and without
 // accounts, as its comment describes. What scrip relies on must be the same there as in the embedded server.
 func TestTheClusterConfigurationIsLikeTheEmbeddedServer(t *testing.T) {
 	issuer, err := callout.NewIssuer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	store := t.TempDir()
 	for name, value := range map[string]string{"NATS_NODE": "nats-1", "NATS_STORE": store, "NATS_USER": "u", "NATS_PASSWORD": "p", "NATS_ISSUER": issuer.Public()} {
 		t.Setenv(name, value)
 	}
 	const path = "../../docker/nats/cluster.conf"
 	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	const include, block = "include accounts.conf\n", "#authorization {\n#  user: $NATS_USER\n#  password: $NATS_PASSWORD\n#}\n"
 	if !strings.Contains(string(raw), "\n"+include) || !strings.Contains(string(raw), "\n"+block) {
 		t.Fatal("cluster.conf does not have the accounts, or not what replaces them")
 	}
 	text := strings.NewReplacer(include, "", block, strings.ReplaceAll(block, "#", "")).Replace(string(raw))
 	without := filepath.Join(t.TempDir(), "cluster.conf")
-	if err := os.WriteFile(without, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.WriteFile(without, []byte(text), 0o600))
 	for path, users := range map[string]string{path: "SCRIP/u", without: "u"} {
 		file, err := server.ProcessConfigFile(path)
 		if err != nil {
@@ -56,9 +51,7 @@ func TestTheClusterConfigurationIsLikeTheEmbeddedServer(t *testing.T) {
 func likeTheEmbedded(t *testing.T, file *server.Options, store string) {
 	t.Helper()
 	embedded, err := natsd.Options{StoreDir: store, Cluster: &natsd.Cluster{Name: "scrip", Listen: "127.0.0.1:0"}}.ServerOptions()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	for _, c := range []struct {
 		setting    string
 		have, want any

@@ -64,9 +64,7 @@ func TestAFullDisk(t *testing.T) {
 			if _, err := js.Publish(ctx, "scrip.rmd.0", []byte("before")); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.fail(s); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, c.fail(s))
 			sees(c.room)
 			if c.room != plenty {
 				if s.JetStreamUp() {
@@ -86,9 +84,7 @@ func TestAFullDisk(t *testing.T) {
 				t.Errorf("a message after that: %+v, %v", ack, err)
 			}
 			stream, err := js.Stream(ctx, "SCRIP_RMD_0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, err)
 			if first, err := stream.GetMsg(ctx, 1); err != nil || string(first.Data) != "before" {
 				t.Errorf("the message from before: %v, %v", first, err)
 			}
@@ -117,9 +113,7 @@ func TestADiskThatIsReallyFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	filler, err := os.Create(filepath.Join(dir, "filler"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	if _, err := io.Copy(filler, endless{}); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("filling the disk: %v", err)
 	}
@@ -133,18 +127,14 @@ func TestADiskThatIsReallyFull(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
 	streamtest.Eventually(t, "JetStream is down", func() bool { return !s.JetStreamUp() })
-	if err := errors.Join(filler.Close(), os.Remove(filler.Name())); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, errors.Join(filler.Close(), os.Remove(filler.Name())))
 	streamtest.Eventually(t, "the client is back", func() bool { return js.Conn().Stats().Reconnects == 1 && js.Conn().IsConnected() })
 	if _, err := js.Publish(t.Context(), topology.LaneCmdFor(0, "c"), []byte("{}")); err != nil {
 		t.Error(err)
 	}
 	served := func() uint64 {
 		state, err := s.Nats().Jsz(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		return state.API.Total
 	}
 	before := served()

@@ -38,9 +38,7 @@ const aKey, otherKey = "aaaaaaaa", "bbbbbbbb"
 func accounts(t *testing.T) (callout.Issuer, streamtest.Option) {
 	t.Helper()
 	issuer, err := callout.NewIssuer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	return issuer, streamtest.Accounts(natsauth.Render(natsauth.Config{
 		Lanes: 1, Users: []natsauth.User{{Name: streamtest.ServersUser, Password: streamtest.ServersPassword}}, Issuer: issuer.Public()}))
 }
@@ -142,9 +140,7 @@ func TestStrangersLeaveRoom(t *testing.T) {
 func TestTheServerIsFull(t *testing.T) {
 	s := limited(t, 16)
 	servers := s.Conn(t)
-	if err := servers.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, servers.Flush())
 	for range 20 {
 		dialRaw(t, s, "")
 	}
@@ -184,9 +180,7 @@ func TestManySubscriptions(t *testing.T) {
 	refused := 0
 	for {
 		line, err := r.ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		if strings.HasPrefix(line, "PONG") {
 			break
 		}
@@ -214,13 +208,9 @@ func TestSlowReadersAreClosed(t *testing.T) {
 	}
 	streamtest.Eventually(t, "all have subscribed", func() bool { s.Enforce(); return limit(t, s, "nats_subscriptions_per_connection").Used == 1 })
 	for range 64 { // more than the sockets' buffers take
-		if err := servers.Publish(inbox+".x", make([]byte, 256<<10)); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, servers.Publish(inbox+".x", make([]byte, 256<<10)))
 	}
-	if err := servers.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, servers.Flush())
 	s.Enforce()
 	if l := limit(t, s, "nats_pending_bytes_per_key"); l.Refused == 0 {
 		t.Errorf("%+v", l)

@@ -26,9 +26,7 @@ func logged(into *streamtest.Buffer) streamtest.Option {
 func dialRaw(t *testing.T, s *streamtest.Server, text string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.ClientURL(), "nats://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	if _, err := c.Read(make([]byte, 8192)); err != nil {
 		t.Fatal(err)
@@ -79,20 +77,14 @@ func TestAClientCannotBreakTheStore(t *testing.T) {
 // TestEveryLineOfABrokenStoreIsKnown reads the source of nats-server: a line of another form would not be taken for what it is.
 func TestEveryLineOfABrokenStoreIsKnown(t *testing.T) {
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/nats-io/nats-server/v2").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "server", "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	before := map[string]string{"filestore.go": "Filestore [SCRIP_EVT_0] ", "raft.go": "RAFT [S1Nunr6R - _meta_] "}
 	found := 0
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		for _, m := range regexp.MustCompile(`rror\w*\("([^"]*ritical write error[^"]*)"`).FindAllStringSubmatch(string(text), -1) {
 			found++
 			if format := before[filepath.Base(file)] + m[1]; !natsd.OfBrokenStore(format) {

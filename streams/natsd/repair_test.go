@@ -32,25 +32,19 @@ func TestInterruptedDescriptionsAreCompleted(t *testing.T) {
 			messages++
 		}
 		kept, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "KEPT", Subjects: []string{"kept"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		if have := kept.CachedInfo().State.Msgs; have != messages {
 			t.Errorf("the stream holds %d messages, not %d", have, messages)
 		}
 		if messages == 0 {
 			c, err := kept.CreateOrUpdateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "reader", AckPolicy: jetstream.AckExplicitPolicy})
-			if err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, err)
 			publish()
 			m, err := c.Next(jetstream.FetchMaxWait(time.Minute))
 			if err == nil {
 				err = m.DoubleAck(t.Context())
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, err)
 		} else if info, err := js.Consumer(t.Context(), "KEPT", "reader"); err != nil || info.CachedInfo().Delivered.Stream != 1 {
 			t.Errorf("the consumer is gone, or has not delivered 1 message: %v", err)
 		}
@@ -72,21 +66,15 @@ func TestInterruptedDescriptionsAreCompleted(t *testing.T) {
 	round()
 	for name, do := range crash {
 		t.Run(name, func(t *testing.T) {
-			if err := do(); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, do())
 			round()
 			round()
 		})
 	}
 
 	// A wrong sum that is not a crash's is left as it is: meta.inf may be what is damaged.
-	if err := os.WriteFile(sum, []byte("0123456789abcdef"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(inf, old, old); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.WriteFile(sum, []byte("0123456789abcdef"), 0o600))
+	streamtest.Must(t, os.Chtimes(inf, old, old))
 	s := streamtest.Start(t, streamtest.Dir(dir))
 	defer s.Shutdown()
 	if raw, err := os.ReadFile(sum); string(raw) != "0123456789abcdef" {

@@ -24,16 +24,10 @@ import (
 func mappedSubject(t *testing.T, nc *nats.Conn, subject string) string {
 	t.Helper()
 	sub, err := nc.SubscribeSync("scrip.lane.>")
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	defer func() { _ = sub.Unsubscribe() }()
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if err := nc.Publish(subject, nil); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, nc.Flush())
+	streamtest.Must(t, nc.Publish(subject, nil))
 	msg, err := sub.NextMsg(5 * time.Second)
 	if err != nil {
 		t.Fatalf("nothing arrived for %s: %v", subject, err)
@@ -59,9 +53,7 @@ func TestMappingAgreesWithLaneOf(t *testing.T) {
 
 func TestMappingIsRememberedAndReplaced(t *testing.T) {
 	s := streamtest.Start(t, streamtest.Lanes(4))
-	if err := s.SetMapping(64); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, s.SetMapping(64))
 	want := topology.LaneCmdFor(topology.LaneOf("summer", 64), "summer")
 	if got := mappedSubject(t, s.Conn(t), "scrip.cmd.summer"); got != want {
 		t.Errorf("after SetMapping: %s, want %s", got, want)
@@ -80,9 +72,7 @@ func TestMappingIsRememberedAndReplaced(t *testing.T) {
 func TestStartRefuses(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	defer func() { _ = taken.Close() }()
 	running, used := streamtest.Start(t), streamtest.Start(t)
 	if _, err := used.JetStream(t).CreateStream(t.Context(), jetstream.StreamConfig{Name: "A", Subjects: []string{"a"}}); err != nil {
@@ -94,9 +84,7 @@ func TestStartRefuses(t *testing.T) {
 	another := &natsd.Cluster{Name: "d", Listen: "127.0.0.1:0", Routes: cluster.Routes}
 	clustered := t.TempDir()
 	c, err := natsd.Start(natsd.Options{StoreDir: clustered, Listen: "127.0.0.1:0", ServerName: "a", Cluster: cluster, Logger: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	c.Shutdown()
 	marker := filepath.Join(used.StoreDir(), "scrip-nats.json")
 	remove := func() error { return os.Remove(marker) }
@@ -119,9 +107,7 @@ func TestStartRefuses(t *testing.T) {
 		{"damaged marker", natsd.Options{StoreDir: used.StoreDir()}, marker, func() error { return os.WriteFile(marker, []byte("{"), 0o600) }},
 	} {
 		if tc.before != nil {
-			if err := tc.before(); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, tc.before())
 		}
 		if tc.opts.Logger = quiet; tc.opts.Listen == "" {
 			tc.opts.Listen = "127.0.0.1:0"
@@ -134,9 +120,7 @@ func TestStartRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
 		}
 	}
-	if err := remove(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, remove())
 	used.Up(t)
 	if _, err := used.JetStream(t).Stream(t.Context(), "A"); err != nil {
 		t.Errorf("the stream of the adopted store: %v", err)
@@ -145,9 +129,7 @@ func TestStartRefuses(t *testing.T) {
 
 func TestCredentialsAreAsked(t *testing.T) {
 	s, err := natsd.Start(natsd.Options{StoreDir: t.TempDir(), Listen: "127.0.0.1:0", Username: "shop", Password: "secret", Logger: streamtest.Logger(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	defer s.Shutdown()
 	if nc, err := nats.Connect(s.ClientURL()); err == nil {
 		nc.Close()

@@ -125,9 +125,7 @@ func TestRemindersArePublishedOnceAndInOrder(t *testing.T) {
 	} {
 		f := foldFirings(false)
 		for i := range c.published {
-			if err := f.checkPublished(&c.published[i]); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, f.checkPublished(&c.published[i]))
 		}
 		f.CheckTallies()
 		broken := strings.Join(f.Violations, "\n")
@@ -138,9 +136,7 @@ func TestRemindersArePublishedOnceAndInOrder(t *testing.T) {
 	// Dropped reminders are not published.
 	f := foldFirings(true)
 	m := message(1, 1, alice)
-	if err := f.checkPublished(&m); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, f.checkPublished(&m))
 	if len(f.Violations) != 1 || !strings.Contains(f.Violations[0], "reminder 1 is dropped") {
 		t.Errorf("a dropped reminder is published: %q", f.Violations)
 	}
@@ -154,16 +150,12 @@ func TestALogIsFollowedWhileItGrows(t *testing.T) {
 	js := streamtest.Start(t).JetStream(t)
 	ctx := t.Context()
 	log, err := topology.Ensure(ctx, js, topology.Spec{Lanes: 1, KeyFingerprint: "k", CmdMaxBytes: 16 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	events, reminders := eventlog.Events(js, 0), eventlog.Reminders(js, 0)
 	publish := func(stream eventlog.Stream, expected uint64, header eventlog.Header, lines ...wire.Event) {
 		t.Helper()
 		a, err := stream.NewAppender(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		defer a.Close()
 		var payload []byte
 		for _, ev := range lines {
@@ -187,9 +179,7 @@ func TestALogIsFollowedWhileItGrows(t *testing.T) {
 			lines[i].At, lines[i].DueAt = base+91*second, base+90*second
 		}
 		tail, err := events.Tail(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		publish(reminders, n-1, eventlog.Header{Owner: "o", SourceDigest: tail.Message.Digest(),
 			Source: eventlog.Source{Sequence: tail.Message.Sequence, Line: line, LastR: r}}, lines...)
 	}
@@ -197,9 +187,7 @@ func TestALogIsFollowedWhileItGrows(t *testing.T) {
 	catchUp := func(want oracle.Tally, end uint64) {
 		t.Helper()
 		ends, err := f.CatchUp(ctx, js, log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		if f.Tally() != want || ends[0] != end || f.Unpublished != int(want.Fired-want.Published) || len(f.Violations) > 0 {
 			t.Errorf("%+v, unpublished %d, up to %d, %q; want %+v, up to %d", f.Tally(), f.Unpublished, ends[0], f.Violations, want, end)
 		}

@@ -12,14 +12,13 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/streams/golden"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 func open(t *testing.T, path string) *Dir {
 	t.Helper()
 	d, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	t.Cleanup(func() { _ = d.Close() })
 	return d
 }
@@ -31,9 +30,7 @@ func TestASecondServerIsRefusedWithTheFirstOnesPID(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "process "+strconv.Itoa(os.Getpid())) || !strings.Contains(err.Error(), "--data") {
 		t.Fatalf("second Open: %v", err)
 	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, first.Close())
 	open(t, path)
 }
 
@@ -47,9 +44,7 @@ func TestFormat(t *testing.T) {
 	} {
 		path := t.TempDir()
 		if c.content != "" {
-			if err := os.WriteFile(filepath.Join(path, "format"), []byte(c.content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, os.WriteFile(filepath.Join(path, "format"), []byte(c.content), 0o600))
 		}
 		d, err := Open(path)
 		if c.want == "" {
@@ -67,9 +62,7 @@ func TestFormat(t *testing.T) {
 			t.Errorf("format %q: %v, want %q", c.content, err, c.want)
 		}
 		// A refused directory is free again.
-		if err := os.WriteFile(filepath.Join(path, "format"), []byte("1"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, os.WriteFile(filepath.Join(path, "format"), []byte("1"), 0o600))
 		open(t, path)
 	}
 }
@@ -111,9 +104,7 @@ func TestKey(t *testing.T) {
 	if err := d.DiscardKey(made); err != nil || mode() != 0 {
 		t.Errorf("the key made for nothing is still there: %v", err)
 	}
-	if err := os.WriteFile(d.file(keyFile), []byte(other), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.WriteFile(d.file(keyFile), []byte(other), 0o644))
 	refused("file with another key", "", fingerprint, "code.key")
 	if mode() != 0o600 {
 		t.Errorf("a key others can read keeps mode %v", mode())
@@ -131,30 +122,22 @@ func TestDescriptor(t *testing.T) {
 		t.Errorf("the id changed from %s to %s (%v, %v)", first, again, err, errAgain)
 	}
 	want := Descriptor{PID: os.Getpid(), NATSURL: "nats://127.0.0.1:4222", HTTPURL: "http://127.0.0.1:8080", PostgresURL: "postgres://x", Lanes: 4, TLSCert: "/data/cert.pem", Sync: "always"}
-	if err := d.Publish(want); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, d.Publish(want))
 	got, err := Find(path)
 	if err != nil || got != want || !got.Alive() {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	stored, err := os.ReadFile(d.file(descriptor))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	golden.Bytes(t, "scrip.json.golden", bytes.Replace(stored, []byte(strconv.Itoa(want.PID)), []byte("4711"), 1))
 	if info, err := os.Stat(d.file(descriptor)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("mode %v, %v", info.Mode(), err)
 	}
 	// Killed: the next server removes what was left.
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, d.Close())
 	d = open(t, path)
 	if _, err := Find(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("a stale descriptor survived: %v", err)
 	}
-	if err := d.Withdraw(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, d.Withdraw())
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // Root does not follow links of other users in the data directory, and does not change their targets; it follows its own
@@ -13,18 +15,12 @@ func TestPlantedLinksAreRefused(t *testing.T) {
 	const mallory = 61234
 	for _, name := range []string{lockFile, natsDir, keyFile, formatFile, "postgres", "postgres.place"} {
 		dir, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
-		if err := os.WriteFile(victim, []byte("the victim's"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, os.WriteFile(victim, []byte("the victim's"), 0o644))
 		link := filepath.Join(dir, name)
-		if err := os.Symlink(victim, link); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, os.Symlink(victim, link))
 		asRoot := os.Geteuid() == 0
 		if asRoot {
-			if err := os.Lchown(link, mallory, mallory); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, os.Lchown(link, mallory, mallory))
 		}
 		if asRoot || name == lockFile {
 			d, err := Open(dir)
@@ -40,9 +36,7 @@ func TestPlantedLinksAreRefused(t *testing.T) {
 		}
 	}
 	dir, store := t.TempDir(), t.TempDir()
-	if err := os.Symlink(store, filepath.Join(dir, natsDir)); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.Symlink(store, filepath.Join(dir, natsDir)))
 	open(t, dir)
 }
 
@@ -53,9 +47,7 @@ func TestWhoMayListTheDirectory(t *testing.T) {
 		if d.Listable() {
 			t.Error("a new data directory can be listed by others")
 		}
-		if err := os.Chmod(dir, mode); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, os.Chmod(dir, mode))
 		if d.Listable() != want {
 			t.Errorf("mode %v: %v", mode, d.Listable())
 		}
@@ -72,9 +64,7 @@ func TestCredentials(t *testing.T) {
 		t.Fatalf("%+v, %v", made, err)
 	}
 	path := CredentialsPath(d.Path())
-	if err := os.Chmod(path, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.Chmod(path, 0o644))
 	if again, err := d.Credentials(); err != nil || again != made {
 		t.Errorf("they changed: %v", err)
 	}
@@ -82,16 +72,12 @@ func TestCredentials(t *testing.T) {
 		t.Errorf("%s: %v, %v", path, info.Mode(), err)
 	}
 	for _, text := range []string{"", "scrip", ":x", "x:"} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, os.WriteFile(path, []byte(text), 0o600))
 		if got, err := d.Credentials(); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
 	}
-	if err := os.WriteFile(path, []byte("shop:pass:word\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.WriteFile(path, []byte("shop:pass:word\n"), 0o600))
 	if got, err := d.Credentials(); err != nil || got != (Credentials{"shop", "pass:word"}) {
 		t.Errorf("chosen ones: %+v, %v", got, err)
 	}

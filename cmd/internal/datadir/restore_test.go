@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // TestRestore: a restore writes to a directory of its own, which gets the store's name at the end, and never replaces an
@@ -13,19 +15,13 @@ func TestRestore(t *testing.T) {
 	d := open(t, t.TempDir())
 	fill := func(text string) {
 		t.Helper()
-		if err := os.MkdirAll(filepath.Join(d.Restoring(), "jetstream"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(d.Restoring(), "jetstream", "file"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, os.MkdirAll(filepath.Join(d.Restoring(), "jetstream"), 0o700))
+		streamtest.Must(t, os.WriteFile(filepath.Join(d.Restoring(), "jetstream", "file"), []byte(text), 0o600))
 	}
 	if d.Interrupted() {
 		t.Error("interrupted before its start")
 	}
-	if err := d.BeginRestore(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, d.BeginRestore())
 	fill("first")
 	if !d.Interrupted() {
 		t.Error("what a crash would leave is not recognised")
@@ -37,9 +33,7 @@ func TestRestore(t *testing.T) {
 		t.Errorf("left of the first: %v", err)
 	}
 	fill("second")
-	if err := d.FinishRestore(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, d.FinishRestore())
 	if got, err := os.ReadFile(filepath.Join(d.NATS(), "jetstream", "file")); err != nil || string(got) != "second" {
 		t.Errorf("the store: %q %v", got, err)
 	}
@@ -59,9 +53,7 @@ func TestAKeyIsPutButNeverReplaced(t *testing.T) {
 	}
 	key := [32]byte{1}
 	for range 2 {
-		if err := d.PutKey(key); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, d.PutKey(key))
 	}
 	k, found, err := FindKey(d.Path(), "")
 	if err != nil || !found || k.Key != key {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
@@ -32,9 +33,7 @@ func store(t *testing.T, change func(*server.Options)) *server.Server {
 		change(o)
 	}
 	s, err := server.NewServer(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	if !s.ReadyForConnections(time.Minute) {
@@ -47,9 +46,7 @@ func store(t *testing.T, change func(*server.Options)) *server.Server {
 func old(t *testing.T, version string) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	t.Cleanup(func() { _ = ln.Close() })
 	go func() {
 		for {
@@ -80,18 +77,12 @@ func monitor(s *server.Server) string { return "http://" + s.MonitorAddr().Strin
 // TestBadDeployments: each way in which a deployment is bad is found, with what to do. Every check has a row.
 func TestBadDeployments(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	defer taken.Close()
 	newer := t.TempDir()
-	if err := os.WriteFile(filepath.Join(newer, "format"), []byte("99\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.WriteFile(filepath.Join(newer, "format"), []byte("99\n"), 0o600))
 	occupied := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(occupied, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, os.WriteFile(occupied, nil, 0o600))
 	lazy := store(t, func(o *server.Options) { o.SyncAlways = false })
 	small := store(t, func(o *server.Options) { o.MaxPayload = 1 << 16 })
 	plain := store(t, func(o *server.Options) { o.JetStream = false })
@@ -138,9 +129,7 @@ func TestBadDeployments(t *testing.T) {
 			}
 			c.change(&o)
 			all, err := Run(t.Context(), o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, err)
 			if !slices.ContainsFunc(all, func(f Finding) bool {
 				return f.Check == c.check && f.Level == c.level && strings.Contains(f.What, c.what) && strings.Contains(f.Fix, c.fix)
 			}) {
@@ -177,14 +166,10 @@ func (s *stepping) Now() time.Time {
 func revoke(t *testing.T, admin, database string) {
 	t.Helper()
 	db, err := pgx.Connect(t.Context(), admin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	defer db.Close(t.Context())
 	u, err := url.Parse(database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	if _, err := db.Exec(t.Context(), "REVOKE TEMPORARY ON DATABASE "+strings.TrimPrefix(u.Path, "/")+" FROM PUBLIC"); err != nil {
 		t.Fatal(err)
 	}
@@ -233,9 +218,7 @@ func TestAGoodDeployment(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "new", "data")
 	all, err := Run(t.Context(), Options{Data: data, NATSListen: "127.0.0.1:0", HTTPListen: "127.0.0.1:0",
 		NATS: s.ClientURL(), Monitor: monitor(s), Postgres: projtest.URL(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	seen := map[string]bool{}
 	for _, f := range all {
 		seen[f.Check] = true

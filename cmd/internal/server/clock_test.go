@@ -31,9 +31,7 @@ func TestAClockSetAheadRaisesTheAlarm(t *testing.T) {
 			}}.withDefaults(),
 			log: log, group: newGroup(log, time.Minute), health: &health{}, metrics: newMetrics("test"),
 		}
-		if err := s.guardClock(current.Load); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, s.guardClock(current.Load))
 		defer s.group.stop()
 		look := func() { // after the clock was read again
 			<-time.After(clockEvery)
@@ -41,9 +39,7 @@ func TestAClockSetAheadRaisesTheAlarm(t *testing.T) {
 		}
 		gauge := func() string {
 			families, err := s.metrics.registry.Gather()
-			if err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(t, err)
 			for _, f := range families {
 				if f.GetName() == "scrip_clock_step_seconds" {
 					return fmt.Sprintf("%.0f", f.GetMetric()[0].GetGauge().GetValue())

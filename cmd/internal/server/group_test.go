@@ -86,9 +86,7 @@ func TestAnActorThatDoesNotStopIsLeftBehind(t *testing.T) {
 	g := newGroup(quiet(), time.Millisecond)
 	g.start("nats", d.actor("nats"))
 	g.start("stuck", func(context.Context) error { <-release; close(ended); return nil })
-	if err := g.stop(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, g.stop())
 	close(release)
 	<-ended
 }

@@ -66,9 +66,7 @@ func TestMetricsAreListed(t *testing.T) {
 	web.NewRates(nil, has)
 	ns := streamtest.Start(t)
 	store, err := settings.Open(t.Context(), ns.JetStream(t), settings.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	has.MustRegister(new(projector.Projector), service.New(ns.Conn(t), topology.Log{}, code.New([32]byte{}), service.Options{}), store.Watch(),
 		access.Open(ns.JetStream(t), access.Options{}).Registry(), certs.Metrics())
 
@@ -79,14 +77,10 @@ func TestMetricsAreListed(t *testing.T) {
 	}
 	const path = "../../../docker/prometheus/metrics.txt"
 	if *update {
-		if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, os.WriteFile(path, []byte(text.String()), 0o600))
 	}
 	listed, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(t, err)
 	if string(listed) != text.String() {
 		t.Errorf("docker/prometheus/metrics.txt differs from the registered metrics; run: go test ./cmd/internal/server -run TestMetricsAreListed -update\nregistered:\n%s", text.String())
 	}

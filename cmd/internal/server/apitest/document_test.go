@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 const sample = `{"openapi": "3.1.0",
@@ -51,13 +53,9 @@ func TestCheck(t *testing.T) {
 		"no route, no problem":    {"/v1/none", "", 404, problemType, `404 page not found`, true},
 	} {
 		d, err := ReadDocument([]byte(sample))
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		req, err := http.NewRequest(http.MethodPut, "http://localhost"+c.path, strings.NewReader(c.sent))
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(t, err)
 		req.Header.Set("Content-Type", json)
 		v := &verdict{}
 		d.Check(v, req, []byte(c.sent), &Response{c.status, http.Header{"Content-Type": {c.media}}, []byte(c.got), what})
