@@ -51,13 +51,25 @@ until then both work, so that programs can be given the new one without an outag
 and is recorded with its author, see scrip audit. Only operators, and who has the credentials of the data directory, may
 change keys.
 
-Roles:
-  producer   claims, redeems, rolls back, sets reminders; with --public for browsers: claims and validates only
-  sender     delivers fired reminders, for the audience that its name starts with (pushsender --name)
-  analyst    reads events and tables
-  support    looks up, voids, extends, rolls back
+Roles, and what they may do:
+  producer   ` + mayDo(access.Principal{Role: access.Producer}) + `
+             with --public, for browsers: ` + mayDo(access.Principal{Role: access.Producer, Public: true}) + `
+  sender     ` + mayDo(access.Principal{Role: access.Sender}) + `, for the audience that its name starts with (pushsender --name)
+  analyst    ` + mayDo(access.Principal{Role: access.Analyst}) + `
+  support    ` + mayDo(access.Principal{Role: access.Support}) + `
   operator   everything that people may do, keys included`
 	return g
+}
+
+// mayDo is the operations that p may do.
+func mayDo(p access.Principal) string {
+	var names []string
+	for o := range access.Operations() {
+		if p.CheckRole(o) == nil {
+			names = append(names, o.String())
+		}
+	}
+	return strings.Join(names, " ")
 }
 
 // printMade prints a key, which cannot be printed again. The key alone is on standard output, so that it can be piped into a

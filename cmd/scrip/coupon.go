@@ -27,9 +27,9 @@ func (m *Main) couponShow() *cobra.Command {
 	var page client.Page
 	cmd := &cobra.Command{
 		Use: "show CODE", Short: "Show a coupon, its status and its history", Args: codeArgs,
-		Long: `Show a coupon, its status, and its history, newest first: claimed, redeemed, rolled back, voided, extended,
-expired, its reminders set, cancelled, fired, dropped. Each event with its time, its position in the log (lane/sequence/line
-of the event stream) and the id of the command that caused it.
+		Long: `Show a coupon, its status, and its history, newest first. Each event with its time, its position in the log
+(lane/sequence/line of the event stream) and the id of the command that caused it. What happened is one of:
+  ` + strings.Join(readmodel.Changes(), " ") + `
 
 The coupon's lane answers with the status. The history comes from the read tables, which may lag a little; if they are
 unavailable, the output has a note instead of the history. If there are more events, the last line has the flag for the

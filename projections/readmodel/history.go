@@ -28,10 +28,23 @@ const (
 	DefaultEntries = 100
 )
 
+// reminderDropped is what a reminders.due event did to a reminder that it did not fire.
+const reminderDropped = "reminder_dropped"
+
+// Changes are what may have happened to a coupon or a reminder: those that the table of events has, and reminder_dropped.
+func Changes() (all []string) {
+	for t := range wire.Events() {
+		if change := t.Spec().Change; change != "-" {
+			all = append(all, change)
+		}
+	}
+	return append(all, reminderDropped)
+}
+
 // Entry is one event of a coupon or reminder.
 type Entry struct {
 	At time.Time `json:"at"`
-	// What is the Change of the event's type in the table of events, or reminder_dropped.
+	// What is one of Changes.
 	What string `json:"what"`
 	// Lane, Sequence and Line are the event's position: the message in the lane's event stream, and the line in it,
 	// from 1. One event may concern many coupons that expired, or reminders that fired, at once.
@@ -323,7 +336,7 @@ func (s *History) readMessage(ctx context.Context, m message, entries []*Entry) 
 // matches reports whether ev is the event that the entry was made from.
 func (e *Entry) matches(ev *wire.Event) bool {
 	spec, change := ev.Type.Spec(), e.What
-	if change == "reminder_dropped" { // by the same event that fires others
+	if change == reminderDropped { // by the same event that fires others
 		change = wire.RemindersDue.Spec().Change
 	}
 	if spec.Change != change || ev.Campaign != e.Campaign {

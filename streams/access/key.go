@@ -146,13 +146,14 @@ func digest(key string) [sha256.Size]byte { return sha256.Sum256([]byte(key)) }
 // Role is what a key is for.
 type Role uint8
 
-// The roles. Their names are part of keys and of records, so a name never gets another meaning.
+// The roles; the table of operations has what each may do. Their names are part of keys and of records, so a name never gets
+// another meaning.
 const (
 	NoRole   Role = iota
-	Producer      // claims, redeems, rolls back, sets reminders
-	Sender        // reads fired reminders, acknowledges, reports
+	Producer      // a program that sends the commands of customers
+	Sender        // a program that delivers fired reminders
 	Analyst       // reads events and tables
-	Support       // looks up, voids, extends, rolls back
+	Support       // helps customers, one coupon at a time
 	Operator      // everything people may do
 	Server        // what a server of scrip itself needs: no keys, no operations, the NATS account of the log
 )
