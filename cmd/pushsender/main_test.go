@@ -231,7 +231,7 @@ func TestWebhookAnswers(t *testing.T) {
 		{status: 204},
 		{status: 207, body: `{"failed":[]}`},
 		{status: 207, body: `{"failed":[0]}`, want: "the webhook reported a failure"},
-		{status: 207, body: `{}`, want: `without "failed"`},
+		{status: 207, body: `{}`, want: `not {"failed":[…]}`},
 		{status: 207, body: `ok`, want: `not {"failed":[…]}`},
 		{status: 301, want: "301 Moved Permanently", refused: true}, // the target responds 200 to anything
 		{status: 307, want: "307 Temporary Redirect", refused: true},

@@ -139,7 +139,7 @@ func (w *webhook) push(ctx context.Context, batch []push.Reminder) error {
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, answerMost))
 	switch {
 	case resp.StatusCode == http.StatusMultiStatus:
-		return partly(answer, err)
+		return partly(answer, err, len(batch))
 	case resp.StatusCode/100 == 2:
 		return nil // the body does not matter
 	}
@@ -151,8 +151,7 @@ func (w *webhook) push(ctx context.Context, batch []push.Reminder) error {
 // judged decides whether the gateway is away, refuses these reminders, or failed for either reason.
 func judged(resp *http.Response, err error, now time.Time) error {
 	switch code := resp.StatusCode; {
-	case code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code == http.StatusTooEarly,
-		code == http.StatusBadGateway, code == http.StatusServiceUnavailable, code == http.StatusGatewayTimeout:
+	case signature.Away(code):
 		return &push.Away{Err: err, RetryAfter: signature.RetryAfter(resp.Header, now)}
 	case code/100 == 5:
 		return err
@@ -165,28 +164,18 @@ func withoutSecrets(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
-// partly parses a 207, which lists the reminders that were not delivered.
-func partly(answer []byte, err error) error {
-	var result struct {
-		Failed []int  `json:"failed"`
-		Error  string `json:"error"`
-	}
-	if err == nil {
-		err = json.Unmarshal(answer, &result)
-	}
-	if err != nil {
-		return fmt.Errorf(`the webhook responded 207, but not {"failed":[…]}: %w`, err)
-	}
-	if result.Failed == nil {
-		return errors.New(`the webhook responded 207 without "failed"`)
-	}
-	if len(result.Failed) == 0 {
+// partly is the result of a 207, which lists the reminders that were not delivered.
+func partly(answer []byte, readErr error, reminders int) error {
+	failed, why, err := signature.Failed(answer, readErr, reminders)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the webhook: %w", err)
+	case len(failed) == 0:
 		return nil
+	case why == "":
+		why = "the webhook reported a failure"
 	}
-	if result.Error == "" {
-		result.Error = "the webhook reported a failure"
-	}
-	return &push.Partial{Failed: result.Failed, Err: errors.New(result.Error)}
+	return &push.Partial{Failed: failed, Err: errors.New(why)}
 }
 
 // nameOf is equal for equal reminders, from every process.

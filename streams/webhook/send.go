@@ -168,8 +168,7 @@ func (s *sender) try(ctx context.Context, r *request) (failed []int, err error) 
 		return nil, nil // the body does not matter, nor whether it is complete
 	case code == http.StatusGone:
 		return nil, &push.Away{Err: errGone, RetryAfter: 24 * time.Hour}
-	case code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code == http.StatusTooEarly,
-		code == http.StatusBadGateway, code == http.StatusServiceUnavailable, code == http.StatusGatewayTimeout:
+	case signature.Away(code):
 		return nil, &push.Away{Err: err, RetryAfter: signature.RetryAfter(resp.Header, s.clock.Now())}
 	case code == http.StatusBadRequest, code == http.StatusRequestEntityTooLarge, code == http.StatusUnprocessableEntity:
 		return nil, &push.Refused{Err: err}
@@ -179,22 +178,16 @@ func (s *sender) try(ctx context.Context, r *request) (failed []int, err error) 
 
 var errGone = errors.New("the endpoint responded 410 Gone")
 
-// partly reads a 207, which lists the events that were not taken.
-func partly(answer []byte, err error, lines int) ([]int, error) {
-	var result struct {
-		Failed []int `json:"failed"`
-	}
-	if err == nil {
-		err = json.Unmarshal(answer, &result)
-	}
-	if err != nil || result.Failed == nil || slices.ContainsFunc(result.Failed, func(n int) bool { return n < 0 || n >= lines }) {
-		return nil, errors.New(`the endpoint responded 207, but not {"failed":[…]} with indexes of the events`)
-	}
-	if len(result.Failed) == 0 {
+// partly is the result of a 207, which lists the events that were not taken.
+func partly(answer []byte, readErr error, lines int) ([]int, error) {
+	failed, _, err := signature.Failed(answer, readErr, lines)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the endpoint: %w", err)
+	case len(failed) == 0:
 		return nil, nil
 	}
-	slices.Sort(result.Failed)
-	return slices.Compact(result.Failed), &push.Refused{Err: errors.New("the endpoint did not take all events of a request")}
+	return failed, &push.Refused{Err: errors.New("the endpoint did not take all events of a request")}
 }
 
 // note stores that the endpoint fails, works again, or is disabled. A change that was not stored, also because of a crash, is

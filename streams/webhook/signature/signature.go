@@ -5,9 +5,11 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -122,4 +124,34 @@ func RetryAfter(h http.Header, now time.Time) time.Duration {
 		return 0
 	}
 	return max(0, at.Sub(now))
+}
+
+// Away reports whether a status means that the receiver is away or has no time, whatever the request holds.
+func Away(status int) bool {
+	switch status {
+	case http.StatusTooManyRequests, http.StatusRequestTimeout, http.StatusTooEarly,
+		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// Failed reads the body of a 207, {"failed":[0,3],"error":"…"}: which of the n parts of the request were not taken, sorted, and
+// why. readErr is that of reading the body.
+func Failed(body []byte, readErr error, n int) (failed []int, why string, err error) {
+	var result struct {
+		Failed []int  `json:"failed"`
+		Error  string `json:"error"`
+	}
+	if err = readErr; err == nil {
+		err = json.Unmarshal(body, &result)
+	}
+	if err == nil && (result.Failed == nil || slices.ContainsFunc(result.Failed, func(i int) bool { return i < 0 || i >= n })) {
+		err = fmt.Errorf("the request has the indexes 0 to %d", n-1)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf(`it responded 207, but not {"failed":[…]} with indexes: %w`, err)
+	}
+	slices.Sort(result.Failed)
+	return slices.Compact(result.Failed), result.Error, nil
 }

@@ -95,3 +95,19 @@ func TestRetryAfter(t *testing.T) {
 		}
 	}
 }
+
+// TestFailedNamesPartsOfTheRequest: what a 207 names must be there.
+func TestFailedNamesPartsOfTheRequest(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"failed":[2,0,2],"error":"no device"}`: `[0 2] no device <nil>`, `{"failed":[]}`: `[]  <nil>`,
+	} {
+		if failed, why, err := Failed([]byte(body), nil, 3); fmt.Sprintln(failed, why, err) != want+"\n" {
+			t.Errorf("%s: %v %q %v", body, failed, why, err)
+		}
+	}
+	for _, body := range []string{``, `{}`, `{"failed":null}`, `{"failed":[3]}`, `{"failed":[-1]}`, `{"failed":["0"]}`} {
+		if failed, _, err := Failed([]byte(body), nil, 3); err == nil {
+			t.Errorf("%s: %v", body, failed)
+		}
+	}
+}
