@@ -200,5 +200,6 @@ func Transient(err error) bool {
 		errors.Is(err, jetstream.ErrNoStreamResponse) ||
 		errors.Is(err, jetstream.ErrNoHeartbeat) ||
 		errors.Is(err, jetstream.ErrJetStreamNotEnabled) ||
+		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) || // also of a server that has just started
 		HasCode(err, codeNoPeers, codeClusterAway, codeNoResources, codeOffline)
 }

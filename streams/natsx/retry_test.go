@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // TestRetry: what a server that elects a leader answers is tried again every 100 ms, an attempt that is never answered after
@@ -27,6 +28,9 @@ func TestRetry(t *testing.T) {
 		{"refused", []func(context.Context) error{func(context.Context) error { return final }}, 0, []error{final}, 0},
 		{"elected by then", []func(context.Context) error{away, away, func(context.Context) error { return nil }}, 0, nil, 2 * retryEvery},
 		{"refused after an election", []func(context.Context) error{away, func(context.Context) error { return final }}, 0, []error{final}, retryEvery},
+		{"the server has just started", []func(context.Context) error{func(context.Context) error {
+			return &jetstream.APIError{Code: 503, ErrorCode: 10039, Description: "JetStream not enabled for account"}
+		}, func(context.Context) error { return nil }}, 0, nil, retryEvery},
 		{"another server was first", []func(context.Context) error{func(context.Context) error { return ErrAgain }, func(context.Context) error { return nil }}, 0, nil, retryEvery},
 		{"one request lost", []func(context.Context) error{unanswered, func(context.Context) error { return nil }}, 0, nil, attemptFor},
 		{"no leader for ever", []func(context.Context) error{func(context.Context) error { return nats.ErrNoResponders }}, 0, []error{nats.ErrNoResponders, context.DeadlineExceeded}, retryFor},
