@@ -76,7 +76,9 @@ test: setup-bench ## Run the tests of a working day: minutes. TESTFLAGS=-count=1
 
 .PHONY: race
 race: setup ## Run the tests of packages with goroutines under the race detector.
-	go test -race -vet=off -p 3 $(CONCURRENT)
+	go test -race -vet=off -p 3 $(filter-out ./streams/lease,$(CONCURRENT))
+	@# One thread: the race detector of Go 1.26 can crash (SIGSEGV) where two run timers of one synctest bubble at once.
+	go test -race -vet=off -cpu 1 ./streams/lease
 
 .PHONY: lint
 lint: ## Check formatting, go vet, staticcheck, imports, the documents that heavy parsers read, and that dist is reproducible.
