@@ -66,7 +66,7 @@ var parts = []part{
 	{name: "lanes", weight: 1, dir: "streams/lane/sim", again: true, args: simulation},
 	{name: "scheduler", weight: 1, dir: "streams/scheduler", again: true, args: simulation},
 	{name: "peers", weight: 1, dir: "cmd/scripbench", again: true, build: []string{"go", "build", "-o"}, args: func(time.Duration, uint64) []string {
-		return []string{"run", "claim-hot", "claim-request", "sold-out", "--n", "5000", "--warmup", "200", "--for", "2s", "--runs", "1"}
+		return []string{"run", "claim-hot", "claim-request", "sold-out", "--n", "5000", "--for", "2s", "--runs", "1"}
 	}},
 }
 
