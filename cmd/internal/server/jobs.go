@@ -27,11 +27,7 @@ func (s *server) startJobs(ctx context.Context) error {
 	if !s.opts.has(RoleAPI) && !s.opts.has(RoleProjector) {
 		return nil
 	}
-	nc, err := s.connect(ctx, "jobs")
-	if err != nil {
-		return err
-	}
-	js, err := jetstream.New(nc)
+	js, err := s.jetStream(ctx, "jobs")
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -186,9 +187,9 @@ func (s *server) openLog(ctx context.Context) error {
 	if !exists && s.natsd == nil && natsd.HasStreams(s.dir.NATS()) {
 		// An operator who moves to a cluster expects the log to move too. It would be empty, with the key of the old one.
 		return fmt.Errorf("the data directory %s has the log of an embedded NATS server, and %s has no log yet: a new one would be empty. "+
-			"To move the log there: start `scrip serve --data %s` without --nats, `scrip backup DIR`, stop it, then `scrip restore DIR --nats URL --replicas 3`. "+
+			"To move the log there: start `scrip serve --data %s` without --nats, `scrip backup NAME`, stop it, then `scrip restore DIR --nats URL --replicas 3`, where DIR is %s unless serve has --backups. "+
 			"Never start a clustered nats-server on %s: it deletes all streams. For an independent log, give another directory with --data",
-			s.dir.Path(), natsx.WithoutUser(s.natsURL), s.dir.Path(), s.dir.NATS())
+			s.dir.Path(), natsx.WithoutUser(s.natsURL), s.dir.Path(), filepath.Join(s.dir.Path(), backupsDir, "NAME"), s.dir.NATS())
 	}
 	spec := topology.Spec{Lanes: s.opts.Lanes, Replicas: s.opts.Replicas}
 	if spec.Lanes == 0 && !exists && s.natsd == nil {
