@@ -230,11 +230,11 @@ func (a *API) record(ctx context.Context, kind audit.Kind, action, about string)
 
 const (
 	oneCampaign = "/v1/campaigns/{campaign}"
-	oneReminder = oneCampaign + "/reminders/{customer}"
+	oneReminder = oneCampaign + "/reminders/{customer_id}"
 )
 
 // reminderFields are the fields of a reminder that its routes have outside of a body.
-var reminderFields = []outside{{"path", "customer", "customer_id"}, {"query", "kind", "kind"}, {"query", "before", "before"}}
+var reminderFields = []outside{{"path", "customer_id"}, {"query", "kind"}, {"query", "before"}}
 
 // commandRoutes are the routes of commands.
 func commandRoutes() []commandRoute {
@@ -302,7 +302,7 @@ func (a *API) readRoutes() {
 		About: "Changes nothing. To a public key every code that cannot be redeemed is 404 code_not_valid. Wrong codes are counted: too " +
 			"many are 429.",
 		Operation: access.OpValidate, Later: true}}, a.validate)
-	read(a, fieldRoute{Route: Route{Method: http.MethodGet, Path: "/v1/customers/{customer}", ID: "getCustomer", Tag: "coupons",
+	read(a, fieldRoute{Route: Route{Method: http.MethodGet, Path: "/v1/customers/{customer_id}", ID: "getCustomer", Tag: "coupons",
 		Summary: "Show a customer's coupons and history", About: "A page continues both the coupons and the history, each until it ends.",
 		Operation: access.OpShowCustomer, Later: true}}, a.getCustomer)
 }

@@ -149,5 +149,5 @@ func TestEveryOperationHasARoute(t *testing.T) {
 
 // places replaces the wildcards of a path.
 func places(path, campaign string) string {
-	return strings.NewReplacer("{campaign}", campaign, "{customer}", "ann", "{key}", "none", "{webhook}", "none", "{id}", "none").Replace(path)
+	return strings.NewReplacer("{campaign}", campaign, "{customer_id}", "ann", "{key}", "none", "{webhook}", "none", "{id}", "none").Replace(path)
 }

@@ -43,14 +43,14 @@ type commandRoute struct {
 }
 
 // outside is a field of a command that is a parameter.
-type outside struct{ in, name, field string }
+type outside struct{ in, name string }
 
 // addCommand adds a route of a command.
 func (a *API) addCommand(c commandRoute) {
 	c.Operation = access.OperationOf(c.command)
 	c.Later = !strings.Contains(c.Path, "{"+web.CampaignValue+"}")
 	for _, f := range c.command.Describe() {
-		isField := func(o outside) bool { return o.field == f.Name }
+		isField := func(o outside) bool { return o.name == f.Name }
 		switch {
 		case f.Name == "if_version":
 			c.versioned = true
@@ -149,7 +149,7 @@ func (c *commandRoute) appendOutside(line []byte, req *http.Request) []byte {
 		if len(line) > 1 {
 			line = append(line, ',')
 		}
-		line = wire.AppendText(append(wire.AppendText(line, o.field), ':'), value)
+		line = wire.AppendText(append(wire.AppendText(line, o.name), ':'), value)
 	}
 	return append(line, '}')
 }
@@ -161,7 +161,7 @@ func (c *commandRoute) misread(err error, campaign string, body []byte) *web.Pro
 	}
 	problem := web.Invalid(err, "body", "", campaign)
 	for _, o := range c.outside {
-		if at := &problem.Errors[0].Location; *at == "body."+o.field {
+		if at := &problem.Errors[0].Location; *at == "body."+o.name {
 			*at = o.in + "." + o.name
 		}
 	}

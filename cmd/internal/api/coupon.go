@@ -78,16 +78,8 @@ type Wanted struct {
 	Paging
 }
 
-// Listed is Wanted as the parameters of a URL, whose names are shorter.
-type Listed struct {
-	CouponName
-	Customer string `json:"customer,omitempty" maxLength:"128"`
-	Order    string `json:"order,omitempty" maxLength:"128"`
-	Paging
-}
-
-func (a *API) listCoupons(ctx context.Context, in *Listed) (*CouponList, error) {
-	return a.findCoupons(ctx, &Wanted{in.CouponName, in.Customer, in.Order, in.Paging}, "query")
+func (a *API) listCoupons(ctx context.Context, in *Wanted) (*CouponList, error) {
+	return a.findCoupons(ctx, in, "query")
 }
 
 func (a *API) searchCoupons(ctx context.Context, in *Wanted) (*CouponList, error) {
@@ -165,7 +157,7 @@ func (a *API) campaignOf(ctx context.Context, p access.Principal, o access.Opera
 // findCoupons is the search. where is the part of the request that has the fields.
 func (a *API) findCoupons(ctx context.Context, w *Wanted, where string) (*CouponList, error) {
 	given := 0
-	for _, f := range [][2]string{{"code", w.Code}, {"customer", w.Customer}, {"order", w.Order}} {
+	for _, f := range [][2]string{{"code", w.Code}, {"customer_id", w.Customer}, {"order_id", w.Order}} {
 		if f[1] != "" {
 			given++
 		}
@@ -178,9 +170,9 @@ func (a *API) findCoupons(ctx context.Context, w *Wanted, where string) (*Coupon
 	}
 	switch {
 	case given > 1:
-		return nil, invalid(where, "give one of code, n, customer and order")
+		return nil, invalid(where, "give one of code, n, customer_id and order_id")
 	case given == 0 && w.Campaign == "":
-		return nil, invalid(where, "give a code, a customer, an order or a campaign")
+		return nil, invalid(where, "give code, customer_id, order_id or campaign")
 	case w.Campaign != "" && !wire.ValidCampaignName(w.Campaign):
 		return nil, invalid(where+".campaign", notACampaign)
 	}
@@ -308,7 +300,7 @@ type OneCustomer struct {
 
 // CustomerPage is a page of a customer.
 type CustomerPage struct {
-	Customer string `json:"customer" maxLength:"128"`
+	Customer string `json:"customer_id" maxLength:"128"`
 	Paging
 }
 

@@ -26,7 +26,7 @@ func TestSupportActsOnWhatItFinds(t *testing.T) {
 
 	var found coupons
 	apitest.Until(t, "the tables have both", func() bool {
-		found = find(t, r, "support", "customer="+url.QueryEscape(ann))
+		found = find(t, r, "support", "customer_id="+url.QueryEscape(ann))
 		return len(found.Coupons) == 2
 	})
 	if got := found.Coupons[1]; got.N != 2 || got.Code != masked || got.Campaign != c {

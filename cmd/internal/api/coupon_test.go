@@ -59,7 +59,7 @@ func TestCoupons(t *testing.T) {
 		t.Fatal(out, err)
 	}
 	apitest.Until(t, "the tables have all, of the lanes of both campaigns", func() bool {
-		all := find(t, r, "", "customer="+bob)
+		all := find(t, r, "", "customer_id="+bob)
 		return len(all.Coupons) == 1 && len(find(t, r, "", "code="+codes[3]).History) == 3 && len(find(t, r, "", "code="+codes[0]).History) == 3
 	})
 	r.Key(t, "support")
@@ -67,11 +67,11 @@ func TestCoupons(t *testing.T) {
 	r.Key(t, "support+"+b)
 
 	for query, want := range map[string]string{
-		"customer=" + url.QueryEscape(ann) + "&limit=2":       a + "/1 " + a + "/2 " + a + "/3 " + b + "/1",
-		"customer=" + url.QueryEscape(ann) + "&campaign=" + b: b + "/1",
-		"customer=nobody":                                  "",
-		"order=" + url.QueryEscape(order1):                 a + "/1 " + b + "/1",
-		"order=" + url.QueryEscape(order2) + "&limit=1":    a + "/1",
+		"customer_id=" + url.QueryEscape(ann) + "&limit=2":       a + "/1 " + a + "/2 " + a + "/3 " + b + "/1",
+		"customer_id=" + url.QueryEscape(ann) + "&campaign=" + b: b + "/1",
+		"customer_id=nobody":                               "",
+		"order_id=" + url.QueryEscape(order1):              a + "/1 " + b + "/1",
+		"order_id=" + url.QueryEscape(order2) + "&limit=1": a + "/1",
 		"campaign=" + a + "&limit=1":                       a + "/1 " + a + "/2 " + a + "/3",
 		"code=" + strings.ToLower(codes[4]):                b + "/2",
 		"code=" + codes[0] + "&campaign=" + a + "&limit=1": "",
@@ -93,7 +93,7 @@ func TestCoupons(t *testing.T) {
 	for as, clear := range map[string]bool{"support": false, "support+codes": true} {
 		var found coupons
 		r.Ask(t, as, "POST", "/v1/coupons/search", map[string]any{"code": codes[0]}).Want(t, 200).Into(t, &found)
-		shown := []string{found.Coupons[0].Code, found.History[0].Code, find(t, r, as, "order="+url.QueryEscape(order2)).Coupons[0].Code}
+		shown := []string{found.Coupons[0].Code, found.History[0].Code, find(t, r, as, "order_id="+url.QueryEscape(order2)).Coupons[0].Code}
 		for _, code := range shown {
 			if masked := "****-****-" + codes[0][len(codes[0])-4:]; clear && code != codes[0] || !clear && code != masked {
 				t.Errorf("%s sees %s of %s", as, code, codes[0])
@@ -144,7 +144,7 @@ func TestCoupons(t *testing.T) {
 	r.Ask(t, limited, "POST", "/v1/coupons/search", map[string]any{"code": codes[0], "campaign": a}).Problem(t, 403, "forbidden", "")
 	r.Ask(t, limited, "POST", "/v1/coupons/void", map[string]any{"code": codes[0]}).Problem(t, 404, "code_not_found", "")
 	r.Ask(t, limited, "POST", "/v1/coupons/void", map[string]any{"code": codes[0], "campaign": b}).Problem(t, 404, "code_not_found", "")
-	if got := find(t, r, limited, "customer="+url.QueryEscape(ann)); len(got.Coupons) != 1 {
+	if got := find(t, r, limited, "customer_id="+url.QueryEscape(ann)); len(got.Coupons) != 1 {
 		t.Errorf("%+v", got)
 	}
 

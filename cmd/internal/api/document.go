@@ -169,7 +169,7 @@ func (a *API) commandOperation(c *commandRoute) huma.Operation {
 	}
 	for _, f := range c.command.Describe() {
 		for _, o := range c.outside {
-			if o.field == f.Name {
+			if o.name == f.Name {
 				p := &huma.Param{Name: o.name, In: o.in, Required: true, Description: f.About, Schema: schemaOf(f)}
 				op.Parameters = append(op.Parameters, p)
 			}

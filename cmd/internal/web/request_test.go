@@ -17,11 +17,11 @@ func TestPathsAndQueries(t *testing.T) {
 		status   int
 		location string
 	}{
-		{"/v1/customers/x%ff", 400, "path"}, {"/v1/customers/x%C3", 400, "path"}, {"/v1/coupons?customer=x%fe", 400, "query.customer"},
-		{"/v1/coupons?%ff=1", 400, "query.\uFFFD"}, {"/v1/coupons?customer=%zz", 400, "query"}, {"/v1/coupons?customer=a;order=b", 400, "query"},
+		{"/v1/customers/x%ff", 400, "path"}, {"/v1/customers/x%C3", 400, "path"}, {"/v1/coupons?customer_id=x%fe", 400, "query.customer_id"},
+		{"/v1/coupons?%ff=1", 400, "query.\uFFFD"}, {"/v1/coupons?customer_id=%zz", 400, "query"}, {"/v1/coupons?customer_id=a;order=b", 400, "query"},
 		{"//v1/coupons", 404, ""}, {"/v1//coupons", 404, ""}, {"/v1/coupons//", 404, ""}, {"/v1/../metrics", 404, ""}, {"/v1/./coupons", 404, ""},
 		{"/", 200, ""}, {"/v1/campaigns/", 200, ""}, {"/v1/customers/a%2F%2Fb", 200, ""}, {"/v1/customers/%2E%2E", 200, ""}, {"/v1/customers/%C3%BC%20%EF%BF%BD", 200, ""},
-		{"/v1/coupons?customer=%C3%BC+b&order=", 200, ""}, {"/v1/coupons?", 200, ""},
+		{"/v1/coupons?customer_id=%C3%BC+b&order_id=", 200, ""}, {"/v1/coupons?", 200, ""},
 	} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://x"+c.target, nil))
