@@ -43,6 +43,7 @@ func TestEveryActionHasACommand(t *testing.T) {
 		{"webhook.delete", "webhook delete none", `{"webhook":"none"}`},
 		{"webhook.replay", "webhook replay none --from 2020-01-01T00:00:00Z", `{"webhook":"none","from":"2020-01-01T00:00:00Z"}`},
 		{"webhook.test", "webhook test none", `{"webhook":"none"}`},
+		{"webhook.rehearse", "webhook rehearse none --fail 3", `{"webhook":"none","fail":3}`},
 		{"webhook.deadletters", "webhook deadletters none", `{"webhook":"none"}`},
 		{"webhook.retry", "webhook retry none", `{"webhook":"none"}`},
 		{"rebuild.start", "rebuild --until 2026-01-01T00:00:00Z", `{"until":"2026-01-01T00:00:00Z"}`},

@@ -48,7 +48,7 @@ func shared(t *testing.T) *process {
 			common.err = os.Chmod(common.dir, 0o711) // an unprivileged PostgreSQL must pass through
 		}
 		if common.err == nil {
-			common.Process, common.err = start(filepath.Join(common.dir, "data"), filepath.Join(common.dir, "log"), nil)
+			common.Process, common.err = start(filepath.Join(common.dir, "data"), filepath.Join(common.dir, "log"), []string{"--webhook-allow", "127.0.0.1/32"})
 		}
 	})
 	if common.err != nil {

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/webhook"
 )
@@ -48,6 +51,7 @@ their age counts from the replay. What waits is part of it: a --from after the o
 Dead letters stay in the list.`, "  scrip webhook replay 7kq29f3m --from -2h"),
 		webhookRequest(m, "test", "Send a test request, and print its result", `Send a test request of type webhook.test, and print its result. A server sends it, also to a webhook that is paused. It is not
 retried.`),
+		webhookRehearse(m),
 		command(m, action[ops.WebhookLetterPage]{
 			use: "deadletters ID", name: "webhook.deadletters", args: []string{"webhook"}, short: "List events that were given up",
 			long: `List events that were given up, with the reason, oldest first. scrip webhook retry delivers them again; scrip webhook replay
@@ -71,7 +75,7 @@ and is recorded with its author, see scrip audit. The same is under /v1/webhooks
 
 An event is delivered at least once, and its id is the same each time: webhook-id, or id in a batch. 2xx means delivered, 410 disables the webhook.
 While the endpoint is away, or answers 429 or 503 with Retry-After, one request at a time probes it. What fails while
-other events are delivered is tried ten times within three days, and then a dead letter. After five days in which every
+other events are delivered is tried by the --schedule, ten times within three days unless given, and then a dead letter. After five days in which every
 request failed the webhook is disabled.
 
 Requests go to addresses outside only; serve --webhook-allow CIDR allows others.`
@@ -106,6 +110,45 @@ func webhookRequest(m *Main, verb, short, long string) *cobra.Command {
 	})
 }
 
+// webhookRehearse requests a rehearsal and waits for its result, which takes longer than an answer.
+func webhookRehearse(m *Main) *cobra.Command {
+	cmd := &cobra.Command{Use: "rehearse ID", Short: "See retries and a dead letter within a minute", Args: cli.Args("ID"),
+		Long: `Deliver the newest event that the webhook gets once more, under its id, as in earnest but with the waits of its schedule scaled to
+40 seconds in all. The requests of the first --fail tries are made, and their answers ignored as if they were lost: the receiver
+shall take the event once. As many as the schedule has tries make a dead letter, which scrip webhook retry delivers.`,
+		Example: "  scrip webhook rehearse 7kq29f3m\n  scrip webhook rehearse 7kq29f3m --fail 10"}
+	given, _ := m.actionFlags(cmd, "webhook.rehearse", "webhook")
+	m.byFlag(cmd)
+	return m.query(cmd, func(ctx context.Context, s *session, args []string) error {
+		given["webhook"] = args[0]
+		var result ops.WebhookResult
+		err := s.ask(ctx, "webhook.rehearse", given, &result)
+		for waited := 0; err == nil && result.Pending; waited++ {
+			if waited == rehearseLooks || natsx.Pause(cmd.Context(), time.Second) != nil {
+				return fmt.Errorf("there is no result yet; scrip webhook show %s has it later", args[0])
+			}
+			once, cancel := context.WithTimeout(cmd.Context(), m.global.timeout)
+			var now ops.WebhookDetails
+			err = s.ask(once, "webhook.show", fields{"webhook": args[0]}, &now)
+			cancel()
+			result = ops.WebhookResult{Result: now.LastRehearsal, Pending: now.LastRehearsal == ""}
+		}
+		switch {
+		case err != nil:
+			return err
+		case !strings.HasPrefix(result.Result, "try"):
+			return errors.New(result.Result)
+		case m.global.output == outputJSON:
+			return cli.JSON(m.Out, result)
+		}
+		_, err = fmt.Fprintln(m.Out, strings.ReplaceAll(plain(result.Result, 4000), "; ", "\n"))
+		return err
+	})
+}
+
+// rehearseLooks bounds how often a rehearsal without a result is looked at, once a second: its tries may be slow.
+const rehearseLooks = 120
+
 func (m *Main) printSecret(made ops.MadeWebhook) error {
 	_, err := fmt.Fprintf(m.Out, "webhook %s\nsecret  %s\n", made.ID, made.Secret)
 	return err
@@ -126,6 +169,7 @@ func (m *Main) printWebhook(e ops.WebhookDetails) error {
 		{"campaigns", orText(strings.Join(e.Campaigns, ","), "all")}, {"batch", fmt.Sprint(e.Batch)}, {"codes", fmt.Sprint(e.Codes)},
 		{"created", orZero(e.Created) + " by " + plain(e.By, 128)}, {"failing since", orZero(e.FailingSince)},
 		{"last test", orText(plain(e.LastTest, 200), "-")}, {"last retry", orText(plain(e.LastRetry, 200), "-")},
+		{"schedule", strings.Join(e.Schedule, ",")}, {"last rehearsal", orText(plain(e.LastRehearsal, 2000), "-")},
 	})
 	if err != nil {
 		return err

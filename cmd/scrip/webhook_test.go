@@ -1,6 +1,8 @@
 package main
 
 import (
+	"log/slog"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -12,7 +14,11 @@ import (
 // else. Refusals are shown by TestEveryActionHasACommand, and the audit stream's entries by package api.
 func TestWebhookCommands(t *testing.T) {
 	p := shared(t)
-	made := p.must("webhook", "create", "https://shop.invalid/hooks", "--types", "coupon.extended,reminder.due", "--batch", "10", "--by", "ann")
+	receiver := httptest.NewUnstartedServer(nil) // whose certificate the server does not trust
+	receiver.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	receiver.StartTLS()
+	defer receiver.Close()
+	made := p.must("webhook", "create", receiver.URL, "--types", "coupon.extended,reminder.due", "--batch", "10", "--by", "ann")
 	id, secret := made["id"].(string), made["secret"].(string)
 	if _, err := signature.Parse(secret); err != nil || made["state"] != "active" {
 		t.Errorf("%v %v", made, err)
@@ -20,7 +26,7 @@ func TestWebhookCommands(t *testing.T) {
 	shown := ""
 	for _, args := range [][]string{{"list"}, {"show", id}, {"show", id, "-o", "json"}, {"list", "-o", "json"}} {
 		got := p.run(append([]string{"webhook"}, args...)...)
-		if shown += got.out; got.code != 0 || !strings.Contains(got.out, "shop.invalid") {
+		if shown += got.out; got.code != 0 || !strings.Contains(got.out, receiver.URL) {
 			t.Errorf("%q: %+v", args, got)
 		}
 	}
@@ -38,8 +44,10 @@ func TestWebhookCommands(t *testing.T) {
 		{0, "paused", []string{"pause", id}},
 		{0, "active", []string{"resume", id}},
 		{0, "active", []string{"replay", id, "--from", "2026-01-01T00:00:00Z"}},
-		{0, "active", []string{"update", id, "--rate", "7", "--url", "https://new.invalid/"}},
-		{0, "new.invalid", []string{"list"}},
+		{0, "active", []string{"update", id, "--rate", "7", "--url", receiver.URL + "/new", "--schedule", "1s,2s", "--give-up-4xx"}},
+		{0, "/new", []string{"list"}},
+		{0, "1s,2s", []string{"show", id}},
+		{cli.ExitFailed, "none of the last 1,000", []string{"rehearse", id}},
 		{0, "MESSAGE", []string{"deadletters", id}},
 		{cli.ExitUsage, "--from", []string{"replay", id}},
 		{cli.ExitUsage, "needs --types", []string{"create", "https://x.invalid/"}},

@@ -289,7 +289,7 @@ var operations = [numOperations]operation{
 	OpReadAudit:        {name: "audit.read", roles: operators, endpoints: []string{"audit.list"}, whole: true},
 	OpManageWebhooks: {name: "webhooks.manage", roles: operators, whole: true, endpoints: []string{
 		"webhook.create", "webhook.list", "webhook.show", "webhook.update", "webhook.rotate", "webhook.pause", "webhook.resume",
-		"webhook.delete", "webhook.replay", "webhook.test", "webhook.deadletters", "webhook.retry",
+		"webhook.delete", "webhook.replay", "webhook.test", "webhook.deadletters", "webhook.retry", "webhook.rehearse",
 	}},
 	OpRunJobs: {name: "jobs.run", roles: operators, whole: true, endpoints: []string{
 		"rebuild.start", "rebuild.undo", "rebuild.drop", "verify.start", "backup.start", "job.show", "job.list",

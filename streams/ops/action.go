@@ -54,6 +54,7 @@ var Actions = []Action{
 	action("webhook.test", (*Ops).TestWebhook),
 	action("webhook.deadletters", (*Ops).WebhookLetters),
 	action("webhook.retry", (*Ops).RetryWebhook),
+	action("webhook.rehearse", (*Ops).RehearseWebhook),
 	action("rebuild.start", (*Ops).StartRebuild),
 	action("rebuild.undo", (*Ops).UndoRebuild),
 	action("rebuild.drop", (*Ops).DropPrevious),

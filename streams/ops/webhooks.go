@@ -21,6 +21,8 @@ type CreateWebhook struct {
 	Rate        int      `json:"rate,omitempty" doc:"The most requests a second, 1 to 1,000; 50 unless given."`
 	Concurrency int      `json:"concurrency,omitempty" doc:"The most requests at once, 1 to 64; 4 unless given."`
 	MaxAgeHours int      `json:"max_age_hours,omitempty" doc:"After how many hours an event is a dead letter instead, 1 to 720; 168 unless given."`
+	Schedule    []string `json:"schedule,omitempty" nullable:"false" doc:"The waits between tries, 1 to 20 durations of 1s to 24h such as 5s, 5m; ten tries within three days unless given."`
+	GiveUp4xx   bool     `json:"give_up_4xx,omitempty" doc:"Make events dead letters at once when the endpoint answers 4xx other than 408, 409, 410, 425 and 429."`
 	Codes       bool     `json:"codes,omitempty" doc:"Include codes and attributes."`
 }
 
@@ -83,6 +85,8 @@ type WebhookPatch struct {
 	Rate        *int      `json:"rate,omitempty"`
 	Concurrency *int      `json:"concurrency,omitempty"`
 	MaxAgeHours *int      `json:"max_age_hours,omitempty"`
+	Schedule    *[]string `json:"schedule,omitempty" doc:"Empty = ten tries within three days."`
+	GiveUp4xx   *bool     `json:"give_up_4xx,omitempty"`
 	Codes       *bool     `json:"codes,omitempty"`
 }
 
@@ -154,7 +158,7 @@ func (o *Ops) ReplayWebhook(ctx context.Context, who Caller, q ReplayWebhook) (w
 // WebhookResult is the result of what the server that has the webhook was requested to do.
 type WebhookResult struct {
 	Result  string `json:"result,omitempty" doc:"delivered, or why not; of a retry how many events were delivered and how many not."`
-	Pending bool   `json:"pending,omitempty" doc:"There is no result yet: it will be in last_test or last_retry of the webhook."`
+	Pending bool   `json:"pending,omitempty" doc:"There is no result yet: it will be in last_test, last_retry or last_rehearsal of the webhook."`
 }
 
 // TestWebhook sends a test request.
@@ -165,6 +169,18 @@ func (o *Ops) TestWebhook(ctx context.Context, who Caller, q NamedWebhook) (Webh
 // RetryWebhook delivers the dead letters of a webhook again, each once.
 func (o *Ops) RetryWebhook(ctx context.Context, who Caller, q NamedWebhook) (WebhookResult, error) {
 	return o.result(ctx, who, webhook.Change{Webhook: q.Webhook, What: webhook.Retry}, func(e *webhook.Endpoint) (string, bool) { return e.LastRetry, !e.Retrying() })
+}
+
+// RehearseWebhook names a webhook, and how many tries of a rehearsal fail.
+type RehearseWebhook struct {
+	NamedWebhook
+	Fail int `json:"fail,omitempty" minimum:"0" maximum:"21" default:"2" doc:"How many tries fail: their requests are made, and the answers ignored as if they were lost. As many as the schedule has tries make a dead letter."`
+}
+
+// RehearseWebhook delivers the newest event again, with tries that fail and the waits of the schedule, scaled to 40 seconds in all.
+func (o *Ops) RehearseWebhook(ctx context.Context, who Caller, q RehearseWebhook) (WebhookResult, error) {
+	return o.result(ctx, who, webhook.Change{Webhook: q.Webhook, What: webhook.Rehearse, Fail: q.Fail},
+		func(e *webhook.Endpoint) (string, bool) { return e.LastRehearsal, !e.Rehearsing() })
 }
 
 const (

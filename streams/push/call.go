@@ -41,6 +41,7 @@ type result struct {
 	refused    bool          // the gateway answered that it does not take some: a failed try, whatever others do
 	retryAfter time.Duration // of the gateway
 	mixed      bool          // a call for several campaigns failed as a whole, so none of them is to blame
+	final      bool          // the gateway will not take any of what is left
 }
 
 // try passes all items to the function, in batches; with split a batch is of one campaign. A batch that fails does not keep
@@ -94,9 +95,10 @@ func (r *result) add(batch []item, err error, s *suspects) {
 		return
 	}
 	left := undelivered(batch, err)
-	r.left, r.cause = append(r.left, left...), err
 	var gone *Away
 	var refused *Refused
+	r.final = errors.As(err, &refused) && refused.Final && (r.cause == nil || r.final)
+	r.left, r.cause = append(r.left, left...), err
 	var some *Partial
 	switch {
 	case errors.Is(err, errEnding):
@@ -205,7 +207,11 @@ func (e *Partial) Unwrap() error { return e.Err }
 
 // Refused is the error of a Func whose gateway works and does not take this batch. It is a failed try, also while nothing
 // else is delivered.
-type Refused struct{ Err error }
+type Refused struct {
+	Err error
+	// Final: another try would not help. The batch becomes a dead letter at once, unless others of its message are tried again.
+	Final bool
+}
 
 func (e *Refused) Error() string { return e.Err.Error() }
 

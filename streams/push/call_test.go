@@ -35,7 +35,7 @@ func TestCalls(t *testing.T) {
 		"delivered":          {gateway: answered},
 		"an error":           {err: errRefused, left: 3, gateway: failed},
 		"a panic":            {panics: true, left: 3, gateway: failed},
-		"refused":            {err: fmt.Errorf("wrapped: %w", &Refused{errRefused}), left: 3, gateway: answered, refused: true},
+		"refused":            {err: fmt.Errorf("wrapped: %w", &Refused{Err: errRefused}), left: 3, gateway: answered, refused: true},
 		"partial":            {err: &Partial{Failed: []int{2, 0, 2}, Err: errRefused}, left: 2, gateway: answered, refused: true},
 		"odd partial":        {err: &Partial{Failed: []int{7}, Err: errRefused}, left: 3, gateway: answered, refused: true},
 		"mute partial":       {err: fmt.Errorf("wrapped: %w", &Partial{Err: errRefused}), left: 3, gateway: answered, refused: true},

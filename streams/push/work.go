@@ -148,7 +148,7 @@ func (p *Pusher) failedTry(w *work, r *result) {
 		tries++
 		pause = p.opts.pause(tries)
 	}
-	if tries >= p.opts.Tries {
+	if tries >= p.opts.Tries || r.final {
 		p.storeDeadLetter(w, tries, r.cause)
 		return
 	}

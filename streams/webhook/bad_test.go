@@ -255,6 +255,8 @@ func TestConfigIsChecked(t *testing.T) {
 		"batch is 501":           func(s *Config) { s.Batch = 501 },
 		"rate is -1":             func(s *Config) { s.Rate = -1 },
 		"concurrency is 65":      func(s *Config) { s.Concurrency = 65 },
+		"schedule must be":       func(s *Config) { s.Schedule = []string{"5s", "1ms"} },
+		"schedule has 21":        func(s *Config) { s.Schedule = make([]string, 21) },
 		"max_age_hours is 10000": func(s *Config) { s.MaxAgeHours = 10_000 },
 	} {
 		s := good

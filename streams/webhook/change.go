@@ -22,10 +22,13 @@ const (
 	Test    = "test"    // requests a test request
 	Tested  = "tested"  // Reason is its result; by a server
 	Retry   = "retry"   // requests that dead letters are delivered again
-	Retried = "retried" // Reason is the result; by a server, as all below
-	Disable = "disable" // Reason is why
-	Failing = "failing" // since From
-	Works   = "works"
+	Retried = "retried" // Reason is the result; by a server, as Tested
+	// Rehearse requests that the newest event is delivered, and that the answers of the first Fail tries count as failures.
+	Rehearse  = "rehearse"
+	Rehearsed = "rehearsed" // Reason is the result; by a server, as all below
+	Disable   = "disable"   // Reason is why
+	Failing   = "failing"   // since From
+	Works     = "works"
 )
 
 // RotationPeriod is how long the secret before signs, too, after a rotation.
@@ -41,6 +44,7 @@ type Change struct {
 	Config  *Config   `json:"config,omitempty"`
 	Secret  []byte    `json:"secret,omitempty"` // sealed
 	From    time.Time `json:"from,omitzero"`
+	Fail    int       `json:"fail,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
 }
 
@@ -114,6 +118,10 @@ func (s *state) take(change *registry.Change[Change]) error {
 		e.retry = n
 	case Retried:
 		e.retry, e.LastRetry = 0, c.Reason
+	case Rehearse:
+		e.rehearsal, e.fail, e.LastRehearsal = n, c.Fail, ""
+	case Rehearsed:
+		e.rehearsal, e.LastRehearsal = 0, c.Reason
 	case Failing:
 		e.FailingSince = c.From
 	case Works:

@@ -26,8 +26,25 @@ type Config struct {
 	Concurrency int `json:"concurrency,omitempty"`
 	// MaxAgeHours is after how long an event is not delivered any more, 1 to 720. Defaults to 168, a week.
 	MaxAgeHours int `json:"max_age_hours,omitempty"`
+	// Schedule are the waits after the first failed try, the second, and so on: 1 to 20 durations of 1s to 24h. An event has one
+	// try more. Defaults to those of the specification's example: ten tries within three days.
+	Schedule []string `json:"schedule,omitempty"`
+	// GiveUp4xx: an answer 4xx other than 408, 409, 410, 425 and 429 makes its events a dead letter at once.
+	GiveUp4xx bool `json:"give_up_4xx,omitempty"`
 	// Codes includes codes and attributes.
 	Codes bool `json:"codes,omitempty"`
+}
+
+// schedule are the waits of a config without its own.
+var schedule = []string{"5s", "5m", "30m", "2h", "5h", "10h", "14h", "20h", "24h"}
+
+// waits returns the schedule of a valid config.
+func (s *Config) waits() (all []time.Duration) {
+	for _, text := range s.Schedule {
+		d, _ := time.ParseDuration(text)
+		all = append(all, d)
+	}
+	return all
 }
 
 // delivered are the event types that an endpoint may have.
@@ -68,6 +85,17 @@ func (s Config) Validate() (Config, error) {
 	for _, name := range s.Campaigns {
 		if !wire.ValidCampaignName(name) {
 			return s, fmt.Errorf("campaigns: %.80q is no name of a campaign", name)
+		}
+	}
+	if len(s.Schedule) == 0 {
+		s.Schedule = schedule
+	}
+	if len(s.Schedule) > 20 {
+		return s, fmt.Errorf("schedule has %d waits; give 1 to 20", len(s.Schedule))
+	}
+	for _, d := range s.waits() {
+		if d < time.Second || d > 24*time.Hour {
+			return s, fmt.Errorf("schedule must be durations of 1s to 24h, such as 5s,5m,2h")
 		}
 	}
 	for _, n := range []struct {
@@ -126,10 +154,12 @@ type Endpoint struct {
 	// FailingSince is since when every request has failed, zero = they do not; recorded after an hour.
 	FailingSince time.Time `json:"failing_since,omitzero"`
 	// LastTest is the result of the last test request, and LastRetry that of the last retry of dead letters.
-	LastTest  string    `json:"last_test,omitempty"`
-	LastRetry string    `json:"last_retry,omitempty"`
-	Created   time.Time `json:"created"`
-	By        string    `json:"by"`
+	LastTest  string `json:"last_test,omitempty"`
+	LastRetry string `json:"last_retry,omitempty"`
+	// LastRehearsal is likewise of a rehearsal.
+	LastRehearsal string    `json:"last_rehearsal,omitempty"`
+	Created       time.Time `json:"created"`
+	By            string    `json:"by"`
 	// Since is Created, or the time from which the last replay delivers.
 	Since time.Time `json:"since"`
 
@@ -137,7 +167,9 @@ type Endpoint struct {
 	secrets   [][]byte    // sealed, newest first
 	test      uint64      // number of the last change that requests a test and has no result; 0 = none
 	retry     uint64      // likewise of a retry of dead letters
-	rotated   time.Time   // until when the second secret signs
+	rehearsal uint64      // likewise of a rehearsal, in which so many tries fail:
+	fail      int
+	rotated   time.Time // until when the second secret signs
 }
 
 // TestDelivered is Endpoint.LastTest of a test request that was answered with 2xx.
@@ -148,6 +180,9 @@ func (e *Endpoint) Testing() bool { return e.test != 0 }
 
 // Retrying is Testing of a retry of dead letters.
 func (e *Endpoint) Retrying() bool { return e.retry != 0 }
+
+// Rehearsing is Testing of a rehearsal.
+func (e *Endpoint) Rehearsing() bool { return e.rehearsal != 0 }
 
 // reminders is the index of the audience of reminders in Endpoint.audiences; events have the other one.
 const reminders = 1

@@ -1,11 +1,13 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -76,6 +78,63 @@ func (r *Runner) retry(ctx context.Context, e Endpoint) {
 		result += fmt.Sprintf(": %.300s", failed)
 	}
 	_ = r.record(ctx, Change{Webhook: e.ID, What: Retried, Reason: result})
+}
+
+// rehearsalMost bounds the waits of a rehearsal in all: they are those of the schedule, scaled.
+const rehearsalMost = 40 * time.Second
+
+// rehearse delivers the newest event that the endpoint gets as it is delivered in earnest, but sooner, and stores what came of it.
+// The answers of the first tries are ignored, as if they were lost; the requests are made. What fails for good is a dead letter like
+// any other. A server that stops in the middle stores nothing: the next one rehearses again.
+func (r *Runner) rehearse(ctx context.Context, e Endpoint) {
+	waits, sum := e.waits(), time.Duration(0)
+	for _, d := range waits {
+		sum += d
+	}
+	most, tries, text := cmp.Or(r.o.rehearsal, rehearsalMost), 0, ""
+	s, err := r.sender(e)
+	if err == nil {
+		defer s.client.CloseIdleConnections()
+		kind := 0
+		if !e.wants(false) {
+			kind = reminders
+		}
+		o := r.options(&e, e.name(kind), time.Time{})
+		o.Batch, o.Schedule = 1, nil
+		for _, d := range waits {
+			o.Schedule = append(o.Schedule, time.Duration(float64(d)*min(1, float64(most)/float64(sum))))
+		}
+		var p *push.Pusher
+		var letter uint64
+		if p, err = push.NewEvents(r.o.JetStream, o, push.Events{Reminders: kind == reminders, Pass: e.passes}); err == nil {
+			letter, err = p.Rehearse(ctx, func(ctx context.Context, batch []push.Line) error {
+				err := s.push(ctx, batch)
+				wait := ""
+				if tries > 0 {
+					wait = " after " + e.Schedule[tries-1]
+				}
+				tries++
+				result := "delivered"
+				if err == nil && tries <= e.fail {
+					result, err = "the answer is ignored", errors.New("rehearsal: the answer is ignored")
+				} else if err != nil {
+					result = fmt.Sprintf("%.60s", err)
+				}
+				text += fmt.Sprintf("try %d of %d%s: %s; ", tries, len(waits)+1, wait, result)
+				return err
+			})
+		}
+		if letter != 0 {
+			text += fmt.Sprintf("dead letter %d; ", letter)
+		}
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		text += fmt.Sprintf("%.300s; ", err)
+	}
+	_ = r.record(ctx, Change{Webhook: e.ID, What: Rehearsed, Reason: strings.TrimSuffix(text, "; ")})
 }
 
 // mayReplay refuses a replay from after an event that is not delivered: a replay forgets what waits, and that event would

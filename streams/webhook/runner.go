@@ -40,9 +40,6 @@ const (
 	again = 5 * time.Second
 )
 
-// schedule are the waits between tries, as in the specification's example: ten tries within three days.
-var schedule = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour}
-
 // Options for New.
 type Options struct {
 	JetStream jetstream.JetStream
@@ -58,9 +55,9 @@ type Options struct {
 	Clock  wall.Clock
 	Logger *slog.Logger
 
-	// Shorter in tests; 0 = requestTimeout, the default of package push, and the constant again.
+	// Shorter in tests; 0 = requestTimeout, the default of package push, and the constants again and rehearsalMost.
 	timeout, ackWait time.Duration
-	again            time.Duration
+	again, rehearsal time.Duration
 }
 
 // Runner delivers to the endpoints of which this server has the lease.
@@ -163,7 +160,7 @@ func (r *Runner) slot(ctx context.Context, slot int) error {
 			if e.State == Active {
 				want[e.ID] = e
 			}
-			for n, carryOut := range map[uint64]func(context.Context, Endpoint){e.test: r.test, e.retry: r.retry} {
+			for n, carryOut := range map[uint64]func(context.Context, Endpoint){e.test: r.test, e.retry: r.retry, e.rehearsal: r.rehearse} {
 				if n != 0 && !started[n] {
 					started[n] = true
 					background.Go(func() { carryOut(ctx, e) })
@@ -275,7 +272,7 @@ func (r *Runner) record(ctx context.Context, c Change) error {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), recordFor)
 	defer done()
 	level := slog.LevelWarn
-	if c.What == Tested || c.What == Retried || c.What == Works {
+	if c.What == Tested || c.What == Retried || c.What == Rehearsed || c.What == Works {
 		level = slog.LevelInfo
 	}
 	if _, err := r.store.byServer(ctx, c); err != nil {
@@ -290,7 +287,7 @@ func (r *Runner) record(ctx context.Context, c Change) error {
 // options of package push for an audience of an endpoint.
 func (r *Runner) options(e *Endpoint, name string, since time.Time) push.Options {
 	return push.Options{
-		Name: name, Workers: e.Concurrency, Batch: e.Batch, Timeout: 2 * time.Minute, Tries: len(schedule) + 1, Pause: 5 * time.Second, Schedule: schedule,
+		Name: name, Workers: e.Concurrency, Batch: e.Batch, Timeout: 2 * time.Minute, Tries: len(e.Schedule) + 1, Pause: 5 * time.Second, Schedule: e.waits(),
 		MaxAge: time.Duration(e.MaxAgeHours) * time.Hour, Grace: 3 * time.Second, Since: push.From(since), SealKey: seal.Text(r.o.CodeKey, r.o.Log.UUID),
 		AckWait: r.o.ackWait,
 		Clock:   r.o.Clock, Logger: r.o.Logger,

@@ -170,6 +170,8 @@ func (s *sender) try(ctx context.Context, r *request) (failed []int, err error) 
 		return nil, &push.Away{Err: errGone, RetryAfter: 24 * time.Hour}
 	case signature.Away(code):
 		return nil, &push.Away{Err: err, RetryAfter: signature.RetryAfter(resp.Header, s.clock.Now())}
+	case s.e.GiveUp4xx && code/100 == 4 && code != http.StatusConflict:
+		return nil, &push.Refused{Err: err, Final: true}
 	case code == http.StatusBadRequest, code == http.StatusRequestEntityTooLarge, code == http.StatusUnprocessableEntity:
 		return nil, &push.Refused{Err: err}
 	}

@@ -44,6 +44,9 @@ type Store struct {
 	history *registry.Registry[*state, Change]
 	js      jetstream.JetStream
 	key     *Key // nil = no secret can be made
+
+	// Reach checks that a new URL can be reached from here; nil = it is not checked.
+	Reach func(ctx context.Context, url string) error
 }
 
 var spec = &registry.Spec[*state, Change]{
@@ -98,6 +101,7 @@ func (s *Store) byServer(ctx context.Context, c Change) (Endpoint, error) {
 
 // write stores a change. config, if not nil, returns that of an Update.
 func (s *Store) write(ctx context.Context, who Author, c Change, version uint64, config func(Config) Config) (Endpoint, error) {
+	reached := "" // the URL that was checked
 	_, after, err := s.history.Write(ctx, who.Entry(audit.Webhooks, "", ""), func(st *state, _ time.Time) (Change, error) {
 		e := st.endpoints[c.Webhook]
 		switch {
@@ -109,8 +113,18 @@ func (s *Store) write(ctx context.Context, who Author, c Change, version uint64,
 			next := config(e.Config)
 			c.Config = &next
 		}
-		if c.Config != nil && c.Config.Codes && !who.Codes {
+		switch {
+		case c.Config == nil:
+		case c.Config.Codes && !who.Codes:
 			return c, ErrForbidden
+		case s.Reach != nil && c.Config.URL != reached && (e == nil || c.Config.URL != e.URL):
+			if _, err := c.Config.Validate(); err != nil {
+				return c, &InvalidError{Err: err}
+			}
+			if err := s.Reach(ctx, c.Config.URL); err != nil {
+				return c, &InvalidError{Err: err}
+			}
+			reached = c.Config.URL
 		}
 		return c, nil
 	})
@@ -129,7 +143,7 @@ func (s *Store) write(ctx context.Context, who Author, c Change, version uint64,
 func about(_ *state, change *registry.Change[Change]) (action, text string) {
 	c := &change.Record
 	switch c.What {
-	case Tested, Retried, Failing, Works:
+	case Tested, Retried, Rehearsed, Failing, Works:
 		return "", ""
 	}
 	text = c.Webhook

@@ -53,6 +53,7 @@ webhook.test         webhooks:test        {"webhook":"$hook"}
 webhook.show         -                    {"webhook":"$hook"}
 webhook.deadletters  -                    {"webhook":"$hook"}
 webhook.retry        webhooks:retry       {"webhook":"$hook"}
+webhook.rehearse     webhooks:rehearse    {"webhook":"$hook","fail":1}
 webhook.delete       webhooks:delete      {"webhook":"$hook"}
 rebuild.start        jobs:rebuild.start   {"drop_dependents":false}
 rebuild.undo         jobs:rebuild.undo    {}
@@ -100,6 +101,8 @@ webhook.update       changed       {"webhook":"$theirs","rate":5,"version":999}
 webhook.pause        not_found     {"webhook":"none"}
 webhook.replay       malformed     {"webhook":"$theirs"}
 webhook.retry        not_found     {"webhook":"none"}
+webhook.rehearse     invalid       {"webhook":"none","fail":22}
+webhook.create       invalid       {"url":"https://10.0.0.1/","types":["coupon.*"]}
 webhook.deadletters  invalid       {"webhook":"$theirs","after":"x"}
 rebuild.start        invalid       {"until":"2026-01-01T00:00:00Z"}
 verify.start         invalid       {"limit":1001}
@@ -312,7 +315,7 @@ func TestEveryActionThroughEveryDoor(t *testing.T) {
 				})
 			case "webhook.create":
 				values["hook"] = object["id"].(string)
-			case "webhook.test", "webhook.retry": // the result is there, or not yet
+			case "webhook.test", "webhook.retry", "webhook.rehearse": // the result is there, or not yet
 				object = map[string]any{}
 			case "webhook.show": // positions come with the first run
 				delete(object, "positions")

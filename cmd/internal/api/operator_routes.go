@@ -78,6 +78,8 @@ var actionRoutes = []actionRoute{
 		match: mayMatch, tagged: true, about: "Under the same event ids, whatever the age of the events."},
 	{method: post, path: "/v1/webhooks/{webhook}/test", action: "webhook.test", id: "testWebhook", summary: "Send a test request",
 		about: "Of type webhook.test, once, also to a webhook that is paused. The answer comes with the result, or before five seconds are over."},
+	{method: post, path: "/v1/webhooks/{webhook}/rehearse", action: "webhook.rehearse", id: "rehearseWebhook", summary: "Rehearse retries and dead letters",
+		about: "The newest event is delivered again, as in earnest but within 40 seconds: answers of the first tries are ignored, and what fails for good is a dead letter. The result is last_rehearsal of the webhook."},
 	{method: get, path: "/v1/webhooks/{webhook}/dead-letters", action: "webhook.deadletters", id: "listWebhookDeadLetters", summary: "List events that were given up"},
 	{method: post, path: "/v1/webhooks/{webhook}/dead-letters/retry", action: "webhook.retry", id: "retryWebhookDeadLetters", summary: "Deliver dead letters again, each once",
 		about: "Under the same event ids, whatever the age of the events. What fails again stays. The answer comes with the result, or before five seconds are over."},

@@ -75,6 +75,7 @@ func (s *server) startAPI(ctx context.Context) error {
 // newOps returns what actions of people work with.
 func (s *server) newOps(js jetstream.JetStream, lanes *command.Lanes) *ops.Ops {
 	hooks := webhook.Open(js, webhook.NewKey(s.key, s.stream.UUID), registry.Options{Logger: s.log, Audit: s.keys.audit})
+	hooks.Reach = s.webhookGuard().Reach
 	all := &ops.Ops{
 		Keys: s.keys.store, Settings: s.settings, Webhooks: hooks, Audit: s.keys.audit, Queries: client.New(js.Conn(), client.Options{}),
 		Status: func(ctx context.Context) (any, error) { return s.readStatus(ctx, js) }, Jobs: s.jobs,

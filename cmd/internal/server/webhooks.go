@@ -28,10 +28,13 @@ func (s *server) startWebhooks(ctx context.Context) error {
 	if err := s.metrics.registry.Register(newDeliveryMetrics(js)); err != nil {
 		return err
 	}
-	guard := &webhook.Guard{Allow: s.opts.WebhookAllow, HTTP: s.opts.WebhookHTTP, Own: s.ownPorts}
-	runner := webhook.New(webhook.Options{JetStream: js, Log: s.stream, CodeKey: s.key, Server: s.id, Guard: guard, Logger: s.log})
+	runner := webhook.New(webhook.Options{JetStream: js, Log: s.stream, CodeKey: s.key, Server: s.id, Guard: s.webhookGuard(), Logger: s.log})
 	s.group.start("webhooks", runner.Run)
 	return nil
+}
+
+func (s *server) webhookGuard() *webhook.Guard {
+	return &webhook.Guard{Allow: s.opts.WebhookAllow, HTTP: s.opts.WebhookHTTP, Own: s.ownPorts}
 }
 
 // ownPorts returns the ports of this server, of NATS and of PostgreSQL, whose private cluster may move to another.
