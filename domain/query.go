@@ -158,24 +158,30 @@ func (l *Lane) CustomerAfter(id string, now wire.Instant, at CouponPlace, limit,
 	return views, next, l.walk(at.Campaign, visit)
 }
 
-// Validate answers what redeem would answer at the given time, changing nothing.
+// Validate answers whether redeem would be accepted at the given time, changing nothing: the status is valid, or refused with redeem's
+// refusal. If the coupon exists the outcome has what it is now.
 func (l *Lane) Validate(cmd *wire.Command, now wire.Instant) wire.Outcome {
 	p := [1]prepared{{cmd: cmd}}
 	l.prepare(p[:])
 	d := decision{prepared: &p[0], lane: l, now: max(now, l.clock)}
 	d.out = wire.Outcome{ID: cmd.ID, Campaign: cmd.Campaign}
-	n, _, act, ok := d.checkRedeem()
-	if !ok {
+	_, _, act, ok := d.checkRedeem()
+	c, n, exists := l.coupon(&p[0])
+	if !exists {
 		return d.out
 	}
-	d.couponOutcome(wire.StatusRedeemed, n)
-	d.out.OrderID, d.out.Benefit = cmd.OrderID, d.c.settings.Benefit
-	if act != nil {
-		d.out.RedeemedCount = act.count
-		d.repeated(n)
-	} else {
-		count, _ := d.c.redemptionState(n)
-		d.out.RedeemedCount = count + 1
+	status := d.out.Status
+	if ok {
+		status, d.out.OrderID, d.out.Repeat = wire.StatusValid, cmd.OrderID, act != nil
+	}
+	d.couponOutcome(status, n)
+	if !ok {
+		d.out.CustomerID = "" // it need not be the holder
+	}
+	d.out.RedeemedCount, _ = c.redemptionState(n)
+	d.out.Benefit = c.settings.Benefit
+	if is := c.statusOf(n, d.now); is != wire.StatusClaimed {
+		d.out.CouponStatus = is
 	}
 	return d.out
 }

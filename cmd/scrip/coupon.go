@@ -58,7 +58,7 @@ next page.`,
 
 func (m *Main) couponValidate() *cobra.Command {
 	var c wire.Command
-	cmd := &cobra.Command{Use: "validate CODE", Short: "Show the outcome that redeem would have, without a change", Args: codeArgs}
+	cmd := &cobra.Command{Use: "validate CODE", Short: "Show whether redeem would be accepted, without a change", Args: codeArgs}
 	cmd.Flags().StringVar(&c.OrderID, "order", "", "`ID` of the order, to check whether the coupon was redeemed for it")
 	cmd.Flags().StringVar(&c.CustomerID, "customer", "", "`ID` of the customer, who must then be the holder")
 	couponFlags(cmd.Flags(), &c)

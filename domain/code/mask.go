@@ -22,3 +22,6 @@ func Mask(code string) string {
 	}
 	return string(symbols)
 }
+
+// Masked reports whether a text is a code that [Mask] has made, and so none.
+func Masked(text string) bool { return strings.HasPrefix(text, "*") }

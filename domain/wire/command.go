@@ -47,6 +47,7 @@ const (
 	StatusImported          = "imported"
 	StatusExpired           = "expired"
 	StatusRefused           = "refused"
+	StatusValid             = "valid" // of a validation: a redemption would be accepted
 )
 
 // CommandSpec is a row of the table of commands.
@@ -145,6 +146,8 @@ func (t CommandType) Known() bool { return t != NoCommand && t < numCommands }
 const (
 	// CodeOnly is why a producer's request with n is refused: n can be guessed, so it must not do what takes the code.
 	CodeOnly = "campaign and n name a coupon for support and operators only; give its code"
+	// MaskedCode is why a code with stars is refused.
+	MaskedCode = "is masked; give the whole code, or campaign and n instead"
 	// OneName is why a request with code and n is refused.
 	OneName = "given with n; name the coupon by its code, or by campaign and n"
 )

@@ -167,7 +167,7 @@ var fieldSpecs = [numFields]fieldSpec{
 	fMessage:       {name: "message", about: "The same for people."},
 	fRepeat:        {name: "repeat", about: "Nothing was written: it was decided before, or is so already."},
 	fCouponStatus: {name: "coupon_status",
-		about: "Of a repeat: voided, redeemed or expired, if the coupon is that by now and status does not have it."},
+		about: "Of a repeat or a validation: voided, redeemed or expired, if the coupon is that by now and status does not have it."},
 	fReplaces: {name: "replaces", most: math.MaxUint32},
 	fByN:      {name: "by_n"},
 	fBy:       {name: "by"},

@@ -366,6 +366,8 @@ func (spec *fieldSpec) checkText(s string, known bool) error {
 		}
 	case s == "":
 		return Invalidf(spec.name, "must not be empty")
+	case spec.secret == SecretCode && code.Masked(s):
+		return Invalidf(spec.name, MaskedCode)
 	case uint64(len(s)) > spec.most:
 		return Invalidf(spec.name, "has %d bytes, at most %d are allowed", len(s), spec.most)
 	case !known && !Printable(s):

@@ -344,7 +344,7 @@ func TestQueries(t *testing.T) {
 		case q["campaign"] == "absent":
 			return `{"id":"","status":"refused","refusal":"campaign_not_found","message":"there is no campaign absent"}`
 		case q["query"] == "coupon.validate":
-			return fmt.Sprintf(`{"id":"","status":"redeemed","order_id":"%v"}`, q["order_id"])
+			return fmt.Sprintf(`{"id":"","status":"valid","order_id":"%v"}`, q["order_id"])
 		case q["query"] == "campaign.show":
 			return `{"data":{"campaign":"summer","codes":5}}`
 		case q["query"] == "coupon.show":
@@ -358,7 +358,7 @@ func TestQueries(t *testing.T) {
 		}
 		return fmt.Sprintf(`{"data":[{"campaign":"on-%d","n":1}]}`, lane)
 	})
-	if out, err := r.Validate(ctx, "X", "o", client.Campaign("summer")); err != nil || out.Status != wire.StatusRedeemed || out.OrderID != "o" {
+	if out, err := r.Validate(ctx, "X", "o", client.Campaign("summer")); err != nil || out.Status != wire.StatusValid || out.OrderID != "o" {
 		t.Errorf("Validate: %+v, %v", out, err)
 	}
 	if view, err := r.Campaign(ctx, "summer"); err != nil || view.Codes != 5 {

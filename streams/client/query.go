@@ -55,8 +55,9 @@ type Customer struct {
 	History
 }
 
-// Validate returns what Redeem would return now, and changes nothing. [Holder] and [Campaign] as there; with OrderID("") it
-// is for a new order.
+// Validate returns whether Redeem would be accepted now, and changes nothing: the status is [wire.StatusValid], or refused with
+// the refusal of Redeem, and the other fields have what the coupon is. [Holder] and [Campaign] as there; with OrderID("") it is
+// for a new order. Repeat: it was redeemed for the order before.
 func (c *Client) Validate(ctx context.Context, code, orderID string, opts ...Option) (wire.Outcome, error) {
 	cmd := wire.Command{Code: code, OrderID: orderID}
 	for _, o := range opts {

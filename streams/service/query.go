@@ -192,6 +192,8 @@ func parseQuery(kind *queryKind, data []byte) (*query, error) {
 		return q, fmt.Errorf("campaign: must be 1 to %d of A-Z a-z 0-9 _ -", wire.MaxCampaignName)
 	case q.After != "" && !wire.ValidCampaignName(q.After):
 		return q, fmt.Errorf("after: must be 1 to %d of A-Z a-z 0-9 _ -", wire.MaxCampaignName)
+	case code.Masked(q.Code):
+		return q, errors.New("code: " + wire.MaskedCode)
 	case q.N != 0 && q.Code != "":
 		return q, errors.New("code: " + wire.OneName)
 	}

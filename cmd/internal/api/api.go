@@ -298,8 +298,8 @@ func (a *API) readRoutes() {
 	read(a, fieldRoute{Route: Route{Method: http.MethodPost, Path: "/v1/coupons/search", ID: "searchCoupons", Tag: "coupons",
 		Summary: "Find coupons, with the code in the body", Operation: access.OpShowCoupon, Later: true}}, a.searchCoupons)
 	read(a, fieldRoute{Route: Route{Method: http.MethodPost, Path: "/v1/validations", ID: "validate", Tag: "shop",
-		Summary: "Check what a redemption would answer now",
-		About: "Changes nothing. To a public key every code that cannot be redeemed is 404 code_not_valid. Wrong codes are counted: too " +
+		Summary: "Check whether a redemption would be accepted now",
+		About: "Changes nothing. To a public key every code that cannot be redeemed is code_not_valid. Wrong codes are counted: too " +
 			"many are 429.",
 		Operation: access.OpValidate, Later: true}}, a.validate)
 	read(a, fieldRoute{Route: Route{Method: http.MethodGet, Path: "/v1/customers/{customer_id}", ID: "getCustomer", Tag: "coupons",

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"time"
 
@@ -59,6 +61,8 @@ func (c *CouponName) check(p access.Principal, where string) error {
 	switch {
 	case c.N != 0 && !p.Person():
 		return guessable(where + ".n")
+	case code.Masked(c.Code):
+		return invalid(where+".code", wire.MaskedCode)
 	case c.N != 0 && c.Code != "":
 		return invalid(where+".code", wire.OneName)
 	case c.N != 0 && c.Campaign == "":
@@ -93,14 +97,40 @@ type Validation struct {
 	CustomerID string `json:"customer_id,omitempty" maxLength:"128"`
 }
 
-func (a *API) validate(ctx context.Context, in *Validation) (out Outcome, err error) {
-	err = a.triedIn(ctx, func() (err error) {
-		out.Outcome, err = a.validated(ctx, in)
-		return err
-	})
-	return out, err
+// Validated is whether a redemption would be accepted now.
+type Validated struct {
+	Valid  bool     `json:"valid"`
+	Reason web.Code `json:"reason,omitempty" doc:"Why not: the refusal that a redemption would have; to a public key code_not_valid."`
+	Coupon *Coupon  `json:"coupon,omitempty" doc:"As its lane has it; absent where the code does not exist, and to a public key where it is not valid."`
 }
 
+func (a *API) validate(ctx context.Context, in *Validation) (v Validated, err error) {
+	var out wire.Outcome
+	err = a.triedIn(ctx, func() (err error) {
+		out, err = a.validated(ctx, in)
+		return err
+	})
+	var no *web.Problem
+	switch {
+	case err == nil:
+		v.Valid = true
+	case errors.As(err, &no) && (no.Code == web.CodeNotValid || slices.Contains(unusable, no.Code)):
+		v.Reason = no.Code
+	default:
+		return v, err
+	}
+	if out.N != 0 && v.Reason != web.CodeNotValid {
+		v.Coupon = &Coupon{Campaign: out.Campaign, N: out.N, Code: out.Code, Status: cmp.Or(out.CouponStatus, wire.StatusClaimed),
+			CustomerID: out.CustomerID, RedeemedCount: out.RedeemedCount, Benefit: out.Benefit}
+		if out.ExpiresAt != 0 {
+			at := out.ExpiresAt.Time()
+			v.Coupon.ExpiresAt = &at
+		}
+	}
+	return v, nil
+}
+
+// validated is the outcome; that of a code which cannot be redeemed is an error, too.
 func (a *API) validated(ctx context.Context, in *Validation) (out wire.Outcome, err error) {
 	p := principal(ctx)
 	if err := in.check(p, "body"); err != nil {
@@ -114,14 +144,13 @@ func (a *API) validated(ctx context.Context, in *Validation) (out wire.Outcome, 
 	if in.CustomerID != "" {
 		opts = append(opts, client.Holder(in.CustomerID))
 	}
-	out, err = a.Queries.Validate(ctx, in.Code, in.OrderID, opts...)
-	switch {
-	case err != nil:
+	if out, err = a.Queries.Validate(ctx, in.Code, in.OrderID, opts...); err != nil {
 		return out, unanswered("the coupon", err)
-	case out.Refused():
+	}
+	if err = a.shown(ctx, access.OpValidate, &out, true, in.N != 0); err == nil && out.Refused() {
 		return out, web.Refused(&out)
 	}
-	return out, a.shown(ctx, access.OpValidate, &out, true, in.N != 0)
+	return out, err
 }
 
 // campaignOf returns the campaign that a command or query about a code must name, "" = none, after checking that the key

@@ -54,7 +54,7 @@ func TestExpiryAtTheInstant(t *testing.T) {
 		}
 		return after >= 10
 	})
-	match(t, r.request(t, "scrip.coupon.validate", `{"id":"v","code":"`+code+`"}`), `{"id":"v","status":"refused","refusal":"expired","message":"~text","campaign":"`+c+`"}`)
+	match(t, r.request(t, "scrip.coupon.validate", `{"id":"v","code":"`+code+`"}`), `{"id":"v","status":"refused","refusal":"expired","message":"~text","campaign":"`+c+`","n":1,"code":"`+code+`","expires_at":"`+ends+`","redeemed_count":`+fmt.Sprint(before)+`,"coupon_status":"expired"}`)
 	match(t, r.request(t, "scrip.claim."+c, `{"id":"late","customer_id":"cleo"}`), `{"id":"late","status":"refused","refusal":"claim_closed","message":"~text","campaign":"`+c+`"}`)
 	announced := r.events(t, c, "coupons.expired", 1)[0]
 	match(t, announced, `{"type":"coupons.expired","campaign":"`+c+`","at":"~time","id":"~text","through":"~time","count":2}`)
