@@ -6,6 +6,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/once"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/webhook"
 )
@@ -19,6 +20,8 @@ type Ops struct {
 	Settings *settings.Store
 	Webhooks *webhook.Store
 	Audit    *audit.Log
+	// Once remembers requests, and tokens that work once.
+	Once *once.Store
 	// Queries looks campaigns up.
 	Queries *client.Client
 	// Status reads the status of the log and its servers, whose type is of a package above this one.

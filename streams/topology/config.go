@@ -162,6 +162,16 @@ func jobsConfig(replicas int) jetstream.StreamConfig {
 	return bucketStream(JobsBucket, "scrip: the last long action of each kind, its progress and its result", replicas)
 }
 
+// OnceFor is how long OnceBucket keeps a value.
+const OnceFor = 24 * time.Hour
+
+// onceConfig is the stream of OnceBucket. Direct gets are off: a replica that lags would miss what a client has just sent.
+func onceConfig(replicas int) jetstream.StreamConfig {
+	c := bucketStream(OnceBucket, "scrip: answers by Idempotency-Key, and tokens that work once, for a day; sealed", replicas)
+	c.MaxAge, c.AllowDirect = OnceFor, false
+	return c
+}
+
 // snapConfig is the stream of an object store, as nats.go makes it.
 func snapConfig(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{

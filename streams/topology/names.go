@@ -38,13 +38,15 @@ const (
 	PushDeadSubjects = "scrip.push.dead."
 	// JobsBucket is the KV bucket of the long actions that servers do: the last job of each kind.
 	JobsBucket = "SCRIP_JOBS"
+	// OnceBucket is the KV bucket of what is remembered for a day: answers by Idempotency-Key, and tokens that work once.
+	OnceBucket = "SCRIP_ONCE"
 	// AuditStream is the stream of what people did that makes no event, for ever.
 	AuditStream = "SCRIP_AUDIT"
 	// AuditSubject is the one subject of the audit stream.
 	AuditSubject = "scrip.audit"
 
-	// LeaseStream, StateStream, SnapStream, SettingsStream, AccessStream, WebhooksStream, JobsStream and PushStream are the streams of the
-	// buckets.
+	// LeaseStream, StateStream, SnapStream, SettingsStream, AccessStream, WebhooksStream, JobsStream, OnceStream and PushStream are the streams
+	// of the buckets.
 	LeaseStream    = "KV_" + LeaseBucket
 	StateStream    = "KV_" + StateBucket
 	SnapStream     = "OBJ_" + SnapBucket
@@ -53,6 +55,7 @@ const (
 	WebhooksStream = "KV_" + WebhooksBucket
 	PushStream     = "KV_" + PushBucket
 	JobsStream     = "KV_" + JobsBucket
+	OnceStream     = "KV_" + OnceBucket
 )
 
 // CmdStream is the name of a lane's command stream.
@@ -66,7 +69,7 @@ func RmdStream(lane int) string { return RmdStreamPrefix + strconv.Itoa(lane) }
 
 // Streams are the names of all streams that a log of that many lanes may have, those of buckets included.
 func Streams(lanes int) []string {
-	all := []string{StateStream, LeaseStream, SnapStream, SettingsStream, AccessStream, WebhooksStream, JobsStream, AuditStream, PushStream, PushWaitStream, PushDeadStream}
+	all := []string{StateStream, LeaseStream, SnapStream, SettingsStream, AccessStream, WebhooksStream, JobsStream, OnceStream, AuditStream, PushStream, PushWaitStream, PushDeadStream}
 	for lane := range lanes {
 		all = append(all, CmdStream(lane), EvtStream(lane), RmdStream(lane))
 	}

@@ -3,11 +3,7 @@ package webhook
 import (
 	"cmp"
 	"context"
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/hkdf"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base32"
 	"errors"
 	"fmt"
@@ -22,6 +18,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/registry"
+	"github.com/seed-4a2410e3/scrip/streams/seal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
 )
@@ -253,40 +250,19 @@ func (s *Store) Letters(ctx context.Context, id string, after uint64, most int) 
 
 const sealInfo = "scrip webhooks v1"
 
-// Key seals the secrets of endpoints: AES-256-GCM under HKDF-SHA-256 of the code key and the log's UUID. It cannot be derived
-// from the seal key.
-type Key struct{ box cipher.AEAD }
+// Key seals the secrets of endpoints under a key that follows from the code key and the log's UUID, and not from the seal key.
+type Key struct{ box *seal.Box }
 
 // NewKey derives the key of a log.
-func NewKey(codeKey [32]byte, log string) *Key {
-	raw, err := hkdf.Key(sha256.New, codeKey[:], []byte(log), sealInfo, 32)
-	if err != nil {
-		panic(err) // only for lengths above 255 hashes
-	}
-	block, err := aes.NewCipher(raw)
-	if err != nil {
-		panic(err) // only for another length of key
-	}
-	box, err := cipher.NewGCM(block)
-	if err != nil {
-		panic(err) // only for another size of block
-	}
-	return &Key{box}
-}
+func NewKey(codeKey [32]byte, log string) *Key { return &Key{seal.NewBox(codeKey, log, sealInfo)} }
 
 // seal seals the secret of one endpoint; it cannot be opened as another's.
 func (k *Key) seal(s signature.Secret, endpoint string) []byte {
-	nonce := make([]byte, k.box.NonceSize())
-	_, _ = rand.Read(nonce) // never fails
-	return k.box.Seal(nonce, nonce, s.Bytes(), []byte(endpoint))
+	return k.box.Seal(s.Bytes(), endpoint)
 }
 
 func (k *Key) open(sealed []byte, endpoint string) (signature.Secret, error) {
-	n := k.box.NonceSize()
-	if len(sealed) < n {
-		return signature.Secret{}, errSealed
-	}
-	key, err := k.box.Open(nil, sealed[:n], sealed[n:], []byte(endpoint))
+	key, err := k.box.Open(sealed, endpoint)
 	if err != nil {
 		return signature.Secret{}, errSealed
 	}

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"crypto/cipher"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -21,6 +20,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
+	"github.com/seed-4a2410e3/scrip/streams/seal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -81,7 +81,7 @@ type API struct {
 	routes   []Route
 	slots    slots
 
-	cursors cipher.AEAD // of sealCursor
+	cursors *seal.Box
 
 	stopped  chan struct{} // closed by Stop
 	stopOnce sync.Once
@@ -92,7 +92,7 @@ func New(mux *http.ServeMux, o Options) *API {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	a := &API{Options: o, mux: mux, document: newDocument(o.Version), slots: newSlots(), cursors: newCursors(o.MaskKey),
+	a := &API{Options: o, mux: mux, document: newDocument(o.Version), slots: newSlots(), cursors: seal.NewBox(o.MaskKey, "", "scrip cursors v1"),
 		stopped: make(chan struct{})}
 	for _, c := range commandRoutes() {
 		a.addCommand(c)

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/once"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/registry"
 	"github.com/seed-4a2410e3/scrip/streams/service"
@@ -79,6 +80,7 @@ func (s *server) newOps(js jetstream.JetStream, lanes *command.Lanes) *ops.Ops {
 	all := &ops.Ops{
 		Keys: s.keys.store, Settings: s.settings, Webhooks: hooks, Audit: s.keys.audit, Queries: client.New(js.Conn(), client.Options{}),
 		Status: func(ctx context.Context) (any, error) { return s.readStatus(ctx, js) }, Jobs: s.jobs,
+		Once: once.Open(js, s.key, s.stream.UUID),
 	}
 	if s.tables != nil {
 		all.Letters = newLetters(s.tables.pool, js, lanes)

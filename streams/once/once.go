@@ -1,0 +1,125 @@
+package once
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/seal"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// Most bounds a value, in bytes.
+const Most = 768 << 10
+
+// Store is the bucket. A nil Store is of a server without it: its methods fail.
+type Store struct {
+	js     jetstream.JetStream
+	names  [32]byte
+	values *seal.Box
+}
+
+// Open prepares the store of a log; it sends no request. The secret is one that all servers have, such as the code key.
+func Open(js jetstream.JetStream, secret [32]byte, log string) *Store {
+	s := &Store{js: js, values: seal.NewBox(secret, log, "scrip once v1")}
+	h := hmac.New(sha256.New, secret[:])
+	h.Write([]byte("scrip once names v1\n" + log))
+	h.Sum(s.names[:0])
+	return s
+}
+
+// errNone is the error of a nil Store.
+var errNone = errors.New("this server cannot remember requests")
+
+// open returns the bucket, and the key of a name.
+func (s *Store) open(ctx context.Context, name string) (jetstream.KeyValue, string, error) {
+	if s == nil {
+		return nil, "", errNone
+	}
+	kv, err := s.js.KeyValue(ctx, topology.OnceBucket)
+	h := hmac.New(sha256.New, s.names[:])
+	h.Write([]byte(name))
+	return kv, hex.EncodeToString(h.Sum(nil)), err
+}
+
+// do calls f with the bucket and the key of a name, and again until the server answers or ctx ends.
+func (s *Store) do(ctx context.Context, name string, f func(context.Context, jetstream.KeyValue, string) error) error {
+	err := natsx.Retry(ctx, func(ctx context.Context) error {
+		kv, key, err := s.open(ctx, name)
+		if err != nil {
+			return err
+		}
+		return f(ctx, kv, key)
+	})
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", topology.OnceBucket, err)
+	}
+	return nil
+}
+
+// Create stores a value under a name that has none. If it has one, existing is that, never nil, and nothing is changed. The name
+// should start with what it is of, such as "token ". After an error the value may be stored.
+func (s *Store) Create(ctx context.Context, name string, value []byte) (existing []byte, err error) {
+	if len(value) > Most {
+		return nil, fmt.Errorf("a value has %d bytes, at most %d are kept", len(value), Most)
+	}
+	var sealed []byte
+	err = s.do(ctx, name, func(ctx context.Context, kv jetstream.KeyValue, key string) error {
+		if sealed == nil {
+			sealed = s.values.Seal(value, key)
+		}
+		_, err := kv.Create(ctx, key, sealed)
+		if !errors.Is(err, jetstream.ErrKeyExists) {
+			return err
+		}
+		entry, err := kv.Get(ctx, key)
+		switch {
+		case errors.Is(err, jetstream.ErrKeyNotFound):
+			return natsx.ErrAgain // it was taken in this moment
+		case err != nil || bytes.Equal(entry.Value(), sealed): // of an attempt whose answer was lost
+			return err
+		}
+		existing, err = s.values.Open(entry.Value(), key)
+		return err
+	})
+	return existing, err
+}
+
+// Put stores a value, whatever the name has. After an error it may be stored.
+func (s *Store) Put(ctx context.Context, name string, value []byte) error {
+	if len(value) > Most {
+		return fmt.Errorf("a value has %d bytes, at most %d are kept", len(value), Most)
+	}
+	return s.do(ctx, name, func(ctx context.Context, kv jetstream.KeyValue, key string) error {
+		_, err := kv.Put(ctx, key, s.values.Seal(value, key))
+		return err
+	})
+}
+
+// Take removes a value and returns it; ok is false if the name has none. Of several callers at once one gets it. After an error it
+// may be removed.
+func (s *Store) Take(ctx context.Context, name string) (value []byte, ok bool, err error) {
+	err = s.do(ctx, name, func(ctx context.Context, kv jetstream.KeyValue, key string) error {
+		entry, err := kv.Get(ctx, key)
+		if err == nil {
+			err = kv.Delete(ctx, key, jetstream.LastRevision(entry.Revision()))
+		}
+		switch {
+		case errors.Is(err, jetstream.ErrKeyNotFound), natsx.IsWrongSequence(err): // another caller has it
+			return nil
+		case err != nil:
+			return err
+		}
+		value, err = s.values.Open(entry.Value(), key)
+		ok = err == nil
+		return err
+	})
+	return value, ok, err
+}

@@ -1,0 +1,86 @@
+package once
+
+import (
+	"bytes"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+func TestMain(m *testing.M) { streamtest.VerifyTestMain(m) }
+
+func open(t *testing.T) (*Store, jetstream.JetStream) {
+	js := streamtest.Start(t).JetStream(t)
+	log, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: 1, KeyFingerprint: "k"})
+	streamtest.Must(t, err)
+	return Open(js, [32]byte{7}, log.UUID), js
+}
+
+// TestOneOfMany creates a name, and one takes its value, whose text the bucket does not show.
+func TestOneOfMany(t *testing.T) {
+	s, js := open(t)
+	var created, taken atomic.Int32
+	many := func(f func() error) {
+		var g errgroup.Group
+		for range 16 {
+			g.Go(f)
+		}
+		streamtest.Must(t, g.Wait())
+	}
+	for range 2 { // a name whose value was taken is as one that had none
+		many(func() error {
+			existing, err := s.Create(t.Context(), "token secret-name", []byte("secret value"))
+			if existing == nil {
+				created.Add(1)
+			} else if string(existing) != "secret value" {
+				t.Errorf("another one has %q", existing)
+			}
+			return err
+		})
+		kv, err := js.KeyValue(t.Context(), topology.OnceBucket)
+		streamtest.Must(t, err)
+		keys, err := kv.Keys(t.Context())
+		streamtest.Must(t, err)
+		entry, err := kv.Get(t.Context(), keys[0])
+		streamtest.Must(t, err)
+		if shown := append([]byte(keys[0]), entry.Value()...); len(keys) != 1 || bytes.Contains(shown, []byte("secret")) {
+			t.Errorf("the bucket shows %q in %d keys", shown, len(keys))
+		}
+		many(func() error {
+			value, ok, err := s.Take(t.Context(), "token secret-name")
+			if ok && string(value) == "secret value" {
+				taken.Add(1)
+			}
+			return err
+		})
+	}
+	if created.Load() != 2 || taken.Load() != 2 {
+		t.Errorf("%d created it and %d took it, want one each time", created.Load(), taken.Load())
+	}
+}
+
+func TestPutReplaces(t *testing.T) {
+	s, _ := open(t)
+	if existing, err := s.Create(t.Context(), "a", []byte{}); existing != nil || err != nil {
+		t.Fatal(existing, err)
+	}
+	if existing, err := s.Create(t.Context(), "a", []byte("x")); existing == nil || len(existing) != 0 || err != nil {
+		t.Errorf("an empty value is shown as %v, %v", existing, err)
+	}
+	streamtest.Must(t, s.Put(t.Context(), "a", []byte("b")))
+	if existing, err := s.Create(t.Context(), "a", []byte("c")); string(existing) != "b" || err != nil {
+		t.Errorf("%q, %v", existing, err)
+	}
+	other := Open(s.js, [32]byte{8}, "x")
+	if _, ok, err := other.Take(t.Context(), "a"); ok || err != nil {
+		t.Error("a server with another secret finds it", err)
+	}
+	if _, err := s.Create(t.Context(), "b", make([]byte, Most+1)); err == nil {
+		t.Error("a value without bounds is kept")
+	}
+}
