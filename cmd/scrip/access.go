@@ -20,7 +20,7 @@ func (m *Main) accessCommand() *cobra.Command {
 			use: "create NAME --role ROLE", name: "access.create", args: []string{"name"}, short: "Make a key and print it, once",
 			long: `Make a key and print it, once. NAME names its user, 1 to 64 bytes; events and settings show it as "by".`,
 			example: `  scrip access create checkout-eu --role producer --campaign summer,winter
-  scrip access create web --role producer --public --campaign summer
+  scrip access create web --role producer --public --campaign summer --origin https://shop.example
   scrip access create 'Ann Lee' --role support
   scrip access create mobile --role sender       for pushsender --name mobile
   scrip access create ci --role operator -o json`,
@@ -94,6 +94,9 @@ func limits(k *access.Key) string {
 	}
 	if k.Public {
 		all = append(all, "public")
+	}
+	if k.Origins != nil {
+		all = append(all, "origins "+strings.Join(k.Origins, ","))
 	}
 	if k.Rate > 0 {
 		all = append(all, fmt.Sprintf("%d requests a second", k.Rate))

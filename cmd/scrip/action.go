@@ -115,8 +115,8 @@ func usageOf(f *ops.Field) string {
 
 // flagOf is the name of the flag of a field.
 func flagOf(field string) string {
-	if field == "campaigns" {
-		return "campaign"
+	if field == "campaigns" || field == "origins" { // a flag has one, or several with commas between them
+		return strings.TrimSuffix(field, "s")
 	}
 	return strings.ReplaceAll(field, "_", "-")
 }

@@ -77,6 +77,10 @@ func (f form) orNone() form {
 func (m *Main) flag(f *pflag.FlagSet, into fields, flag, field string, as form, usage string) {
 	flagged := f.VarPF(&cli.Value{Kind: as.kind, Parse: func(s string) error {
 		v, err := as.parse(m, s)
+		if more, is := v.([]string); is {
+			before, _ := into[field].([]string)
+			v = append(before, more...)
+		}
 		if err == nil {
 			into[field] = v
 		}

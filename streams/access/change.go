@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -40,6 +42,7 @@ type New struct {
 	Role      Role     `json:"role"`
 	Campaigns []string `json:"campaigns,omitempty"` // nil = all
 	Public    bool     `json:"public,omitempty"`
+	Origins   []string `json:"origins,omitempty"` // of pages that may use a public key
 	Codes     bool     `json:"codes,omitempty"`
 	Rate      int      `json:"rate,omitempty"` // requests a second; 0 = any number
 }
@@ -72,6 +75,14 @@ func (n *New) check() error {
 	if n.Public && n.Role != Producer {
 		return fmt.Errorf("public is for keys of role producer, which may be in a browser; leave it out for role %s", n.Role)
 	}
+	if len(n.Origins) > 0 && !n.Public || len(n.Origins) > MaxOrigins {
+		return fmt.Errorf("origins are for public keys, at most %d", MaxOrigins)
+	}
+	for i, origin := range n.Origins {
+		if !validOrigin(origin) || i > 0 && n.Origins[i-1] >= origin {
+			return fmt.Errorf("origins: %s is given twice, or is not as browsers send it: https://HOST or http://HOST, in lower case, with :PORT if that is not the scheme's, and without a path", wire.Quote(origin))
+		}
+	}
 	if n.Rate < 0 || n.Rate > MaxRate {
 		return fmt.Errorf("rate is %d, expected 1 to %d requests a second; leave it out for any number", n.Rate, MaxRate)
 	}
@@ -79,6 +90,13 @@ func (n *New) check() error {
 		return errors.New("codes is for roles that look up coupons or read events; reminders name no codes")
 	}
 	return nil
+}
+
+// validOrigin reports whether browsers send an origin in this form.
+func validOrigin(origin string) bool {
+	u, err := url.Parse(origin)
+	return err == nil && (u.Scheme == "https" && u.Port() != "443" || u.Scheme == "http" && u.Port() != "80") && u.Hostname() != "" &&
+		!strings.HasSuffix(u.Host, ":") && origin == u.Scheme+"://"+strings.ToLower(u.Host) && wire.Printable(origin) && len(origin) <= 256
 }
 
 // state is the fold of the history. It is not safe for use by several goroutines at once.

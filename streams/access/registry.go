@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -121,6 +122,20 @@ func (r *Registry) Principal(id string) (Principal, error) {
 	}
 	r.uses.note(id, now)
 	return k.Principal(), nil
+}
+
+// AllowsOrigin reports whether a key in force is for pages of an origin.
+func (r *Registry) AllowsOrigin(origin string) bool {
+	keys, now := r.keys.Load(), r.store.history.Clock.Now()
+	if keys == nil {
+		return false
+	}
+	for _, k := range *keys {
+		if slices.Contains(k.Origins, origin) && k.In(now) {
+			return true
+		}
+	}
+	return false
 }
 
 // uses are when keys were used last, as this server knows.

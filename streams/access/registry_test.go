@@ -334,6 +334,8 @@ func TestRefusedChanges(t *testing.T) {
 		{New{Name: "x", Role: Producer, Campaigns: []string{"a.b"}}, "campaigns"},
 		{New{Name: "x", Role: Producer, Campaigns: []string{"a", "a"}}, "campaigns"},
 		{New{Name: "x", Role: Support, Public: true}, "public"},
+		{New{Name: "x", Role: Producer, Origins: []string{"https://shop.example"}}, "origins"},
+		{New{Name: "x", Role: Producer, Public: true, Origins: make([]string, MaxOrigins+1)}, "origins"},
 		{New{Name: "x", Role: Producer, Rate: -1}, "rate"},
 		{New{Name: "x", Role: Producer, Rate: MaxRate + 1}, "rate"},
 		{New{Name: "x", Role: Sender, Codes: true}, "codes"},
@@ -343,6 +345,13 @@ func TestRefusedChanges(t *testing.T) {
 		_, secret, err := s.Create(t.Context(), c.key, by("ann"))
 		if err == nil || secret != "" || !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrNameTaken) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c.key, err)
+		}
+	}
+	for _, origin := range []string{"https://Shop.example", "https://shop.example/", "https://shop.example:443", "http://shop.example:80", "https://shop.example:",
+		"shop.example", "https://", "https://shop.example?", "ftp://shop.example", "https://ann@shop.example", "null", "", "https://twice.example"} {
+		n := New{Name: "x", Role: Producer, Public: true, Origins: []string{"https://twice.example", origin}}
+		if _, _, err := s.Create(t.Context(), n, by("ann")); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "origins") {
+			t.Errorf("%s: %v", origin, err)
 		}
 	}
 	if _, _, err := s.Create(t.Context(), New{Name: "x", Role: Support}, by("")); !errors.Is(err, ErrInvalid) {

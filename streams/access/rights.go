@@ -19,6 +19,8 @@ const (
 	MaxName = 64
 	// MaxRate is the highest rate of a key, in requests a second.
 	MaxRate = 1_000_000
+	// MaxOrigins is the most origins of one key.
+	MaxOrigins = 20
 	// MaxCampaigns is the most campaigns that one key may be limited to: each is a subject in its permissions.
 	MaxCampaigns = 50
 )
@@ -36,6 +38,8 @@ type Principal struct {
 	Campaigns []string
 	// Public: a producer whose key may be in a browser. It may claim and validate only, with the budget for wrong codes.
 	Public bool
+	// Origins are the pages that may use a public key from browsers, such as https://shop.example.
+	Origins []string
 	// Codes: it sees codes in clear.
 	Codes bool
 	// Rate is how many requests a second it may make at each server, over HTTP and NATS together; 0 = as many as it likes. A

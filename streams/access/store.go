@@ -66,6 +66,7 @@ func Open(js jetstream.JetStream, opts Options) *Store {
 func (s *Store) Create(ctx context.Context, n New, by Author) (k Key, secret string, err error) {
 	n.Campaigns = slices.Clone(n.Campaigns)
 	slices.Sort(n.Campaigns)
+	n.Origins = slices.Sorted(slices.Values(n.Origins))
 	if err := n.check(); err != nil {
 		return Key{}, "", fmt.Errorf("%w: %w", ErrInvalid, err)
 	}

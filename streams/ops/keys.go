@@ -13,6 +13,7 @@ type CreateKey struct {
 	Role      access.Role `json:"role" enum:"producer,sender,analyst,support,operator" doc:"What its user may do."`
 	Campaigns []string    `json:"campaigns,omitempty" nullable:"false" doc:"That it is limited to; absent = all."`
 	Public    bool        `json:"public,omitempty" doc:"A producer whose key may be in a browser: it may claim and validate only."`
+	Origins   []string    `json:"origins,omitempty" nullable:"false" doc:"Of pages that may use a public key, such as https://shop.example; at most 20."`
 	Codes     bool        `json:"codes,omitempty" doc:"It sees codes in clear."`
 	Rate      int         `json:"rate,omitempty" minimum:"1" maximum:"1000000" doc:"Requests a second at each server, over HTTP and NATS together; each line of /v1/commands counts as one, too. Absent = any number over NATS, and that of setting http.rate over HTTP."`
 }

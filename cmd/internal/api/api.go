@@ -103,6 +103,11 @@ func New(mux *http.ServeMux, o Options) *API {
 	a.eventRoutes()
 	a.operate()
 	a.documentRoute()
+	for _, r := range a.routes {
+		if (access.Principal{Role: access.Producer, Public: true}).CheckRole(r.Operation) == nil && r.ID != "sendCommands" {
+			a.mux.HandleFunc(http.MethodOptions+" "+r.Path, a.Gate.Preflight(r.Method))
+		}
+	}
 	return a
 }
 

@@ -27,6 +27,8 @@ type Keys interface {
 	// Authenticate returns the principal of a key. Its errors are access.ErrUnknownKey, access.ErrRevoked, or another one when
 	// the key could not be checked.
 	Authenticate(key string) (access.Principal, error)
+	// AllowsOrigin reports whether a public key in force is for pages of an origin.
+	AllowsOrigin(origin string) bool
 }
 
 // Gate authenticates requests and checks what they may do. The zero value refuses all.
@@ -44,6 +46,9 @@ type Gate struct {
 // refusal.
 func (g *Gate) Enter(w http.ResponseWriter, r *http.Request) (access.Principal, *Problem) {
 	p, problem := g.Identify(r)
+	if problem == nil {
+		problem = checkOrigin(w, r, p)
+	}
 	if problem == nil {
 		problem = g.Rates.take(w.Header(), p)
 	}
