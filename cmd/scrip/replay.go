@@ -22,17 +22,18 @@ import (
 
 // replayFlags is the command line of `scrip replay`.
 type replayFlags struct {
-	filter   replay.Filter
-	format   string
-	out      string
-	name     string
-	sql      string
-	postgres string
-	follow   bool
-	reset    bool
-	print    bool
-	mask     string
-	excel    bool
+	filter    replay.Filter
+	format    string
+	out       string
+	partition string
+	name      string
+	sql       string
+	postgres  string
+	follow    bool
+	reset     bool
+	print     bool
+	mask      string
+	excel     bool
 }
 
 // formatPostgres is the format that is not a file.
@@ -72,8 +73,10 @@ Formats:
 A file gets its name once it is complete; a replay that is stopped, or finds the disk full, leaves no file; the next replay
 to the same file removes the .FILE.<hex>.partial that a kill -9 leaves. With --name, events are appended instead: the
 checkpoint is in FILE.NAME.replay, and another replay with the same name appends the new events, each exactly once, also
-after kill -9. --follow continues with new events until it is stopped; into a file it needs --name. Parquet supports neither,
-since it cannot be appended to.
+after kill -9. --follow continues with new events until it is stopped; into a file it needs --name. A Parquet file cannot be
+appended to, so it supports neither. With --partition day it is a data set, the directory --out with files
+day=YYYY-MM-DD/LANE-FIRST-LAST.parquet, the days of UTC: each file is complete, each replay to the same directory adds the new
+events, each exactly once, also after kill -9, and --follow completes a file at least every five minutes.
 
 ` + replay.SQLSyntax() + `
 The schema also holds the checkpoint, in the same transaction as the tables: with --follow they are live tables, and a
@@ -82,6 +85,7 @@ examples; --print shows one:
 ` + examplesList(),
 		Example: `  scrip replay --campaign summer --type coupon.redeemed --since -24h
   scrip replay --format parquet --out events.parquet
+  scrip replay --format parquet --partition day --out events      every night: adds new files to the directory
   scrip replay --name nightly --format csv --out all.csv          every night: appends new events
   scrip replay --name copy --format postgres --follow             a live copy of all events, copy.events
   scrip replay --sql example:claims_by_hour --print > mine.sql
@@ -92,6 +96,7 @@ examples; --print shows one:
 	f := cmd.Flags()
 	f.Var(cli.Choice(&flags.format, string(replay.NDJSON), string(replay.NDJSON), string(replay.CSV), string(replay.Parquet), formatPostgres), "format", "format of the events")
 	f.StringVar(&flags.out, "out", standardOut, "`FILE` to write, - = standard output")
+	f.Var(cli.Choice(&flags.partition, "", "day"), "partition", "day: --out is the directory of a data set of Parquet files, one or more for each lane and day")
 	f.StringVar(&flags.name, "name", "", "`NAME` of the checkpoint, from which a later replay continues; for postgres and --sql, the schema")
 	f.StringVar(&flags.sql, "sql", "", "`FILE` of a SQL projection, or "+replay.ExamplePrefix+"NAME")
 	database := pflag.NewFlagSet("", pflag.ContinueOnError)

@@ -30,6 +30,7 @@ type replayTarget struct {
 func (m *Main) checkTarget(given func(flag string) bool, flags *replayFlags) error {
 	sql, tables := given("sql"), flags.format == formatPostgres
 	file, parquet, toOut := !sql && !tables, flags.format == string(replay.Parquet), flags.out == standardOut
+	parts := flags.partition != ""
 	for _, rule := range []struct {
 		broken bool
 		why    string
@@ -43,8 +44,11 @@ func (m *Main) checkTarget(given func(flag string) bool, flags *replayFlags) err
 		{tables && flags.name == "", "--name: missing; give the schema for table events"},
 		{file && flags.out == "", "--out: must be a file, or - for standard output"},
 		{file && toOut && flags.name != "", "--name: a replay to standard output has no checkpoint; give --out FILE, or omit --name"},
-		{file && parquet && flags.follow, "--follow: a Parquet file cannot be appended to; give --format ndjson or csv"},
-		{file && !toOut && flags.follow && flags.name == "", "--follow: into a file it needs --name NAME, to continue after it was stopped"},
+		{parts && (!file || !parquet), "--partition: only valid with --format parquet; give that too, or omit this flag"},
+		{parts && toOut, "--partition: files need a directory; give --out DIR"},
+		{parts && flags.name != "", "--name: a data set has its checkpoint in its directory; omit it, or --partition"},
+		{file && parquet && flags.follow && !parts, "--follow: a Parquet file cannot be appended to; give --partition day, or --format ndjson or csv"},
+		{file && !toOut && flags.follow && flags.name == "" && !parts, "--follow: into a file it needs --name NAME, to continue after it was stopped"},
 		{file && parquet && toOut && m.terminalOut(), "--out: Parquet cannot be shown on a terminal; give a file"},
 	} {
 		if rule.broken {
@@ -69,6 +73,8 @@ func (m *Main) target(flags *replayFlags, projection *replay.SQLFile) (t replayT
 		t = replayTarget{table: projection.Definition()}
 	case flags.format == formatPostgres:
 		t = replayTarget{table: replay.Rows(flags.name)}
+	case flags.partition != "":
+		t.sink = replay.Partitions(flags.out)
 	case t.toOut:
 		t.sink = replay.Stream(m.Out, format)
 	case flags.name != "":

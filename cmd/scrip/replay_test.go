@@ -45,6 +45,12 @@ func TestReplay(t *testing.T) {
 			t.Errorf("%s: %v, %v", format, sum, err)
 		}
 	}
+	parts := filepath.Join(dir, "parts")
+	for _, events := range []float64{6, 0} {
+		if sum := p.must("replay", "--campaign", "replayed", "--format", "parquet", "--partition", "day", "--out", parts); sum["events"] != events {
+			t.Errorf("partitions: %v", sum)
+		}
+	}
 	p.expect(cli.ExitFailed, "no space left on device", "replay", "--out", "/dev/full")
 
 	// Tables, in the server's own database.

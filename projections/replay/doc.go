@@ -3,6 +3,7 @@
 //
 //	SCRIP_EVT_0 ─┐            ┌─ Stream, File        NDJSON, CSV, Parquet
 //	SCRIP_EVT_1 ─┼─> Run ─────┼─ NamedFile           NDJSON, CSV, with a state file beside it
+//	             │            ├─ Partitions          a directory of Parquet files by lane and day
 //	SCRIP_EVT_… ─┘  filter    ├─ Postgres            a schema of its own: typed rows, a SQL file, or Go
 //	                          └─ a Sink of yours     anything
 //
@@ -16,6 +17,7 @@
 //
 //	File, Stream   an incomplete file never has the target's name: a partial file is renamed when it is complete
 //	NamedFile      the state has the length at the last fsync; the next run truncates the file to it and continues
+//	Partitions     files that the state does not cover are removed by the next run, which writes their events again
 //	Postgres       rows and checkpoint are one transaction; the next run continues at the checkpoint
 //
 // A position is recorded as (log UUID, sequence, digest of that message) and verified before a run continues there: if
