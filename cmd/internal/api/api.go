@@ -137,7 +137,11 @@ func (a *API) who(r Route, w http.ResponseWriter, req *http.Request) (access.Pri
 	if r.Operation == access.NoOperation {
 		return access.Principal{}, web.CheckLength(w, req, most)
 	}
-	p, problem := a.Gate.Enter(w, req)
+	token := ""
+	if r.ID == readEventsID && req.URL.RawQuery != "" {
+		token = req.URL.Query().Get("token")
+	}
+	p, problem := a.Gate.Enter(w, req, token)
 	if problem == nil {
 		problem = r.checkIdempotencyKey(req.Header["Idempotency-Key"])
 	}
@@ -206,7 +210,7 @@ func (a *API) session(w http.ResponseWriter, req *http.Request, of *slot) (ctx c
 	}
 	ctx, done := a.Sessions.Start(req.Context(), p)
 	end = func() { done(); of.Release(p.Client()) }
-	if _, problem := a.Gate.Identify(req); problem != nil {
+	if problem := a.Gate.Still(p); problem != nil {
 		end()
 		problem.Write(w)
 		return nil, nil

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -41,11 +42,21 @@ type EventsWanted struct {
 	Types    string `json:"types,omitempty" doc:"Types of events, separated by commas, such as coupon.claimed,coupon.redeemed."`
 	Campaign string `json:"campaign,omitempty" doc:"Names of campaigns, separated by commas."`
 	Follow   string `json:"follow,omitempty" enum:"0,1" doc:"1: do not end, but continue with new events as they are stored."`
+	Token    string `json:"token,omitempty" maxLength:"64" doc:"Of POST /v1/events/tokens, instead of Authorization, for an EventSource in a browser: once."`
 }
+
+// EventToken is a token.
+type EventToken struct {
+	Token   string    `json:"token"`
+	Expires time.Time `json:"expires_at"`
+}
+
+// readEventsID is the route that takes tokens.
+const readEventsID = "readEvents"
 
 func (a *API) eventRoutes() {
 	one := a.schema(reflect.TypeFor[EventLine]())
-	readStream(a, Route{Method: http.MethodGet, Path: "/v1/events", ID: "readEvents", Tag: "events", Summary: "Read the log of events",
+	readStream(a, Route{Method: http.MethodGet, Path: "/v1/events", ID: readEventsID, Tag: "events", Summary: "Read the log of events",
 		About: "NDJSON; or server-sent events with Accept: text/event-stream, where the id of an event is the cursor and Last-Event-ID continues. " +
 			"Each lane is in its order; lanes are read one after another, and with follow side by side. A client that reconnects may get events after its cursor again: " +
 			"lane, sequence and line identify them. Without the right to see codes, codes and customers are keyed hashes, equal for equal ones. " +
@@ -57,6 +68,19 @@ func (a *API) eventRoutes() {
 			},
 			Responses: answer("200", "Lines.", map[string]*huma.MediaType{ndjson: {Schema: one}, eventStream: {Schema: text("Server-sent events; data is a line.")}}),
 		}, a.readEvents)
+	read(a, fieldRoute{Route: Route{Method: http.MethodPost, Path: "/v1/events/tokens", ID: "createEventToken", Tag: "events", Status: http.StatusCreated,
+		Summary: "Make a token that reads events once",
+		About: "For an EventSource in a browser, which sends no Authorization. It works for one request within a minute, with the rights that the key has " +
+			"then. An EventSource that reconnects by itself gets 401: make another token, and continue with after.",
+		Operation: access.OpReadEvents, Later: true}}, a.createEventToken)
+}
+
+func (a *API) createEventToken(ctx context.Context, _ *struct{}) (EventToken, error) {
+	token, expires, err := a.Gate.MakeToken(ctx, principal(ctx))
+	if err != nil {
+		return EventToken{}, unavailable("no token can be made", err)
+	}
+	return EventToken{token, expires}, nil
 }
 
 // Stop ends the streams of events. The server calls it when it stops: it would wait for them.

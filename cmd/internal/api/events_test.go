@@ -2,13 +2,16 @@ package api_test
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
@@ -186,5 +189,32 @@ func followEvents(t *testing.T, r *apitest.Rig) {
 	next(t, lines, `"type":"end"`)
 	if err := <-stopped; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestEventTokens: a browser reads events with a token, once, by the rights that its key has then; no log has the token.
+func TestEventTokens(t *testing.T) {
+	var log bytes.Buffer
+	r := apitest.Serve(t, func(o *server.Options) {
+		o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	r.Campaign(t, map[string]any{"codes": 1})
+	r.Key(t, "analyst")
+	token := func() string {
+		return r.Ask(t, "analyst", "POST", "/v1/events/tokens", map[string]any{}).Want(t, 201).Object(t)["token"].(string)
+	}
+	first, unused := token(), token()
+	read := func(token string) *apitest.Response { return r.Ask(t, "-", "GET", "/v1/events?token="+token, nil) }
+	if got := string(read(first).Want(t, 200).Body); !strings.Contains(got, "campaign.created") {
+		t.Errorf("a token reads %s", got)
+	}
+	read(first).Problem(t, 401, "unauthorized", "")
+	r.Ask(t, "-", "GET", "/v1/campaigns?token="+unused, nil).Problem(t, 401, "unauthorized", "")
+	r.Ask(t, "", "DELETE", "/v1/keys/"+r.IDs["analyst"], nil).Want(t, 200)
+	apitest.Until(t, "the key is over", func() bool { return r.Ask(t, "analyst", "GET", "/v1/events", nil).Status == 401 })
+	read(unused).Problem(t, 401, "unauthorized", "")
+	streamtest.Must(t, r.Stop())
+	if text := log.String(); strings.Contains(text, first) || strings.Contains(text, unused) {
+		t.Errorf("the log has a token: %s", text)
 	}
 }

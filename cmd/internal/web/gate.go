@@ -17,6 +17,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/once"
 )
 
 // CampaignValue is the name of the path wildcard that holds a campaign's name, in every route that has one.
@@ -27,6 +28,8 @@ type Keys interface {
 	// Authenticate returns the principal of a key. Its errors are access.ErrUnknownKey, access.ErrRevoked, or another one when
 	// the key could not be checked.
 	Authenticate(key string) (access.Principal, error)
+	// Principal returns who uses the key of an id; its errors are those of Authenticate.
+	Principal(id string) (access.Principal, error)
 	// AllowsOrigin reports whether a public key in force is for pages of an origin.
 	AllowsOrigin(origin string) bool
 }
@@ -40,12 +43,18 @@ type Gate struct {
 	Owner func(user, password string) bool
 	// Rates bounds the requests of each key. Nil = there is no bound.
 	Rates *Rates
+	// Tokens remembers tokens. Nil = none can be made.
+	Tokens *once.Store
 }
 
-// Enter identifies the sender of a new request and counts the request against its rate. It sets headers of the answer, also of a
-// refusal.
-func (g *Gate) Enter(w http.ResponseWriter, r *http.Request) (access.Principal, *Problem) {
-	p, problem := g.Identify(r)
+// Enter identifies the sender of a new request, by its token if that is not "", and counts the request against its rate. It sets
+// headers of the answer, also of a refusal.
+func (g *Gate) Enter(w http.ResponseWriter, r *http.Request, token string) (p access.Principal, problem *Problem) {
+	if token != "" && r.Header["Authorization"] == nil {
+		p, problem = g.take(r.Context(), token)
+	} else {
+		p, problem = g.Identify(r)
+	}
 	if problem == nil {
 		problem = checkOrigin(w, r, p)
 	}
@@ -83,15 +92,29 @@ func (g *Gate) bearer(key string) (access.Principal, *Problem) {
 		return access.Principal{}, unauthorized("this server has no keys; send the credentials in http_url of scrip.json")
 	}
 	p, err := g.Keys.Authenticate(key)
+	return p, unknown(err)
+}
+
+// Still returns the Problem of a principal whose key is not in force any more.
+func (g *Gate) Still(p access.Principal) *Problem {
+	if p.ID == "" {
+		return nil
+	}
+	_, err := g.Keys.Principal(p.ID)
+	return unknown(err)
+}
+
+// unknown is the Problem of a key that the registry refused.
+func unknown(err error) *Problem {
 	switch {
 	case err == nil:
-		return p, nil
+		return nil
 	case errors.Is(err, access.ErrRevoked):
-		return access.Principal{}, unauthorized("the key was revoked; scrip access create makes another")
+		return unauthorized("the key was revoked; scrip access create makes another")
 	case errors.Is(err, access.ErrUnknownKey):
-		return access.Principal{}, unauthorized("the key is not known; scrip access list shows those that are")
+		return unauthorized("the key is not known; scrip access list shows those that are")
 	}
-	return access.Principal{}, New(Unavailable, "the key cannot be checked at the moment: "+err.Error())
+	return New(Unavailable, "the key cannot be checked at the moment: "+err.Error())
 }
 
 // maxRated bounds the keys whose requests are counted. Only requests of known keys are, so it is reached by no client.

@@ -21,7 +21,7 @@ func TestRates(t *testing.T) {
 		g := testGate()
 		g.Rates = rates
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if _, problem := g.Enter(w, r); problem != nil {
+			if _, problem := g.Enter(w, r, ""); problem != nil {
 				problem.Write(w)
 			}
 		})
