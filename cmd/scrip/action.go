@@ -36,12 +36,16 @@ func command[A any](m *Main, a action[A]) *cobra.Command {
 	if a.by {
 		m.byFlag(cmd)
 	}
-	return m.query(cmd, func(ctx context.Context, s *session, args []string) error {
+	takesID := ops.Named(a.name).TakesID()
+	m.query(cmd, func(ctx context.Context, s *session, args []string) error {
 		if err := cli.Require(cmd, required...); err != nil {
 			return err
 		}
 		for i, arg := range args[:min(len(args), len(a.args))] {
 			given[a.args[i]] = arg
+		}
+		if s.id != "" && takesID {
+			given["id"] = s.id
 		}
 		if a.prepare != nil {
 			if err := a.prepare(cmd, given, args); err != nil {
@@ -60,6 +64,10 @@ func command[A any](m *Main, a action[A]) *cobra.Command {
 		}
 		return a.print(answer)
 	})
+	if takesID {
+		cmd.Flags().Lookup("id").Usage = onceUsage
+	}
+	return cmd
 }
 
 // arguments checks how many there are.

@@ -91,11 +91,13 @@ func (m *Main) flag(f *pflag.FlagSet, into fields, flag, field string, as form, 
 	}
 }
 
+const onceUsage = "`ID` of the command, at most 64 bytes; a retry with the same one takes effect once"
+
 // idFlag is on every command. One that no lane decides takes it too, and does not recognise its retry by it.
 func idFlag(cmd *cobra.Command, decided bool) *string {
 	usage := "`ID` of the command, which every command takes; this one does not recognise its retry by it"
 	if decided {
-		usage = "`ID` of the command, at most 64 bytes; a retry with the same one takes effect once"
+		usage = onceUsage
 	}
 	return cmd.Flags().String("id", "", usage)
 }

@@ -139,6 +139,8 @@ type Author struct {
 	Principal
 	// Via is nats or http, and From the address of the client; "" = not known.
 	Via, From string
+	// Once is the id under which the client sends the same request again; "" = none.
+	Once string
 }
 
 // Entry is an entry of the audit stream of what the author does.

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -122,4 +123,44 @@ func (s *Store) Take(ctx context.Context, name string) (value []byte, ok bool, e
 		return err
 	})
 	return value, ok, err
+}
+
+// The kinds of refusals of Do: nothing was done now.
+var (
+	// ErrReused: the id was used for another request.
+	ErrReused = errors.New("this id was used for another request; send this one with an id of its own")
+	// ErrCutOff: the first request with this id is under way, or its answer was not kept.
+	ErrCutOff = errors.New("the first request with this id is under way, or was cut off, and may have had its effect")
+)
+
+// keepWait bounds the exchange that keeps an answer, whether its client waits or not.
+const keepWait = 5 * time.Second
+
+// Do carries out a request unless it was carried out under this id before: then it returns the first answer, which is never empty.
+// do returns the answer; forget: it may be carried out again, because it had no effect or has none twice. repeatable: it may be
+// carried out again also after it was cut off.
+//
+// A crash before the answer is kept leaves the id without one: a retry gets ErrCutOff, and its sender reads what is there.
+func (s *Store) Do(ctx context.Context, id string, request []byte, repeatable bool, do func() (answer []byte, forget bool, err error)) (answer []byte, replayed bool, err error) {
+	sum := sha256.Sum256(request)
+	have, err := s.Create(ctx, id, sum[:])
+	switch {
+	case err != nil:
+		return nil, false, err
+	case have != nil && !bytes.HasPrefix(have, sum[:]):
+		return nil, false, ErrReused
+	case len(have) > len(sum):
+		return have[len(sum):], true, nil
+	case have != nil && !repeatable:
+		return nil, false, ErrCutOff
+	}
+	answer, forget, err := do()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepWait)
+	defer cancel()
+	if forget { // a failure of either is as a crash
+		_, _, _ = s.Take(ctx, id)
+	} else if err == nil {
+		_ = s.Put(ctx, id, append(sum[:], answer...))
+	}
+	return answer, false, err
 }

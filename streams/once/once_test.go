@@ -2,6 +2,8 @@ package once
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 
@@ -82,5 +84,38 @@ func TestPutReplaces(t *testing.T) {
 	}
 	if _, err := s.Create(t.Context(), "b", make([]byte, Most+1)); err == nil {
 		t.Error("a value without bounds is kept")
+	}
+}
+
+// TestARequestIsCarriedOutOnce, and what was cut off is not carried out again unless it may be.
+func TestARequestIsCarriedOutOnce(t *testing.T) {
+	s, _ := open(t)
+	calls := 0
+	do := func(id, request string, repeatable bool, err error, forget bool) string {
+		answer, replayed, err := s.Do(t.Context(), id, []byte(request), repeatable, func() ([]byte, bool, error) {
+			calls++
+			return []byte("done"), forget, err
+		})
+		return fmt.Sprintf("%s %v %v", answer, replayed, err)
+	}
+	away := errors.New("away")
+	for _, c := range []struct {
+		id, request        string
+		repeatable, forget bool
+		err                error
+		want               string
+		calls              int
+	}{
+		{"a", "x", false, false, nil, "done false <nil>", 1},
+		{"a", "x", false, false, nil, "done true <nil>", 1},
+		{"a", "y", false, false, nil, " false " + ErrReused.Error(), 1},
+		{"b", "x", false, true, away, "done false away", 2}, // it had no effect
+		{"b", "x", false, false, away, "done false away", 3},
+		{"b", "x", false, false, nil, " false " + ErrCutOff.Error(), 3}, // it may have had
+		{"b", "x", true, false, nil, "done false <nil>", 4},
+	} {
+		if got := do(c.id, c.request, c.repeatable, c.err, c.forget); got != c.want || calls != c.calls {
+			t.Errorf("%+v: %s, %d calls", c, got, calls)
+		}
 	}
 }

@@ -3,11 +3,15 @@ package ops
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/once"
 )
 
 // Action is a row of the table of actions.
@@ -18,6 +22,8 @@ type Action struct {
 	Operation access.Operation
 	// Fields are those of the request.
 	Fields []Field
+	// Reads: it changes nothing, and has no use for an id.
+	Reads bool
 	// Most is how many bytes a request may have.
 	Most int
 	// Request and Answer are their types. An Answer of kind interface is of a package above this one.
@@ -29,22 +35,22 @@ type Action struct {
 // Actions are all actions of people.
 var Actions = []Action{
 	action("access.create", (*Ops).CreateKey),
-	action("access.list", (*Ops).ListKeys),
+	action("access.list", (*Ops).ListKeys).reads(),
 	action("access.revoke", (*Ops).RevokeKey),
 	action("access.rotate", (*Ops).RotateKey),
-	action("config.get", (*Ops).GetSettings),
+	action("config.get", (*Ops).GetSettings).reads(),
 	action("config.set", (*Ops).SetSetting),
-	action("config.history", (*Ops).SettingsHistory),
-	action("audit.list", (*Ops).ListAudit),
-	action("codes.export", (*Ops).RecordExport),
-	action("status.show", (*Ops).ShowStatus),
-	action("deadletter.list", (*Ops).ListLetters),
-	action("deadletter.show", (*Ops).ShowLetter),
+	action("config.history", (*Ops).SettingsHistory).reads(),
+	action("audit.list", (*Ops).ListAudit).reads(),
+	action("codes.export", (*Ops).RecordExport).reads(),
+	action("status.show", (*Ops).ShowStatus).reads(),
+	action("deadletter.list", (*Ops).ListLetters).reads(),
+	action("deadletter.show", (*Ops).ShowLetter).reads(),
 	action("deadletter.retry", (*Ops).RetryLetter).atMost(wire.MaxMessage), // it has lines
 	action("deadletter.discard", (*Ops).DiscardLetters),
 	action("webhook.create", (*Ops).CreateWebhook),
-	action("webhook.list", (*Ops).ListWebhooks),
-	action("webhook.show", (*Ops).ShowWebhook),
+	action("webhook.list", (*Ops).ListWebhooks).reads(),
+	action("webhook.show", (*Ops).ShowWebhook).reads(),
 	action("webhook.update", (*Ops).UpdateWebhook),
 	action("webhook.rotate", (*Ops).RotateWebhook),
 	action("webhook.pause", (*Ops).PauseWebhook),
@@ -52,7 +58,7 @@ var Actions = []Action{
 	action("webhook.delete", (*Ops).DeleteWebhook),
 	action("webhook.replay", (*Ops).ReplayWebhook),
 	action("webhook.test", (*Ops).TestWebhook),
-	action("webhook.deadletters", (*Ops).WebhookLetters),
+	action("webhook.deadletters", (*Ops).WebhookLetters).reads(),
 	action("webhook.retry", (*Ops).RetryWebhook),
 	action("webhook.rehearse", (*Ops).RehearseWebhook),
 	action("rebuild.start", (*Ops).StartRebuild),
@@ -60,8 +66,8 @@ var Actions = []Action{
 	action("rebuild.drop", (*Ops).DropPrevious),
 	action("verify.start", (*Ops).StartVerify),
 	action("backup.start", (*Ops).StartBackup),
-	action("job.show", (*Ops).ShowJob),
-	action("job.list", (*Ops).ListJobs),
+	action("job.show", (*Ops).ShowJob).reads(),
+	action("job.list", (*Ops).ListJobs).reads(),
 }
 
 // action makes a row from a method of Ops.
@@ -83,6 +89,11 @@ func (a Action) atMost(bytes int) Action {
 	return a
 }
 
+func (a Action) reads() Action {
+	a.Reads = true
+	return a
+}
+
 // Named returns the action of a name, nil = there is none.
 func Named(name string) *Action {
 	for i := range Actions {
@@ -96,15 +107,31 @@ func Named(name string) *Action {
 // Takes lists the fields of the request, for people.
 func (a *Action) Takes() string { return Names(a.Fields) }
 
-// Parse reads the JSON object of a request; no text is an empty one.
-func (a *Action) Parse(data []byte) (Fields, error) {
-	if len(data) > a.Most {
-		return nil, &Refusal{Code: wire.Invalid, Message: fmt.Sprintf("the request has %d bytes, at most %d are allowed", len(data), a.Most)}
-	}
-	return ParseFields(data)
+// idField is the field of a request of the micro service whose retry has no second effect. HTTP has a header.
+const idField = "id"
+
+// TakesID reports whether a request has the field, beside Fields. One that has such a field of its own is a repeat by itself.
+func (a *Action) TakesID() bool {
+	return !a.Reads && !slices.ContainsFunc(a.Fields, func(f Field) bool { return f.Name == idField })
 }
 
-// Do carries out a request of an authenticated caller. The error is a *Refusal.
+// Parse reads the JSON object of a request, and its id; no text is an empty one.
+func (a *Action) Parse(data []byte) (fields Fields, id string, err error) {
+	if len(data) > a.Most {
+		return nil, "", &Refusal{Code: wire.Invalid, Message: fmt.Sprintf("the request has %d bytes, at most %d are allowed", len(data), a.Most)}
+	}
+	if fields, err = ParseFields(data); err != nil || fields[idField] == nil || !a.TakesID() {
+		return fields, "", err
+	}
+	if json.Unmarshal(fields[idField], &id) != nil || id == "" || len(id) > wire.MaxCommandID || !wire.Printable(id) {
+		return nil, "", invalid(idField, "must be 1 to 64 bytes of printable UTF-8")
+	}
+	delete(fields, idField)
+	return fields, id, nil
+}
+
+// Do carries out a request of an authenticated caller. A *Replayed is the answer to the same request before, under the same
+// who.Once. The error is a *Refusal.
 func (a *Action) Do(ctx context.Context, o *Ops, who Caller, fields Fields) (any, error) {
 	if o == nil {
 		return nil, &Refusal{Code: Unavailable, Message: "this server does not serve it"}
@@ -118,9 +145,73 @@ func (a *Action) Do(ctx context.Context, o *Ops, who Caller, fields Fields) (any
 	err := who.Check(a.Operation, campaign)
 	if err == nil {
 		var answer any
-		if answer, err = a.call(o, ctx, who, fields); err == nil {
+		if answer, err = a.once(ctx, o, who, fields); err == nil {
 			return answer, nil
 		}
 	}
-	return nil, refusal(err)
+	return nil, RefusalOf(err)
+}
+
+// Replayed is the first answer to a request.
+type Replayed struct {
+	Answer any // of the action's type, json.RawMessage if that is of a package above
+	Body   json.RawMessage
+}
+
+// MarshalJSON returns the first answer as it was.
+func (r *Replayed) MarshalJSON() ([]byte, error) { return r.Body, nil }
+
+// once carries out a request, or returns its first answer. The id of a job follows from who.Once: a start that was cut off finds it.
+func (a *Action) once(ctx context.Context, o *Ops, who Caller, fields Fields) (any, error) {
+	if who.Once == "" || a.Reads {
+		return a.call(o, ctx, who, fields)
+	}
+	request, err := json.Marshal(map[string]Fields{a.Name: fields})
+	if err != nil {
+		return nil, &Refusal{Code: Malformed, Message: err.Error()}
+	}
+	var answer any
+	body, replayed, err := o.DoOnce(ctx, who, request, a.Answer == reflect.TypeFor[Job](), func() (body []byte, forget bool, err error) {
+		if answer, err = a.call(o, ctx, who, fields); err != nil {
+			return nil, RefusalOf(err).Code != UnknownOutcome, err
+		}
+		body, err = json.Marshal(answer)
+		return body, false, err
+	})
+	switch {
+	case errors.Is(err, once.ErrCutOff):
+		return nil, &Refusal{Code: UnknownOutcome, Message: err.Error() + "; see " + a.shows()}
+	case !replayed:
+		return answer, err
+	}
+	first := &Replayed{json.RawMessage(body), body}
+	if a.Answer.Kind() != reflect.Interface {
+		typed := reflect.New(a.Answer)
+		if err := json.Unmarshal(body, typed.Interface()); err != nil {
+			return nil, fmt.Errorf("the first answer cannot be read: %w", err)
+		}
+		first.Answer = typed.Elem().Interface()
+	}
+	return first, nil
+}
+
+// DoOnce carries out a request of a caller once for its id who.Once, as once.Store.Do has it; each time if there
+// is none.
+func (o *Ops) DoOnce(ctx context.Context, who Caller, request []byte, repeatable bool, do func() (answer []byte, forget bool, err error)) (answer []byte, replayed bool, err error) {
+	if who.Once == "" {
+		answer, _, err = do()
+		return answer, false, err
+	}
+	return o.Once.Do(ctx, "request "+who.Client()+" "+who.Once, request, repeatable, do)
+}
+
+// shows names the requests that show what the action has changed.
+func (a *Action) shows() string {
+	noun, _, _ := strings.Cut(a.Name, ".")
+	for i := range Actions {
+		if name := Actions[i].Name; Actions[i].Reads && strings.HasPrefix(name, noun+".") {
+			return "scrip audit and scrip " + strings.ReplaceAll(name, ".", " ")
+		}
+	}
+	return "scrip audit"
 }

@@ -13,5 +13,6 @@
 // Owner: none. Methods may be called by several goroutines at once.
 //
 // What a crash does: a change is stored before its entry in the audit stream, and answered after that. A crash between the two
-// leaves a change without an entry; its caller got no answer, and reads what is there.
+// leaves a change without an entry; its caller got no answer, and reads what is there. A retry under the same id is answered so:
+// what was cut off is not done again, but the start of a job, which finds its job by an id that follows from that of the request.
 package ops

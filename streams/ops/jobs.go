@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -142,12 +144,19 @@ func (j *Jobs) Start(ctx context.Context, who Caller, action string, request any
 		return Job{}, fmt.Errorf("encoding the request: %w", err)
 	}
 	now := j.Clock.Now().UTC().Truncate(time.Millisecond)
-	job := Job{ID: kind + "-" + strings.ToLower(rand.Text()[:10]), Kind: kind, Action: action, State: JobWaiting, By: who.Name, Key: who.ID,
+	name := rand.Text()
+	if who.Once != "" {
+		sum := sha256.Sum256([]byte(who.Client() + " " + who.Once))
+		name = base32.StdEncoding.EncodeToString(sum[:])
+	}
+	job := Job{ID: kind + "-" + strings.ToLower(name[:10]), Kind: kind, Action: action, State: JobWaiting, By: who.Name, Key: who.ID,
 		Request: body, Started: now, Updated: now}
 	last, revision, err := j.read(ctx, kind)
 	switch {
 	case err != nil && !errors.Is(err, ErrNoJob):
 		return Job{}, err
+	case err == nil && last.ID == job.ID && who.Once != "": // the answer to its first request was lost
+		return last, nil
 	case err == nil && !last.Ended():
 		return Job{}, busy(&last)
 	}

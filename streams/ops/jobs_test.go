@@ -184,3 +184,19 @@ func TestHowAJobEnds(t *testing.T) {
 		t.Errorf("a job of no kind: %v", err)
 	}
 }
+
+// TestTheRetryOfAStartFindsItsJob, also while it runs.
+func TestTheRetryOfAStartFindsItsJob(t *testing.T) {
+	r := newJobRig(t)
+	j, who := r.at("a", wall.Machine, nil), ann
+	who.Once = "once"
+	first, err := j.Start(t.Context(), who, "verify.start", None{})
+	streamtest.Must(t, err)
+	if again, err := j.Start(t.Context(), who, "verify.start", None{}); err != nil || again.ID != first.ID || !again.Started.Equal(first.Started) {
+		t.Errorf("%+v, %v, want %+v", again, err, first)
+	}
+	who.Once = "twice"
+	if _, err := j.Start(t.Context(), who, "verify.start", None{}); err == nil || RefusalOf(err).Code != Busy {
+		t.Errorf("another start is answered %v", err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/command"
+	"github.com/seed-4a2410e3/scrip/streams/once"
 	"github.com/seed-4a2410e3/scrip/streams/registry"
 	"github.com/seed-4a2410e3/scrip/streams/webhook"
 )
@@ -48,12 +49,12 @@ var kinds = []struct {
 	{access.ErrForbidden, Forbidden}, {webhook.ErrForbidden, Forbidden},
 	{access.ErrNoSuchKey, NotFound}, {webhook.ErrNotFound, NotFound}, {ErrNoJob, NotFound},
 	{access.ErrNameTaken, NameTaken}, {access.ErrEnded, KeyEnded}, {webhook.ErrChanged, Changed},
-	{access.ErrInvalid, wire.Invalid},
+	{access.ErrInvalid, wire.Invalid}, {once.ErrReused, wire.IdempotencyKeyReused}, {once.ErrCutOff, UnknownOutcome},
 	{registry.ErrUnknown, UnknownOutcome}, {registry.ErrUnrecorded, UnknownOutcome},
 }
 
-// refusal is the refusal of an error. One without a kind is of a part that is away: nothing was done.
-func refusal(err error) *Refusal {
+// RefusalOf is the refusal of an error. One without a kind is of a part that is away: nothing was done.
+func RefusalOf(err error) *Refusal {
 	var r *Refusal
 	if errors.As(err, &r) {
 		return r

@@ -97,7 +97,7 @@ type SettingChanges struct {
 func (o *Ops) SetSettings(ctx context.Context, who Caller, fields Fields) (SettingChanges, error) {
 	out := SettingChanges{Changes: []settings.Change{}}
 	if err := who.Check(access.OpChangeSettings, ""); err != nil {
-		return out, refusal(err)
+		return out, RefusalOf(err)
 	}
 	sorted := slices.Sorted(maps.Keys(fields))
 	if len(sorted) == 0 {
@@ -109,7 +109,7 @@ func (o *Ops) SetSettings(ctx context.Context, who Caller, fields Fields) (Setti
 			return out, invalid(name, "must be a string")
 		}
 		if err := o.checkSetting(ctx, name, values[i]); err != nil {
-			no := *refusal(err)
+			no := *RefusalOf(err)
 			no.Field = name
 			return out, &no
 		}
@@ -124,7 +124,7 @@ func (o *Ops) SetSettings(ctx context.Context, who Caller, fields Fields) (Setti
 			err = &Refusal{Code: UnknownOutcome, Message: why}
 		}
 		if err != nil {
-			return out, refusal(err)
+			return out, RefusalOf(err)
 		}
 		out.Changes = append(out.Changes, change)
 	}

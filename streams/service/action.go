@@ -22,10 +22,10 @@ func (s *Service) startAction(req *request, data []byte) {
 		who = access.Local("") // the credentials of the data directory, of a client that names no user
 	}
 	s.background(s.queries, req, func(ctx context.Context) {
-		fields, err := req.endpoint.action.Parse(data)
+		fields, id, err := req.endpoint.action.Parse(data)
 		var answer any
 		if err == nil {
-			answer, err = req.endpoint.action.Do(ctx, s.opts.Ops, ops.Caller{Principal: who, Via: "nats"}, fields)
+			answer, err = req.endpoint.action.Do(ctx, s.opts.Ops, ops.Caller{Principal: who, Via: "nats", Once: id}, fields)
 		}
 		if err != nil {
 			req.refused(err)

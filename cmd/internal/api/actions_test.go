@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -162,8 +163,18 @@ func byHTTP(r *apitest.Rig, as string) door {
 		if route.Method != "GET" && len(body) > 0 {
 			sent = body
 		}
+		once := route.Unsafe() && action != "config.set"
+		if once {
+			header = append(header, "Idempotency-Key", apitest.Name("walk"))
+		}
 		got := r.Ask(t, as, route.Method, path, sent, header...)
-		if got.Status < 300 {
+		if again := got; got.Status < 300 {
+			if once {
+				again = r.Ask(t, as, route.Method, path, sent, header...).Want(t, got.Status)
+			}
+			if replayed := again.Header.Get("Idempotency-Replayed") == "true"; replayed != once || !bytes.Equal(again.Body, got.Body) {
+				t.Errorf("%s again, with the same Idempotency-Key: replayed is %v, %s, want %s", action, replayed, again.Body, got.Body)
+			}
 			if action == "codes.export" {
 				return map[string]any{"campaign": ""}, ""
 			}
@@ -190,11 +201,19 @@ func byNATS(t *testing.T, r *apitest.Rig, as string) door {
 	streamtest.Must(t, err)
 	t.Cleanup(nc.Close)
 	return door{"nats", func(t *testing.T, action string, fields map[string]json.RawMessage) (any, string) {
+		if fields = maps.Clone(fields); ops.Named(action).TakesID() {
+			fields["id"] = json.RawMessage(strconv.Quote(apitest.Name("walk")))
+		}
 		body, err := json.Marshal(fields)
 		streamtest.Must(t, err)
 		m, err := nc.Request("scrip."+action, body, 20*time.Second)
 		if err != nil {
 			t.Fatalf("%s %s: %v", action, body, err)
+		}
+		if bytes.Contains(m.Data, []byte(`{"data"`)) && fields["id"] != nil && ops.Named(action).TakesID() {
+			if again, err := nc.Request("scrip."+action, body, 20*time.Second); err != nil || !bytes.Equal(again.Data, m.Data) {
+				t.Errorf("%s again, with the same id: %s, %v, want %s", action, again.Data, err, m.Data)
+			}
 		}
 		var answer struct {
 			Data             any

@@ -71,7 +71,12 @@ type Route struct {
 	Status int
 	// Body is the most bytes of a request body. Defaults to wire.MaxLine.
 	Body int64
+	// Reads: it changes nothing although its method is POST, or makes a token, of which a retry makes another one.
+	Reads bool
 }
+
+// Unsafe reports whether the route changes something. The same request with the same Idempotency-Key has no second effect.
+func (r Route) Unsafe() bool { return r.Method != http.MethodGet && !r.Reads }
 
 // API is the routes.
 type API struct {
@@ -133,21 +138,20 @@ func (a *API) enter(r Route, w http.ResponseWriter, req *http.Request) (context.
 
 // who returns the principal of such a request.
 func (a *API) who(r Route, w http.ResponseWriter, req *http.Request) (access.Principal, *web.Problem) {
-	most := r.complete().Body
-	if r.Operation == access.NoOperation {
-		return access.Principal{}, web.CheckLength(w, req, most)
-	}
+	var p access.Principal
+	most, problem := r.complete().Body, checkIdempotencyKey(req.Header["Idempotency-Key"])
 	token := ""
 	if r.ID == readEventsID && req.URL.RawQuery != "" {
 		token = req.URL.Query().Get("token")
 	}
-	p, problem := a.Gate.Enter(w, req, token)
-	if problem == nil {
-		problem = r.checkIdempotencyKey(req.Header["Idempotency-Key"])
+	if problem == nil && r.Operation != access.NoOperation {
+		p, problem = a.Gate.Enter(w, req, token)
 	}
-	if problem == nil && r.Later {
+	switch {
+	case problem != nil || r.Operation == access.NoOperation:
+	case r.Later:
 		problem = web.CheckRole(p, r.Operation)
-	} else if problem == nil {
+	default:
 		problem = web.Check(p, r.Operation, req.PathValue(web.CampaignValue))
 	}
 	if problem == nil {
@@ -158,7 +162,7 @@ func (a *API) who(r Route, w http.ResponseWriter, req *http.Request) (access.Pri
 
 // with returns the context of a request of a principal.
 func (a *API) with(req *http.Request, p access.Principal) context.Context {
-	return context.WithValue(req.Context(), authorKey{}, access.Author{Principal: p, Via: "http", From: req.RemoteAddr})
+	return context.WithValue(req.Context(), authorKey{}, access.Author{Principal: p, Via: "http", From: req.RemoteAddr, Once: req.Header.Get("Idempotency-Key")})
 }
 
 // stream adds a route with a plain handler. op has what the document shows beyond the route: parameters, bodies, answers.
@@ -305,12 +309,12 @@ func (a *API) readRoutes() {
 			"order, campaign selects those of the campaign. URLs end up in logs of proxies: POST /v1/coupons/search keeps codes out of them.",
 		Operation: access.OpShowCoupon, Later: true}}, a.listCoupons)
 	read(a, fieldRoute{Route: Route{Method: http.MethodPost, Path: "/v1/coupons/search", ID: "searchCoupons", Tag: "coupons",
-		Summary: "Find coupons, with the code in the body", Operation: access.OpShowCoupon, Later: true}}, a.searchCoupons)
+		Summary: "Find coupons, with the code in the body", Operation: access.OpShowCoupon, Later: true, Reads: true}}, a.searchCoupons)
 	read(a, fieldRoute{Route: Route{Method: http.MethodPost, Path: "/v1/validations", ID: "validate", Tag: "shop",
 		Summary: "Check whether a redemption would be accepted now",
 		About: "Changes nothing. To a public key every code that cannot be redeemed is code_not_valid. Wrong codes are counted: too " +
 			"many are 429.",
-		Operation: access.OpValidate, Later: true}}, a.validate)
+		Operation: access.OpValidate, Later: true, Reads: true}}, a.validate)
 	read(a, fieldRoute{Route: Route{Method: http.MethodGet, Path: "/v1/customers/{customer_id}", ID: "getCustomer", Tag: "coupons",
 		Summary: "Show a customer's coupons and history", About: "A page continues both the coupons and the history, each until it ends.",
 		Operation: access.OpShowCustomer, Later: true}}, a.getCustomer)

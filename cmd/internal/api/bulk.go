@@ -19,6 +19,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
 func (a *API) bulkRoute() {
@@ -26,7 +27,7 @@ func (a *API) bulkRoute() {
 		About: "Lines of claim, redeem, rollback, remind and unremind as CONTRACT.md has them, up to 1,000 and 256 KiB, each with an id of " +
 			"its own. The answer has an outcome for each, in their order. A line that was refused has status refused, with refusal " +
 			"not_durable if it was not sent or stored: it has no effect. " +
-			"One without status has an unknown result. Send both again with their ids. " +
+			"One without status has an unknown result. Send both again with their ids; an Idempotency-Key is for all lines. " +
 			"Public keys may not use it.",
 		Operation: access.OpClaim, Later: true, Body: wire.MaxMessage},
 		huma.Operation{
@@ -86,6 +87,22 @@ func (a *API) sendCommands(w http.ResponseWriter, req *http.Request, _ *struct{}
 		invalid("body", "the body must have 1 to 1000 lines").Write(w)
 		return
 	}
+	out, again, err := a.Ops.DoOnce(req.Context(), author(req.Context()), append([]byte("commands\n"), body...), true,
+		func() ([]byte, bool, error) { return a.sendLines(req, p, all) })
+	if err != nil {
+		a.refused(ops.RefusalOf(err), nil).Write(w)
+		return
+	}
+	if again {
+		w.Header()["Idempotency-Replayed"] = replayed
+	}
+	w.Header().Set("Content-Type", ndjson)
+	w.Header().Set("Content-Length", strconv.Itoa(len(out)))
+	_, _ = w.Write(out) // the client may have closed the connection
+}
+
+// sendLines sends lines and returns their outcomes. undecided: one has none that would be the same after a retry.
+func (a *API) sendLines(req *http.Request, p access.Principal, all [][]byte) (out []byte, undecided bool, err error) {
 	b := bulk{api: a, principal: p, from: req.RemoteAddr, until: time.Now().Add(commandWait),
 		entries: make([]bulkEntry, len(all)), done: make(chan struct{})}
 	if b.principal.Campaigns != nil {
@@ -97,17 +114,11 @@ func (a *API) sendCommands(w http.ResponseWriter, req *http.Request, _ *struct{}
 		b.send(req.Context(), &b.entries[i], line)
 	}
 	<-b.done // there is an answer by the deadline
-	size := 0
-	for i := range b.entries {
-		size += len(b.entries[i].outcome) + 1
-	}
-	out := make([]byte, 0, size)
 	for i := range b.entries {
 		out = append(append(out, b.entries[i].outcome...), '\n')
+		undecided = undecided || b.entries[i].undecided
 	}
-	w.Header().Set("Content-Type", ndjson)
-	w.Header().Set("Content-Length", strconv.Itoa(len(out)))
-	_, _ = w.Write(out) // the client may have closed the connection
+	return out, undecided, nil
 }
 
 // bulk is the lines of one request.
@@ -169,6 +180,7 @@ type bulkEntry struct {
 	id, campaign string
 	end          func(wrong bool) // of the budget; nil = the line has no code
 	outcome      []byte
+	undecided    bool // it may have another outcome after a retry
 }
 
 // Answer implements command.Receiver.
@@ -180,6 +192,7 @@ func (e *bulkEntry) Answer(line []byte, err error) {
 		e.unsent(err)
 		return
 	case err != nil:
+		e.undecided = true
 		unknown := wire.Outcome{ID: e.id, Campaign: e.campaign, Message: "the outcome is not known; send the line again with its id"}
 		line = unknown.AppendJSON(nil)
 	case e.end != nil || e.of.principal.Person():
@@ -200,6 +213,7 @@ func (e *bulkEntry) unsent(err error) {
 	if e.end != nil {
 		e.end(false)
 	}
+	e.undecided = true
 	e.refuse(wire.NotDurable, err.Error())
 }
 
@@ -228,6 +242,7 @@ func (b *bulk) send(ctx context.Context, e *bulkEntry, line []byte) {
 		return
 	}
 	if problem := b.permit(e, cmd); problem != nil {
+		e.undecided = problem.Status == http.StatusTooManyRequests
 		e.refuse(wire.Refusal(problem.Code), problem.Detail)
 		return
 	}

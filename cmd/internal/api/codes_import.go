@@ -66,7 +66,6 @@ func (a *API) codeRoutes() {
 			"A corrected file may have the Idempotency-Key of the first one.",
 		Operation: access.OpImportCodes, Body: maxCSV},
 		huma.Operation{
-			Parameters:  []*huma.Param{idempotencyKey()},
 			RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"text/csv": {Schema: text("CSV in UTF-8.")}}},
 			Responses:   answer("200", "Progress, and the report as the last line.", lines(a.schema(reflect.TypeFor[Import]()))),
 		}, a.importCodes)

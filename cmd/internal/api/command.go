@@ -85,11 +85,7 @@ func (a *API) serveCommand(w http.ResponseWriter, req *http.Request, c *commandR
 	x := exchanges.Get().(*exchange)
 	err := c.read(w, req, x)
 	if err == nil {
-		key := ""
-		if c.takesKey() {
-			key = req.Header.Get("Idempotency-Key")
-		}
-		x.cmd.ID = commandID(p, key)
+		x.cmd.ID = commandID(p, req.Header.Get("Idempotency-Key"))
 		err = a.carryOut(w, req, p, c, x)
 	}
 	if err != nil {
@@ -166,11 +162,6 @@ func (c *commandRoute) misread(err error, campaign string, body []byte) *web.Pro
 		}
 	}
 	return problem
-}
-
-// takesKey reports whether a route has a use for an Idempotency-Key. The same PUT or DELETE again is a repeat by itself.
-func (c *commandRoute) takesKey() bool {
-	return c.Method != http.MethodPut && c.Method != http.MethodDelete
 }
 
 // carryOut sends the command of a request, and answers with what came of it.
@@ -284,8 +275,9 @@ next:
 // Headers of commands, in the document.
 const (
 	aboutIdempotencyKey = "Of your choice, one for each change. A retry with the same one has no second effect and gets the first answer, or " +
-		"409 where what it did is over. It is remembered per campaign, for the campaign's life. Without one the server makes an id, in " +
-		"Scrip-Command-Id of the answer and id of its body, which a retry sends as this header."
+		"409 where what it did is over. Commands are remembered per campaign, for the campaign's life, and without one the server makes " +
+		"an id, in Scrip-Command-Id of the answer and id of its body, which a retry sends as this header. All else is remembered for 24 " +
+		"hours: while the first request is under way, or if it was cut off, a retry is 503 unknown_outcome and names what to read."
 	aboutCommandID = "The id of the command in the log. If the request had no Idempotency-Key, send it as that to repeat the request."
 	aboutReplayed  = "true: nothing was written; the command was decided before, or what it requests is so already."
 )
@@ -302,9 +294,8 @@ const (
 	madeCheck  = 12
 )
 
-// checkIdempotencyKey returns the problem of a header that has no meaning. Routes of operators have no use for it: what they
-// change are no commands, and a retry that seems safe would make a second key or webhook.
-func (r Route) checkIdempotencyKey(given []string) *web.Problem {
+// checkIdempotencyKey returns the problem of a header that has no meaning, also where nothing is changed.
+func checkIdempotencyKey(given []string) *web.Problem {
 	wrong := func(c web.Code, message string) *web.Problem {
 		return web.New(c, "Idempotency-Key "+message).At("header.Idempotency-Key", message)
 	}
@@ -313,8 +304,6 @@ func (r Route) checkIdempotencyKey(given []string) *web.Problem {
 		return nil
 	case len(given) > 1 || given[0] == "":
 		return wrong(web.Malformed, "must be given once, with a value, or not at all")
-	case r.Tag == "operation" && r.Method != http.MethodGet:
-		return wrong(web.Malformed, "is not for this route, which does not remember it; send the request without, and after a lost answer read what is there")
 	case len(given[0]) > maxIdempotencyKey || strings.ContainsFunc(given[0], func(c rune) bool { return c < ' ' || c > '~' }):
 		return wrong(web.Code(wire.Invalid), "must be 1 to 255 printable ASCII characters")
 	}

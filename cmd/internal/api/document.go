@@ -102,6 +102,9 @@ func (a *API) serveDocument() func(http.ResponseWriter, *http.Request) {
 // describe adds a route to the document. op has what it shows beyond the route: parameters, bodies, answers.
 func (a *API) describe(r Route, op huma.Operation) {
 	a.routes = append(a.routes, r.complete())
+	if r.Unsafe() {
+		op.Parameters = append(op.Parameters, idempotencyKey())
+	}
 	op.Method, op.Path, op.OperationID, op.Summary, op.Description, op.Tags = r.Method, r.Path, r.ID, r.Summary, r.About, []string{r.Tag}
 	op.Responses["default"] = &huma.Response{
 		Description: "A problem.",
@@ -174,9 +177,6 @@ func (a *API) commandOperation(c *commandRoute) huma.Operation {
 				op.Parameters = append(op.Parameters, p)
 			}
 		}
-	}
-	if c.takesKey() {
-		op.Parameters = append(op.Parameters, idempotencyKey())
 	}
 	if c.versioned {
 		op.Parameters = append(op.Parameters, ifMatchParam("campaign", c.Method == http.MethodPatch))
@@ -306,7 +306,7 @@ func ifMatchParam(of string, required bool) *huma.Param {
 			"read it again."}
 }
 
-// idempotencyKey is the header of routes that send commands.
+// idempotencyKey is the header of routes that change something.
 func idempotencyKey() *huma.Param {
 	least, most := 1, maxIdempotencyKey
 	return &huma.Param{Name: "Idempotency-Key", In: "header", Description: aboutIdempotencyKey,

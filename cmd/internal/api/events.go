@@ -68,7 +68,7 @@ func (a *API) eventRoutes() {
 			},
 			Responses: answer("200", "Lines.", map[string]*huma.MediaType{ndjson: {Schema: one}, eventStream: {Schema: text("Server-sent events; data is a line.")}}),
 		}, a.readEvents)
-	read(a, fieldRoute{Route: Route{Method: http.MethodPost, Path: "/v1/events/tokens", ID: "createEventToken", Tag: "events", Status: http.StatusCreated,
+	read(a, fieldRoute{Route: Route{Method: http.MethodPost, Path: "/v1/events/tokens", ID: "createEventToken", Tag: "events", Status: http.StatusCreated, Reads: true,
 		Summary: "Make a token that reads events once",
 		About: "For an EventSource in a browser, which sends no Authorization. It works for one request within a minute, with the rights that the key has " +
 			"then. An EventSource that reconnects by itself gets 401: make another token, and continue with after.",

@@ -212,6 +212,9 @@ func (a *API) answered(w http.ResponseWriter, r *fieldRoute, answer any, err err
 		return
 	}
 	w.Header()["Content-Type"] = jsonType
+	if first, again := answer.(*ops.Replayed); again {
+		w.Header()["Idempotency-Replayed"], answer = replayed, first.Answer
+	}
 	if r.tagged {
 		w.Header().Set("ETag", fmt.Sprintf(`"%v"`, reflect.Indirect(reflect.ValueOf(answer)).FieldByName("Version")))
 		if r.Status == http.StatusCreated {

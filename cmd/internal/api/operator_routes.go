@@ -111,7 +111,7 @@ func (a *API) operate() {
 		action := ops.Named(r.action)
 		of := fieldRoute{match: r.match, tagged: r.tagged, fields: action.Fields, request: action.Request, answer: action.Answer,
 			Route: Route{Method: r.method, Path: r.path, Action: r.action, ID: r.id, Tag: "operation", Summary: r.summary, About: r.about,
-				Operation: action.Operation, Status: r.status, Body: int64(action.Most)}}
+				Operation: action.Operation, Status: r.status, Body: int64(action.Most), Reads: action.Reads}}
 		if r.answer != nil {
 			of.answer = reflect.TypeOf(r.answer)
 		}
