@@ -24,6 +24,7 @@ func TestLaneAgreesWithTheContractWrittenDownTwice(t *testing.T) {
 			checkAgainstModel(t, t, newWorld(worldtest.Random(seed)), 500)
 		})
 	}
+	allShapes.complete(t)
 }
 
 // failer is what testing.T and rapid.T have in common.
@@ -67,6 +68,7 @@ func checkAgainstModel(t *testing.T, rt failer, w *world, commands int) {
 			}
 			want.Code = m.campaigns[got.Campaign].coupons[got.N-1].shown()
 		}
+		allShapes.outcome(rt, cmd.Type, reply, &got)
 		got.Message = ""
 		if x, y := outcomeText(got), outcomeText(want); x != y {
 			rt.Fatalf("at %s\n%s\n got %s\nwant %s", w.Now, cmd.AppendJSON(nil), x, y)
@@ -79,6 +81,7 @@ func checkAgainstModel(t *testing.T, rt failer, w *world, commands int) {
 			if ev.ByN != (cmd.N != 0 && ev.Type.ChangesCoupon()) {
 				rt.Fatalf("%s makes %s", cmd.AppendJSON(nil), line)
 			}
+			allShapes.event(rt, ev.Type, line)
 			w.Learn([]wire.Event{ev})
 		}
 		if made := step.Events[had:]; len(made) > 0 && (got.Repeat || got.Refused()) {

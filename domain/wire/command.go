@@ -50,6 +50,9 @@ const (
 	StatusValid             = "valid" // of a validation: a redemption would be accepted
 )
 
+// CouponStatuses are what a coupon can be, the first one until something happens to it. Nothing changes them.
+var CouponStatuses = []string{StatusClaimed, StatusRedeemed, StatusExpired, StatusVoided}
+
 // CommandSpec is a row of the table of commands.
 type CommandSpec struct {
 	Name  string

@@ -214,6 +214,33 @@ func TestTheContractHasTheFieldsOfCommands(t *testing.T) {
 	}
 }
 
+// TestTheContractHasTheAnswersOfCommands: which refusals a command may have, and its version.
+func TestTheContractHasTheAnswersOfCommands(t *testing.T) {
+	page := map[string][]string{}
+	for _, row := range append(contractRows(t, "### Refusals, in the order of the checks"), contractRows(t, "**A repeat never claims what is over.** The same id again is refused where what it did no longer")...) {
+		for _, name := range words(row[0]) {
+			page[name] = append(page[name], words(row[1])...)
+		}
+	}
+	for c := range Commands() {
+		var want, got []string
+		for _, r := range refusalNames {
+			if r != string(Invalid) && r != string(IdempotencyKeyReused) && slices.Contains(page[c.String()], r) {
+				want = append(want, r)
+			}
+			if slices.Contains(answers[c].refusals, Refusal(r)) {
+				got = append(got, r)
+			}
+		}
+		if c.Spec().Scope != ScopeScheduler {
+			same(t, "refusal of "+c.String(), want, got)
+		}
+	}
+	if raw, err := os.ReadFile("../CONTRACT.md"); err != nil || !strings.Contains(string(raw), "**Contract version "+ContractVersion+"**") {
+		t.Errorf("CONTRACT.md has not version %s, %v", ContractVersion, err)
+	}
+}
+
 // TestTheContractHasTheLimits: numbers of the page are those of the code.
 func TestTheContractHasTheLimits(t *testing.T) {
 	raw, err := os.ReadFile("../CONTRACT.md")

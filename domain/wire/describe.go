@@ -2,6 +2,9 @@ package wire
 
 import "time"
 
+// ContractVersion is the version of CONTRACT.md, and of documents made from these tables.
+const ContractVersion = "1.0"
+
 // Value is what JSON the value of a field is.
 type Value uint8
 
@@ -14,6 +17,7 @@ const (
 	FlagValue           // true or false
 	TextsValue          // an array of texts
 	JSONValue           // any
+	CountsValue         // an object: how many, by refusal
 )
 
 // Description is what a document has of a field. It follows from the tables of commands, events, outcomes and fields.
@@ -40,14 +44,46 @@ func (t CommandType) Describe() (all []Description) {
 	return all
 }
 
-// DescribeOutcome returns the fields of outcomes. The bounds of commands do not hold for them.
-func DescribeOutcome() (all []Description) {
+// DescribeOutcome returns the fields of the outcome of a command that was done, or of all outcomes for NoCommand. The bounds of
+// commands do not hold for them.
+func (t CommandType) DescribeOutcome() (all []Description) {
+	answer := &answers[t]
+	must, may := fields(answer.has...)|fields(fID, fStatus, fCampaign), fields(answer.may...)|fields(fRepeat)
 	var o Outcome
 	for _, f := range outcomeFields {
-		d := f.describe(o.at(f))
-		all = append(all, Description{Name: d.Name, About: d.About, Value: d.Value, Required: f == fStatus})
+		d := f.describe(o.at(f)).plain()
+		d.Required = must.has(f)
+		switch {
+		case t == NoCommand:
+			d.Required = false
+		case f == fStatus:
+			d.OneOf, d.About = []string{commands[t].Status}, "What was done."
+		}
+		if t == NoCommand || must.has(f) || may.has(f) {
+			all = append(all, d)
+		}
 	}
 	return all
+}
+
+// Describe returns the fields of an event beside type.
+func (t EventType) Describe() (all []Description) {
+	e, spec := Event{Type: t}, &events[t]
+	optional := fields(spec.Optional...) | fields(fID, fBy)
+	if spec.About == AboutLane {
+		optional.add(fCampaign)
+	}
+	for _, f := range append(append(list(fCampaign, fAt, fID), spec.Fields...), fBy) {
+		d := (f &^ always).describe(e.at(f)).plain()
+		d.Required = !optional.has(f)
+		all = append(all, d)
+	}
+	return all
+}
+
+// plain is d without the bounds of commands.
+func (d Description) plain() Description {
+	return Description{Name: d.Name, About: d.About, Value: d.Value, OneOf: d.OneOf}
 }
 
 // About is what a document has of the field with that name, "" if there is none.
@@ -68,6 +104,8 @@ func (f Field) describe(p any) Description {
 		d.Value = FlagValue
 	case *[]string:
 		d.Value = TextsValue
+	case *[]RefusalCount:
+		d.Value = CountsValue
 	case *[]byte:
 		d.Value, d.Bytes = JSONValue, spec.most
 	default:

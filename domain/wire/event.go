@@ -69,15 +69,16 @@ type EventSpec struct {
 	// Finds are the rows that it changes; see also [Event.Finds].
 	Finds Rows
 	// Due is whether it may change what is due in a campaign, or when. The scheduler need not parse the others.
-	Due    bool
-	Fields []Field // after type, campaign, at and id; by comes last
+	Due      bool
+	Fields   []Field // after type, campaign, at and id; by comes last
+	Optional []Field // those that not every such event has
 }
 
 var events = [numEvents]EventSpec{
 	CampaignCreated: {Name: "campaign.created", About: AboutCampaign, Command: CreateCampaign, Change: "-", Finds: NoRows, Due: true,
-		Fields: append(list(fNumber|always), settingFields...)},
+		Fields: append(list(fNumber|always), settingFields...), Optional: unsetFields},
 	CampaignUpdated: {Name: "campaign.updated", About: AboutCampaign, Command: UpdateCampaign, Change: "-", Finds: CouponRows | ReminderRows, Due: true,
-		Fields: append(list(fNumber|always), settingFields...)},
+		Fields: append(list(fNumber|always), settingFields...), Optional: unsetFields},
 	CampaignPausedEvent: {Name: "campaign.paused", About: AboutCampaign, Command: PauseCampaign, Change: "-", Finds: NoRows},
 	CampaignResumed:     {Name: "campaign.resumed", About: AboutCampaign, Command: ResumeCampaign, Change: "-", Finds: NoRows},
 	CampaignEndedEvent:  {Name: "campaign.ended", About: AboutCampaign, Command: EndCampaign, Change: "-", Finds: NoRows},
@@ -85,39 +86,31 @@ var events = [numEvents]EventSpec{
 	CodesImported: {Name: "codes.imported", About: AboutCampaign, Command: ImportCodes, Change: "-", Finds: NoRows,
 		Fields: list(fCodeList)},
 	CouponClaimed: {Name: "coupon.claimed", About: AboutCoupon, Command: Claim, Change: "claimed", Finds: NoRows, Due: true,
-		Fields: claimFields},
+		Fields: list(fN, fReplaces, fCode, fCustomerID, fAttributes, fExpiresAt), Optional: list(fReplaces, fAttributes, fExpiresAt)},
 	CouponRedeemed: {Name: "coupon.redeemed", About: AboutCoupon, Command: Redeem, Change: "redeemed", Finds: CouponRows,
-		Fields: countedFields},
+		Fields: list(fN, fCode, fCustomerID, fOrderID, fRedeemedCount|always, fByN), Optional: list(fCustomerID, fByN)},
 	CouponRolledBack: {Name: "coupon.rolled_back", About: AboutCoupon, Command: Rollback, Change: "rolled_back", Finds: CouponRows | RedemptionRows,
-		Fields: countedFields},
+		Fields: list(fN, fCode, fOrderID, fRedeemedCount|always, fStatus, fByN), Optional: list(fByN)},
 	CouponVoided: {Name: "coupon.voided", About: AboutCoupon, Command: Void, Change: "voided", Finds: CouponRows,
-		Fields: couponFields},
+		Fields: list(fN, fCode, fReason, fStatus, fByN), Optional: list(fReason, fByN)},
 	CouponExtended: {Name: "coupon.extended", About: AboutCoupon, Command: Extend, Change: "extended", Finds: CouponRows | ReminderRows, Due: true,
-		Fields: couponFields},
+		Fields: list(fN, fCode, fExpiresAt, fStatus, fByN), Optional: list(fByN)},
 	CouponsExpired: {Name: "coupons.expired", About: AboutCampaign, Command: Expire, Change: "expired", Finds: NoRows, Due: true,
 		Fields: list(fThrough, fCount|always)},
 	ReminderSet: {Name: "reminder.set", About: AboutReminder, Command: Remind, Change: "reminder_set", Finds: CouponRows, Due: true,
-		Fields: reminderFields},
+		Fields: list(fR, fCustomerID, fKind, fBefore, fDueAt, fN), Optional: list(fCustomerID, fDueAt, fN)},
 	ReminderCancelled: {Name: "reminder.cancelled", About: AboutReminder, Command: Unremind, Change: "reminder_cancelled", Finds: ReminderRows, Due: true,
-		Fields: reminderFields},
+		Fields: list(fR, fCustomerID, fKind, fBefore, fN), Optional: list(fCustomerID, fKind, fBefore, fN)},
 	RemindersDue: {Name: "reminders.due", About: AboutCampaign, Command: RemindDue, Change: "reminder_fired", Finds: ReminderRows, Due: true,
-		Fields: list(fKind, fDueAt, fFromR|always, fThroughR|always, fFired|always, fDropped|always, fPassed)},
+		Fields: list(fKind, fDueAt, fFromR|always, fThroughR|always, fFired|always, fDropped|always, fPassed), Optional: list(fPassed)},
 	CommandsRefused: {Name: "commands.refused", About: AboutLane, Change: "-", Finds: NoRows,
-		Fields: list(fCounts|always, fSample)},
+		Fields: list(fCounts|always, fSample), Optional: list(fSample)},
 	CommandRejected: {Name: "command.rejected", About: AboutLane, Change: "-", Finds: NoRows,
-		Fields: list(fSequence, fLine, fCount, fLastSequence, fBytes, fReason, fPayload)},
+		Fields: list(fSequence, fLine, fCount, fLastSequence, fBytes, fReason, fPayload), Optional: list(fLine, fCount, fLastSequence, fBytes, fPayload)},
 	// Not on event streams but on those of fired reminders.
 	ReminderDue: {Name: "reminder.due", About: AboutReminder, Change: "-", Finds: NoRows,
 		Fields: list(fKind, fDueAt, fCustomerID)},
 }
-
-// Of the fields of coupon events, redeemed_count is written by two even if it is zero, and the others never have it.
-var (
-	couponFields   = list(fN, fCode, fCustomerID, fAttributes, fExpiresAt, fOrderID, fReason, fStatus, fByN)
-	claimFields    = append(list(fN, fReplaces), couponFields[1:]...)
-	countedFields  = list(fN, fCode, fCustomerID, fAttributes, fExpiresAt, fOrderID, fRedeemedCount|always, fReason, fStatus, fByN)
-	reminderFields = list(fR, fCustomerID, fKind, fBefore, fDueAt, fN)
-)
 
 // Events returns the events of event streams: all but reminder.due.
 func Events() iter.Seq[EventType] {

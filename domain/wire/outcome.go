@@ -160,7 +160,7 @@ func ParseOutcome(line []byte) (Outcome, error) {
 // Refusal is a business rejection: an outcome and no error. A refused command had no effect.
 type Refusal string
 
-// The allRefusals. CONTRACT.md has the order in which each command checks them.
+// The refusals. CONTRACT.md has the order in which each command checks them.
 const (
 	Invalid                Refusal = "invalid"
 	CampaignNotFound       Refusal = "campaign_not_found"
@@ -193,6 +193,14 @@ var allRefusals = [...]Refusal{
 	NotHolder, Voided, Expired, AlreadyRedeemed, RedemptionLimitReached, NotRedeemed, LimitReached, TooLate, RedemptionRolledBack, Outdated,
 	IdempotencyKeyReused, VersionMismatch, NotDurable,
 }
+
+// refusalNames are the same as texts.
+var refusalNames = func() (all []string) {
+	for r := range Refusals() {
+		all = append(all, string(r))
+	}
+	return all
+}()
 
 // Refusals returns the refusals.
 func Refusals() iter.Seq[Refusal] { return slices.Values(allRefusals[:]) }

@@ -50,7 +50,7 @@ func commandLine() *huma.Schema {
 
 // outcomeLine is the schema of a line of the answer. Unlike an outcome it has no status while its result is unknown.
 func outcomeLine() *huma.Schema {
-	line := open(objectOf(wire.DescribeOutcome()))
+	line := open(objectOf(wire.NoCommand.DescribeOutcome()))
 	line.Required = nil
 	return line
 }

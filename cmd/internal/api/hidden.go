@@ -69,7 +69,7 @@ type Outcome struct{ wire.Outcome }
 
 // Schema follows from the fields of outcomes.
 func (Outcome) Schema(r huma.Registry) *huma.Schema {
-	return define(r, "Outcome", open(objectOf(wire.DescribeOutcome())))
+	return define(r, "Outcome", open(objectOf(wire.NoCommand.DescribeOutcome())))
 }
 
 // shown masks the code in an outcome that its reader may not see. The event of a change names the person who sent it; what a person
