@@ -1,6 +1,9 @@
 package wire
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // ContractVersion is the version of CONTRACT.md, and of documents made from these tables.
 const ContractVersion = "1.0"
@@ -52,18 +55,26 @@ func (t CommandType) DescribeOutcome() (all []Description) {
 	var o Outcome
 	for _, f := range outcomeFields {
 		d := f.describe(o.at(f)).plain()
-		d.Required = must.has(f)
-		switch {
-		case t == NoCommand:
-			d.Required = false
-		case f == fStatus:
-			d.OneOf, d.About = []string{commands[t].Status}, "What was done."
+		if d.Required = must.has(f) && t != NoCommand; f == fStatus {
+			d.OneOf, d.About = t.statuses(), "What was done."
 		}
 		if t == NoCommand || must.has(f) || may.has(f) {
 			all = append(all, d)
 		}
 	}
 	return all
+}
+
+// statuses are those of its outcome when it is done; of NoCommand those of all outcomes.
+func (t CommandType) statuses() (all []string) {
+	if t != NoCommand {
+		return []string{commands[t].Status}
+	}
+	for c := range Commands() {
+		all = append(all, commands[c].Status)
+	}
+	slices.Sort(all)
+	return append(slices.Compact(all), StatusRefused)
 }
 
 // Describe returns the fields of an event beside type.
