@@ -47,6 +47,19 @@ type CouponView struct {
 	ExpiresAt     *time.Time      `json:"expires_at,omitempty"`
 	RedeemedCount uint32          `json:"redeemed_count"`
 	Benefit       json.RawMessage `json:"benefit,omitempty"`
+	OrderStatus   string          `json:"order_status,omitempty"` // see OrderStatus
+}
+
+// OrderStatus is the state of the redemption of a claimed coupon for an order: redeemed, rolled_back, or "" = there was none.
+func (l *Lane) OrderStatus(campaignName string, n uint32, order string) string {
+	_, act := l.find(campaignName).redemption(n, l.hash.text(order))
+	switch {
+	case act == nil:
+		return ""
+	case act.flags&flagRolledBack != 0:
+		return wire.StatusRolledBack
+	}
+	return wire.StatusRedeemed
 }
 
 // Campaign shows one campaign; false if there is none of that name.

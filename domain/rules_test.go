@@ -290,3 +290,18 @@ func TestValidateSaysWhatRedeemWouldSay(t *testing.T) {
 		t.Fatal("validate changed something")
 	}
 }
+
+func TestOrderStatus(t *testing.T) {
+	s := newScript(t)
+	s.run(`
+		0 create_campaign codes=9 max_redemptions=9
+		0 claim customer_id=ann
+		0 redeem code=$1 order_id=o1
+		0 redeem code=$1 order_id=o2
+		0 rollback code=$1 order_id=o1`)
+	for order, want := range map[string]string{"o1": wire.StatusRolledBack, "o2": wire.StatusRedeemed, "o3": ""} {
+		if got := s.lane.OrderStatus("s", 1, order); got != want {
+			t.Errorf("%s is %q, want %q", order, got, want)
+		}
+	}
+}

@@ -26,6 +26,9 @@ func N(n uint32) Option { return func(c *wire.Command) { c.N = n } }
 // Holder names the customer who redeems or rolls back; the command is refused if that is not the coupon's holder.
 func Holder(customerID string) Option { return func(c *wire.Command) { c.CustomerID = customerID } }
 
+// Order names an order, in a query for a coupon: the answer then has whether the coupon was redeemed for it.
+func Order(id string) Option { return func(c *wire.Command) { c.OrderID = id } }
+
 // Reason is the reason of a void, at most 256 bytes.
 func Reason(text string) Option { return func(c *wire.Command) { c.Reason = text } }
 

@@ -108,6 +108,9 @@ func (o *owner) answer(q *request) []byte {
 		return refused(wire.CampaignNotFound, q.Campaign, "there is no campaign "+q.Campaign)
 	case "coupon.show":
 		if view, ok := o.term.State().Coupon(q.Campaign, q.Code, q.N, now); ok {
+			if q.OrderID != "" {
+				view.OrderStatus = o.term.State().OrderStatus(view.Campaign, view.N, q.OrderID)
+			}
 			return dataOf(view)
 		}
 		return refused(wire.CodeNotFound, q.Campaign, "there is no such code")
