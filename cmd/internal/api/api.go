@@ -243,11 +243,10 @@ func (a *API) record(ctx context.Context, kind audit.Kind, action, about string)
 
 const (
 	oneCampaign = "/v1/campaigns/{campaign}"
-	oneReminder = oneCampaign + "/reminders/{customer_id}"
+	oneCoupon   = oneCampaign + "/coupons/{n}"
+	reminders   = oneCampaign + "/reminders"
+	oneReminder = reminders + "/{customer_id}/{kind}/{before}"
 )
-
-// reminderFields are the fields of a reminder that its routes have outside of a body.
-var reminderFields = []outside{{"path", "customer_id"}, {"query", "kind"}, {"query", "before"}}
 
 // commandRoutes are the routes of commands.
 func commandRoutes() []commandRoute {
@@ -263,8 +262,8 @@ func commandRoutes() []commandRoute {
 		Summary: "Undo the redemption of an order",
 		About: "The same again is a repeat (200). An Idempotency-Key whose order was redeemed again since is 409 outdated: send a new " +
 			"one."}
-	remind := Route{Method: http.MethodPut, Path: oneReminder, ID: "setReminder", Tag: "shop",
-		Summary: "Remind a customer", About: "The same reminder again is a repeat."}
+	remind := Route{Method: http.MethodPost, Path: reminders, ID: "setReminder", Tag: "shop", Status: http.StatusCreated,
+		Summary: "Remind a customer", About: "The same reminder again is a repeat (200)."}
 	unremind := Route{Method: http.MethodDelete, Path: oneReminder, ID: "cancelReminder", Tag: "shop",
 		Summary: "Cancel a reminder", About: "One that is not pending is a repeat; one that has fired is refused with too_late."}
 	create := Route{Method: http.MethodPost, Path: "/v1/campaigns", ID: "createCampaign", Tag: "campaigns", Status: http.StatusCreated,
@@ -286,8 +285,8 @@ func commandRoutes() []commandRoute {
 		{Route: claim, command: wire.Claim},
 		{Route: redeem, command: wire.Redeem},
 		{Route: rollback, command: wire.Rollback},
-		{Route: remind, command: wire.Remind, outside: reminderFields},
-		{Route: unremind, command: wire.Unremind, outside: reminderFields},
+		{Route: remind, command: wire.Remind},
+		{Route: unremind, command: wire.Unremind},
 		{Route: create, command: wire.CreateCampaign, campaign: true},
 		{Route: update, command: wire.UpdateCampaign, campaign: true},
 		{Route: pause, command: wire.PauseCampaign, campaign: true},

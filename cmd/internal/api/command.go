@@ -8,7 +8,9 @@ import (
 	"encoding/base32"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -25,43 +27,34 @@ const commandWait = 5 * time.Second
 // commandRoute is a route whose request is one command. It has no handler of its own: what the request may have, and its schema,
 // follow from the command's fields in domain/wire, whose parser reads the body as it reads a line of the log.
 //
-//	path, query, body ──> wire.Command ──> may the key? ──> lane ──> outcome line ──> the body, or the campaign as it is then
+//	path, body ──> wire.Command ──> may the key? ──> lane ──> outcome line ──> the body, or the campaign as it is then
 //
 // Claims and redemptions are most of the load: decoding and encoding by reflection would cost more than the rest of one.
 type commandRoute struct {
 	Route
 	command wire.CommandType
-	// outside are the command's fields in the path and the query, besides the campaign in the path. The others are in the body.
-	outside []outside
 	// campaign: the answer is the campaign as it is afterwards, and not the outcome.
 	campaign bool
 
 	// These follow from the others.
 	body      []wire.Description // the fields in the body; there is no body if it has none
-	query     []string           // the parameters in the query
+	path      []string           // the fields in the path, besides the campaign
 	versioned bool               // If-Match has a version of the campaign
 }
-
-// outside is a field of a command that is a parameter.
-type outside struct{ in, name string }
 
 // addCommand adds a route of a command.
 func (a *API) addCommand(c commandRoute) {
 	c.Operation = access.OperationOf(c.command)
 	c.Later = !strings.Contains(c.Path, "{"+web.CampaignValue+"}")
 	for _, f := range c.command.Describe() {
-		isField := func(o outside) bool { return o.name == f.Name }
 		switch {
 		case f.Name == "if_version":
 			c.versioned = true
-		case slices.ContainsFunc(c.outside, isField), f.Name == "campaign" && !c.Later:
+		case f.Name == "campaign" && !c.Later:
+		case strings.Contains(c.Path, "{"+f.Name+"}"):
+			c.path = append(c.path, f.Name)
 		default:
 			c.body = append(c.body, f)
-		}
-	}
-	for _, o := range c.outside {
-		if o.in == "query" {
-			c.query = append(c.query, o.name)
 		}
 	}
 	a.describe(c.Route, a.commandOperation(&c))
@@ -97,7 +90,7 @@ func (a *API) serveCommand(w http.ResponseWriter, req *http.Request, c *commandR
 
 // read reads the command of a request.
 func (c *commandRoute) read(w http.ResponseWriter, req *http.Request, x *exchange) error {
-	if problem := onlyQuery(req, c.query...); problem != nil {
+	if problem := noQuery(req); problem != nil {
 		return problem
 	}
 	campaign := req.PathValue(web.CampaignValue)
@@ -114,7 +107,7 @@ func (c *commandRoute) read(w http.ResponseWriter, req *http.Request, x *exchang
 		}
 	}
 	if len(c.body) == 0 {
-		x.body = c.appendOutside(x.body[:0], req)
+		x.body = c.appendPath(x.body[:0], req)
 	} else {
 		if problem := web.CheckMediaType(req, "application/json"); problem != nil {
 			return problem
@@ -131,21 +124,14 @@ func (c *commandRoute) read(w http.ResponseWriter, req *http.Request, x *exchang
 	return nil
 }
 
-// appendOutside appends the fields outside of the body, as a line has them. The parser notices one that is missing.
-func (c *commandRoute) appendOutside(line []byte, req *http.Request) []byte {
+// appendPath appends the fields in the path, as a line has them. The parser notices one that is missing.
+func (c *commandRoute) appendPath(line []byte, req *http.Request) []byte {
 	line = append(line, '{')
-	for _, o := range c.outside {
-		value := req.PathValue(o.name)
-		if o.in == "query" {
-			value = req.URL.Query().Get(o.name)
-		}
-		if value == "" {
-			continue
-		}
-		if len(line) > 1 {
+	for i, name := range c.path {
+		if i > 0 {
 			line = append(line, ',')
 		}
-		line = wire.AppendText(append(wire.AppendText(line, o.name), ':'), value)
+		line = wire.AppendText(append(wire.AppendText(line, name), ':'), req.PathValue(name))
 	}
 	return append(line, '}')
 }
@@ -156,10 +142,8 @@ func (c *commandRoute) misread(err error, campaign string, body []byte) *web.Pro
 		return invalid("body", "the body must be a JSON object")
 	}
 	problem := web.Invalid(err, "body", "", campaign)
-	for _, o := range c.outside {
-		if at := &problem.Errors[0].Location; *at == "body."+o.name {
-			*at = o.in + "." + o.name
-		}
+	if at := &problem.Errors[0].Location; slices.Contains(c.path, strings.TrimPrefix(*at, "body.")) {
+		*at = "path." + strings.TrimPrefix(*at, "body.")
 	}
 	return problem
 }
@@ -187,8 +171,8 @@ func (a *API) carryOut(w http.ResponseWriter, req *http.Request, p access.Princi
 	if out.Repeat {
 		header["Idempotency-Replayed"] = replayed
 		status = http.StatusOK
-	} else if c.command == wire.CreateCampaign {
-		header.Set("Location", c.Path+"/"+out.Campaign)
+	} else if at := location(c.command, &out); at != "" && !p.Public { // which may not read it
+		header["Location"] = []string{at}
 	}
 	header["Cache-Control"] = noStore
 	header["Content-Type"] = jsonType
@@ -196,6 +180,22 @@ func (a *API) carryOut(w http.ResponseWriter, req *http.Request, p access.Princi
 	w.WriteHeader(status)
 	_, _ = w.Write(append(x.body, '\n')) // the client may have closed the connection
 	return nil
+}
+
+// location is where to read what a command made, "" = nothing.
+func location(t wire.CommandType, out *wire.Outcome) string {
+	campaign := "/v1/campaigns/" + out.Campaign
+	switch t {
+	case wire.CreateCampaign:
+		return campaign
+	case wire.Claim:
+		return campaign + "/coupons/" + strconv.Itoa(int(out.N))
+	case wire.Redeem:
+		return campaign + "/coupons/" + strconv.Itoa(int(out.N)) + "/redemptions/" + url.PathEscape(out.OrderID)
+	case wire.Remind:
+		return campaign + "/reminders/" + url.PathEscape(out.CustomerID) + "/" + out.Kind + "/" + out.Before.String()
+	}
+	return ""
 }
 
 // Values of headers that are the same in every answer; they are only read.
@@ -255,18 +255,12 @@ func (a *API) campaignAfter(ctx context.Context, header http.Header, out *wire.O
 	return json.Marshal(v)
 }
 
-// onlyQuery returns the problem of a parameter that the route does not have.
-func onlyQuery(req *http.Request, names ...string) *web.Problem {
+// noQuery returns the problem of a parameter in the query.
+func noQuery(req *http.Request) *web.Problem {
 	if req.URL.RawQuery == "" {
 		return nil
 	}
-next:
 	for given := range req.URL.Query() {
-		for _, name := range names {
-			if given == name {
-				continue next
-			}
-		}
 		return web.New(web.Malformed, "query: there is no parameter "+given).At("query."+given, "unknown query parameter")
 	}
 	return nil

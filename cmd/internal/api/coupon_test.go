@@ -168,12 +168,15 @@ func TestCoupons(t *testing.T) {
 func TestReminders(t *testing.T) {
 	r := apitest.Shared(t)
 	c := r.Campaign(t, map[string]any{"codes": 3, "opens_at": "2098-01-01T00:00:00Z", "expires_at": "2099-01-01T00:00:00Z"})
-	path := "/v1/campaigns/" + c + "/reminders/" + url.PathEscape("ann & bob") + "?kind=opens&before=24h"
+	list := "/v1/campaigns/" + c + "/reminders"
+	body := map[string]any{"customer_id": "ann & b/b", "kind": "opens", "before": "24h"}
 	r.Key(t, "producer")
-	if v := r.Ask(t, "producer", "PUT", path, nil).Want(t, 200).Object(t); v["due_at"] != "2097-12-31T00:00:00Z" || v["customer_id"] != "ann & bob" {
-		t.Errorf("%v", v)
+	made := r.Ask(t, "producer", "POST", list, body).Want(t, 201)
+	path := made.Header.Get("Location")
+	if v := made.Object(t); v["due_at"] != "2097-12-31T00:00:00Z" || v["customer_id"] != "ann & b/b" || !strings.HasPrefix(path, list+"/ann%20&%20b%2Fb/opens/24h") {
+		t.Errorf("%v at %s", v, path)
 	}
-	if again := r.Ask(t, "producer", "PUT", path, nil).Want(t, 200); again.Header.Get("Idempotency-Replayed") != "true" {
+	if again := r.Ask(t, "producer", "POST", list, body).Want(t, 200); again.Header.Get("Idempotency-Replayed") != "true" {
 		t.Error(again.Header)
 	}
 	if v := r.Ask(t, "producer", "DELETE", path, nil).Want(t, 200).Object(t); v["status"] != "reminder_cancelled" {
@@ -182,5 +185,5 @@ func TestReminders(t *testing.T) {
 	if again := r.Ask(t, "producer", "DELETE", path, nil).Want(t, 200); again.Header.Get("Idempotency-Replayed") != "true" {
 		t.Error(again.Header)
 	}
-	r.Ask(t, "producer", "PUT", "/v1/campaigns/"+c+"/reminders/ann?kind=expires&before=1h", nil).Problem(t, 403, "not_holder", "")
+	r.Ask(t, "producer", "POST", list, map[string]any{"customer_id": "ann", "kind": "expires", "before": "1h"}).Problem(t, 403, "not_holder", "")
 }

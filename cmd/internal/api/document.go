@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -171,11 +172,8 @@ func (a *API) commandOperation(c *commandRoute) huma.Operation {
 		op.Parameters = append(op.Parameters, inPath("campaign", wire.About("campaign")))
 	}
 	for _, f := range c.command.Describe() {
-		for _, o := range c.outside {
-			if o.name == f.Name {
-				p := &huma.Param{Name: o.name, In: o.in, Required: true, Description: f.About, Schema: schemaOf(f)}
-				op.Parameters = append(op.Parameters, p)
-			}
+		if slices.Contains(c.path, f.Name) {
+			op.Parameters = append(op.Parameters, &huma.Param{Name: f.Name, In: "path", Required: true, Description: f.About, Schema: schemaOf(f)})
 		}
 	}
 	if c.versioned {
@@ -193,7 +191,9 @@ func (a *API) commandOperation(c *commandRoute) huma.Operation {
 	if c.campaign {
 		schema = a.schema(reflect.TypeFor[domain.CampaignView]())
 		done.Headers["ETag"] = &huma.Header{Schema: text(""), Description: "For If-Match."}
-		done.Headers["Location"] = &huma.Header{Schema: text(""), Description: "Of a campaign that was created."}
+	}
+	if location(c.command, &wire.Outcome{}) != "" {
+		done.Headers["Location"] = &huma.Header{Schema: text(""), Description: "Of what was made (201); not for public keys."}
 	}
 	done.Content = map[string]*huma.MediaType{"application/json": {Schema: schema}}
 	op.Responses = map[string]*huma.Response{"200": done}
