@@ -79,6 +79,9 @@ func (m *Main) printMade(made ops.MadeKey) error {
 	if made.Replaces != "" {
 		fmt.Fprintf(m.Err, "it replaces key %s; see scrip access list for when that ends\n", made.Replaces)
 	}
+	if made.PostgresURL != "" {
+		fmt.Fprintf(m.Err, "PostgreSQL knows it in a second, as the password of %s\n", made.PostgresURL)
+	}
 	_, err := fmt.Fprintln(m.Out, made.Secret)
 	return err
 }

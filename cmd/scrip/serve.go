@@ -48,6 +48,7 @@ SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be rea
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Postgres, "postgres", "", "`URL` of an existing database for the read tables; absent = a private PostgreSQL")
+	f.StringVar(&o.PostgresListen, "postgres-listen", "", "`HOST:PORT` of the private PostgreSQL, for analysts on other machines with --tls-cert; port 0 = one that is kept (default: loopback, and that port)")
 	f.Var(&cli.Value{Text: "lanes,scheduler,projector,api", Kind: "LIST", Parse: func(s string) (err error) {
 		o.Roles, err = server.ParseRoles(s)
 		return err

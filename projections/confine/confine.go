@@ -119,17 +119,21 @@ func Empty(schema string) string {
 // Schema has the function of Install.
 const Schema = "projection_roles"
 
-// Install returns statements for the superuser of a private cluster that let role owner create roles for projections in
-// the current database, and no other roles. They are idempotent.
+// Install returns statements for the superuser of a private cluster that let role owner create roles for projections and analysts
+// in the current database, and no other roles. They are idempotent.
 func Install(owner string) []string {
-	const installed = Schema + ".projection(text, text)"
+	const installed, analysts = Schema + ".projection(text, text)", Schema + ".analysts(jsonb)"
 	return []string{
 		"CREATE SCHEMA IF NOT EXISTS " + Schema,
+		"CREATE OR REPLACE FUNCTION " + Schema + ".analysts(wanted jsonb) RETURNS void LANGUAGE plpgsql SECURITY DEFINER " +
+			"SET search_path = pg_catalog, pg_temp AS $confine$" + analystsBody + "$confine$",
 		"CREATE OR REPLACE FUNCTION " + Schema + ".projection(wanted text, secret text) RETURNS text LANGUAGE plpgsql SECURITY DEFINER " +
 			"SET search_path = pg_catalog, pg_temp AS $confine$" + body + "$confine$",
 		"REVOKE ALL ON SCHEMA " + Schema + " FROM PUBLIC",
-		"REVOKE ALL ON FUNCTION " + installed + " FROM PUBLIC",
+		"REVOKE ALL ON FUNCTION " + installed + ", " + analysts + " FROM PUBLIC",
 		"GRANT USAGE ON SCHEMA " + Schema + " TO " + owner,
-		"GRANT EXECUTE ON FUNCTION " + installed + " TO " + owner,
+		"GRANT EXECUTE ON FUNCTION " + installed + ", " + analysts + " TO " + owner,
+		"REVOKE CREATE ON SCHEMA public FROM PUBLIC", // as PostgreSQL 15 does
+		"GRANT CREATE ON SCHEMA public TO " + owner,
 	}
 }

@@ -26,8 +26,12 @@ type Options struct {
 	Settings map[string]string
 	// Nice, 0 to 19, is the nice value of PostgreSQL's processes; others, scrip itself first of all, get the CPU before them.
 	Nice int
-	// Port is tried first; 0 = a free one.
+	// Host is where clients reach it beside loopback, with TLS; "" = nowhere.
+	Host string
+	// Port is that of all addresses; 0 = the one that is kept in the place, or a free one while another program has it.
 	Port int
+	// Certificate returns certificate and key in PEM, for TLS; nil = none. Run notices another one.
+	Certificate func() (cert, key []byte)
 	// StopTimeout is how long Stop waits for a fast shutdown before an immediate one. Defaults to 10 s.
 	StopTimeout time.Duration
 	// Tied clusters are stopped, immediately, when this process ends without Stop, also by kill -9. For tests and benchmarks;

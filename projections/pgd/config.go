@@ -11,10 +11,16 @@ import (
 	"strings"
 )
 
-// hbaText admits by password only, and only over loopback and the socket; the superuser by the socket alone.
+// hbaText admits by password only, and only over loopback and the socket; the superuser by the socket alone. Analysts may come
+// from elsewhere, with TLS, and to the database with the read tables alone.
 const hbaText = `# Written by scrip at each start.
+local all +` + roleName + `_analyst reject
 local all all scram-sha-256
 host  all ` + superuserName + ` all reject
+host  ` + roleName + ` +` + roleName + `_analyst 127.0.0.1/32 scram-sha-256
+host  ` + roleName + ` +` + roleName + `_analyst ::1/128 scram-sha-256
+hostssl ` + roleName + ` +` + roleName + `_analyst all scram-sha-256
+host  all +` + roleName + `_analyst all reject
 host  all all 127.0.0.1/32 scram-sha-256
 host  all all ::1/128 scram-sha-256
 `

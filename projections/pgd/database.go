@@ -98,8 +98,10 @@ func ensureDatabase(ctx context.Context, password string, port int) (again bool,
 	}
 	defer conn.Close(ctx)
 	// Here and not with the cluster: after a crash between the two it is made at the next start.
-	if _, err := conn.Exec(ctx, `CREATE DATABASE `+roleName+` OWNER `+roleName); err != nil {
-		return false, fmt.Errorf("creating database %s: %w%s", roleName, err, spaceHint(err.Error()))
+	for _, sql := range []string{"CREATE DATABASE " + roleName + " OWNER " + roleName, "REVOKE TEMPORARY ON DATABASE " + roleName + " FROM PUBLIC"} {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			return false, fmt.Errorf("creating database %s: %w%s", roleName, err, spaceHint(err.Error()))
+		}
 	}
 	return false, nil
 }

@@ -3,9 +3,10 @@
 //	scrip ──owns──> <place>/lock           flock: one owner, released by the kernel when the owner dies
 //	  │             <place>/password       of role scrip, 0600
 //	  │             <place>/admin.password of role postgres, the superuser, 0600
+//	  │             <place>/port           the port, so that its address stays
 //	  │             <place>/postgresql.conf, pg_hba.conf   written at each start
 //	  │             <place>/postgres.log   output of the postmaster (and postgres.log.1)
-//	  └──pg_ctl───> postgres -D <place>/data               loopback and socket only, on a free port
+//	  └──pg_ctl───> postgres -D <place>/data               loopback and socket, and Options.Host with TLS
 //	                <place>/run            its socket
 //	                <place>/new-<random>   initdb in progress; its cluster is renamed to data when complete
 //
@@ -39,6 +40,6 @@
 //   - scrip dies in a start or stop of PostgreSQL: the next start waits for the end of either.
 //   - a postmaster.pid is left whose process id now belongs to another program: that program is not touched and does not
 //     keep the cluster from starting.
-//   - the postmaster dies: Cluster.Run starts it again, on the same port if that is still free.
+//   - the postmaster dies: Cluster.Run starts it again, on the same port if that is still free. The next start tries the kept one.
 //   - the machine loses power: PostgreSQL recovers from its WAL (fsync is on).
 package pgd

@@ -1,12 +1,16 @@
 package pgd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,11 +34,14 @@ type home struct {
 	user     account
 	bin      Binaries
 	settings map[string]string
-	password string
-	lock     *os.File
-	untie    func()
-	log      *slog.Logger
-	signals  *signals
+	// certificate is Options.Certificate, and cert the one in use.
+	certificate func() (cert, key []byte)
+	cert        []byte
+	password    string
+	lock        *os.File
+	untie       func()
+	log         *slog.Logger
+	signals     *signals
 }
 
 // prepare finds the place, takes its lock, and makes the cluster if there is none. A postmaster that runs there was left by an
@@ -48,7 +55,7 @@ func (c *Cluster) prepare(ctx context.Context) (_ *home, err error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &home{place: got.place, user: got.user, bin: all[0], settings: c.opts.Settings, untie: func() {}, log: c.log, signals: &c.signals}
+	h := &home{place: got.place, user: got.user, bin: all[0], settings: c.settings(got.place), certificate: c.opts.Certificate, untie: func() {}, log: c.log, signals: &c.signals}
 	if h.user.uid == 0 {
 		return nil, fmt.Errorf("the PostgreSQL cluster %s belongs to root, as whom PostgreSQL does not run: chown -R %s %[1]s, or move it away (its tables are rebuilt from the log)",
 			h.place.data(), c.unprivileged(ctx).name)
@@ -92,6 +99,36 @@ func (c *Cluster) prepare(ctx context.Context) (_ *home, err error) {
 		return h, h.create(ctx)
 	}
 	return h, h.passwords(ctx)
+}
+
+// settings are Options.Settings and those of the listener.
+func (c *Cluster) settings(p place) map[string]string {
+	all := maps.Clone(c.opts.Settings)
+	if all == nil {
+		all = map[string]string{}
+	}
+	if ip := net.ParseIP(c.opts.Host); ip != nil && ip.IsUnspecified() {
+		all["listen_addresses"] = c.opts.Host
+	} else if c.opts.Host != "" {
+		all["listen_addresses"] = "127.0.0.1," + c.opts.Host
+	}
+	if c.opts.Certificate != nil {
+		all["ssl"], all["ssl_cert_file"], all["ssl_key_file"] = "on", p.cert(), p.key()
+	}
+	return all
+}
+
+// renew writes the certificate in use for PostgreSQL's user. It returns false if that is there.
+func (h *home) renew() (changed bool, err error) {
+	if h.certificate == nil {
+		return false, nil
+	}
+	cert, key := h.certificate()
+	if bytes.Equal(cert, h.cert) {
+		return false, nil
+	}
+	h.cert = cert
+	return true, errors.Join(atomicfile.Write(h.place.cert(), cert, 0o600), atomicfile.Write(h.place.key(), key, 0o600), h.user.give(h.place.cert()), h.user.give(h.place.key()))
 }
 
 // pick takes the installation that made the cluster; a cluster that none can read is set aside.
@@ -155,10 +192,17 @@ func (c *Cluster) bringUp(ctx context.Context, h *home) (*postmaster, error) {
 	c.mu.Lock()
 	port := c.port
 	c.mu.Unlock()
+	kept, _ := os.ReadFile(h.place.port())
+	if port == 0 {
+		port, _ = strconv.Atoi(strings.TrimSpace(string(kept))) // 0 = none is kept
+	}
 	for started := time.Now(); ; {
 		pm, err := c.tryUp(ctx, h, port)
 		if err == nil {
 			err = c.tie(h)
+		}
+		if err == nil && len(kept) == 0 {
+			err = atomicfile.Write(h.place.port(), []byte(strconv.Itoa(pm.port)+"\n"), 0o600)
 		}
 		if err == nil {
 			return pm, nil
@@ -167,7 +211,8 @@ func (c *Cluster) bringUp(ctx context.Context, h *home) (*postmaster, error) {
 		if _, halted := h.halt(ctx, c.opts.StopTimeout); halted != nil {
 			return nil, errors.Join(err, halted)
 		}
-		if errors.Is(err, errPortTaken) {
+		if errors.Is(err, errPortTaken) && c.opts.Port == 0 {
+			c.log.WarnContext(ctx, "another program has the port of PostgreSQL; it moves to another one until the next start", "port", port)
 			port = 0
 		} else if !errors.Is(err, errStillUsed) {
 			return nil, errors.Join(context.Cause(ctx), err)
@@ -233,7 +278,8 @@ func (h *home) writeConfig() error {
 			return err
 		}
 	}
-	return errors.Join(
+	h.cert = nil // below run
+	err := errors.Join(
 		atomicfile.Sweep(h.place.hba()), atomicfile.Sweep(h.place.conf()), atomicfile.Sweep(h.place.password()), atomicfile.Sweep(h.place.admin()), atomicfile.Sweep(h.place.log()+".1"),
 		atomicfile.Write(h.place.hba(), []byte(hbaText), 0o644),
 		atomicfile.Write(h.place.conf(), []byte(configText(h.place, h.bin, h.settings)), 0o644),
@@ -241,6 +287,10 @@ func (h *home) writeConfig() error {
 		os.Mkdir(h.place.run(), 0o700),
 		h.user.give(h.place.run()),
 	)
+	if err == nil {
+		_, err = h.renew()
+	}
+	return err
 }
 
 // lockPlace takes the lock. The kernel releases it when its owner dies, however it dies: a postmaster that is found running

@@ -31,6 +31,9 @@ func (p place) run() string             { return p.path("run") }
 func (p place) password() string        { return p.path("password") }
 func (p place) admin() string           { return p.path("admin.password") }
 func (p place) lock() string            { return p.path("lock") }
+func (p place) port() string            { return p.path("port") }
+func (p place) cert() string            { return p.path("run/server.crt") }
+func (p place) key() string             { return p.path("run/server.key") }
 func (p place) log() string             { return p.path("postgres.log") }
 func (p place) conf() string            { return p.path("postgresql.conf") }
 func (p place) hba() string             { return p.path("pg_hba.conf") }

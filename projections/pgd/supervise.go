@@ -2,6 +2,7 @@ package pgd
 
 import (
 	"context"
+	"syscall"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -28,6 +29,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	for natsx.Pause(ctx, watchEvery) == nil {
 		h, dead := c.down()
 		if dead == nil {
+			c.renew(ctx)
 			continue
 		}
 		c.log.ErrorContext(ctx, "PostgreSQL stopped unexpectedly; restarting it", "err", h.exitError(dead.logged, nil))
@@ -53,6 +55,28 @@ func (c *Cluster) Run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// renew has PostgreSQL read another certificate.
+func (c *Cluster) renew(ctx context.Context) {
+	if c.opts.Certificate == nil {
+		return
+	}
+	release, err := c.work(ctx)
+	if err != nil {
+		return
+	}
+	defer release()
+	if c.home == nil || c.pm == nil { // it is stopped; only the holder of working changes it
+		return
+	}
+	changed, err := c.home.renew()
+	if changed && err == nil {
+		err = syscall.Kill(c.pm.pid, syscall.SIGHUP)
+	}
+	if err != nil {
+		c.log.ErrorContext(ctx, "PostgreSQL keeps its former certificate", "err", err)
+	}
 }
 
 // down returns the postmaster that should be running and is not, nil if all is well. While one runs, its log is bounded.

@@ -15,7 +15,7 @@ SELECT * FROM (
          NULL::text, NULL::timestamptz, NULL::timestamptz FROM k
   UNION ALL SELECT x.redeemed_at, 'redeemed', k.lane, x.sequence * 1048576 + x.line, k.campaign, k.n, 0, k.code, k.customer_id, x.order_id, NULL, NULL,
          NULL, NULL, NULL
-    FROM k JOIN scrip.redemption x ON x.campaign = k.campaign AND x.n = k.n
+    FROM k JOIN scrip.redemption_row x ON x.campaign = k.campaign AND x.n = k.n
   UNION ALL SELECT e.at, e.what, k.lane, e.place, k.campaign, k.n, 0, k.code, k.customer_id, e.order_id, e.reason, NULL, NULL, NULL, e.expires_at
     FROM k JOIN scrip.coupon_event e ON e.campaign = k.campaign AND e.n = k.n
   UNION ALL SELECT a.at, 'expired', s.lane, a.place, s.campaign, s.n, 0, s.code, s.customer_id, NULL, NULL, NULL, NULL, NULL, a.expires_at
@@ -27,7 +27,7 @@ SELECT * FROM (
        WHERE s.ends IS NULL AND a.campaign = s.campaign AND a.campaign_end IS NOT NULL)) a
     WHERE a.place > s.claimed_place AND (s.upto IS NULL OR a.place < s.upto)
       AND (s.voided_at IS NULL OR a.place < (SELECT min(v.place) FROM scrip.coupon_event v WHERE v.campaign = s.campaign AND v.n = s.n AND v.what = 'voided'))
-      AND s.max_redemptions > (SELECT count(*) FROM scrip.redemption x WHERE x.campaign = s.campaign AND x.n = s.n
+      AND s.max_redemptions > (SELECT count(*) FROM scrip.redemption_row x WHERE x.campaign = s.campaign AND x.n = s.n
                                AND x.redeemed_at <= a.at AND (x.rolled_back_at IS NULL OR x.rolled_back_at > a.at))
   UNION ALL SELECT m.set_at, 'reminder_set', m.lane, m.set_place, m.campaign, coalesce(m.n, 0), m.r, NULL, m.customer_id, NULL, NULL, NULL, m.kind, m.due_at, NULL
     FROM m

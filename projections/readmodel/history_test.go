@@ -263,7 +263,7 @@ func TestManyCoupons(t *testing.T) {
 		`INSERT INTO scrip.coupon_row (n, claimed_at, claimed_place, redeemed_count, campaign, code, customer_id)
 			SELECT i / 40 + 1, '2026-01-01Z'::timestamptz + i * interval '1 ms', i::bigint * 1048576 + 1, 0, 'c' || i % 40, 'code-' || i,
 				CASE WHEN i % 4 < 2 THEN 'agency' ELSE 'customer-' || i END FROM generate_series(0, 39999) i`,
-		`INSERT INTO scrip.redemption (n, redeemed_at, sequence, line, campaign, code, customer_id, order_id)
+		`INSERT INTO scrip.redemption_row (n, redeemed_at, sequence, line, campaign, code, customer_id, order_id)
 			SELECT n, claimed_at + interval '1 hour', claimed_place / 1048576 + 40000, 1, campaign, code, customer_id, 'o' || n FROM scrip.coupon_row WHERE n % 7 = 0`,
 		`INSERT INTO scrip.coupon_event (n, place, at, expires_at, campaign, what)
 			SELECT n, claimed_place + 50000 * 1048576::bigint, claimed_at + interval '2 hours', '2026-01-10Z', campaign, 'extended' FROM scrip.coupon_row WHERE n % 11 = 0`,

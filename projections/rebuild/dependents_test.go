@@ -71,7 +71,7 @@ func TestDependentsAreKept(t *testing.T) {
 		more()
 		streamtest.Equal(t, "rebuilt", r.dependents(), want)
 	}
-	r.exec("CREATE INDEX later ON scrip.redemption (order_id)")
+	r.exec("CREATE INDEX later ON scrip.redemption_row (order_id)")
 	s := r.open(Options{})
 	defer s.Close()
 	for range 2 {
@@ -103,7 +103,7 @@ func TestDependentsThatCannotBeKept(t *testing.T) {
 		"table constraint extra_check on scrip.campaign":           "ALTER TABLE scrip.campaign ADD CONSTRAINT extra_check CHECK (claimed < 1000000)",
 		"policy pol on scrip.campaign":                             "CREATE POLICY pol ON scrip.campaign USING (true)",
 		"type scrip.color":                                         "CREATE TYPE scrip.color AS ENUM ('red')",
-		"table reports.child":                                      "CREATE TABLE reports.child () INHERITS (scrip.redemption)",
+		"table reports.child":                                      "CREATE TABLE reports.child () INHERITS (scrip.redemption_row)",
 		"statistics object reports.st":                             "CREATE STATISTICS reports.st ON campaign, customer_id FROM scrip.coupon_row",
 		"rule rl on scrip.reminder":                                "CREATE RULE rl AS ON DELETE TO scrip.reminder DO ALSO SELECT 1",
 		"publication namespace scrip in publication cdc2":          "CREATE PUBLICATION cdc2 FOR TABLES IN SCHEMA scrip",

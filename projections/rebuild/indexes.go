@@ -20,7 +20,7 @@ import (
 // redemption finds its coupon by key); one that only readers use is created last.
 //
 //	coupon_row   key: events that change coupons or depend on their expiry      code, customer: last
-//	redemption   key: roll back                                                 order: last
+//	redemption_row  key: roll back                                              order: last
 //	reminder     all but customer: cancel, fire, move                           customer: last
 //
 // Which events those are is in the table of events (column Finds).
@@ -30,7 +30,7 @@ var filledBare = []string{couponRow, redemption, reminder}
 
 const (
 	couponRow  = "coupon_row"
-	redemption = "redemption"
+	redemption = "redemption_row"
 	reminder   = "reminder"
 )
 

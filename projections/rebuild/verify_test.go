@@ -25,9 +25,9 @@ var damages = []struct {
 	{"DELETE FROM scrip.coupon_row WHERE campaign = 'c0' AND n = 7", "coupon_row", "c0/7", "", Missing, 1},
 	{"INSERT INTO scrip.coupon_row (n, claimed_at, claimed_place, redeemed_count, campaign, code, customer_id) VALUES (500, now(), 1, 0, 'c0', 'x', 'y')", "coupon_row", "c0/500", "", TooMany, 1},
 	{"UPDATE scrip.coupon_row SET campaign = 'zzz' WHERE campaign = 'c1' AND n = 1", "coupon_row", "c1/1", "", Missing, 2}, // and one too many
-	{"INSERT INTO scrip.redemption SELECT n, redeemed_at, rolled_back_at, sequence, 9, campaign, code, customer_id, order_id FROM scrip.redemption WHERE campaign = 'c0' AND n = 1", "redemption", "c0/1/3/9", "", TooMany, 1},
-	{"UPDATE scrip.redemption SET order_id = 'other' WHERE campaign = 'c0' AND n = 1 AND line = 1", "redemption", "c0/1/3/1", "order_id", Changed, 1},
-	{"DELETE FROM scrip.redemption WHERE campaign = 'c0' AND n = 2", "redemption", "c0/2/3/2", "", Missing, 1},
+	{"INSERT INTO scrip.redemption_row SELECT n, redeemed_at, rolled_back_at, sequence, 9, campaign, code, customer_id, order_id FROM scrip.redemption_row WHERE campaign = 'c0' AND n = 1", "redemption_row", "c0/1/3/9", "", TooMany, 1},
+	{"UPDATE scrip.redemption_row SET order_id = 'other' WHERE campaign = 'c0' AND n = 1 AND line = 1", "redemption_row", "c0/1/3/1", "order_id", Changed, 1},
+	{"DELETE FROM scrip.redemption_row WHERE campaign = 'c0' AND n = 2", "redemption_row", "c0/2/3/2", "", Missing, 1},
 	{"UPDATE scrip.expiry_task SET live = live + 1 WHERE campaign = 'c0' AND state = 'pending'", "expiry_task", "c0/2026-06-01 00:00:00+00", "live", Changed, 1},
 	{"UPDATE scrip.expiry_task SET processed_at = processed_at + interval '1 microsecond' WHERE campaign = 'c0' AND state = 'processed'", "expiry_task", "c0/2026-01-01 02:00:00+00", "processed_at", Changed, 1},
 	{"DELETE FROM scrip.expiry_task WHERE campaign = 'c1' AND state = 'pending'", "expiry_task", "c1/2026-06-01 00:00:00+00", "", Missing, 1},
@@ -172,7 +172,7 @@ func TestNotRepairable(t *testing.T) {
 		"another message at its place": {"UPDATE scrip.checkpoint SET digest = repeat('0', 32) WHERE lane = 1", "checkpoint", NotInLog, "were not filled from this log"},
 		"another log":                  {"UPDATE scrip.checkpoint SET log = 'other'", "checkpoint", NotInLog, "were not filled from this log"},
 		"checkpoint gone":              {"DROP TABLE scrip.checkpoint", "", "", "incomplete"},
-		"table gone":                   {"DROP TABLE scrip.redemption", "redemption", TableMissing, ""},
+		"table gone":                   {"DROP TABLE scrip.redemption_row CASCADE", "redemption_row", TableMissing, ""},
 		"column gone":                  {"ALTER TABLE scrip.coupon_row DROP COLUMN void_reason CASCADE", "coupon_row", ColumnMissing, ""},
 	} {
 		r.exec(c.damage)
@@ -289,7 +289,7 @@ func TestDefinitions(t *testing.T) {
 		t.Errorf("nothing is wrong: %+v", got.Differences)
 	}
 	r.exec("DROP INDEX scrip.coupon_row_code")
-	r.exec("ALTER TABLE scrip.redemption DROP CONSTRAINT redemption_key")
+	r.exec("ALTER TABLE scrip.redemption_row DROP CONSTRAINT redemption_row_key")
 	r.exec("ALTER TABLE scrip.campaign DROP CONSTRAINT campaign_status_is_known, ADD CONSTRAINT campaign_status_is_known CHECK (status <> 'x')")
 	r.exec("DROP FUNCTION scrip.backlog()")
 	r.exec(`CREATE OR REPLACE VIEW scrip.coupon AS SELECT r.campaign, r.n, r.code, r.customer_id, 'claimed'::text AS status, r.claimed_at,
@@ -303,7 +303,7 @@ func TestDefinitions(t *testing.T) {
 	slices.Sort(found)
 	want := []string{
 		" function backlog(): definition missing", "campaign constraint campaign_status_is_known: definition changed", "coupon view coupon: definition changed",
-		"coupon_row index coupon_row_code: definition missing", "redemption constraint redemption_key: definition missing",
+		"coupon_row index coupon_row_code: definition missing", "redemption_row constraint redemption_row_key: definition missing",
 	}
 	if !slices.Equal(found, want) || got.Total != int64(len(want)) {
 		t.Errorf("found\n%s\nwant\n%s", strings.Join(found, "\n"), strings.Join(want, "\n"))

@@ -301,6 +301,18 @@ func (m *Mask) hash(text string) string {
 	return hex.EncodeToString(h.Sum(nil)[:maskedBytes])
 }
 
+// Pads are what PostgreSQL needs to mask a code as Code does, without HMAC: its hash is that of outer and the hash of inner and it.
+func (m *Mask) Pads() (inner, outer []byte) {
+	inner, outer = make([]byte, sha256.BlockSize), make([]byte, sha256.BlockSize)
+	copy(inner, m.key)
+	copy(outer, m.key)
+	for i := range inner {
+		inner[i] ^= 0x36
+		outer[i] ^= 0x5c
+	}
+	return append(inner, "code\x00"...), outer
+}
+
 // event masks the secret fields of an event and of its raw line, those that the table of fields has. The line is encoded
 // again, without fields that this version does not know: they may hold codes. The quote of a command.rejected is left out for
 // the same reason.

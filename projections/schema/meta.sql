@@ -3,6 +3,22 @@
 -- The format of the tables in schema scrip: one row.
 CREATE TABLE IF NOT EXISTS scrip_meta.format (version bigint NOT NULL);
 
+-- The key of masks of codes, as HMAC-SHA256 uses it, of one row at most. Servers write it; without it masks are NULL.
+CREATE TABLE IF NOT EXISTS scrip_meta.mask (
+    inner_pad bytea NOT NULL, -- and the word that separates codes from other texts
+    outer_pad bytea NOT NULL
+);
+
+-- Whether this session is an analyst's without the right to codes. It is not immutable, and need not be: it cannot change within a
+-- session, which logged in as one role. So it is computed when a statement is planned, and not once a row. The creator of
+-- the roles may be a member of both.
+CREATE OR REPLACE FUNCTION scrip_meta.masked() RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog AS $$
+BEGIN
+    RETURN (SELECT bool_or(g.rolname = left(current_database(), 40) || '_analyst') AND NOT bool_or(g.rolname = left(current_database(), 40) || '_analyst_codes')
+            FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid JOIN pg_roles u ON u.oid = m.member WHERE u.rolname = session_user) IS TRUE;
+END
+$$;
+
 -- What operators did about dead letters is not a fold of the log: it would be lost with tables that are dropped or rebuilt,
 -- and would make their digests differ. It names the event of the dead letter. at is the dead letter's: a log that lost its
 -- tail may use positions again.

@@ -42,7 +42,7 @@ const Name = "scrip"
 // relations are the tables and views of schema scrip, sorted; functions are its functions. It may have others beside them.
 var (
 	relations = []string{"campaign", "campaign_stats", "checkpoint", "coupon", "coupon_event", "coupon_row", "dead_letter", "expiry_event",
-		"expiry_task", "redemption", "refusal_stats", "reminder"}
+		"expiry_task", "redemption", "redemption_row", "refusal_stats", "reminder"}
 	functions = []string{"backlog", "digest", "due_next_hour"}
 )
 
@@ -112,7 +112,7 @@ func create(ctx context.Context, tx pgx.Tx, log *slog.Logger) error {
 		log.WarnContext(ctx, "read tables were dropped; they are created again and filled from the log")
 	}
 	drop := "DROP FUNCTION IF EXISTS scrip." + strings.Join(functions, "(), scrip.") + "();" // these remain when tables are dropped one by one
-	if err := run(ctx, tx, "CREATE SCHEMA IF NOT EXISTS scrip_meta; CREATE SCHEMA IF NOT EXISTS scrip; "+drop+tablesSQL); err != nil {
+	if err := run(ctx, tx, "CREATE SCHEMA IF NOT EXISTS scrip_meta; CREATE SCHEMA IF NOT EXISTS scrip; "+drop+metaSQL+tablesSQL); err != nil {
 		return fmt.Errorf("creating the read tables: %w", err)
 	}
 	return stamp(ctx, tx)

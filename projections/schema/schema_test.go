@@ -62,7 +62,7 @@ func TestManyEnsureAtOnce(t *testing.T) {
 func TestDroppedTablesAreCreatedAgain(t *testing.T) {
 	for name, drop := range map[string]string{
 		"schema": "DROP SCHEMA scrip CASCADE",
-		"tables": "DROP VIEW scrip.coupon; DROP TABLE scrip.campaign, scrip.coupon_row, scrip.redemption, scrip.expiry_task, scrip.reminder, scrip.campaign_stats, scrip.refusal_stats, scrip.checkpoint, scrip.dead_letter, scrip.coupon_event, scrip.expiry_event",
+		"tables": "DROP VIEW scrip.coupon, scrip.redemption; DROP TABLE scrip.campaign, scrip.coupon_row, scrip.redemption_row, scrip.expiry_task, scrip.reminder, scrip.campaign_stats, scrip.refusal_stats, scrip.checkpoint, scrip.dead_letter, scrip.coupon_event, scrip.expiry_event",
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := pool(t)
@@ -82,7 +82,7 @@ func TestDroppedTablesAreCreatedAgain(t *testing.T) {
 
 func TestUnusableDatabases(t *testing.T) {
 	for name, c := range map[string]struct{ spoil, want string }{
-		"one table dropped": {"DROP TABLE scrip.redemption", "redemption is missing from schema scrip; run `scrip rebuild`, or `DROP SCHEMA scrip CASCADE`"},
+		"one table dropped": {"DROP VIEW scrip.redemption", "redemption is missing from schema scrip; run `scrip rebuild`, or `DROP SCHEMA scrip CASCADE`"},
 		"newer scrip":       {"UPDATE scrip_meta.format SET version = 2", "created by a newer scrip (format 2, this program knows 1): use that one, or `DROP SCHEMA scrip CASCADE`"},
 		"older scrip":       {"UPDATE scrip_meta.format SET version = -1", "they have format -1, and this program needs 1: run `scrip rebuild`"},
 		"not ours":          {"DROP SCHEMA scrip_meta CASCADE", "has tables that scrip did not create (campaign"},
@@ -120,11 +120,11 @@ func TestViewKeepsIndexes(t *testing.T) {
 		SELECT 'c' || i, 'active', 1000, 0, 0, 0, 'epoch', 'epoch', 0, i, 1, 1, 1000, 0, 0, 0 FROM generate_series(1, 20) i`)
 	exec(t, p, `INSERT INTO scrip.coupon_row (n, claimed_place, claimed_at, redeemed_count, campaign, code, customer_id)
 		SELECT n, n, 'epoch', 0, 'c' || i, 'code-' || i || '-' || n, 'customer-' || n FROM generate_series(1, 20) i, generate_series(1, 1000) n`)
-	exec(t, p, `INSERT INTO scrip.redemption (n, redeemed_at, sequence, line, campaign, code, customer_id, order_id)
+	exec(t, p, `INSERT INTO scrip.redemption_row (n, redeemed_at, sequence, line, campaign, code, customer_id, order_id)
 		SELECT n, 'epoch', n, 1, 'c' || i, '', '', 'order-' || i || '-' || n FROM generate_series(1, 20) i, generate_series(1, 1000) n`)
-	exec(t, p, "ANALYZE scrip.coupon_row, scrip.campaign, scrip.redemption")
+	exec(t, p, "ANALYZE scrip.coupon_row, scrip.campaign, scrip.redemption_row")
 	for where, index := range map[string]string{
-		"(campaign, n) IN (SELECT campaign, n FROM scrip.redemption WHERE order_id COLLATE \"POSIX\" = 'order-7-7')": "redemption_order",
+		"(campaign, n) IN (SELECT campaign, n FROM scrip.redemption_row WHERE order_id COLLATE \"POSIX\" = 'order-7-7')": "redemption_row_order",
 		"code = 'code-7-7'":                              "coupon_row_code",
 		"customer_id = 'customer-7'":                     "coupon_row_customer",
 		"campaign = 'c7' AND n = 7":                      "coupon_row_key",

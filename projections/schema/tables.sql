@@ -75,8 +75,14 @@ CREATE INDEX coupon_row_customer ON scrip.coupon_row USING hash (customer_id);
 
 -- The status of a coupon follows from its row and its campaign. Ten million coupons expire by one update of
 -- campaign.expired_through.
+--
+-- Analysts without the right to codes get the masks of `scrip replay` and GET /v1/events: masked() is known when a statement is
+-- planned, so for all others code is the column itself, with its index.
 CREATE VIEW scrip.coupon AS
-SELECT r.campaign, r.n, r.code, r.customer_id,
+SELECT r.campaign, r.n,
+       CASE WHEN scrip_meta.masked() THEN 'masked-' || left(encode(sha256((SELECT m.outer_pad FROM scrip_meta.mask m)
+           || sha256((SELECT m.inner_pad FROM scrip_meta.mask m) || convert_to(r.code, 'UTF8'))), 'hex'), 32) ELSE r.code END AS code,
+       r.customer_id,
        CASE WHEN r.voided_at IS NOT NULL THEN 'voided'
             WHEN r.redeemed_count >= c.max_redemptions THEN 'redeemed'
             WHEN coalesce(r.expires_at, c.expires_at) <= c.expired_through THEN 'expired'
@@ -88,7 +94,7 @@ FROM scrip.coupon_row r
 JOIN scrip.campaign c ON c.campaign = r.campaign;
 
 -- One row per redemption, named by its place in the log: one order may redeem, be rolled back and redeem again.
-CREATE TABLE scrip.redemption (
+CREATE TABLE scrip.redemption_row (
     n              bigint NOT NULL,
     redeemed_at    timestamptz NOT NULL,
     rolled_back_at timestamptz,
@@ -99,13 +105,20 @@ CREATE TABLE scrip.redemption (
     customer_id    text COLLATE "C" NOT NULL,
     order_id       text COLLATE "C" NOT NULL,
 
-    CONSTRAINT redemption_key PRIMARY KEY (campaign, n, sequence, line)
+    CONSTRAINT redemption_row_key PRIMARY KEY (campaign, n, sequence, line)
 );
 
 -- A hash index, as those of coupon_row: half the cost of a btree on random text, and no limit on its length. Its collation
 -- differs from the column's, so only queries that name it use the index: for a rollback, which has the coupon's key as well,
 -- it would read all redemptions of that order, and a producer may use one order for all.
-CREATE INDEX redemption_order ON scrip.redemption USING hash (order_id COLLATE "POSIX");
+CREATE INDEX redemption_row_order ON scrip.redemption_row USING hash (order_id COLLATE "POSIX");
+
+CREATE VIEW scrip.redemption AS
+SELECT r.campaign, r.n,
+       CASE WHEN scrip_meta.masked() THEN 'masked-' || left(encode(sha256((SELECT m.outer_pad FROM scrip_meta.mask m)
+           || sha256((SELECT m.inner_pad FROM scrip_meta.mask m) || convert_to(r.code, 'UTF8'))), 'hex'), 32) ELSE r.code END AS code,
+       r.customer_id, r.order_id, r.redeemed_at, r.rolled_back_at, r.sequence, r.line
+FROM scrip.redemption_row r;
 
 -- One row per event that happened to a coupon besides its claim and its redemptions.
 CREATE TABLE scrip.coupon_event (

@@ -196,7 +196,7 @@ func (f *fold) copyRedemptions(ctx context.Context, tx pgx.Tx) error {
 		rows.Text(r.customer)
 		rows.Text(r.order)
 	}
-	return rows.Send(ctx, tx, in(f.schema, "scrip.redemption"),
+	return rows.Send(ctx, tx, in(f.schema, "scrip.redemption_row"),
 		"n, redeemed_at, rolled_back_at, sequence, line, campaign, code, customer_id, order_id")
 }
 
@@ -238,7 +238,7 @@ func (f *fold) changeCoupons(w *writer) {
 //
 // $1..$3 = campaign, n, order   $4 = when   $5, $6 = sequence and line of the batch's first event
 const rollBackSQL = `
-UPDATE scrip.redemption r SET rolled_back_at = d.at
+UPDATE scrip.redemption_row r SET rolled_back_at = d.at
 FROM unnest($1::text[], $2::bigint[], $3::text[], $4::timestamptz[]) d (campaign, n, order_id, at)
 WHERE r.campaign = d.campaign AND r.n = d.n AND r.order_id = d.order_id
   AND coalesce(r.rolled_back_at IS NULL AND (r.sequence, r.line) < ($5::bigint, $6::bigint), false)`
@@ -256,7 +256,7 @@ func (f *fold) rollBack(w *writer, first *Line) {
 // $1, $2 = campaign, n
 const recheckRedeemedSQL = `
 UPDATE scrip.coupon_row r SET redeemed_at = coalesce((
-    SELECT max(x.redeemed_at) FROM scrip.redemption x
+    SELECT max(x.redeemed_at) FROM scrip.redemption_row x
     WHERE x.campaign = r.campaign AND x.n = r.n AND x.rolled_back_at IS NULL), r.redeemed_at)
 FROM unnest($1::text[], $2::bigint[]) d (campaign, n)
 WHERE r.campaign = d.campaign AND r.n = d.n`

@@ -119,6 +119,6 @@ func TestFiringChangesNoIndex(t *testing.T) {
 
 func analyze(t *testing.T, conn *pgxpool.Conn) {
 	t.Helper()
-	_, err := conn.Exec(context.Background(), "VACUUM ANALYZE scrip.campaign, scrip.coupon_row, scrip.redemption, scrip.expiry_task, scrip.reminder, scrip.campaign_stats")
+	_, err := conn.Exec(context.Background(), "VACUUM ANALYZE scrip.campaign, scrip.coupon_row, scrip.redemption_row, scrip.expiry_task, scrip.reminder, scrip.campaign_stats")
 	streamtest.Must(t, err)
 }

@@ -142,7 +142,7 @@ func rows(t testing.TB, pool *pgxpool.Pool, query string) string {
 // truncate empties all tables.
 func truncate(t testing.TB, pool *pgxpool.Pool) {
 	t.Helper()
-	_, err := pool.Exec(context.Background(), `TRUNCATE scrip.campaign, scrip.coupon_row, scrip.redemption, scrip.expiry_task,
+	_, err := pool.Exec(context.Background(), `TRUNCATE scrip.campaign, scrip.coupon_row, scrip.redemption_row, scrip.expiry_task,
 		scrip.reminder, scrip.campaign_stats, scrip.refusal_stats, scrip.dead_letter, scrip.coupon_event, scrip.expiry_event`)
 	if err != nil {
 		t.Fatalf("truncate: %v", err)

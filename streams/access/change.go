@@ -29,6 +29,8 @@ type record struct {
 	// New is of a created key. A replacement has the rights of the key that it replaces.
 	New    *New   `json:"new,omitempty"`
 	SHA256 []byte `json:"sha256,omitempty"`
+	// SCRAM is the verifier of an analyst's key for PostgreSQL.
+	SCRAM string `json:"scram,omitempty"`
 	// Also are the ids of further keys that a revocation ends.
 	Also []string `json:"also,omitempty"`
 	// Replaces is the id of the key that a rotation ends, at Until; without, at once.
@@ -170,7 +172,7 @@ func (s *state) add(k *Key, c *registry.Change[record]) error {
 	if len(r.SHA256) != sha256.Size {
 		return errors.New("sha256 is no hash of a key")
 	}
-	k.hash = [sha256.Size]byte(r.SHA256)
+	k.hash, k.scram = [sha256.Size]byte(r.SHA256), r.SCRAM
 	if err := k.check(); err != nil {
 		return err
 	}

@@ -1,9 +1,12 @@
 package access
 
 import (
+	"crypto/hmac"
+	"crypto/pbkdf2"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -36,6 +39,7 @@ type Key struct {
 
 	first string // id of the first key of the rotations that led to it; "" = its own
 	hash  [sha256.Size]byte
+	scram string // of an analyst's key
 }
 
 // Principal is who uses the key.
@@ -142,6 +146,36 @@ func ValidID(id string) bool {
 
 // digest is what is kept of a key.
 func digest(key string) [sha256.Size]byte { return sha256.Sum256([]byte(key)) }
+
+// Login is an analyst's key as PostgreSQL knows it: a role whose password is the key.
+type Login struct {
+	ID       string `json:"id"`
+	Verifier string `json:"verifier"` // as in pg_authid
+	Codes    bool   `json:"codes"`
+}
+
+// SQLUser is the name of the role of the key with that id.
+func SQLUser(id string) string { return "analyst_" + id }
+
+// scramRounds is PostgreSQL's default. A key is random, so more would not make it safer.
+const scramRounds = 4096
+
+// scramOf is the verifier of a key as a password of PostgreSQL, which the password does not follow from (RFC 5802).
+func scramOf(key string) string {
+	salt := make([]byte, 16)
+	_, _ = rand.Read(salt) // never fails
+	salted, err := pbkdf2.Key(sha256.New, key, salt, scramRounds, sha256.Size)
+	if err != nil {
+		panic(err) // not for these sizes
+	}
+	mac := func(text string) []byte {
+		h := hmac.New(sha256.New, salted)
+		h.Write([]byte(text))
+		return h.Sum(nil)
+	}
+	stored, base64 := sha256.Sum256(mac("Client Key")), base64.StdEncoding.EncodeToString
+	return fmt.Sprintf("SCRAM-SHA-256$%d:%s$%s:%s", scramRounds, base64(salt), base64(stored[:]), base64(mac("Server Key")))
+}
 
 // Role is what a key is for.
 type Role uint8

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -136,6 +137,22 @@ func (r *Registry) AllowsOrigin(origin string) bool {
 		}
 	}
 	return false
+}
+
+// Logins are the keys in force that open PostgreSQL, by id; nil before keys are read.
+func (r *Registry) Logins() []Login {
+	keys, now := r.keys.Load(), r.store.history.Clock.Now()
+	if keys == nil {
+		return nil
+	}
+	all := []Login{}
+	for _, k := range *keys {
+		if k.scram != "" && k.In(now) {
+			all = append(all, Login{k.ID, k.scram, k.Codes})
+		}
+	}
+	slices.SortFunc(all, func(a, b Login) int { return strings.Compare(a.ID, b.ID) })
+	return all
 }
 
 // uses are when keys were used last, as this server knows.

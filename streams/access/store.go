@@ -150,15 +150,18 @@ func (s *Store) write(ctx context.Context, by Author, make func(*state, time.Tim
 }
 
 // drawn is a new key. It is drawn once: a try whose result is not known may be stored late, and must be the same key then.
-type drawn struct{ secret, id string }
+type drawn struct{ secret, id, scram string }
 
 // draw adds the key to a record, with an id that no key has.
 func (d *drawn) draw(st *state, role Role, r record) record {
 	for d.secret == "" || st.keys[d.id] != nil {
 		d.secret, d.id = newKey(role)
+		if role == Analyst {
+			d.scram = scramOf(d.secret)
+		}
 	}
 	hash := digest(d.secret)
-	r.Key, r.SHA256 = d.id, hash[:]
+	r.Key, r.SHA256, r.SCRAM = d.id, hash[:], d.scram
 	return r
 }
 

@@ -22,12 +22,22 @@ type CreateKey struct {
 type MadeKey struct {
 	access.Key
 	Secret string `json:"secret" doc:"What its user presents. It cannot be read again."`
+	// PostgresURL is of an analyst.
+	PostgresURL string `json:"postgres_url,omitempty" doc:"Of an analyst: where psql reads schema scrip, within a second; the password is the secret."`
 }
 
 // CreateKey makes a key.
 func (o *Ops) CreateKey(ctx context.Context, who Caller, q CreateKey) (MadeKey, error) {
 	k, secret, err := o.Keys.Create(ctx, access.New(q), who)
-	return MadeKey{k, secret}, err
+	return o.made(k, secret, err)
+}
+
+func (o *Ops) made(k access.Key, secret string, err error) (MadeKey, error) {
+	made := MadeKey{Key: k, Secret: secret}
+	if err == nil && o.PostgresURL != nil {
+		made.PostgresURL = o.PostgresURL(&k)
+	}
+	return made, err
 }
 
 // ListKeys is a page of keys.
@@ -74,5 +84,5 @@ func (o *Ops) RotateKey(ctx context.Context, who Caller, q RotateKey) (MadeKey, 
 		}
 	}
 	k, secret, err := o.Keys.Rotate(ctx, q.Key, overlap, who)
-	return MadeKey{k, secret}, err
+	return o.made(k, secret, err)
 }

@@ -26,6 +26,8 @@ type Ops struct {
 	Queries *client.Client
 	// Status reads the status of the log and its servers, whose type is of a package above this one.
 	Status func(context.Context) (any, error)
+	// PostgresURL is where a key reads the read tables, without its password; "" = it may not, or not here. nil = nowhere.
+	PostgresURL func(*access.Key) string
 	// Jobs are the long actions.
 	Jobs *Jobs
 	// Letters are the dead letters in the read tables. Nil = this server has no read tables.

@@ -128,6 +128,9 @@ func (p *Pair) Run(ctx context.Context) error {
 // File is the absolute path of the certificate.
 func (p *Pair) File() string { return p.certFile }
 
+// Files are the certificate and the key in use, in PEM.
+func (p *Pair) Files() (cert, key []byte) { return p.now.Load().cert, p.now.Load().key }
+
 // Server is the configuration of a listener: each connection gets the certificate that is in use when it begins.
 func (p *Pair) Server() *tls.Config {
 	return &tls.Config{

@@ -65,6 +65,8 @@ type Options struct {
 	NATS string
 	// Postgres is the URL of an external server; "" = a private cluster.
 	Postgres string
+	// PostgresListen is HOST:PORT of the private PostgreSQL, port 0 = the one that is kept; "" = 127.0.0.1:0. A loopback HOST is 127.0.0.1.
+	PostgresListen string
 	// Roles defaults to AllRoles.
 	Roles []Role
 	// NATSListen is HOST:PORT of the embedded NATS server. Defaults to natsd.DefaultListen.
@@ -182,6 +184,17 @@ func (o Options) Validate() error {
 	if o.NATS == "" {
 		if err := o.mayListen("--nats-listen", o.NATSListen); err != nil {
 			return err
+		}
+	}
+	if o.PostgresListen != "" {
+		host, _, err := net.SplitHostPort(o.PostgresListen)
+		switch {
+		case err != nil:
+			return fmt.Errorf("--postgres-listen %q must be HOST:PORT such as 127.0.0.1:5433", o.PostgresListen)
+		case o.Postgres != "":
+			return errors.New("--postgres-listen is for the private PostgreSQL; the one of --postgres has its own address")
+		case !loopback(host) && o.TLSCert == "":
+			return fmt.Errorf("--postgres-listen %s can be reached from other machines, which need TLS; give --tls-cert and --tls-key, or listen on 127.0.0.1", o.PostgresListen)
 		}
 	}
 	if (o.TLSCert == "") != (o.TLSKey == "") {

@@ -29,12 +29,18 @@ func TestOpenAddressesAreRefused(t *testing.T) {
 		if err := o.Validate(); (err == nil) != c.ok {
 			t.Errorf("HTTP on %q: %v", c.addr, err)
 		}
+		if err := (Options{Data: "x", PostgresListen: c.addr, Insecure: true}).Validate(); (err == nil) != c.ok {
+			t.Errorf("PostgreSQL on %q: %v", c.addr, err)
+		}
 		if c.addr == "4222" {
 			continue // nonsense, whoever may come in
 		}
 		// Profiles are never open to other machines.
 		if err := (Options{Data: "x", OpsListen: c.addr, Insecure: true}).Validate(); (err == nil) != c.ok {
 			t.Errorf("--ops-listen %q with --insecure: %v", c.addr, err)
+		}
+		if err := (Options{Data: "x", PostgresListen: c.addr, TLSCert: "c", TLSKey: "k"}).Validate(); err != nil {
+			t.Errorf("PostgreSQL on %q with TLS: %v", c.addr, err)
 		}
 		if err := (Options{Data: "x", OpsListen: c.addr, Credentials: "a:b"}).Validate(); err != nil {
 			t.Errorf("--ops-listen %q with credentials: %v", c.addr, err)

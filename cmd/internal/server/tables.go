@@ -1,9 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
 	"sync"
 	"time"
 
@@ -31,6 +34,7 @@ type tables struct {
 	pool    *pgxpool.Pool
 	cluster *pgd.Cluster  // nil = external
 	given   string        // URL of an external one
+	host    string        // where other machines reach a private one; "" = nowhere
 	tried   chan struct{} // closed after the first attempt to start a private one
 
 	mu      sync.Mutex // guards the fields below
@@ -49,7 +53,17 @@ func (s *server) startTables(ctx context.Context) error {
 		if _, err := pgd.Find(); err != nil {
 			return fmt.Errorf("the read tables need PostgreSQL: %w; or run without a projector: --roles lanes,scheduler,api", err)
 		}
-		t.cluster = pgd.Open(pgd.Options{DataDir: s.dir.Path(), StopTimeout: tablesStop, Nice: tablesNice, URLChanged: s.tablesMoved, Logger: s.log})
+		opts := pgd.Options{DataDir: s.dir.Path(), StopTimeout: tablesStop, Nice: tablesNice, URLChanged: s.tablesMoved, Logger: s.log}
+		if host, port, err := net.SplitHostPort(s.opts.PostgresListen); err == nil {
+			if opts.Port, err = strconv.Atoi(port); err != nil {
+				return fmt.Errorf("--postgres-listen %s: the port must be a number", s.opts.PostgresListen)
+			}
+			if !loopback(host) {
+				t.host = cmp.Or(host, "0.0.0.0")
+				opts.Host, opts.Certificate = t.host, s.certs.Files
+			}
+		}
+		t.cluster = pgd.Open(opts)
 		s.group.start("postgres", func(ctx context.Context) error { return s.keepCluster(ctx, t) })
 	}
 	var err error

@@ -2,9 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/hkdf"
-	"crypto/sha256"
-	"fmt"
 	"net/http"
 	"slices"
 
@@ -19,16 +16,16 @@ import (
 
 // startV1 adds HTTP /v1 to the server, which has been listening since the start.
 func (s *server) startV1(js jetstream.JetStream, rates *web.Rates, people *ops.Ops, lanes *command.Lanes) error {
-	mask, err := hkdf.Key(sha256.New, s.key[:], []byte(s.stream.UUID), "scrip mask v1", sha256.Size)
+	mask, err := s.maskKey()
 	if err != nil {
-		return fmt.Errorf("deriving the key of masks: %w", err)
+		return err
 	}
 	sessions := &web.Sessions{}
 	s.keys.registry.Watch(sessions.Revoke)
 	gate := &web.Gate{Keys: audited{s.keys.registry, s, "http"}, Owner: s.owns, Rates: rates, Tokens: once.Open(js, s.key, s.stream.UUID)}
 	opts := api.Options{
 		Version: s.opts.Version, Gate: gate, Log: s.stream, JS: js, Lanes: lanes, Queries: people.Queries, Ops: people,
-		MaskKey: [sha256.Size]byte(mask), Sessions: sessions, Wrong: s.keys.registry.Wrong, Audit: s.keys.audit,
+		MaskKey: mask, Sessions: sessions, Wrong: s.keys.registry.Wrong, Audit: s.keys.audit,
 		Logger: s.log,
 	}
 	if s.tables != nil {

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+)
+
+// analyst connects to PostgreSQL with a new key of role analyst, as its answer has it.
+func (p *process) analyst(name string, more ...string) (*pgx.Conn, string) {
+	p.t.Helper()
+	made := p.must(append([]string{"access", "create", name, "--role", "analyst"}, more...)...)
+	u, err := url.Parse(made["postgres_url"].(string))
+	streamtest.Must(p.t, err)
+	u.User = url.UserPassword(u.User.Username(), made["secret"].(string))
+	var db *pgx.Conn
+	streamtest.Eventually(p.t, "the key opens PostgreSQL", func() bool {
+		db, err = pgx.Connect(p.t.Context(), u.String())
+		return err == nil
+	})
+	p.t.Cleanup(func() { _ = db.Close(context.Background()) })
+	return db, u.String()
+}
+
+// TestAnAnalystReadsTables: with its key and psql an analyst reads what the contract lists, with codes masked as everywhere, and
+// nothing else; it ends with the key.
+func TestAnAnalystReadsTables(t *testing.T) {
+	p := shared(t)
+	p.must("campaign", "create", "analysed", "--codes", "10")
+	code := p.must("claim", "analysed", "--customer", "analysed-ann")["code"].(string)
+	p.must("redeem", code, "--order", "o1")
+	p.row("1", "SELECT count(*)::text FROM scrip.redemption WHERE campaign = 'analysed'")
+	db, address := p.analyst("eve")
+	clear, _ := p.analyst("eva", "--codes")
+	text := func(db *pgx.Conn, sql string) (got string) {
+		t.Helper()
+		if err := db.QueryRow(t.Context(), sql).Scan(&got); err != nil {
+			t.Errorf("%s: %v", sql, err)
+		}
+		return got
+	}
+	const both = "SELECT c.code FROM scrip.coupon c JOIN scrip.redemption r USING (campaign, n, code) WHERE campaign = 'analysed'"
+	masked := text(db, both)
+	if !strings.HasPrefix(masked, "masked-") || strings.Contains(masked, code) {
+		t.Errorf("code %s", masked)
+	}
+	streamtest.Equal(t, "with the right to codes", text(clear, both), code)
+	for _, relation := range []string{"campaign", "coupon", "redemption", "expiry_task", "reminder", "campaign_stats", "refusal_stats", "checkpoint", "backlog()", "due_next_hour()"} {
+		text(db, "SELECT count(*)::text FROM (SELECT * FROM scrip."+relation+") x")
+	}
+	text(db, "SELECT count(reason)::text FROM scrip.dead_letter")
+	text(db, "SELECT count(*)::text FROM scrip_meta.push_dead_letter")
+	text(clear, "SELECT count(payload)::text FROM scrip.dead_letter")
+	streamtest.Equal(t, "limits", text(db, "SHOW statement_timeout")+" "+text(db, "SHOW default_transaction_read_only"), "1min on")
+	_, err := db.Exec(t.Context(), "SET default_transaction_read_only = off") // it has no rights in any case
+	streamtest.Must(t, err)
+	for _, refused := range []string{
+		"UPDATE scrip.campaign SET status = 'ended'", "DELETE FROM scrip.coupon_row", "CREATE TABLE public.t (n int)", "CREATE TEMPORARY TABLE t (n int)", "CREATE SCHEMA s",
+		"SELECT * FROM scrip_meta.mask", "SELECT * FROM scrip_meta.dead_letter", "SELECT * FROM scrip_meta.format", "SELECT code FROM scrip.coupon_row",
+		"SELECT code FROM scrip.redemption_row", "SELECT payload FROM scrip.dead_letter", "SELECT projection_roles.analysts('[]')", "SET ROLE scrip_analyst_codes",
+	} {
+		var pg *pgconn.PgError
+		if _, err := db.Exec(t.Context(), refused); !errors.As(err, &pg) || pg.Code != "42501" {
+			t.Errorf("%s: %v", refused, err)
+		}
+	}
+	_, err = db.Exec(t.Context(), "SET statement_timeout = '100ms'; SELECT count(*) FROM generate_series(1, 100000000000)")
+	var cut *pgconn.PgError
+	if !errors.As(err, &cut) || cut.Code != "57014" {
+		t.Errorf("a query of an hour: %v", err)
+	}
+	if other, err := pgx.Connect(t.Context(), strings.Replace(address, "/scrip?", "/postgres?", 1)); err == nil {
+		t.Error("it connects to another database")
+		_ = other.Close(t.Context())
+	}
+	// After a rebuild, and in tables that are made again.
+	p.must("rebuild")
+	streamtest.Equal(t, "after a rebuild", text(db, both), masked)
+	owner := p.postgres()
+	_, err = owner.Exec(t.Context(), "DROP SCHEMA scrip CASCADE")
+	streamtest.Must(t, err)
+	streamtest.Eventually(t, "the analyst reads new tables", func() bool {
+		var got string
+		return db.QueryRow(t.Context(), both).Scan(&got) == nil && got == masked
+	})
+	// The session ends with the key.
+	p.must("access", "revoke", "eve")
+	if _, err := db.WaitForNotification(t.Context()); err == nil || t.Context().Err() != nil {
+		t.Errorf("after the key was revoked: %v", err)
+	}
+	if db, err := pgx.Connect(t.Context(), address); err == nil {
+		t.Error("a revoked key opens PostgreSQL")
+		_ = db.Close(t.Context())
+	}
+	text(clear, both)
+}
