@@ -10,6 +10,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
@@ -115,21 +116,21 @@ func limits(k *access.Key) string {
 
 func (m *Main) accessList() *cobra.Command {
 	var all bool
-	inForce := func(page ops.KeyPage) ops.KeyPage {
+	inForce := func(page ops.Page[access.Key]) ops.Page[access.Key] {
 		now := m.Clock.Now()
-		page.Keys = slices.DeleteFunc(page.Keys, func(k access.Key) bool { return !all && !k.In(now) })
+		page.Items = slices.DeleteFunc(page.Items, func(k access.Key) bool { return !all && !k.In(now) })
 		return page
 	}
-	cmd := command(m, action[ops.KeyPage]{
+	cmd := command(m, action[ops.Page[access.Key]]{
 		use: "list", name: "access.list", short: "List keys: who has them, what they may do, and when they were used last",
 		long: `List the keys in force, oldest first. Keys themselves are not stored, so they are not shown. The last use is late by up to
 an hour.`,
 		example: `  scrip access list
   scrip access list --all -o json`,
-		json: func(page ops.KeyPage) any { return inForce(page) },
-		print: func(page ops.KeyPage) error {
+		json: func(page ops.Page[access.Key]) any { return inForce(page) },
+		print: func(page ops.Page[access.Key]) error {
 			var rows [][]string
-			for _, k := range inForce(page).Keys {
+			for _, k := range inForce(page).Items {
 				ends := "-"
 				if !k.Ended.IsZero() {
 					ends = orZero(k.Ended) + " by " + k.EndedBy
@@ -137,10 +138,7 @@ an hour.`,
 				rows = append(rows, []string{k.ID, k.Name, k.Role.String(), orText(strings.TrimPrefix(limits(&k), ", "), "-"),
 					orZero(k.Created) + " by " + k.CreatedBy, orZero(k.LastUsed), ends})
 			}
-			if page.Next != "" {
-				fmt.Fprintf(m.Err, "scrip: there is more: --after %s\n", page.Next)
-			}
-			return cli.Table(m.Out, "KEY NAME ROLE LIMITS MADE USED ENDS", rows)
+			return m.table(page.Next, "KEY NAME ROLE LIMITS MADE USED ENDS", rows)
 		},
 	})
 	cmd.Flags().BoolVar(&all, "all", false, "also those that were revoked or replaced")
@@ -149,23 +147,20 @@ an hour.`,
 
 // auditCommand lists the audit stream.
 func (m *Main) auditCommand() *cobra.Command {
-	return command(m, action[ops.AuditPage]{
+	return command(m, action[ops.Page[audit.Entry]]{
 		use: "audit", name: "audit.list", short: "Show who logged in, changed keys or settings, exported, or saw codes in clear",
-		long: `Show what people did that makes no event, oldest first: log-ins (at most one an hour for each key), changes of keys,
+		long: `Show what people did that makes no event, newest first: log-ins (at most one an hour for each key), changes of keys,
 settings and webhooks, jobs, exports, and look-ups in clear. What changed campaigns and coupons is in their events, as "by".`,
 		example: `  scrip audit --since -24h
   scrip audit --kind keys -o json
   scrip audit --actor ann --limit 1000`,
-		print: func(page ops.AuditPage) error {
+		print: func(page ops.Page[audit.Entry]) error {
 			var rows [][]string
-			for i := range page.Entries {
-				e := &page.Entries[i]
+			for i := range page.Items {
+				e := &page.Items[i]
 				rows = append(rows, []string{orZero(e.At), orText(plain(e.Actor, wire.MaxBy), "-"), orText(e.Key, "-"), string(e.Kind), plain(e.Action, 60), plain(e.About, 200)})
 			}
-			if page.More {
-				fmt.Fprintln(m.Out, "older entries are left out; see --limit and --until")
-			}
-			return cli.Table(m.Out, "AT ACTOR KEY KIND ACTION ABOUT", rows)
+			return m.table(page.Next, "AT ACTOR KEY KIND ACTION ABOUT", rows)
 		},
 	})
 }

@@ -139,14 +139,14 @@ func TestExportsAreRecorded(t *testing.T) {
 	entries := func() string {
 		t.Helper()
 		var page struct {
-			Entries []struct{ Actor, Kind, Action, About string }
+			Items []struct{ Actor, Kind, Action, About string }
 		}
-		got := p.run("audit", "-o", "json")
+		got := p.run("audit", "--limit", "1000", "-o", "json")
 		if err := json.Unmarshal([]byte(got.out), &page); err != nil {
 			t.Fatalf("%+v: %v", got, err)
 		}
 		var all []string
-		for _, e := range page.Entries {
+		for _, e := range page.Items {
 			if e.Kind == "export" || e.Kind == "lookup" {
 				all = append(all, strings.Join([]string{strings.Split(e.Actor, "@")[0], e.Kind, e.Action, e.About}, " "))
 			}
@@ -173,7 +173,7 @@ func TestExportsAreRecorded(t *testing.T) {
 	} {
 		got := scrip(t, nil, strings.Fields(c.args)...)
 		now := entries()
-		if added := strings.TrimPrefix(strings.TrimPrefix(now, had), "\n"); got.code != c.code || added != c.want {
+		if added := strings.TrimSuffix(strings.TrimSuffix(now, had), "\n"); got.code != c.code || added != c.want {
 			t.Errorf("scrip %s: exit %d, recorded %q, want %d and %q\n%s", c.args, got.code, added, c.code, c.want, got.err)
 		}
 		if got.code != 0 && strings.Contains(got.out, code) || strings.Contains(now, code) {

@@ -26,7 +26,7 @@ func TestEveryActionHasACommand(t *testing.T) {
 		{"access.revoke", "access revoke none", `{"key":"none"}`},
 		{"config.get", "config get reminder.colour", `{"setting":"reminder.colour"}`},
 		{"config.set", "config set reminder.rate fast", `{"setting":"reminder.rate","value":"fast"}`},
-		{"config.history", "config history", ""},
+		{"config.changes", "config changes", ""},
 		{"audit.list", "audit --kind theft", `{"kind":"theft"}`},
 		{"status.show", "status", ""},
 		{"deadletter.list", "deadletter list --state lost", `{"state":"lost"}`},

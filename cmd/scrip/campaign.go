@@ -12,6 +12,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
 func (m *Main) campaignCommand() *cobra.Command {
@@ -37,39 +39,33 @@ new expiry, and reminders move with it. --codes may only grow.`,
 		state("pause", wire.PauseCampaign, "Pause a campaign: claims and redemptions are refused until it is resumed"),
 		state("resume", wire.ResumeCampaign, "Resume a paused campaign"),
 		state("end", wire.EndCampaign, "End a campaign permanently: claims are refused, coupons already claimed stay valid"),
-		m.query(&cobra.Command{Use: "list", Short: "List all campaigns", Args: cli.NoArgs}, m.listCampaigns),
+		m.listCampaigns(),
 		m.query(&cobra.Command{Use: "show NAME", Short: "Show one campaign", Args: cli.Args("NAME")}, m.showCampaign))
 }
 
-func (m *Main) listCampaigns(ctx context.Context, s *session, _ []string) error {
-	var all []domain.CampaignView
-	for after := ""; ; {
-		page, next, err := s.Campaigns(ctx, after, 0)
+func (m *Main) listCampaigns() *cobra.Command {
+	var page client.Page
+	cmd := &cobra.Command{Use: "list", Short: "List campaigns, by name", Args: cli.NoArgs}
+	pageFlags(cmd, &page)
+	return m.query(cmd, func(ctx context.Context, s *session, _ []string) error {
+		all, next, err := s.Campaigns(ctx, page)
 		if err != nil {
 			return err
 		}
-		if all, after = append(all, page...), next; next == "" {
-			break
-		}
-	}
-	var rows [][]string
-	for _, c := range all {
 		if m.global.output == outputJSON {
-			if err := cli.JSON(m.Out, c); err != nil {
-				return err
+			return cli.JSON(m.Out, ops.Page[domain.CampaignView]{Items: all, Next: next})
+		}
+		var rows [][]string
+		for _, c := range all {
+			codes := strconv.FormatUint(uint64(c.Codes), 10)
+			if c.Imported {
+				codes += " imported"
 			}
+			rows = append(rows, []string{c.Campaign, c.Status, codes, fmt.Sprint(c.Claimed), fmt.Sprint(c.Redeemed), fmt.Sprint(c.Voided),
+				orDash(c.OpensAt), orDash(c.ClosesAt), orDash(c.ExpiresAt)})
 		}
-		codes := strconv.FormatUint(uint64(c.Codes), 10)
-		if c.Imported {
-			codes += " imported"
-		}
-		rows = append(rows, []string{c.Campaign, c.Status, codes, fmt.Sprint(c.Claimed), fmt.Sprint(c.Redeemed), fmt.Sprint(c.Voided),
-			orDash(c.OpensAt), orDash(c.ClosesAt), orDash(c.ExpiresAt)})
-	}
-	if m.global.output == outputJSON {
-		return nil
-	}
-	return cli.Table(m.Out, "CAMPAIGN STATUS CODES CLAIMED REDEEMED VOIDED OPENS CLOSES EXPIRES", rows)
+		return m.table(next, "CAMPAIGN STATUS CODES CLAIMED REDEEMED VOIDED OPENS CLOSES EXPIRES", rows)
+	})
 }
 
 func (m *Main) showCampaign(ctx context.Context, s *session, args []string) error {

@@ -124,15 +124,15 @@ func TestWrongUsage(t *testing.T) {
 		{"serve --http-trusted-proxies 10.0.0.1", "must be networks such as"},
 		{"serve --skip-message x", "must be LANE=SEQ such as 2=1047"},
 		{"serve --log-level loud", "must be debug"},
-		{"customer show ann --limit 501", "must be a whole number from 1 to 500"},
-		{"config", "needs a command: get, set, history"},
+		{"customer show ann --limit 1001", "must be a whole number from 1 to 1000"},
+		{"config", "needs a command: get, set, changes"},
 		{"config set", "needs KEY and VALUE"},
 		{"config set reminder.batch", "needs VALUE"},
 		{"config set reminder.batch 1 2", `no further "2"`},
 		{`config set reminder.batch 1 --by ""`, "expected 1 to 64 bytes"},
 		{`config set reminder.batch 1 --by "a\nb"`, "printable"},
-		{"config history --limit many", "whole number"},
-		{"config hist", "did you mean history?"},
+		{"config changes --limit many", "whole number"},
+		{"config chang", "did you mean changes?"},
 		{"access", "needs a command: create, list, revoke, rotate"},
 		{"access create --role support", "needs NAME"},
 		{"access create bob --role producer --rate -1", "whole number"},
@@ -271,7 +271,7 @@ func TestSettings(t *testing.T) {
 	}
 	for want, args := range map[string]string{
 		"reminder.batch        300": "get", `{"setting":"reminder.pause.other","value":"false","default":true}`: "get reminder.pause.other -o json",
-		"reminder.batch  200      300": "history", `"left_out":1`: "history reminder.batch --limit 1 -o json",
+		"reminder.batch  200      300": "changes", `"value":"300","was":"200"`: "changes reminder.batch --limit 1 -o json",
 	} {
 		p.expect(cli.ExitDone, want, append([]string{"config"}, strings.Fields(args)...)...)
 	}

@@ -44,7 +44,7 @@ a campaign is listed if it was set and not restored to its default.`,
 				}
 				err := cli.Table(m.Out, "SETTING VALUE DEFAULT BY AT CHANGE", rows)
 				if err == nil && page.Ignored > 0 && !one {
-					_, err = fmt.Fprintf(m.Out, "ignored changes: %d; see scrip config history\n", page.Ignored)
+					_, err = fmt.Fprintf(m.Out, "ignored changes: %d; see scrip config changes\n", page.Ignored)
 				}
 				return err
 			},
@@ -65,23 +65,20 @@ nothing is stored.`,
 				return err
 			},
 		}),
-		command(m, action[ops.ChangesPage]{
-			use: "history [KEY]", name: "config.history", args: []string{"setting"}, optional: true, short: "Show changes of the settings, oldest first",
-			long: `Show the newest changes of the settings, or of one, oldest first: author, time, new value and value before. An invalid change,
+		command(m, action[ops.Page[settings.Change]]{
+			use: "changes [KEY]", name: "config.changes", args: []string{"setting"}, optional: true, short: "Show changes of the settings, newest first",
+			long: `Show the changes of the settings, or of one, newest first: author, time, new value and value before. An invalid change,
 written by hand or by a newer version, is shown with the reason why servers ignore it; the value before it stays in force.`,
-			example: `  scrip config history
-  scrip config history reminder.rate --limit 20`,
-			print: func(page ops.ChangesPage) error {
+			example: `  scrip config changes
+  scrip config changes reminder.rate --limit 20`,
+			print: func(page ops.Page[settings.Change]) error {
 				var rows [][]string
-				for i := range page.Changes {
-					c := &page.Changes[i]
+				for i := range page.Items {
+					c := &page.Items[i]
 					rows = append(rows, []string{orText(changeText(c.N), "-"), orZero(c.At), orText(plain(c.Setting, 90), "-"), orText(plain(c.Was, 30), "-"),
 						plain(c.Value, 60), orText(plain(c.By, 128), "-"), plain(c.Ignored, 200)})
 				}
-				if page.LeftOut > 0 {
-					fmt.Fprintf(m.Out, "older changes left out: %d; see --limit\n", page.LeftOut)
-				}
-				return cli.Table(m.Out, "CHANGE AT SETTING WAS VALUE BY IGNORED", rows)
+				return m.table(page.Next, "CHANGE AT SETTING WAS VALUE BY IGNORED", rows)
 			},
 		}))
 	g.Long = `Show and change settings while servers run. A change takes effect at all servers within a second, without a restart, and

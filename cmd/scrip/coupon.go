@@ -13,7 +13,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 	"github.com/seed-4a2410e3/scrip/streams/client"
-	"github.com/seed-4a2410e3/scrip/streams/service"
 )
 
 // couponFlags are for queries that name a coupon by its code, or by campaign and number.
@@ -81,7 +80,7 @@ that caused it.
 
 Coupons are listed by campaign, newest first within each, from the state of their lanes. The history comes from the read
 tables, which may lag a little; if they are unavailable, the output has a note instead. Both are shown by page: if there is
-more, the last line has the flag for the next page (with -o json, more and next).`,
+more, the last line has the flag for the next page (with -o json, next).`,
 		Example: `  scrip customer show alice
   scrip customer show alice --limit 500 -o json`,
 	}
@@ -95,17 +94,17 @@ more, the last line has the flag for the next page (with -o json, more and next)
 			return cli.JSON(m.Out, c)
 		}
 		var rows [][]string
-		for _, c := range c.Coupons {
+		for _, c := range c.Items {
 			rows = append(rows, []string{c.Campaign, fmt.Sprint(c.N), c.Code, c.Status, fmt.Sprint(c.RedeemedCount), orDash(c.ExpiresAt)})
 		}
 		if len(rows) > 0 {
 			if err := cli.Table(m.Out, "CAMPAIGN N CODE STATUS REDEEMED EXPIRES", rows); err != nil {
 				return err
 			}
-		} else if page.Before == "" {
+		} else if page.After == "" {
 			fmt.Fprintf(m.Out, "customer %s has no coupons\n", given[0])
 		}
-		if string(c.History.History) == "[]" && page.Before == "" {
+		if string(c.History.History) == "[]" && page.After == "" {
 			fmt.Fprintln(m.Out, "the read tables have no events of this customer")
 		}
 		return m.printHistory(c.History)
@@ -116,11 +115,11 @@ more, the last line has the flag for the next page (with -o json, more and next)
 func pageFlags(cmd *cobra.Command, page *client.Page) {
 	cmd.Flags().Var(&cli.Value{Kind: "N", Parse: func(s string) error {
 		var n uint32
-		err := cli.Number(&n, 0, 1, service.MaxShown).Set(s)
+		err := cli.Number(&n, 0, 1, 1000).Set(s)
 		page.Limit = int(n)
 		return err
-	}}, "limit", fmt.Sprintf("how many to show at most, up to %d (default 100)", service.MaxShown))
-	cmd.Flags().StringVar(&page.Before, "before", "", "show the page after the one that ended with this `CURSOR`")
+	}}, "limit", "the most entries of a page (1 to 1000, default 100)")
+	cmd.Flags().StringVar(&page.After, "after", "", "the next of the page before")
 }
 
 // aboutEntry is the text of the last column: the fields without a column of their own.
@@ -176,8 +175,6 @@ func (m *Main) printHistory(h client.History) error {
 	if h.Note != "" {
 		fmt.Fprintln(m.Out, cli.Line(h.Note))
 	}
-	if h.More {
-		fmt.Fprintf(m.Out, "there is more: --before '%s'\n", h.Next)
-	}
+	m.more(h.Next)
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 
 func (m *Main) deadletterCommand() *cobra.Command {
 	g := cli.Group("deadletter", "Show, retry and discard dead letters",
-		command(m, action[readmodel.LetterPage]{
+		command(m, action[ops.Page[readmodel.Letter]]{
 			use: "list", name: "deadletter.list", short: "List dead letters, newest first", print: m.printLetters,
 			example: `  scrip deadletter list
   scrip deadletter list --stream commands --lane 2 --since -24h -o json`,
@@ -44,17 +44,13 @@ Lines may hold codes: a key without the right to see codes gets the reasons, wit
 	return g
 }
 
-func (m *Main) printLetters(page readmodel.LetterPage) error {
+func (m *Main) printLetters(page ops.Page[readmodel.Letter]) error {
 	var rows [][]string
-	for i := range page.Letters {
-		d := &page.Letters[i]
+	for i := range page.Items {
+		d := &page.Items[i]
 		rows = append(rows, []string{d.ID.String(), d.At.Format(time.RFC3339Nano), string(d.State), plain(d.Reason, 60), plain(d.Payload, 60)})
 	}
-	err := cli.Table(m.Out, "ID AT STATE REASON PAYLOAD", rows)
-	if err == nil && page.Next != "" {
-		_, err = fmt.Fprintf(m.Out, "there is more: --after '%s'\n", page.Next)
-	}
-	return err
+	return m.table(page.Next, "ID AT STATE REASON PAYLOAD", rows)
 }
 
 func (m *Main) printLetter(d readmodel.ShownLetter) error {

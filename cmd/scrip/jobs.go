@@ -29,13 +29,13 @@ func (m *Main) jobCommand() *cobra.Command {
 			}
 			return m.printJob(&job)
 		})
-	list := command(m, action[ops.JobList]{use: "list", name: "job.list", short: "List the last job of each kind, newest first", print: func(all ops.JobList) error {
+	list := command(m, action[ops.Page[ops.Job]]{use: "list", name: "job.list", short: "List the last job of each kind, newest first", print: func(all ops.Page[ops.Job]) error {
 		var rows [][]string
-		for i := range all.Jobs {
-			j := &all.Jobs[i]
+		for i := range all.Items {
+			j := &all.Items[i]
 			rows = append(rows, []string{j.ID, j.Action, string(j.State), orZero(j.Started), plain(j.By, 60), orText(j.Server, "-"), plain(orText(j.Error, progressText(j)), 120)})
 		}
-		return cli.Table(m.Out, "JOB ACTION STATE STARTED BY SERVER ABOUT", rows)
+		return m.table(all.Next, "JOB ACTION STATE STARTED BY SERVER ABOUT", rows)
 	}})
 	return cli.Group("job", "Show rebuilds, verifications and backups, which servers do", show, list)
 }

@@ -63,6 +63,18 @@ func (m *Main) printOutcome(o wire.Outcome) error {
 	return cli.Fields(m.Out, filled(rows))
 }
 
+// table prints a page of a list, and the flag for the next one.
+func (m *Main) table(next, header string, rows [][]string) error {
+	m.more(next)
+	return cli.Table(m.Out, header, rows)
+}
+
+func (m *Main) more(next string) {
+	if next != "" {
+		fmt.Fprintf(m.Err, "scrip: there is more: --after %s\n", next)
+	}
+}
+
 // filled are the rows with a value; the first one is the heading.
 func filled(rows [][2]string) [][2]string {
 	return append(rows[:1:1], slices.DeleteFunc(rows[1:], func(r [2]string) bool { return r[1] == "" })...)

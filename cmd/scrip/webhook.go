@@ -31,7 +31,7 @@ many and 256 KiB: {"type":"events","timestamp","data":{"events":[{"id","type","t
   scrip webhook create https://crm.example/scrip --types 'campaign.*,coupons.expired' --batch 100`,
 			print: m.printSecret,
 		}),
-		command(m, action[ops.WebhookList]{use: "list", name: "webhook.list", short: "List webhooks", print: m.printWebhooks}),
+		command(m, action[ops.Page[webhook.Endpoint]]{use: "list", name: "webhook.list", short: "List webhooks", print: m.printWebhooks}),
 		command(m, action[ops.WebhookDetails]{use: "show ID", name: "webhook.show", args: []string{"webhook"},
 			short: "Show a webhook, and how far it is on each lane", print: m.printWebhook}),
 		webhookChange(m, "update", "Change settings of a webhook", `Change the settings that are given; the others stay. What is delivered from now on follows the new ones. A type that is added
@@ -52,19 +52,16 @@ Dead letters stay in the list.`, "  scrip webhook replay 7kq29f3m --from -2h"),
 		webhookRequest(m, "test", "Send a test request, and print its result", `Send a test request of type webhook.test, and print its result. A server sends it, also to a webhook that is paused. It is not
 retried.`),
 		webhookRehearse(m),
-		command(m, action[ops.WebhookLetterPage]{
+		command(m, action[ops.Page[ops.WebhookLetter]]{
 			use: "deadletters ID", name: "webhook.deadletters", args: []string{"webhook"}, short: "List events that were given up",
 			long: `List events that were given up, with the reason, oldest first. scrip webhook retry delivers them again; scrip webhook replay
 delivers all events since a time again.`,
-			print: func(page ops.WebhookLetterPage) error {
-				if page.Next != 0 {
-					fmt.Fprintf(m.Err, "scrip: there are more: --after %d\n", page.Next)
-				}
+			print: func(page ops.Page[ops.WebhookLetter]) error {
 				var rows [][]string
-				for _, l := range page.DeadLetters {
+				for _, l := range page.Items {
 					rows = append(rows, []string{fmt.Sprintf("%s/%d", l.Stream, l.Sequence), fmt.Sprint(l.Events), fmt.Sprint(l.Tries), orZero(l.At), plain(l.Error, 120)})
 				}
-				return cli.Table(m.Out, "MESSAGE EVENTS TRIES AT ERROR", rows)
+				return m.table(page.Next, "MESSAGE EVENTS TRIES AT ERROR", rows)
 			},
 		}),
 		webhookRequest(m, "retry", "Deliver dead letters again, each once", `Deliver the events in the dead letters of a webhook again, each once and whatever their age, under the same event ids, and
@@ -154,13 +151,13 @@ func (m *Main) printSecret(made ops.MadeWebhook) error {
 	return err
 }
 
-func (m *Main) printWebhooks(list ops.WebhookList) error {
+func (m *Main) printWebhooks(list ops.Page[webhook.Endpoint]) error {
 	var rows [][]string
-	for i := range list.Webhooks {
-		e := &list.Webhooks[i]
+	for i := range list.Items {
+		e := &list.Items[i]
 		rows = append(rows, []string{e.ID, string(e.State), plain(strings.Join(e.Types, ","), 60), plain(e.URL, 80), plain(e.Reason, 80)})
 	}
-	return cli.Table(m.Out, "WEBHOOK STATE TYPES URL REASON", rows)
+	return m.table(list.Next, "WEBHOOK STATE TYPES URL REASON", rows)
 }
 
 func (m *Main) printWebhook(e ops.WebhookDetails) error {

@@ -58,7 +58,7 @@ func TestWebhookCommands(t *testing.T) {
 	} {
 		p.expect(c.code, c.want, append([]string{"webhook"}, c.args...)...)
 	}
-	if entries := p.must("audit", "--kind", "webhooks")["entries"].([]any); entries[0].(map[string]any)["actor"] != "local:ann" {
-		t.Errorf("recorded %v", entries[0])
+	if entries := p.must("audit", "--kind", "webhooks")["items"].([]any); entries[len(entries)-1].(map[string]any)["actor"] != "local:ann" {
+		t.Errorf("recorded %v", entries)
 	}
 }

@@ -24,7 +24,7 @@ import (
 
 const (
 	// MostEntries is the maximum of entries per page, DefaultEntries the default.
-	MostEntries    = service.MaxShown
+	MostEntries    = 1000
 	DefaultEntries = 100
 )
 
@@ -151,7 +151,7 @@ func (s *History) read(ctx context.Context, sql string, limit int, before, of st
 	limit = cmp.Or(limit, DefaultEntries)
 	after, ok := parseCursor(before, 4)
 	if !ok {
-		return page, fmt.Errorf("%q: %w", before, service.ErrBadCursor)
+		return page, fmt.Errorf("%q is no place in a history", before)
 	}
 	tx, err := s.db.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginSQL})
 	if err != nil {

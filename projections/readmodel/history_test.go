@@ -3,7 +3,6 @@ package readmodel
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -235,12 +234,12 @@ func TestServiceReplies(t *testing.T) {
 func TestBadInput(t *testing.T) {
 	s, _ := store(t)
 	for _, limit := range []int{-1, MostEntries + 1} {
-		if _, err := s.read(t.Context(), customerSQL, limit, "", "ann"); err == nil || !strings.Contains(err.Error(), "give 1 to 500") {
+		if _, err := s.read(t.Context(), customerSQL, limit, "", "ann"); err == nil || !strings.Contains(err.Error(), "give 1 to 1000") {
 			t.Errorf("limit %d: %v", limit, err)
 		}
 	}
 	for _, before := range []string{"yesterday", "1.2.3.4", "1.2.x.4.5", "1.2.-3.4.5", "99999999999999999999.1.1.1.1", "9000000000000000000.0.0.0.0", "1.2.3.4.5.6"} {
-		if _, err := s.read(t.Context(), customerSQL, 1, before, "ann"); !errors.Is(err, service.ErrBadCursor) {
+		if _, err := s.read(t.Context(), customerSQL, 1, before, "ann"); err == nil || !strings.Contains(err.Error(), "no place in a history") {
 			t.Errorf("before %q: %v", before, err)
 		}
 	}
@@ -291,7 +290,7 @@ func TestManyCoupons(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	var newest time.Time
-	for before, pages := "", 0; pages < 8; pages++ { // the newest 4,000
+	for before, pages := "", 0; pages < 4; pages++ { // the newest 4,000
 		page, err := s.read(ctx, customerSQL, MostEntries, before, "agency")
 		if err != nil || len(page.entries) != MostEntries || !page.more {
 			t.Fatalf("page %d: %d entries, %v", pages, len(page.entries), err)

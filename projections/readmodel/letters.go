@@ -135,13 +135,6 @@ func (f *LetterFilter) Check() error {
 	return nil
 }
 
-// LetterPage is a page of dead letters, as JSON.
-type LetterPage struct {
-	Letters []Letter `json:"dead_letters"`
-	// Next is LetterFilter.Before of the next page, "" on the last one.
-	Next string `json:"next,omitempty"`
-}
-
 // The streams of a LetterFilter besides their names.
 const (
 	OfCommands = "commands"

@@ -287,7 +287,7 @@ var operations = [numOperations]operation{
 	OpReadTables:       {name: "tables.read", roles: readers, whole: true},
 	OpReadReminders:    {name: "reminders.read", roles: []Role{Sender, Operator}, endpoints: []string{"sender.open", "sender.next", "sender.ack", "sender.store"}, whole: true},
 	OpReadStatus:       {name: "status.read", roles: operators, endpoints: []string{"status.show"}, whole: true},
-	OpReadSettings:     {name: "settings.read", roles: operators, endpoints: []string{"config.get", "config.history"}, whole: true},
+	OpReadSettings:     {name: "settings.read", roles: operators, endpoints: []string{"config.get", "config.changes"}, whole: true},
 	OpChangeSettings:   {name: "settings.change", roles: operators, endpoints: []string{"config.set"}, whole: true},
 	OpReadDeadLetters:  {name: "deadletters.read", roles: operators, endpoints: []string{"deadletter.list", "deadletter.show"}, whole: true},
 	OpRetryDeadLetters: {name: "deadletters.retry", roles: operators, endpoints: []string{"deadletter.retry", "deadletter.discard"}, whole: true},

@@ -1,7 +1,6 @@
 package access
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/registry"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -181,32 +179,4 @@ func (s *Store) List(ctx context.Context) ([]Key, error) {
 		all[i].LastUsed, all[i].WrongCodes = u.At, u.wrongIn(s.history.Clock.Now())
 	}
 	return all, nil
-}
-
-// MostListed is the most keys of one page.
-const MostListed = 1000
-
-// Page returns up to limit keys after the one with the id after, in the order of List; after "" = from the first, limit 0 =
-// MostListed. next is the value of after for the following page, "" on the last one. Errors: of kind ErrInvalid; any other is of
-// the read.
-func (s *Store) Page(ctx context.Context, after string, limit int) (page []Key, next string, err error) {
-	if limit < 0 || limit > MostListed {
-		return nil, "", fmt.Errorf("%w: limit: must be a whole number from 1 to %d", ErrInvalid, MostListed)
-	}
-	limit = cmp.Or(limit, MostListed)
-	all, err := s.List(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	if after != "" {
-		at := slices.IndexFunc(all, func(k Key) bool { return k.ID == after })
-		if at < 0 {
-			return nil, "", fmt.Errorf("%w: after: there is no key %s", ErrInvalid, wire.Quote(after))
-		}
-		all = all[at+1:]
-	}
-	if len(all) > limit {
-		all, next = all[:limit], all[limit-1].ID
-	}
-	return all, next, nil
 }

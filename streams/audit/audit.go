@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -195,17 +196,19 @@ type Filter struct {
 	Kind  Kind
 	// Since and Until bound At, Until excluded; zero = no bound.
 	Since, Until time.Time
+	// Before is the sequence of the first entry that is too new; 0 = none.
+	Before uint64
 }
 
 func (f *Filter) takes(e *Entry) bool {
-	return (f.Actor == "" || e.Actor == f.Actor || e.Key == f.Actor) && (f.Kind == "" || e.Kind == f.Kind) &&
+	return (f.Before == 0 || e.Sequence < f.Before) && (f.Actor == "" || e.Actor == f.Actor || e.Key == f.Actor) && (f.Kind == "" || e.Kind == f.Kind) &&
 		!e.At.Before(f.Since) && (f.Until.IsZero() || e.At.Before(f.Until))
 }
 
 // clocks is how far the clock of a server that wrote an entry may differ from that of the stream's leader.
 const clocks = 10 * time.Minute
 
-// Read returns the newest entries that the filter selects, at most limit, oldest first. more: there are older ones. A line
+// Read returns the newest entries that the filter selects, at most limit, newest first. more: there are older ones. A line
 // that this version cannot read is an entry with its text in About.
 func (l *Log) Read(ctx context.Context, f Filter, limit int) (all []Entry, more bool, err error) {
 	err = l.each(ctx, f.Since, func(e Entry) {
@@ -224,6 +227,7 @@ func (l *Log) Read(ctx context.Context, f Filter, limit int) (all []Entry, more 
 	if len(all) > limit {
 		all, more = all[len(all)-limit:], true
 	}
+	slices.Reverse(all)
 	return all, more, nil
 }
 

@@ -53,10 +53,11 @@ func TestEntriesAreKept(t *testing.T) {
 		want   string
 		more   bool
 	}{
-		{Filter{}, 10, "create set codes revoke ", false},
-		{Filter{}, 2, "revoke ", true},
-		{Filter{Actor: "ann"}, 10, "create codes revoke", false},
-		{Filter{Actor: "01h8z3qk", Kind: Keys}, 10, "create revoke", false},
+		{Filter{}, 10, " revoke codes set create", false},
+		{Filter{}, 2, " revoke", true},
+		{Filter{Before: 4}, 2, "codes set", true},
+		{Filter{Actor: "ann"}, 10, "revoke codes create", false},
+		{Filter{Actor: "01h8z3qk", Kind: Keys}, 10, "revoke create", false},
 		{Filter{Actor: "local:bob"}, 10, "set", false},
 		{Filter{Kind: LookUp}, 10, "", false},
 		{Filter{Since: at.Add(time.Minute), Until: at.Add(3 * time.Minute), Actor: "ann"}, 10, "codes", false},

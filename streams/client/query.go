@@ -30,17 +30,16 @@ type History struct {
 	Unavailable string `json:"history_unavailable,omitempty"`
 	// Note is what the entries lack, empty if nothing.
 	Note string `json:"history_note,omitempty"`
-	// More is true if there is more: use Next as Page.Before for the next page.
-	More bool   `json:"more,omitempty"`
+	// Next is the Page.After of the next page, empty on the last one.
 	Next string `json:"next,omitempty"`
 }
 
 // Page selects a part of a long answer. The zero Page is the newest part, of a size that the service chooses.
 type Page struct {
-	// Limit is the most entries of the history, and the most coupons, 1 to 500. 0 = 100.
+	// Limit is the most entries of the history, and the most coupons, 1 to 1,000. 0 = 100.
 	Limit int
-	// Before is the Next of the previous answer, "" for the newest.
-	Before string
+	// After is the Next of the previous answer, "" for the first page.
+	After string
 }
 
 // Coupon is the answer to a query for a coupon.
@@ -51,7 +50,8 @@ type Coupon struct {
 
 // Customer is the answer to a query for a customer: the coupons that the customer holds, by campaign, newest first.
 type Customer struct {
-	Coupons []domain.CouponView `json:"coupons"`
+	CustomerID string              `json:"customer_id"`
+	Items      []domain.CouponView `json:"items"`
 	History
 }
 
@@ -84,7 +84,7 @@ func (c *Client) CouponPage(ctx context.Context, code string, page Page, opts ..
 		o(&cmd)
 	}
 	var out Coupon
-	err := c.queryInto(ctx, "scrip.coupon.show", query{Code: cmd.Code, N: cmd.N, Campaign: cmd.Campaign, Limit: page.Limit, Before: page.Before}, &out.CouponView, &out.History)
+	err := c.queryInto(ctx, "scrip.coupon.show", query{Code: cmd.Code, N: cmd.N, Campaign: cmd.Campaign, Limit: page.Limit, After: page.After}, &out)
 	return out, err
 }
 
@@ -96,29 +96,25 @@ func (c *Client) Customer(ctx context.Context, customerID string) (Customer, err
 // CustomerPage is Customer with another part: a page continues both the coupons and the history, each until it ends.
 func (c *Client) CustomerPage(ctx context.Context, customerID string, page Page) (Customer, error) {
 	var out Customer
-	err := c.queryInto(ctx, "scrip.customer.show", query{CustomerID: customerID, Limit: page.Limit, Before: page.Before}, &out.Coupons, &out.History)
+	err := c.queryInto(ctx, "scrip.customer.show", query{CustomerID: customerID, Limit: page.Limit, After: page.After}, &out)
 	return out, err
 }
 
 // Campaign returns a campaign. The error is a *RefusedError if there is none.
 func (c *Client) Campaign(ctx context.Context, name string) (domain.CampaignView, error) {
 	var out domain.CampaignView
-	err := c.queryInto(ctx, "scrip.campaign.show", query{Campaign: name}, &out, nil)
+	err := c.queryInto(ctx, "scrip.campaign.show", query{Campaign: name}, &out)
 	return out, err
 }
 
-// Campaigns lists up to limit campaigns (0 = as many as one answer holds) whose names follow after, by name. next is the
-// value of after for the following page, empty on the last one.
-func (c *Client) Campaigns(ctx context.Context, after string, limit int) (page []domain.CampaignView, next string, err error) {
-	reply, err := c.query(ctx, "scrip.campaign.list", query{After: after, Limit: limit})
-	if err != nil {
-		return nil, "", err
+// Campaigns lists campaigns by name. next is the Page.After of the following page, empty on the last one.
+func (c *Client) Campaigns(ctx context.Context, page Page) (all []domain.CampaignView, next string, err error) {
+	var out struct {
+		Items []domain.CampaignView
+		Next  string
 	}
-	var paging struct{ Next string }
-	if err := decode(reply, &page, &paging); err != nil {
-		return nil, "", err
-	}
-	return page, paging.Next, nil
+	err = c.queryInto(ctx, "scrip.campaign.list", query{After: page.After, Limit: page.Limit}, &out)
+	return out.Items, out.Next, err
 }
 
 // query is the body of a query; each endpoint accepts some of the fields.
@@ -130,20 +126,19 @@ type query struct {
 	CustomerID string `json:"customer_id,omitempty"`
 	OrderID    string `json:"order_id,omitempty"`
 	After      string `json:"after,omitempty"`
-	Before     string `json:"before,omitempty"`
 	Limit      int    `json:"limit,omitempty"`
 }
 
-func (c *Client) queryInto(ctx context.Context, subject string, q query, data, beside any) error {
+func (c *Client) queryInto(ctx context.Context, subject string, q query, into any) error {
 	reply, err := c.query(ctx, subject, q)
 	if err != nil {
 		return err
 	}
-	return decode(reply, data, beside)
+	return decode(reply, into)
 }
 
-// decode splits a reply: {"data":…} into data and its other fields into beside, or returns a refusal.
-func decode(reply []byte, data, beside any) error {
+// decode reads the data of a reply, or returns a refusal.
+func decode(reply []byte, into any) error {
 	var body struct{ Data json.RawMessage }
 	if err := json.Unmarshal(reply, &body); err != nil {
 		return fmt.Errorf("the service's answer is not JSON: %w", err)
@@ -155,13 +150,10 @@ func decode(reply []byte, data, beside any) error {
 		}
 		return &RefusedError{Outcome: out}
 	}
-	if err := json.Unmarshal(body.Data, data); err != nil {
+	if err := json.Unmarshal(body.Data, into); err != nil {
 		return fmt.Errorf("the service's answer has another form than expected: %w", err)
 	}
-	if beside == nil {
-		return nil
-	}
-	return json.Unmarshal(reply, beside)
+	return nil
 }
 
 // Manage requests an action of people by its name in the table of package ops, such as access.create, and stores the answer in
@@ -181,7 +173,7 @@ func (c *Client) Manage(ctx context.Context, endpoint string, request, into any)
 	if err != nil {
 		return fmt.Errorf("scrip.%s: %w", endpoint, err)
 	}
-	return decode(reply, into, nil)
+	return decode(reply, into)
 }
 
 // queryWait bounds one request before the next retry; the service itself gives its lane less.

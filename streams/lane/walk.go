@@ -18,7 +18,7 @@ const (
 	sliceLook   = 2000
 	sliceViews  = 32
 	maxAnswer   = 512 << 10 // bytes of a list; the rest is another query's
-	maxListed   = 1000      // campaigns or coupons of a list
+	maxListed   = 1001      // campaigns or coupons of a list: of the longest page, and one more
 	defaultWait = 2 * time.Second
 )
 

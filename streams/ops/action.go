@@ -40,7 +40,7 @@ var Actions = []Action{
 	action("access.rotate", (*Ops).RotateKey),
 	action("config.get", (*Ops).GetSettings).reads(),
 	action("config.set", (*Ops).SetSetting),
-	action("config.history", (*Ops).SettingsHistory).reads(),
+	action("config.changes", (*Ops).ListChanges).reads(),
 	action("audit.list", (*Ops).ListAudit).reads(),
 	action("codes.export", (*Ops).RecordExport).reads(),
 	action("status.show", (*Ops).ShowStatus).reads(),
@@ -79,7 +79,16 @@ func action[Q, A any](name string, method func(*Ops, context.Context, Caller, Q)
 		if err != nil {
 			return nil, err
 		}
-		return method(o, ctx, who, q)
+		if q, ok := any(&q).(paged); ok {
+			if *q.cursor(), err = o.Cursors.Open(name, who.Principal, *q.cursor()); err != nil {
+				return nil, err
+			}
+		}
+		answer, err := method(o, ctx, who, q)
+		if list, ok := any(&answer).(page); ok {
+			*list.next() = o.Cursors.Seal(name, who.Principal, *list.next())
+		}
+		return answer, err
 	}
 	return a
 }

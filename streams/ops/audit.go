@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -14,19 +15,18 @@ type ListAudit struct {
 	Kind  audit.Kind `json:"kind,omitempty" enum:"login,keys,settings,export,lookup,webhooks,deadletters,jobs" doc:"What was done."`
 	Since time.Time  `json:"since,omitzero" doc:"From this time on."`
 	Until time.Time  `json:"until,omitzero" doc:"Not included."`
-	Limit int        `json:"limit,omitempty" minimum:"1" maximum:"1000" default:"100" doc:"The most entries."`
+	Paging
 }
 
-// AuditPage is a part of the audit stream.
-type AuditPage struct {
-	Entries []audit.Entry `json:"entries" nullable:"false" doc:"The newest that are selected, oldest first."`
-	More    bool          `json:"more,omitempty" doc:"There are older ones: send an earlier until."`
-}
-
-// ListAudit reads the audit stream.
-func (o *Ops) ListAudit(ctx context.Context, _ Caller, q ListAudit) (AuditPage, error) {
-	entries, more, err := o.Audit.Read(ctx, audit.Filter{Actor: q.Actor, Kind: q.Kind, Since: q.Since, Until: q.Until}, q.Limit)
-	return AuditPage{Entries: append([]audit.Entry{}, entries...), More: more}, err // [] and not null
+// ListAudit reads the audit stream, newest first.
+func (o *Ops) ListAudit(ctx context.Context, _ Caller, q ListAudit) (Page[audit.Entry], error) {
+	before, _ := strconv.ParseUint(q.After, 10, 64) // 0 = the newest
+	entries, more, err := o.Audit.Read(ctx, audit.Filter{Actor: q.Actor, Kind: q.Kind, Since: q.Since, Until: q.Until, Before: before}, q.Limit)
+	page := Page[audit.Entry]{Items: entries}
+	if more {
+		page.Next = strconv.FormatUint(entries[len(entries)-1].Sequence, 10)
+	}
+	return page, err
 }
 
 // Export names the campaign whose coupons are exported.

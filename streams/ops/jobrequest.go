@@ -128,13 +128,11 @@ func (o *Ops) ShowJob(ctx context.Context, _ Caller, q NamedJob) (Job, error) {
 	return o.Jobs.Show(ctx, q.ID)
 }
 
-// JobList are the last jobs.
-type JobList struct {
-	Jobs []Job `json:"jobs" nullable:"false" doc:"The last one of each kind, newest first."`
-}
-
-// ListJobs lists the last job of each kind.
-func (o *Ops) ListJobs(ctx context.Context, _ Caller, _ None) (JobList, error) {
+// ListJobs lists the last job of each kind, newest first.
+func (o *Ops) ListJobs(ctx context.Context, _ Caller, q Paging) (Page[Job], error) {
 	all, err := o.Jobs.List(ctx)
-	return JobList{all}, err
+	if err != nil {
+		return Page[Job]{}, err
+	}
+	return PageOf(all, q, func(j *Job) string { return j.ID })
 }

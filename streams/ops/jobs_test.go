@@ -115,7 +115,7 @@ func TestAJobRunsOnceAtOneServer(t *testing.T) {
 		t.Errorf("%+v, %v", all, err)
 	}
 	entries, _, err := audit.Open(r.js, nil).Read(t.Context(), audit.Filter{Kind: audit.Jobs, Actor: "ann"}, 10)
-	if err != nil || len(entries) != 4 || entries[0].Action != "rebuild.start" || !strings.HasPrefix(entries[0].About, job.ID+` {"schema"`) || entries[1].Action != "rebuild.start done" {
+	if err != nil || len(entries) != 4 || entries[3].Action != "rebuild.start" || !strings.HasPrefix(entries[3].About, job.ID+` {"schema"`) || entries[2].Action != "rebuild.start done" {
 		t.Errorf("recorded %+v, %v", entries, err)
 	}
 }

@@ -40,22 +40,13 @@ func (o *Ops) made(k access.Key, secret string, err error) (MadeKey, error) {
 	return made, err
 }
 
-// ListKeys is a page of keys.
-type ListKeys struct {
-	After string `json:"after,omitempty" doc:"The next of the page before."`
-	Limit int    `json:"limit,omitempty" minimum:"1" maximum:"1000" default:"100" doc:"The most entries of a page."`
-}
-
-// KeyPage is a page of keys.
-type KeyPage struct {
-	Keys []access.Key `json:"keys" nullable:"false" doc:"Also those that have ended, oldest first."`
-	Next string       `json:"next,omitempty" doc:"The value of after for the next page; absent on the last one."`
-}
-
-// ListKeys lists keys, without their secrets.
-func (o *Ops) ListKeys(ctx context.Context, _ Caller, q ListKeys) (KeyPage, error) {
-	keys, next, err := o.Keys.Page(ctx, q.After, q.Limit)
-	return KeyPage{Keys: append([]access.Key{}, keys...), Next: next}, err
+// ListKeys lists keys without their secrets, also those that have ended, oldest first.
+func (o *Ops) ListKeys(ctx context.Context, _ Caller, q Paging) (Page[access.Key], error) {
+	all, err := o.Keys.List(ctx)
+	if err != nil {
+		return Page[access.Key]{}, err
+	}
+	return PageOf(all, q, func(k *access.Key) string { return k.ID })
 }
 
 // RevokeKey names a key.

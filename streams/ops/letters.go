@@ -12,7 +12,7 @@ import (
 // Letters are the dead letters of the read tables. The answers are of a package above this one. Errors that no retry changes are
 // refusals.
 type Letters interface {
-	List(ctx context.Context, q ListLetters, masked bool) (any, error)
+	List(ctx context.Context, q ListLetters, masked bool) (Page[any], error)
 	Show(ctx context.Context, q ShowLetter, masked bool) (any, error)
 	// Retry sends the lines of a dead letter again, and Discard settles dead letters, or opens them again.
 	Retry(ctx context.Context, who Caller, q RetryLetter) (any, error)
@@ -30,8 +30,7 @@ type SelectLetters struct {
 type ListLetters struct {
 	SelectLetters
 	State string `json:"state,omitempty" enum:"open,retried,discarded,all" default:"open" doc:"Those in this state."`
-	Limit int    `json:"limit,omitempty" minimum:"1" maximum:"1000" default:"100" doc:"The most entries of a page."`
-	After string `json:"after,omitempty" doc:"The next of the page before."`
+	Paging
 }
 
 // ErrNoTables: this server was started without read tables.
@@ -39,9 +38,9 @@ var ErrNoTables error = &Refusal{Code: Unavailable, Message: "this server has no
 
 // ListLetters lists dead letters, newest first. A caller who does not see codes gets the reasons, without what they quote, and no
 // lines.
-func (o *Ops) ListLetters(ctx context.Context, who Caller, q ListLetters) (any, error) {
+func (o *Ops) ListLetters(ctx context.Context, who Caller, q ListLetters) (Page[any], error) {
 	if o.Letters == nil {
-		return nil, ErrNoTables
+		return Page[any]{}, ErrNoTables
 	}
 	answer, err := o.Letters.List(ctx, q, !who.Codes)
 	if err == nil {

@@ -30,6 +30,8 @@ type Ops struct {
 	PostgresURL func(*access.Key) string
 	// Jobs are the long actions.
 	Jobs *Jobs
+	// Cursors seals the ends of pages.
+	Cursors Cursors
 	// Letters are the dead letters in the read tables. Nil = this server has no read tables.
 	Letters Letters
 }

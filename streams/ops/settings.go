@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
@@ -44,33 +45,21 @@ func (o *Ops) GetSettings(ctx context.Context, _ Caller, q GetSettings) (Setting
 	return page, nil
 }
 
-// SettingsHistory selects changes of settings.
-type SettingsHistory struct {
+// ListChanges selects changes of settings.
+type ListChanges struct {
 	Setting string `json:"setting,omitempty" doc:"Its name; absent = all."`
-	Limit   int    `json:"limit,omitempty" minimum:"1" maximum:"1000" default:"1000" doc:"How many of the newest."`
+	Paging
 }
 
-// ChangesPage are changes of settings.
-type ChangesPage struct {
-	Changes []settings.Change `json:"changes" nullable:"false" doc:"Oldest first; those that are not in force have the reason."`
-	LeftOut int               `json:"left_out" doc:"Older ones."`
-}
-
-// SettingsHistory reads the newest changes of settings.
-func (o *Ops) SettingsHistory(ctx context.Context, _ Caller, q SettingsHistory) (ChangesPage, error) {
+// ListChanges lists changes of settings, newest first; those that are not in force have the reason.
+func (o *Ops) ListChanges(ctx context.Context, _ Caller, q ListChanges) (Page[settings.Change], error) {
 	all, err := o.Settings.History(ctx)
 	if err != nil {
-		return ChangesPage{}, err
+		return Page[settings.Change]{}, err
 	}
-	page := ChangesPage{Changes: []settings.Change{}}
-	for _, c := range all {
-		if q.Setting == "" || c.Setting == q.Setting {
-			page.Changes = append(page.Changes, c)
-		}
-	}
-	page.LeftOut = max(0, len(page.Changes)-q.Limit)
-	page.Changes = page.Changes[page.LeftOut:]
-	return page, nil
+	slices.Reverse(all)
+	all = slices.DeleteFunc(all, func(c settings.Change) bool { return q.Setting != "" && c.Setting != q.Setting })
+	return PageOf(all, q.Paging, func(c *settings.Change) string { return strconv.FormatUint(c.Revision, 10) })
 }
 
 // SetSetting is one setting with its new value.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -38,15 +39,13 @@ func (o *Ops) CreateWebhook(ctx context.Context, who Caller, q CreateWebhook) (M
 	return MadeWebhook{e, secret.Text()}, err
 }
 
-// WebhookList are all webhooks.
-type WebhookList struct {
-	Webhooks []webhook.Endpoint `json:"webhooks" nullable:"false" doc:"Oldest first; at most 100 can be."`
-}
-
-// ListWebhooks lists webhooks, without their secrets.
-func (o *Ops) ListWebhooks(ctx context.Context, _ Caller, _ None) (WebhookList, error) {
+// ListWebhooks lists webhooks without their secrets, oldest first.
+func (o *Ops) ListWebhooks(ctx context.Context, _ Caller, q Paging) (Page[webhook.Endpoint], error) {
 	all, err := o.Webhooks.List(ctx)
-	return WebhookList{append([]webhook.Endpoint{}, all...)}, err
+	if err != nil {
+		return Page[webhook.Endpoint]{}, err
+	}
+	return PageOf(all, q, func(e *webhook.Endpoint) string { return e.ID })
 }
 
 // NamedWebhook names a webhook.
@@ -220,8 +219,7 @@ func (o *Ops) result(ctx context.Context, who Caller, c webhook.Change, of func(
 // ListWebhookLetters is a page of dead letters of a webhook.
 type ListWebhookLetters struct {
 	NamedWebhook
-	After uint64 `json:"after,omitempty" doc:"The next of the page before."`
-	Limit int    `json:"limit,omitempty" minimum:"1" maximum:"1000" default:"100" doc:"The most entries of a page."`
+	Paging
 }
 
 // WebhookLetter is a message of the log whose events, or some of them, were given up.
@@ -236,18 +234,15 @@ type WebhookLetter struct {
 	At       time.Time `json:"at" doc:"When they were given up."`
 }
 
-// WebhookLetterPage is a page of dead letters of a webhook.
-type WebhookLetterPage struct {
-	DeadLetters []WebhookLetter `json:"dead_letters" nullable:"false" doc:"Oldest first."`
-	Next        uint64          `json:"next,omitempty" doc:"The value of after for the next page; absent on the last one."`
-}
-
-// WebhookLetters lists events that were given up.
-func (o *Ops) WebhookLetters(ctx context.Context, _ Caller, q ListWebhookLetters) (WebhookLetterPage, error) {
-	all, next, err := o.Webhooks.Letters(ctx, q.Webhook, q.After, q.Limit)
-	page := WebhookLetterPage{DeadLetters: []WebhookLetter{}, Next: next}
+// WebhookLetters lists events that were given up, oldest first.
+func (o *Ops) WebhookLetters(ctx context.Context, _ Caller, q ListWebhookLetters) (page Page[WebhookLetter], err error) {
+	after, _ := strconv.ParseUint(q.After, 10, 64) // 0 = from the oldest
+	all, next, err := o.Webhooks.Letters(ctx, q.Webhook, after, q.Limit)
+	if next != 0 {
+		page.Next = strconv.FormatUint(next, 10)
+	}
 	for _, l := range all {
-		page.DeadLetters = append(page.DeadLetters, WebhookLetter{ID: l.ID, Lane: l.Lane, Stream: l.Stream, Sequence: l.Sequence, Events: len(l.Reminders),
+		page.Items = append(page.Items, WebhookLetter{ID: l.ID, Lane: l.Lane, Stream: l.Stream, Sequence: l.Sequence, Events: len(l.Reminders),
 			Tries: l.Tries, Error: l.Error, At: l.At})
 	}
 	return page, err

@@ -209,12 +209,12 @@ func TestChangesAreRecorded(t *testing.T) {
 		t.Error(err)
 	}
 	all, _, err := log.Read(t.Context(), audit.Filter{Kind: audit.Settings}, 10)
-	if err != nil || len(all) != 2 || all[0].About != "1" || all[0].Actor != "ann" {
+	if err != nil || len(all) != 2 || all[1].About != "1" || all[1].Actor != "ann" {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	by.Kind, by.Action, by.About, by.At, by.Sequence = audit.Settings, "add", "again", all[1].At, all[1].Sequence
-	if all[1] != by {
-		t.Errorf("%+v, want %+v", all[1], by)
+	by.Kind, by.Action, by.About, by.At, by.Sequence = audit.Settings, "add", "again", all[0].At, all[0].Sequence
+	if all[0] != by {
+		t.Errorf("%+v, want %+v", all[0], by)
 	}
 	streamtest.Must(t, js.DeleteStream(t.Context(), topology.AuditStream))
 	c, _, err := r.Write(within(t), ann, add("2"))

@@ -3,20 +3,18 @@ package service
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
-	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 )
 
 // History reads from the tables what the lanes' state does not have: what happened to a coupon or a customer, newest first,
-// up to limit entries before a cursor ("" = the newest). Both methods return an error while the tables are unreachable, and
-// ErrBadCursor for a before that they never returned. They are called by several goroutines at once.
+// up to limit entries before a cursor that they returned ("" = the newest). Both methods return an error while the tables are
+// unreachable. They are called by several goroutines at once.
 type History interface {
 	Coupon(ctx context.Context, campaign string, n uint32, limit int, before string) (HistoryPage, error)
 	Customer(ctx context.Context, customerID string, limit int, before string) (HistoryPage, error)
@@ -38,21 +36,13 @@ type HistoryEntry struct {
 	Before string
 }
 
-// ErrBadCursor is the kind of the error for a cursor that no page returned.
-var ErrBadCursor = errors.New("must be the next of an answer, or be omitted for the newest")
-
-const (
-	// MaxShown is the most coupons, and the most entries of a history, in one answer; shown is the default.
-	MaxShown = 500
-	shown    = 100
-	// historyWait bounds the tables' answer: they are optional, and the lane has answered already. It is within the 3 s after
-	// which the SDK retries.
-	historyWait = 2 * time.Second
-)
+// historyWait bounds the tables' answer: they are optional, and the lane has answered already. It is within the 3 s after which the
+// SDK retries.
+const historyWait = 2 * time.Second
 
 // coupon answers coupon.show: the lane's state and a page of the tables' history.
 func (s *Service) coupon(ctx context.Context, q *query) ([]byte, error) {
-	limit, before := q.paging()
+	at := q.paging()
 	reply, err := s.oneLane(ctx, q)
 	if err != nil {
 		return nil, err
@@ -69,40 +59,43 @@ func (s *Service) coupon(ctx context.Context, q *query) ([]byte, error) {
 		return nil, fmt.Errorf("the lane's answer is not a coupon: %w", err)
 	}
 	page, err := s.history(ctx, q, func(ctx context.Context, h History) (HistoryPage, error) {
-		return h.Coupon(ctx, view.Campaign, view.N, limit, before)
+		return h.Coupon(ctx, view.Campaign, view.N, at.Limit, at.After)
 	})
-	if errors.Is(err, ErrBadCursor) {
-		return badCursor(err), nil
-	}
-	data, wrong := q.shown(body.Data)
+	coupon, wrong := q.shown(body.Data)
 	if wrong != nil {
 		return nil, wrong
 	}
-	out := shownBody{Data: data}
+	var rest added
 	q.about = audit.Coupon(view.Campaign, view.N, q.N != 0)
-	if older, more := out.addHistory(page, err, s.room(), before); more {
-		out.Next, out.More = older, true
+	if older, more := rest.addHistory(page, err, s.room()-len(coupon), at.After); more {
+		rest.Next = q.next(older)
 	}
-	return encode(out)
+	more, err := marshal(rest)
+	if err != nil {
+		return nil, err
+	}
+	return encode(json.RawMessage(string(coupon[:len(coupon)-1]) + "," + string(more[1:]))) // one object
 }
 
 // customer answers customer.show: a page of the customer's coupons from all lanes, and one of the tables' history.
 func (s *Service) customer(ctx context.Context, q *query) ([]byte, error) {
-	limit, given := q.paging()
-	from, err := parseShownCursor(given)
-	if err != nil {
-		return badCursor(err), nil
+	var from shownPlace
+	at := q.paging()
+	if at.After != "" {
+		if err := json.Unmarshal([]byte(at.After), &from); err != nil {
+			return nil, fmt.Errorf("the place in a list of coupons is no JSON: %w", err)
+		}
 	}
-	out := shownBody{Data: json.RawMessage("[]"), History: []json.RawMessage{}}
+	out := shownCustomer{CustomerID: q.CustomerID, Items: json.RawMessage("[]"), added: added{History: []json.RawMessage{}}}
 	next := from
 	if !from.Listed {
-		q.Limit, q.After, q.AfterN = limit+1, from.Campaign, from.N
+		q.Limit, q.After, q.AfterN = at.Limit+1, from.Campaign, from.N
 		all, more, err := s.queryAll(ctx, q)
 		if err != nil {
 			return nil, err
 		}
-		more = more || len(all) > limit
-		all = all[:min(limit, len(all))]
+		more = more || len(all) > at.Limit
+		all = all[:min(at.Limit, len(all))]
 		for i := range all {
 			if all[i].raw, err = q.shown(all[i].raw); err != nil {
 				return nil, err
@@ -110,7 +103,7 @@ func (s *Service) customer(ctx context.Context, q *query) ([]byte, error) {
 		}
 		// At most half, to leave room for the history.
 		data, kept := join(all, s.room()/2)
-		out.Data = data
+		out.Items = data
 		if next.Listed = !more && kept == len(all); !next.Listed {
 			var last struct {
 				Campaign string
@@ -124,21 +117,22 @@ func (s *Service) customer(ctx context.Context, q *query) ([]byte, error) {
 	}
 	if !from.HistoryEnd {
 		page, err := s.history(ctx, q, func(ctx context.Context, h History) (HistoryPage, error) {
-			return h.Customer(ctx, q.CustomerID, limit, from.History)
+			return h.Customer(ctx, q.CustomerID, at.Limit, from.History)
 		})
-		if errors.Is(err, ErrBadCursor) {
-			return badCursor(err), nil
-		}
 		// While the tables are unreachable the next page starts at the same position of the history.
-		if older, more := out.addHistory(page, err, s.room(), from.History); more {
+		if older, more := out.addHistory(page, err, s.room()-len(out.Items), from.History); more {
 			next.History = older
 		} else {
 			next.HistoryEnd = err == nil
 		}
 	}
 	q.about = q.CustomerID
-	if out.More = !next.Listed || out.History != nil && !next.HistoryEnd; out.More {
-		out.Next = next.String()
+	if !next.Listed || out.History != nil && !next.HistoryEnd {
+		place, err := marshal(next)
+		if err != nil {
+			return nil, err
+		}
+		out.Next = q.next(string(place))
 	}
 	return encode(out)
 }
@@ -151,10 +145,7 @@ func (s *Service) history(ctx context.Context, q *query, get func(context.Contex
 	ctx, cancel := context.WithTimeout(ctx, historyWait)
 	defer cancel()
 	page, err := get(ctx, s.opts.History)
-	switch {
-	case errors.Is(err, ErrBadCursor):
-		return HistoryPage{}, ErrBadCursor // without its wrapping: the tables did answer
-	case err != nil:
+	if err != nil {
 		return HistoryPage{}, fmt.Errorf("the read tables do not answer: %w", err)
 	}
 	for i := range page.Entries {
@@ -165,24 +156,29 @@ func (s *Service) history(ctx context.Context, q *query, get func(context.Contex
 	return page, nil
 }
 
-// shownBody is the answer of a show query. Nothing is omitted without more and next.
-type shownBody struct {
-	Data        json.RawMessage   `json:"data"`
+// shownCustomer is the answer of customer.show.
+type shownCustomer struct {
+	CustomerID string          `json:"customer_id"`
+	Items      json.RawMessage `json:"items"`
+	added
+}
+
+// added is what the tables add to an answer, and where its page ends.
+type added struct {
 	History     []json.RawMessage `json:"history,omitzero"` // nil = Unavailable has the reason
 	Unavailable string            `json:"history_unavailable,omitempty"`
 	Note        string            `json:"history_note,omitempty"` // what is missing
-	More        bool              `json:"more,omitempty"`
 	Next        string            `json:"next,omitempty"`
 }
 
-// addHistory adds as many entries as fit, or the reason why there are none. older is the cursor of the rest, if there is one.
-func (b *shownBody) addHistory(page HistoryPage, err error, room int, before string) (older string, more bool) {
+// addHistory adds as many entries as fit into room, or the reason why there are none. older is the cursor of the rest, if there is one.
+func (b *added) addHistory(page HistoryPage, err error, room int, before string) (older string, more bool) {
 	if err != nil {
 		b.History, b.Unavailable = nil, err.Error()
 		return "", false
 	}
 	b.Note, b.History = page.Note, []json.RawMessage{}
-	used := len(b.Data)
+	used := 0
 	for i, e := range page.Entries {
 		used += len(e.JSON) + 1
 		if used > room && i > 0 {
@@ -193,8 +189,11 @@ func (b *shownBody) addHistory(page HistoryPage, err error, room int, before str
 	return before, page.More
 }
 
-// encode writes an answer, with texts as they are.
-func encode(answer any) ([]byte, error) {
+// encode writes an answer.
+func encode(answer any) ([]byte, error) { return marshal(map[string]any{"data": answer}) }
+
+// marshal writes texts as they are.
+func marshal(answer any) ([]byte, error) {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
@@ -204,37 +203,12 @@ func encode(answer any) ([]byte, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-func badCursor(err error) []byte {
-	out := wire.Outcome{Status: wire.StatusRefused, Refusal: wire.Invalid, Message: "before: " + err.Error()}
-	return out.AppendJSON(nil)
-}
-
-// shownCursor is the end of a page of customer.show: its last coupon, and the position in the history.
-type shownCursor struct {
+// shownPlace is the end of a page of customer.show: its last coupon, and the position in the history.
+type shownPlace struct {
 	Campaign string `json:"c,omitempty"`
 	N        uint32 `json:"n,omitempty"`
 	History  string `json:"h,omitempty"`
 	// Listed and HistoryEnd: no more coupons, no more history.
 	Listed     bool `json:"l,omitempty"`
 	HistoryEnd bool `json:"e,omitempty"`
-}
-
-// String has no meaning for clients.
-func (c shownCursor) String() string {
-	text, err := json.Marshal(c)
-	if err != nil {
-		panic("service: a cursor is no JSON: " + err.Error()) // it has texts and numbers only
-	}
-	return base64.RawURLEncoding.EncodeToString(text)
-}
-
-func parseShownCursor(s string) (c shownCursor, err error) {
-	if s == "" {
-		return c, nil
-	}
-	text, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil || json.Unmarshal(text, &c) != nil || c.Campaign != "" && (c.N == 0 || !wire.ValidCampaignName(c.Campaign)) {
-		return c, ErrBadCursor
-	}
-	return c, nil
 }

@@ -23,7 +23,7 @@ func (h long) page(_ string, limit int, before string) (page HistoryPage, err er
 	at := 0
 	if before != "" {
 		if at, err = strconv.Atoi(before); err != nil || at > h.entries {
-			return page, fmt.Errorf("reading the history: %q: %w", before, ErrBadCursor)
+			return page, fmt.Errorf("%q is no place", before)
 		}
 	}
 	for ; at < h.entries && len(page.Entries) < limit; at++ {
@@ -48,9 +48,8 @@ func (h history) Customer(_ context.Context, customerID string, limit int, befor
 
 // shownPage is an answer of a show or of a list.
 type shownPage struct {
-	Data    json.RawMessage
+	Items   json.RawMessage
 	History []struct{ At int }
-	More    bool
 	Next    string
 	// why there is none
 	HistoryUnavailable string `json:"history_unavailable"`
@@ -63,7 +62,7 @@ func (p shownPage) campaigns(t *testing.T) (names []string) {
 		Campaign string
 		N        int
 	}
-	streamtest.Must(t, json.Unmarshal(p.Data, &list))
+	streamtest.Must(t, json.Unmarshal(p.Items, &list))
 	for _, c := range list {
 		names = append(names, fmt.Sprint(c.Campaign, c.N))
 	}
@@ -71,7 +70,7 @@ func (p shownPage) campaigns(t *testing.T) (names []string) {
 }
 
 // page requests a page. fields of the request that are zero are left out.
-func (r *rig) page(t *testing.T, subject string, fields map[string]any) (p shownPage) {
+func (r *rig) page(t *testing.T, subject string, fields map[string]any) shownPage {
 	t.Helper()
 	maps.DeleteFunc(fields, func(_ string, v any) bool { return v == 0 || v == "" })
 	body, err := json.Marshal(fields)
@@ -80,21 +79,22 @@ func (r *rig) page(t *testing.T, subject string, fields map[string]any) (p shown
 	if len(reply.Data) > maxReply+1024 {
 		t.Errorf("an answer of %d bytes", len(reply.Data))
 	}
-	if err := json.Unmarshal(reply.Data, &p); err != nil || p.Data == nil {
+	var answer struct{ Data *shownPage }
+	if err := json.Unmarshal(reply.Data, &answer); err != nil || answer.Data == nil {
 		t.Fatalf("%s %s: %.300s (%v)", subject, body, reply.Data, err)
 	}
-	return p
+	return *answer.Data
 }
 
-// pages requests all pages; cursor is the field that continues them.
-func (r *rig) pages(t *testing.T, subject, cursor string, fields map[string]any) (all []shownPage) {
+// pages requests all pages.
+func (r *rig) pages(t *testing.T, subject string, fields map[string]any) (all []shownPage) {
 	t.Helper()
 	for {
 		p := r.page(t, subject, fields)
 		if all = append(all, p); p.Next == "" {
 			return all
 		}
-		if fields[cursor] = p.Next; len(all) > 5000 {
+		if fields["after"] = p.Next; len(all) > 5000 {
 			t.Fatal("the pages never end")
 		}
 	}
@@ -131,7 +131,7 @@ func (r *rig) held(t *testing.T, of func() (coupons, size int)) {
 func three() (coupons, size int) { return 3, 10 }
 
 // TestHistoryInPages: whatever the sizes, pages together have each coupon and each entry once, in order, and none is left out
-// without more and next.
+// without next.
 func TestHistoryInPages(t *testing.T) {
 	r := newRig(t)
 	var entries atomic.Pointer[long]
@@ -142,8 +142,8 @@ func TestHistoryInPages(t *testing.T) {
 	r.held(t, func() (int, int) { return int(coupons.Load()), int(size.Load()) })
 	for _, c := range []struct{ coupons, couponSize, entries, entrySize, limit int }{
 		{0, 10, 0, 10, 0}, {3, 10, 3, 10, 0}, {3, 10, 3, 10, 1}, {1, 10, 9, 10, 4}, {9, 10, 1, 10, 4}, {150, 10, 250, 10, 0}, {4, 10, 0, 10, 4},
-		{600, 700, 700, 2000, MaxShown}, // pages are full before their limit
-		{2, 300_000, 3, 300_000, 2},     // one of each is what there is room for
+		{600, 700, 700, 2000, 1000}, // pages are full before their limit
+		{2, 300_000, 3, 300_000, 2}, // one of each is what there is room for
 	} {
 		coupons.Store(int64(c.coupons))
 		size.Store(int64(c.couponSize))
@@ -162,7 +162,7 @@ func TestHistoryInPages(t *testing.T) {
 			"scrip.coupon.show":   {"code": "X", "campaign": "summer", "limit": c.limit},
 		} {
 			var coupons, shown []string
-			for _, p := range r.pages(t, subject, "before", fields) {
+			for _, p := range r.pages(t, subject, fields) {
 				if subject == "scrip.customer.show" {
 					list := p.campaigns(t)
 					if coupons = append(coupons, list...); c.limit > 0 && len(list) > c.limit {
@@ -172,8 +172,8 @@ func TestHistoryInPages(t *testing.T) {
 				for _, e := range p.History {
 					shown = append(shown, fmt.Sprint(e.At))
 				}
-				if c.limit > 0 && len(p.History) > c.limit || p.More != (p.Next != "") {
-					t.Errorf("%d entries in a page of %d, more %t, next %q", len(p.History), c.limit, p.More, p.Next)
+				if c.limit > 0 && len(p.History) > c.limit {
+					t.Errorf("%d entries in a page of %d", len(p.History), c.limit)
 				}
 			}
 			if subject == "scrip.customer.show" && !slices.Equal(coupons, wantCoupons) {
@@ -197,35 +197,32 @@ func TestPagesWithoutHistory(t *testing.T) {
 		return long{1, 10}.page(of, limit, before)
 	})})
 	r.held(t, three)
-	next := func(before string) shownPage {
+	next := func(after string) shownPage {
 		t.Helper()
-		return r.page(t, "scrip.customer.show", map[string]any{"customer_id": "ann", "limit": 4, "before": before})
+		return r.page(t, "scrip.customer.show", map[string]any{"customer_id": "ann", "limit": 4, "after": after})
 	}
 	p := next("")
-	if !p.More || p.History != nil || !strings.Contains(p.HistoryUnavailable, "no route") {
+	if p.Next == "" || p.History != nil || !strings.Contains(p.HistoryUnavailable, "no route") {
 		t.Fatalf("%+v", p)
 	}
-	if last := next(p.Next); last.More || string(last.Data) == "[]" {
+	if last := next(p.Next); last.Next != "" || string(last.Items) == "[]" {
 		t.Errorf("the last page: %+v", last)
 	}
 	back.Store(true)
-	if last := next(p.Next); last.More || len(last.History) != 1 {
+	if last := next(p.Next); last.Next != "" || len(last.History) != 1 {
 		t.Errorf("the last page, when the tables are back: %+v", last)
 	}
 }
 
+// TestBadCursors: a cursor of another client or list is none.
 func TestBadCursors(t *testing.T) {
 	r := newRig(t)
 	r.serve(t, Options{History: history(long{3, 10}.page)})
 	r.held(t, three)
-	for _, before := range []string{"x", "17", "c0~", "c0.x~", "c0.0~", "c 0.1~", "c0.1~x", ".~x", "c0.99999999999~"} {
-		out := r.outcome(t, "scrip.customer.show", `{"customer_id":"ann","before":"`+before+`"}`)
-		if out.Refusal != wire.Invalid || !strings.HasPrefix(out.Message, "before: ") || !strings.Contains(out.Message, "the next of an answer") {
-			t.Errorf("%q: %+v", before, out)
+	next := r.page(t, "scrip.customer.show", map[string]any{"customer_id": "ann", "limit": 1}).Next
+	for subject, body := range map[string]string{"scrip.customer.show": `"customer_id":"ann","after":"` + next[1:], "scrip.coupon.show": `"code":"X","campaign":"summer","after":"` + next} {
+		if out := r.outcome(t, subject, "{"+body+`"}`); out.Refusal != wire.Invalid || !strings.HasPrefix(out.Message, "after: must be") {
+			t.Errorf("%s: %+v", subject, out)
 		}
-	}
-	out := r.outcome(t, "scrip.coupon.show", `{"code":"X","campaign":"summer","before":"yesterday"}`)
-	if out.Refusal != wire.Invalid || out.Message != "before: "+ErrBadCursor.Error() {
-		t.Errorf("coupon.show: %+v", out)
 	}
 }

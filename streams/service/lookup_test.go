@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -68,10 +69,10 @@ func TestLookUps(t *testing.T) {
 		t.Errorf("by n: %s", reply)
 	}
 	r.request(t, "scrip.coupon.show", byN, info("OPS", seeing.ID)...)
-	var log ops.AuditPage
+	var log ops.Page[audit.Entry]
 	r.data(t, &log, "scrip.audit.list", `{"kind":"lookup"}`)
 	got := map[string]int{}
-	for _, e := range log.Entries {
+	for _, e := range log.Items {
 		got[fmt.Sprintf("%s %s %s", e.Actor, e.Action, e.About)]++
 	}
 	for _, actor := range []string{"sam", "local:bob@ops2"} {

@@ -1,7 +1,6 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -97,22 +96,25 @@ func (s *Service) room() int {
 	return maxReply
 }
 
-// list answers campaign.list: one page of campaigns by name, and in next the name to continue after, if there may be more.
+// list answers campaign.list: one page of campaigns by name.
 func (s *Service) list(ctx context.Context, q *query) ([]byte, error) {
-	q.Limit = cmp.Or(q.Limit, maxListed)
+	limit := q.Limit
+	q.Limit++ // by the one more it shows that there are more
 	all, more, err := s.queryAll(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	// Each lane returned up to the limit, so a cut here, or a full page, means that there may be more.
-	more = more || len(all) >= q.Limit
-	all = all[:min(q.Limit, len(all))]
+	more = more || len(all) > limit
+	all = all[:min(limit, len(all))]
 	data, kept := join(all, s.room())
-	out := shownBody{Data: data}
+	next := ""
 	if more || kept < len(all) {
-		out.Next = all[kept-1].campaign
+		next = q.next(all[kept-1].campaign)
 	}
-	return encode(out)
+	return encode(struct {
+		Items json.RawMessage `json:"items"`
+		Next  string          `json:"next,omitempty"`
+	}{data, next})
 }
 
 // join makes a JSON array of as many items as fit, at least one.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
@@ -24,7 +25,7 @@ func TestCodesInOutcomes(t *testing.T) {
 		recorded     []string
 	}{
 		{"OPS", `{"name":"blind","role":"operator"}`, false, nil},
-		{"OPS", `{"name":"seeing","role":"operator","codes":true}`, true, []string{"claim summer 2", "coupon.validate summer 7"}},
+		{"OPS", `{"name":"seeing","role":"operator","codes":true}`, true, []string{"coupon.validate summer 7", "claim summer 2"}},
 		{"SHOP", `{"name":"shop","role":"producer"}`, true, nil},
 	} {
 		key := r.key(t, keys, c.key)
@@ -37,10 +38,10 @@ func TestCodesInOutcomes(t *testing.T) {
 		if out := r.outcome(t, "scrip.coupon.validate", `{"code":"CODE-7","campaign":"summer"}`, as...); (out.Code == "CODE-7") != c.sees || out.N != 7 {
 			t.Errorf("%s: %+v", key.Name, out)
 		}
-		var log ops.AuditPage
+		var log ops.Page[audit.Entry]
 		r.data(t, &log, "scrip.audit.list", `{"kind":"lookup","actor":"`+key.ID+`"}`)
 		var got []string
-		for _, e := range log.Entries {
+		for _, e := range log.Items {
 			got = append(got, e.Action+" "+e.About)
 		}
 		if fmt.Sprint(got) != fmt.Sprint(c.recorded) {

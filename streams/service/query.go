@@ -2,7 +2,6 @@ package service
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,22 +32,20 @@ type queryKind struct {
 }
 
 var (
-	validateCoupon = queryOf("coupon.validate", 0, (*Service).oneLane, "code", "code", "order_id", "customer_id", "campaign", "n", "id")
-	showCoupon     = queryOf("coupon.show", MaxShown, (*Service).coupon, "code", "code", "campaign", "n", "limit", "before")
-	showCustomer   = queryOf("customer.show", MaxShown, (*Service).customer, "customer_id", "customer_id", "limit", "before")
-	showCampaign   = queryOf("campaign.show", 0, (*Service).oneLane, "campaign", "campaign")
-	listCampaigns  = queryOf("campaign.list", maxListed, (*Service).list, "", "after", "limit")
+	validateCoupon = queryOf("coupon.validate", (*Service).oneLane, "code", "code", "order_id", "customer_id", "campaign", "n", "id")
+	showCoupon     = queryOf("coupon.show", (*Service).coupon, "code", "code", "campaign", "n", "limit", "after")
+	showCustomer   = queryOf("customer.show", (*Service).customer, "customer_id", "customer_id", "limit", "after")
+	showCampaign   = queryOf("campaign.show", (*Service).oneLane, "campaign", "campaign")
+	listCampaigns  = queryOf("campaign.list", (*Service).list, "", "limit", "after")
 )
 
-// queryOf returns a kind of query that takes these fields and needs one of them. most is of the field limit.
-func queryOf(name string, most int64, answer func(*Service, context.Context, *query) ([]byte, error), needs string, takes ...string) *queryKind {
+// queryOf returns a kind of query that takes these fields and needs one of them.
+func queryOf(name string, answer func(*Service, context.Context, *query) ([]byte, error), needs string, takes ...string) *queryKind {
 	kind := &queryKind{name: name, answer: answer}
 	all := ops.FieldsOf(reflect.TypeFor[query]())
 	for _, field := range takes {
 		f := all[slices.IndexFunc(all, func(f ops.Field) bool { return f.Name == field })]
-		if f.Required = field == needs; field == "limit" {
-			f.Most = most
-		}
+		f.Required = field == needs
 		kind.fields = append(kind.fields, f)
 	}
 	return kind
@@ -63,22 +60,21 @@ type query struct {
 	N          uint32 `json:"n,omitempty" minimum:"1" maximum:"1000000000"` // of the coupon, with Campaign and instead of Code
 	CustomerID string `json:"customer_id,omitempty" maxLength:"128"`
 	OrderID    string `json:"order_id,omitempty" maxLength:"128"`
-	After      string `json:"after,omitempty" maxLength:"64"`
-	AfterN     uint32 `json:"after_n,omitempty"` // coupon of campaign After
-	Limit      int    `json:"limit,omitempty" minimum:"1"`
-	Before     string `json:"before,omitempty" maxLength:"512"` // not for the lane, which has no history
-	WaitMS     int64  `json:"wait_ms,omitempty"`                // how long this service waits for the answer
+	ops.Paging
+	AfterN uint32 `json:"after_n,omitempty"` // coupon of campaign After
+	WaitMS int64  `json:"wait_ms,omitempty"` // how long this service waits for the answer
 
-	mask  bool   // codes in the answer are masked
-	about string // what was looked up, for the audit stream; set by an answer that has codes
+	next  func(place string) string // seals the end of a page
+	mask  bool                      // codes in the answer are masked
+	about string                    // what was looked up, for the audit stream; set by an answer that has codes
 }
-
-// maxListed is the most campaigns one answer lists, and the default.
-const maxListed = 1000
 
 // startQuery answers a query in a goroutine of its own, because it waits for lanes and tables.
 func (s *Service) startQuery(req *request, data []byte) {
 	q, err := parseQuery(req.endpoint.query, data)
+	if err == nil {
+		q.After, err = s.opts.Cursors.Open(q.Query, req.who, q.After)
+	}
 	if err != nil {
 		req.refuse(&wire.Outcome{ID: q.ID, Campaign: q.Campaign, Refusal: wire.Invalid, Message: err.Error()})
 		return
@@ -86,6 +82,7 @@ func (s *Service) startQuery(req *request, data []byte) {
 	if !req.allowed(q.Campaign, q.N) || !req.mayTry(q.Code) {
 		return
 	}
+	q.next = func(place string) string { return s.opts.Cursors.Seal(q.Query, req.who, place) }
 	q.mask = req.keyed && !req.who.Codes
 	s.background(s.queries, req, func(ctx context.Context) {
 		body, err := req.endpoint.query.answer(s, ctx, q)
@@ -190,8 +187,6 @@ func parseQuery(kind *queryKind, data []byte) (*query, error) {
 	switch {
 	case q.Campaign != "" && !wire.ValidCampaignName(q.Campaign):
 		return q, fmt.Errorf("campaign: must be 1 to %d of A-Z a-z 0-9 _ -", wire.MaxCampaignName)
-	case q.After != "" && !wire.ValidCampaignName(q.After):
-		return q, fmt.Errorf("after: must be 1 to %d of A-Z a-z 0-9 _ -", wire.MaxCampaignName)
 	case code.Masked(q.Code):
 		return q, errors.New("code: " + wire.MaskedCode)
 	case q.N != 0 && q.Code != "":
@@ -200,11 +195,10 @@ func parseQuery(kind *queryKind, data []byte) (*query, error) {
 	return q, nil
 }
 
-// paging removes from a query the fields that are not sent to the lane.
-func (q *query) paging() (limit int, before string) {
-	limit, before = cmp.Or(q.Limit, shown), q.Before
-	q.Limit, q.Before = 0, ""
-	return limit, before
+// paging takes the page out of a query: the lane has no history.
+func (q *query) paging() (p ops.Paging) {
+	p, q.Paging = q.Paging, ops.Paging{}
+	return p
 }
 
 // oneLane queries the lane of the query's campaign or code and returns its answer.

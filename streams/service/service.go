@@ -58,6 +58,8 @@ type Options struct {
 	Keys *access.Registry
 	// Ops carries out actions of people. Nil = such requests are answered 503.
 	Ops *ops.Ops
+	// Cursors seals the ends of pages.
+	Cursors ops.Cursors
 	// Audit records look-ups of codes in clear. Nil = they are not recorded.
 	Audit *audit.Log
 	// Rate counts a request of a key. It returns 0, or how long the key must wait if it has used its rate. Nil = there is no bound.

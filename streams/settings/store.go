@@ -82,7 +82,7 @@ func Open(_ context.Context, js jetstream.JetStream, opts Options) (*Store, erro
 	}
 	defaults := opts.Defaults.clone()
 	spec := &registry.Spec[*State, record]{
-		Bucket: topology.Settings, Noun: "settings", See: "`scrip config history`",
+		Bucket: topology.Settings, Noun: "settings", See: "`scrip config changes`",
 		Restore: "the first `scrip config set` starts a new history, and every other setting has its default then; restore the log from a backup, or set the settings again, pauses first",
 		New:     func() *State { return newState(defaults) }, Take: (*State).take,
 		Audit: audit.Settings, Entry: func(_ *State, c *registry.Change[record]) (action, about string) {

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -34,7 +35,7 @@ access.rotate        keys:rotate          {"key":"$key","overlap":"1h"}
 access.revoke        keys:revoke          {"key":"$key"}
 config.set           settings:set         {"setting":"reminder.batch","value":"77"}
 config.get           -                    {"setting":"reminder.batch"}
-config.history       -                    {"setting":"reminder.batch","limit":1}
+config.changes       -                    {"setting":"reminder.batch"}
 audit.list           -                    {"kind":"keys","limit":1}
 codes.export         export:coupons.csv   {"campaign":"$campaign"}
 status.show          -                    {}
@@ -80,7 +81,7 @@ access.revoke        not_found     {"key":"none"}
 config.get           invalid       {"setting":"reminder.colour"}
 config.set           invalid       {"setting":"reminder.rate","value":"-1"}
 config.set           campaign_not_found {"setting":"reminder.pause.none","value":"true"}
-config.history       invalid       {"limit":0}
+config.changes       invalid       {"limit":0}
 audit.list           invalid       {"kind":"theft"}
 audit.list           invalid       {"since":"yesterday"}
 deadletter.list      invalid       {"state":"lost"}
@@ -266,10 +267,10 @@ func parked(t *testing.T, r *apitest.Rig, campaign, id string) string {
 	var letter string
 	apitest.Until(t, "the dead letter is listed", func() bool {
 		var list struct {
-			Dead_Letters []struct{ ID, Payload string }
+			Items []struct{ ID, Payload string }
 		}
 		r.Ask(t, "", "GET", "/v1/dead-letters", nil).Want(t, 200).Into(t, &list)
-		for _, l := range list.Dead_Letters {
+		for _, l := range list.Items {
 			if strings.Contains(l.Payload, id) {
 				letter = l.ID
 			}
@@ -279,12 +280,12 @@ func parked(t *testing.T, r *apitest.Rig, campaign, id string) string {
 	return letter
 }
 
-// entries are what the audit stream has of a key, but log-ins.
+// entries are what the audit stream has of a key, but log-ins, oldest first.
 func entries(t *testing.T, r *apitest.Rig, key, via string) (all []string) {
 	t.Helper()
-	var page ops.AuditPage
+	var page ops.Page[audit.Entry]
 	r.Ask(t, "", "GET", "/v1/audit?limit=1000&actor="+key, nil).Want(t, 200).Into(t, &page)
-	for _, e := range page.Entries {
+	for _, e := range page.Items {
 		if e.Kind == "login" || e.Kind == "jobs" && e.Via == "" { // the end of a job, which its server records
 			continue
 		}
@@ -293,6 +294,7 @@ func entries(t *testing.T, r *apitest.Rig, key, via string) (all []string) {
 		}
 		all = append(all, fmt.Sprintf("%s:%s", e.Kind, e.Action))
 	}
+	slices.Reverse(all)
 	return all
 }
 
@@ -340,7 +342,7 @@ func TestEveryActionThroughEveryDoor(t *testing.T) {
 				delete(object, "positions")
 				delete(object, "last_test")
 			case "audit.list": // the address of a client is known to HTTP
-				delete(object["entries"].([]any)[0].(map[string]any), "from")
+				delete(object["items"].([]any)[0].(map[string]any), "from")
 			case "status.show":
 				object = map[string]any{"lanes": object["lanes"], "lane": object["lane"].([]any)[:0], "log": object["log"]}
 			}

@@ -20,7 +20,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
-	"github.com/seed-4a2410e3/scrip/streams/seal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -86,8 +85,6 @@ type API struct {
 	routes   []Route
 	slots    slots
 
-	cursors *seal.Box
-
 	stopped  chan struct{} // closed by Stop
 	stopOnce sync.Once
 }
@@ -97,7 +94,7 @@ func New(mux *http.ServeMux, o Options) *API {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	a := &API{Options: o, mux: mux, document: newDocument(o.Version), slots: newSlots(), cursors: seal.NewBox(o.MaskKey, "", "scrip cursors v1"),
+	a := &API{Options: o, mux: mux, document: newDocument(o.Version), slots: newSlots(),
 		stopped: make(chan struct{})}
 	for _, c := range commandRoutes() {
 		a.addCommand(c)

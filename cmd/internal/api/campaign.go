@@ -7,60 +7,49 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
 // CampaignList is a page of campaigns.
-type CampaignList struct {
-	Campaigns []domain.CampaignView `json:"campaigns" nullable:"false" doc:"By name."`
-	Next      string                `json:"next,omitempty" doc:"The value of after for the next page; absent on the last one."`
-}
+type CampaignList = ops.Page[domain.CampaignView]
 
-// Paging are the parameters of a list.
-type Paging struct {
-	Limit int    `json:"limit,omitempty" minimum:"1" maximum:"100" default:"100" doc:"The most entries of a page."`
-	After string `json:"after,omitempty" maxLength:"512" doc:"The next of the page before."`
-}
-
-func (a *API) listCampaigns(ctx context.Context, in *Paging) (*CampaignList, error) {
-	out := &CampaignList{Campaigns: []domain.CampaignView{}}
-	after, err := parseCursor[struct{ Name string }](a, "campaigns", in.After)
+func (a *API) listCampaigns(ctx context.Context, in *ops.Paging) (out CampaignList, err error) {
+	p := principal(ctx)
+	after, err := a.Ops.Cursors.Open("campaigns", p, in.After)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	if p := principal(ctx); p.Campaigns != nil {
-		return out, a.listOwn(ctx, p, after.Name, in.Limit, out)
+	if p.Campaigns != nil {
+		out, err = a.listOwn(ctx, p, after, in.Limit)
+	} else if out.Items, out.Next, err = a.Queries.Campaigns(ctx, client.Page{Limit: in.Limit, After: after}); err != nil {
+		err = unanswered("the list of campaigns", err)
 	}
-	page, next, err := a.Queries.Campaigns(ctx, after.Name, in.Limit)
-	if err != nil {
-		return nil, unanswered("the list of campaigns", err)
-	}
-	out.Campaigns = append(out.Campaigns, page...)
-	if after.Name = next; next != "" {
-		out.Next = a.cursor("campaigns", after)
-	}
-	return out, nil
+	out.Next = a.Ops.Cursors.Seal("campaigns", p, out.Next)
+	return out, err
 }
 
 // listOwn lists those of a key that is limited to some, of which some may not exist.
-func (a *API) listOwn(ctx context.Context, p access.Principal, after string, limit int, out *CampaignList) error {
+func (a *API) listOwn(ctx context.Context, p access.Principal, after string, limit int) (out CampaignList, err error) {
+	out.Items = []domain.CampaignView{}
 	for _, name := range slices.Sorted(slices.Values(p.Campaigns)) {
 		if name <= after {
 			continue
 		}
-		if len(out.Campaigns) == limit {
-			out.Next = a.cursor("campaigns", struct{ Name string }{out.Campaigns[limit-1].Campaign})
-			return nil
+		if len(out.Items) == limit {
+			out.Next = out.Items[limit-1].Campaign
+			return out, nil
 		}
 		v, err := a.Queries.Campaign(ctx, name)
 		switch {
 		case isRefused(err, wire.CampaignNotFound):
 		case err != nil:
-			return unanswered("campaign "+name, err)
+			return out, unanswered("campaign "+name, err)
 		default:
-			out.Campaigns = append(out.Campaigns, v)
+			out.Items = append(out.Items, v)
 		}
 	}
-	return nil
+	return out, nil
 }
 
 // OneCampaign names a campaign.

@@ -68,7 +68,7 @@ func TestImportAndExport(t *testing.T) {
 	order := apitest.Name("o")
 	r.Redeem(t, "SUMMER-00000", order, client.Campaign(c))
 	apitest.Until(t, "the tables have all", func() bool {
-		return len(find(t, r, "", "campaign="+c).Coupons) == 5 && len(find(t, r, "", "order_id="+order).Coupons) == 1
+		return len(find(t, r, "", "campaign="+c).Items) == 5 && len(find(t, r, "", "order_id="+order).Items) == 1
 	})
 	export := func(as, query string) [][]string {
 		answer := r.Ask(t, as, "GET", "/v1/campaigns/"+c+"/coupons.csv"+query, nil).Want(t, 200)

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
 // Coupon is a coupon. What its lane does not have, the read tables add: while they are away those fields are absent.
@@ -42,11 +43,10 @@ type History struct {
 	Note        string            `json:"history_note,omitempty" doc:"What the entries lack."`
 }
 
-// CouponList is a page of coupons.
+// CouponList is a page of coupons, or one coupon with a page of its history.
 type CouponList struct {
-	Coupons []Coupon `json:"coupons" nullable:"false"`
+	ops.Page[Coupon]
 	History
-	Next string `json:"next,omitempty" doc:"The value of after for the next page: of the coupons, or of the history of one code. Absent on the last one."`
 }
 
 // CouponName names a coupon.
@@ -79,7 +79,7 @@ type Wanted struct {
 	CouponName
 	Customer string `json:"customer_id,omitempty" maxLength:"128" doc:"Those that the customer holds."`
 	Order    string `json:"order_id,omitempty" maxLength:"128" doc:"Those that were redeemed for the order, also if that was rolled back."`
-	Paging
+	ops.Paging
 }
 
 func (a *API) listCoupons(ctx context.Context, in *Wanted) (*CouponList, error) {
@@ -222,19 +222,17 @@ func (a *API) findCoupons(ctx context.Context, w *Wanted, where string) (*Coupon
 			return nil, problem
 		}
 	}
-	out := &CouponList{}
-	list, next, err := a.readCoupons(ctx, w, p.Campaigns)
+	list, err := a.readCoupons(ctx, w, p)
 	if err != nil {
 		return nil, err
 	}
-	out.Coupons, out.Next = list, next
 	if err := a.unmasked(ctx, "coupons", w.by()); err != nil {
 		return nil, err
 	}
-	for i := range list {
-		list[i].mask(p)
+	for i := range list.Items {
+		list.Items[i].mask(p)
 	}
-	return out, nil
+	return &CouponList{Page: list}, nil
 }
 
 // by names what a list is by, for the audit stream.
@@ -255,11 +253,11 @@ func (a *API) oneCoupon(ctx context.Context, w *Wanted) (*CouponList, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := parseCursor[struct{ Before string }](a, "history", w.After)
+	after, err := a.Ops.Cursors.Open("history", p, w.After)
 	if err != nil {
 		return nil, err
 	}
-	found, err := a.Queries.CouponPage(ctx, w.Code, client.Page{Limit: w.Limit, Before: at.Before}, client.Campaign(campaign), client.N(uint32(w.N)))
+	found, err := a.Queries.CouponPage(ctx, w.Code, client.Page{Limit: w.Limit, After: after}, client.Campaign(campaign), client.N(uint32(w.N)))
 	if err != nil {
 		return nil, unanswered("the coupon", err)
 	}
@@ -270,14 +268,11 @@ func (a *API) oneCoupon(ctx context.Context, w *Wanted) (*CouponList, error) {
 		return nil, err
 	}
 	coupon.mask(p)
-	out.Coupons = []Coupon{coupon}
+	out.Items = []Coupon{coupon}
 	if out.History, err = historyOf(found.History, p, nil); err != nil {
 		return nil, err
 	}
-	if found.More {
-		at.Before = found.Next
-		out.Next = a.cursor("history", at)
-	}
+	out.Next = a.Ops.Cursors.Seal("history", p, found.Next)
 	return out, nil
 }
 
@@ -321,47 +316,42 @@ func historyOf(h client.History, p access.Principal, campaigns []string) (Histor
 
 // OneCustomer is a customer.
 type OneCustomer struct {
-	CustomerID string   `json:"customer_id"`
-	Coupons    []Coupon `json:"coupons" nullable:"false" doc:"Those that the customer holds, by campaign, newest first."`
-	History
-	Next string `json:"next,omitempty" doc:"The value of after for the next page; absent on the last one."`
+	CustomerID string `json:"customer_id"`
+	CouponList
 }
 
 // CustomerPage is a page of a customer.
 type CustomerPage struct {
 	Customer string `json:"customer_id" maxLength:"128"`
-	Paging
+	ops.Paging
 }
 
 func (a *API) getCustomer(ctx context.Context, in *CustomerPage) (*OneCustomer, error) {
-	at, err := parseCursor[struct{ Before string }](a, "customer", in.After)
+	p := principal(ctx)
+	after, err := a.Ops.Cursors.Open("customer", p, in.After)
 	if err != nil {
 		return nil, err
 	}
-	p := principal(ctx)
-	found, err := a.Queries.CustomerPage(ctx, in.Customer, client.Page{Limit: in.Limit, Before: at.Before})
+	found, err := a.Queries.CustomerPage(ctx, in.Customer, client.Page{Limit: in.Limit, After: after})
 	if err != nil {
 		return nil, unanswered("the customer", err)
 	}
 	out := &OneCustomer{}
-	out.CustomerID, out.Coupons = in.Customer, []Coupon{}
-	for _, v := range found.Coupons {
+	out.CustomerID, out.Items = in.Customer, []Coupon{}
+	for _, v := range found.Items {
 		if p.Campaigns == nil || slices.Contains(p.Campaigns, v.Campaign) {
-			out.Coupons = append(out.Coupons, couponOf(v))
+			out.Items = append(out.Items, couponOf(v))
 		}
 	}
 	if err := a.unmasked(ctx, "customer", in.Customer); err != nil {
 		return nil, err
 	}
-	for i := range out.Coupons {
-		out.Coupons[i].mask(p)
+	for i := range out.Items {
+		out.Items[i].mask(p)
 	}
 	if out.History, err = historyOf(found.History, p, p.Campaigns); err != nil {
 		return nil, err
 	}
-	if found.More {
-		at.Before = found.Next
-		out.Next = a.cursor("customer", at)
-	}
+	out.Next = a.Ops.Cursors.Seal("customer", p, found.Next)
 	return out, nil
 }

@@ -3,23 +3,21 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
 // couponColumns are those of the read table.
 const couponColumns = `SELECT c.campaign, c.n, c.code, c.status, c.customer_id, c.claimed_at, c.expires_at, c.redeemed_count, c.redeemed_at,
        c.voided_at, coalesce(c.void_reason, '') AS void_reason, coalesce(c.attributes, '') AS attributes FROM scrip.coupon c WHERE `
-
-// couponPlace is the end of a page.
-type couponPlace struct {
-	Campaign string
-	N        int64
-}
 
 // Each selects the page after a place: $1 is the customer, order or campaign, $2 and $3 the place, $4 the most rows, $5 the
 // campaigns that the key is limited to, NULL = all. Coupons of a customer or an order are collected by their hash index before
@@ -33,32 +31,31 @@ const (
 	oneCouponSQL = couponColumns + `c.campaign = $1 AND c.n = $2`
 )
 
-// readCoupons reads a page from the read tables, as of their checkpoints. limited are the campaigns of the key.
-func (a *API) readCoupons(ctx context.Context, w *Wanted, limited []string) ([]Coupon, string, error) {
-	sql, of, list := ofCampaign, w.Campaign, "campaign"
+// readCoupons reads a page from the read tables, as of their checkpoints.
+func (a *API) readCoupons(ctx context.Context, w *Wanted, p access.Principal) (page ops.Page[Coupon], err error) {
+	sql, of, list := ofCampaign, w.Campaign, "coupons of a campaign"
 	switch {
 	case w.Customer != "":
-		sql, of, list = ofCustomer, w.Customer, "customer"
+		sql, of, list = ofCustomer, w.Customer, "coupons of a customer"
 	case w.Order != "":
-		sql, of, list = ofOrder, w.Order, "order"
+		sql, of, list = ofOrder, w.Order, "coupons of an order"
 	}
-	at, err := parseCursor[couponPlace](a, "coupons-"+list, w.After)
+	after, err := a.Ops.Cursors.Open(list, p, w.After)
 	if err != nil {
-		return nil, "", err
+		return page, err
 	}
+	campaign, n, _ := strings.Cut(after, " ") // "" and none at the start
+	number, _ := strconv.ParseInt(n, 10, 64)
+	limited := p.Campaigns
 	if w.Campaign != "" {
 		limited = []string{w.Campaign}
 	}
-	coupons, err := a.query(ctx, sql, of, at.Campaign, at.N, w.Limit+1, limited)
-	if err != nil {
-		return nil, "", err
+	if page.Items, err = a.query(ctx, sql, of, campaign, number, w.Limit+1, limited); err == nil && len(page.Items) > w.Limit {
+		page.Items = page.Items[:w.Limit]
+		last := &page.Items[w.Limit-1]
+		page.Next = a.Ops.Cursors.Seal(list, p, fmt.Sprint(last.Campaign, " ", last.N))
 	}
-	if len(coupons) <= w.Limit {
-		return coupons, "", nil
-	}
-	coupons = coupons[:w.Limit]
-	last := &coupons[w.Limit-1]
-	return coupons, a.cursor("coupons-"+list, couponPlace{last.Campaign, int64(last.N)}), nil
+	return page, err
 }
 
 func (a *API) query(ctx context.Context, sql string, args ...any) ([]Coupon, error) {

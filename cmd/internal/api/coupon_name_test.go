@@ -27,9 +27,9 @@ func TestSupportActsOnWhatItFinds(t *testing.T) {
 	var found coupons
 	apitest.Until(t, "the tables have both", func() bool {
 		found = find(t, r, "support", "customer_id="+url.QueryEscape(ann))
-		return len(found.Coupons) == 2
+		return len(found.Items) == 2
 	})
-	if got := found.Coupons[1]; got.N != 2 || got.Code != masked || got.Campaign != c {
+	if got := found.Items[1]; got.N != 2 || got.Code != masked || got.Campaign != c {
 		t.Fatalf("support finds %+v", got)
 	}
 	name := func(n int, more ...any) map[string]any {
@@ -61,7 +61,7 @@ func TestSupportActsOnWhatItFinds(t *testing.T) {
 
 	// By number, in GET and POST; the history names who did it, and how.
 	var shown struct {
-		Coupons []struct{ Code, Status string }
+		Items   []struct{ Code, Status string }
 		History []struct {
 			What, By, Code string
 			By_N           bool

@@ -12,7 +12,7 @@ import (
 )
 
 type coupons struct {
-	Coupons []struct {
+	Items []struct {
 		Campaign, Code, Status, Customer_ID string
 		N                                   int
 	}
@@ -26,7 +26,7 @@ func find(t *testing.T, r *apitest.Rig, as, query string) (all coupons) {
 	for after := ""; ; {
 		var page coupons
 		r.Ask(t, as, "GET", "/v1/coupons?"+query+"&after="+after, nil).Want(t, 200).Into(t, &page)
-		all.Coupons, all.History = append(all.Coupons, page.Coupons...), append(all.History, page.History...)
+		all.Items, all.History = append(all.Items, page.Items...), append(all.History, page.History...)
 		if after = page.Next; after == "" {
 			return all
 		}
@@ -35,7 +35,7 @@ func find(t *testing.T, r *apitest.Rig, as, query string) (all coupons) {
 
 // numbers are campaign/number of coupons.
 func (c *coupons) numbers() (all []string) {
-	for _, one := range c.Coupons {
+	for _, one := range c.Items {
 		all = append(all, fmt.Sprintf("%s/%d", one.Campaign, one.N))
 	}
 	return all
@@ -60,7 +60,7 @@ func TestCoupons(t *testing.T) {
 	}
 	apitest.Until(t, "the tables have all, of the lanes of both campaigns", func() bool {
 		all := find(t, r, "", "customer_id="+bob)
-		return len(all.Coupons) == 1 && len(find(t, r, "", "code="+codes[3]).History) == 3 && len(find(t, r, "", "code="+codes[0]).History) == 3
+		return len(all.Items) == 1 && len(find(t, r, "", "code="+codes[3]).History) == 3 && len(find(t, r, "", "code="+codes[0]).History) == 3
 	})
 	r.Key(t, "support")
 	r.Key(t, "support+codes")
@@ -79,7 +79,7 @@ func TestCoupons(t *testing.T) {
 		got := find(t, r, "", query)
 		if strings.Contains(query, "code="+codes[0]) {
 			// One coupon on each page of its history.
-			if len(got.History) != 3 || got.History[0].What != "redeemed" || got.History[2].What != "claimed" || len(got.Coupons) != 3 {
+			if len(got.History) != 3 || got.History[0].What != "redeemed" || got.History[2].What != "claimed" || len(got.Items) != 3 {
 				t.Errorf("%s: %+v", query, got)
 			}
 			continue
@@ -93,14 +93,14 @@ func TestCoupons(t *testing.T) {
 	for as, clear := range map[string]bool{"support": false, "support+codes": true} {
 		var found coupons
 		r.Ask(t, as, "POST", "/v1/coupons/search", map[string]any{"code": codes[0]}).Want(t, 200).Into(t, &found)
-		shown := []string{found.Coupons[0].Code, found.History[0].Code, find(t, r, as, "order_id="+url.QueryEscape(order2)).Coupons[0].Code}
+		shown := []string{found.Items[0].Code, found.History[0].Code, find(t, r, as, "order_id="+url.QueryEscape(order2)).Items[0].Code}
 		for _, code := range shown {
 			if masked := "****-****-" + codes[0][len(codes[0])-4:]; clear && code != codes[0] || !clear && code != masked {
 				t.Errorf("%s sees %s of %s", as, code, codes[0])
 			}
 		}
-		if found.Coupons[0].Customer_ID != ann || found.Coupons[0].Status != "claimed" {
-			t.Errorf("%+v", found.Coupons[0])
+		if found.Items[0].Customer_ID != ann || found.Items[0].Status != "claimed" {
+			t.Errorf("%+v", found.Items[0])
 		}
 	}
 	entries := r.Ask(t, "", "GET", "/v1/audit?kind=lookup", nil).Want(t, 200)
@@ -113,7 +113,7 @@ func TestCoupons(t *testing.T) {
 	for as, want := range map[string]int{"": 4, "support+" + b: 1} {
 		var c coupons
 		r.Ask(t, as, "GET", who, nil).Want(t, 200).Into(t, &c)
-		if len(c.Coupons) != want || slices.ContainsFunc(c.History, func(h struct{ What, Code, Order_ID string }) bool { return as != "" && h.Order_ID == order2 }) {
+		if len(c.Items) != want || slices.ContainsFunc(c.History, func(h struct{ What, Code, Order_ID string }) bool { return as != "" && h.Order_ID == order2 }) {
 			t.Errorf("%s: %+v", as, c)
 		}
 	}
@@ -122,17 +122,17 @@ func TestCoupons(t *testing.T) {
 	seen, pages := 0, 0
 	for next := ""; pages == 0 || next != ""; pages++ {
 		var page struct {
-			Coupons []struct{ Campaign string }
-			Next    string
+			Items []struct{ Campaign string }
+			Next  string
 		}
 		r.Ask(t, limited, "GET", who+"?limit=1&after="+next, nil).Want(t, 200).Into(t, &page)
-		seen += len(page.Coupons)
+		seen += len(page.Items)
 		raw, err := base64.RawURLEncoding.DecodeString(page.Next)
 		if err != nil || strings.Contains(string(raw), a) || strings.Contains(string(raw), "Before") || pages > 20 {
 			t.Fatalf("page %d: %q, %v", pages, raw, err)
 		}
 		if next = page.Next; next != "" {
-			r.Ask(t, limited, "GET", who+"?limit=1&after="+next[:len(next)-4]+"AAAA", nil).Want(t, 400)
+			r.Ask(t, "", "GET", who+"?limit=1&after="+next, nil).Want(t, 422) // of another key
 		}
 	}
 	if seen != 1 || pages < 4 {
@@ -144,7 +144,7 @@ func TestCoupons(t *testing.T) {
 	r.Ask(t, limited, "POST", "/v1/coupons/search", map[string]any{"code": codes[0], "campaign": a}).Problem(t, 403, "forbidden", "")
 	r.Ask(t, limited, "POST", "/v1/coupons/void", map[string]any{"code": codes[0]}).Problem(t, 404, "code_not_found", "")
 	r.Ask(t, limited, "POST", "/v1/coupons/void", map[string]any{"code": codes[0], "campaign": b}).Problem(t, 404, "code_not_found", "")
-	if got := find(t, r, limited, "customer_id="+url.QueryEscape(ann)); len(got.Coupons) != 1 {
+	if got := find(t, r, limited, "customer_id="+url.QueryEscape(ann)); len(got.Items) != 1 {
 		t.Errorf("%+v", got)
 	}
 

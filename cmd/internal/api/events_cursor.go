@@ -2,13 +2,14 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/projections/fill"
+	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
@@ -22,7 +23,8 @@ type eventPlace struct {
 // digestStart is how many symbols of a digest a cursor has.
 const digestStart = 8
 
-// eventCursor is the cursor of the last messages of all lanes.
+// eventCursor is the cursor of the last messages of all lanes. Unlike those of lists it is of any client: a program that gets another
+// key goes on where it was.
 func (a *API) eventCursor(at map[int]eventlog.Position) string {
 	all := make([]eventPlace, a.Log.Lanes)
 	for lane := range all {
@@ -30,7 +32,11 @@ func (a *API) eventCursor(at map[int]eventlog.Position) string {
 			all[lane] = eventPlace{pos.Sequence, pos.Digest[:digestStart]}
 		}
 	}
-	return a.cursor("events", all)
+	text, err := json.Marshal(all)
+	if err != nil {
+		panic("api: places of events are no JSON: " + err.Error()) // they are numbers and texts
+	}
+	return a.Ops.Cursors.Seal("events", access.Principal{}, string(text))
 }
 
 // places returns where a stream starts: by lane, the last message that the client has.
@@ -43,10 +49,10 @@ func (a *API) places(ctx context.Context, after string) (map[int]eventlog.Positi
 	case "now":
 		return a.ends(ctx)
 	}
-	all, err := parseCursor[[]eventPlace](a, "events", after)
-	if err != nil || len(all) != a.Log.Lanes {
-		return nil, web.New(web.Malformed, "after: must be a cursor of the events of this log, or now; start again without it").
-			At("query.after", "must be a cursor of the events of this log, or now")
+	text, err := a.Ops.Cursors.Open("events", access.Principal{}, after)
+	var all []eventPlace
+	if err != nil || json.Unmarshal([]byte(text), &all) != nil || len(all) != a.Log.Lanes {
+		return nil, invalid("query.after", "must be a cursor of the events of this log, or now; start again without it")
 	}
 	return a.verified(ctx, all)
 }
@@ -104,8 +110,7 @@ func (a *API) eachLane(ctx context.Context, read func(context.Context, eventlog.
 	err := g.Wait()
 	switch {
 	case fill.IsLost(err) || errors.Is(err, eventlog.ErrHole):
-		return nil, web.New(web.Malformed, "after: the log no longer has what the cursor names: it was restored, or lost its tail; start again without it").
-			At("query.after", "the log was restored, or lost its tail")
+		return nil, invalid("query.after", "the log no longer has what the cursor names: it was restored, or lost its tail; start again without it")
 	case err != nil:
 		return nil, unavailable("the log cannot be read", err)
 	}

@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"encoding/base64"
 	"net/http"
 	"strings"
 	"testing"
@@ -53,14 +52,9 @@ func TestTextThatIsNone(t *testing.T) {
 	if tried < 60 {
 		t.Errorf("%d requests", tried)
 	}
-	cursor := func(list, place string) string {
-		return base64.RawURLEncoding.EncodeToString([]byte(list + " " + place))
-	}
 	for query, status := range map[string]int{
 		"coupons?customer_id=%00": 422, "coupons?order_id=a%00b": 422, "coupons?code=%00": 422, "coupons?customer_id=%E2%80%8B": 422, "coupons?campaign=%00": 422,
 		"dead-letters?stream=%00": 422, "dead-letters?stream=SCRIP_CMD_%00": 422, "dead-letters?stream=SCRIP_CMD_0": 200,
-		"dead-letters?after=" + cursor("letters", `{"Before":"x"}`):                               422,
-		"coupons?campaign=" + c + "&after=" + cursor("coupons-campaign", `{"Campaign":"\u0000"}`): 400,
 		"customers/a%00b": 422,
 	} {
 		if got := r.Ask(t, "", "GET", "/v1/"+query, nil); got.Status != status {

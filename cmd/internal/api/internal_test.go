@@ -10,7 +10,6 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/streams/access"
-	"github.com/seed-4a2410e3/scrip/streams/seal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -44,18 +43,3 @@ func TestIfMatch(t *testing.T) {
 }
 
 var testLog = topology.Log{UUID: "5f1c2f7e-0000-4000-8000-000000000001", Lanes: 3}
-
-// TestCursorsOfOthers: a cursor of another log, or of another list, is no cursor.
-func TestCursorsOfOthers(t *testing.T) {
-	a := &API{cursors: seal.NewBox([32]byte{1}, "", "x")}
-	own := a.cursor("coupons-order", couponPlace{"summer", 7})
-	if place, err := parseCursor[couponPlace](a, "coupons-order", own); err != nil || place != (couponPlace{"summer", 7}) {
-		t.Errorf("%v, %v", place, err)
-	}
-	other := &API{cursors: seal.NewBox([32]byte{2}, "", "x")}
-	for _, wrong := range []string{other.cursor("coupons-order", couponPlace{}), a.cursor("coupons-customer", couponPlace{}), own[1:], "x", "AAAA"} {
-		if place, err := parseCursor[couponPlace](a, "coupons-order", wrong); err == nil {
-			t.Errorf("%s is read as %v", wrong, place)
-		}
-	}
-}

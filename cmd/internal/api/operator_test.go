@@ -55,7 +55,7 @@ func TestStatusAndSettings(t *testing.T) {
 	if status := r.Ask(t, "", "GET", "/v1/status", nil).Want(t, 200).Object(t); status["dead_letters_unknown"] != nil {
 		t.Errorf("beside the counts: %v", status["dead_letters_unknown"])
 	}
-	if none := string(r.Ask(t, "", "GET", "/v1/audit?kind=export", nil).Want(t, 200).Body); !strings.Contains(none, `"entries":[]`) {
+	if none := string(r.Ask(t, "", "GET", "/v1/audit?kind=export", nil).Want(t, 200).Body); !strings.Contains(none, `"items":[]`) {
 		t.Error(none)
 	}
 	limit := regexp.MustCompile(`\{"what":"http_connections_per_address","used":\d+,"limit":16,"refused":0`)

@@ -24,7 +24,7 @@ func TestLimitedKeysDoNotWaitForTheTables(t *testing.T) {
 	for i := range codes {
 		codes[i] = r.Claim(t, c, fmt.Sprint("customer", i))
 	}
-	apitest.Until(t, "the tables have all", func() bool { return len(find(t, r, "", "campaign="+c).Coupons) == len(codes) })
+	apitest.Until(t, "the tables have all", func() bool { return len(find(t, r, "", "campaign="+c).Items) == len(codes) })
 	db, err := pgx.Connect(t.Context(), r.Postgres)
 	streamtest.Must(t, err)
 	defer db.Close(t.Context())

@@ -216,12 +216,12 @@ func (u *user) look(ctx context.Context, own *nats.Conn) []Finding {
 	c := client.New(own, client.Options{Timeout: answerWait})
 	defer c.Close()
 	for after := ""; !u.looked; {
-		var page ops.KeyPage
+		var page ops.Page[access.Key]
 		if err := c.Manage(ctx, "access.list", map[string]string{"after": after}, &page); err != nil {
 			return bad(Warn, fix, "key %s, role %s; looking it up: %v", u.id, u.role, err)
 		}
-		if i := slices.IndexFunc(page.Keys, func(k access.Key) bool { return k.ID == u.id }); i >= 0 {
-			u.record, u.looked = &page.Keys[i], true
+		if i := slices.IndexFunc(page.Items, func(k access.Key) bool { return k.ID == u.id }); i >= 0 {
+			u.record, u.looked = &page.Items[i], true
 		}
 		after = page.Next
 		u.looked = u.looked || after == ""

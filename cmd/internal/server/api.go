@@ -47,7 +47,7 @@ func (s *server) startAPI(ctx context.Context) error {
 	people := s.newOps(js, lanes)
 	opts := service.Options{
 		Version: semver(s.opts.Version), Sync: s.opts.Sync, Logger: s.log,
-		Keys: s.keys.registry, Ops: people, Audit: s.keys.audit, Rate: rates.Take,
+		Keys: s.keys.registry, Ops: people, Cursors: people.Cursors, Audit: s.keys.audit, Rate: rates.Take,
 	}
 	if s.tables != nil {
 		opts.History = readmodel.NewHistory(s.tables.pool, func(ctx context.Context, lane int, sequence uint64) (eventlog.Raw, error) {
@@ -80,7 +80,8 @@ func (s *server) newOps(js jetstream.JetStream, lanes *command.Lanes) *ops.Ops {
 	all := &ops.Ops{
 		Keys: s.keys.store, Settings: s.settings, Webhooks: hooks, Audit: s.keys.audit, Queries: client.New(js.Conn(), client.Options{}),
 		Status: func(ctx context.Context) (any, error) { return s.readStatus(ctx, js) }, Jobs: s.jobs, PostgresURL: s.analystURL,
-		Once: once.Open(js, s.key, s.stream.UUID),
+		Cursors: ops.Cursors{Secret: s.key, Log: s.stream.UUID},
+		Once:    once.Open(js, s.key, s.stream.UUID),
 	}
 	if s.tables != nil {
 		all.Letters = newLetters(s.tables.pool, js, lanes)

@@ -41,13 +41,17 @@ func filter(q ops.ListLetters, masked bool) (readmodel.LetterFilter, error) {
 }
 
 // List implements ops.Letters.
-func (l *letters) List(ctx context.Context, q ops.ListLetters, masked bool) (any, error) {
+func (l *letters) List(ctx context.Context, q ops.ListLetters, masked bool) (page ops.Page[any], err error) {
 	f, err := filter(q, masked)
 	if err != nil {
-		return nil, err
+		return page, err
 	}
 	list, older, err := l.Letters.List(ctx, f)
-	return readmodel.LetterPage{Letters: append([]readmodel.Letter{}, list...), Next: older}, err
+	for i := range list {
+		page.Items = append(page.Items, &list[i])
+	}
+	page.Next = older
+	return page, err
 }
 
 // find returns the dead letter of an id.

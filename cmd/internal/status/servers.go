@@ -144,7 +144,7 @@ func settingsInForce(checks map[string]Result) string {
 	case c.Change == 0 && c.Revision == 0:
 		return "all defaults"
 	case c.Ignored > 0:
-		return fmt.Sprintf("up to change %d, %d ignored; see scrip config history", c.Change, c.Ignored)
+		return fmt.Sprintf("up to change %d, %d ignored; see scrip config changes", c.Change, c.Ignored)
 	}
 	return fmt.Sprintf("up to change %d", c.Change)
 }

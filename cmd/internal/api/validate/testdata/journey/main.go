@@ -31,8 +31,8 @@ func main() {
 	for end := time.Now().Add(2 * time.Minute); ; { // the read tables follow the log
 		found, err := support.ListCouponsWithResponse(ctx, &ListCouponsParams{Customer: &customer})
 		must(err == nil && found.StatusCode() == http.StatusOK && time.Now().Before(end), found, err)
-		if len(found.JSON200.Coupons) == 1 {
-			coupon = found.JSON200.Coupons[0]
+		if len(found.JSON200.Items) == 1 {
+			coupon = found.JSON200.Items[0]
 			break
 		}
 		time.Sleep(10 * time.Millisecond)

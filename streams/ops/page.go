@@ -1,0 +1,81 @@
+package ops
+
+import (
+	"encoding/base64"
+	"slices"
+
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/seal"
+)
+
+// Paging are the parameters of every list.
+type Paging struct {
+	Limit int    `json:"limit,omitempty" minimum:"1" maximum:"1000" default:"100" doc:"The most entries of a page."`
+	After string `json:"after,omitempty" maxLength:"1024" doc:"The next of the page before."`
+}
+
+// Page is a page of every list.
+type Page[T any] struct {
+	Items []T    `json:"items" nullable:"false"`
+	Next  string `json:"next,omitempty" doc:"The value of after for the next page; absent on the last one."`
+}
+
+// paged and page are implemented by all requests and answers that embed the two.
+type (
+	paged interface{ cursor() *string }
+	page  interface{ next() *string }
+)
+
+func (p *Paging) cursor() *string { return &p.After }
+
+func (p *Page[T]) next() *string {
+	p.Items = append([]T{}, p.Items...) // [] and not null
+	return &p.Next
+}
+
+// PageOf cuts a page from a whole list. Its cursor is the id of the last entry.
+func PageOf[T any](all []T, p Paging, id func(*T) string) (Page[T], error) {
+	if p.After != "" {
+		at := slices.IndexFunc(all, func(t T) bool { return id(&t) == p.After })
+		if at < 0 {
+			return Page[T]{}, invalid("after", "the entry that the page before ended with is gone; start again without it")
+		}
+		all = all[at+1:]
+	}
+	if len(all) <= p.Limit {
+		return Page[T]{Items: all}, nil
+	}
+	return Page[T]{Items: all[:p.Limit], Next: id(&all[p.Limit-1])}, nil
+}
+
+// Cursors seals where pages end, alike at all servers. A sealed cursor has no meaning for clients: the place may name what its reader
+// must not see, such as a campaign out of its scope. It is of one list and of the client that got it.
+type Cursors struct {
+	Secret [32]byte
+	Log    string // its UUID
+}
+
+// Seal makes a cursor; no place is none.
+func (c Cursors) Seal(list string, who access.Principal, place string) string {
+	if place == "" {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(c.box().Seal([]byte(place), list+" "+who.Client()))
+}
+
+// Open reads a cursor; none is the start. The error is a *Refusal.
+func (c Cursors) Open(list string, who access.Principal, cursor string) (place string, err error) {
+	if cursor == "" {
+		return "", nil
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
+	if err == nil {
+		raw, err = c.box().Open(raw, list+" "+who.Client())
+	}
+	if err != nil {
+		return "", invalid("after", "must be the value of next in the page before, of the same list and with the same key")
+	}
+	return string(raw), nil
+}
+
+func (c Cursors) box() *seal.Box { return seal.NewBox(c.Secret, c.Log, "scrip cursors v1") }
