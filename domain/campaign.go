@@ -26,6 +26,9 @@ const (
 
 var stateNames = [...]string{"active", "paused", "ended"}
 
+// CampaignStatuses are what a campaign can be. Nothing changes them.
+var CampaignStatuses = stateNames[:]
+
 func (s campaignState) String() string { return stateNames[s] }
 
 // campaign is the state of one campaign, limited to what Decide needs. Customers, orders and ids are stored as keyed hashes;

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -92,13 +93,20 @@ func (t EventType) Describe() (all []Description) {
 	return all
 }
 
-// plain is d without the bounds of commands.
+// plain is d without what holds for commands only: the bounds, and the description after its first sentence.
 func (d Description) plain() Description {
-	return Description{Name: d.Name, About: d.About, Value: d.Value, OneOf: d.OneOf}
+	about, _, more := strings.Cut(d.About, ". ")
+	if more {
+		about += "."
+	}
+	return Description{Name: d.Name, About: about, Value: d.Value, OneOf: d.OneOf}
 }
 
 // About is what a document has of the field with that name, "" if there is none.
 func About(name string) string { return fieldSpecs[fieldNamed([]byte(name))].about }
+
+// OneOf returns the texts that the field with that name may have, nil = any, or there is none.
+func OneOf(name string) []string { return fieldSpecs[fieldNamed([]byte(name))].oneOf }
 
 // describe is the description of a field whose value p points to.
 func (f Field) describe(p any) Description {

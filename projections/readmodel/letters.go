@@ -29,6 +29,9 @@ const (
 	Discarded LetterState = "discarded" // an operator decided that nothing is to be done
 )
 
+// LetterStates are they.
+var LetterStates = []LetterState{Open, Retried, Discarded}
+
 // Letter is one dead letter.
 type Letter struct {
 	ID LetterID `json:"id"`

@@ -36,6 +36,9 @@ const (
 	DeadLetters Kind = "deadletters"
 )
 
+// Kinds are they.
+var Kinds = []Kind{Login, Keys, Settings, Export, LookUp, Jobs, Webhooks, DeadLetters}
+
 // The actions of kind Export.
 const (
 	Coupons = "coupons.csv" // About is the campaign

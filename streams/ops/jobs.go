@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -45,6 +46,12 @@ const (
 	JobFailed  JobState = "failed"
 	JobRefused JobState = "refused"
 )
+
+// JobStates are they.
+var JobStates = []JobState{JobWaiting, JobRunning, JobDone, JobFailed, JobRefused}
+
+// JobKinds returns the kinds of jobs, in order.
+func JobKinds() []string { return slices.Sorted(maps.Keys(jobKinds)) }
 
 const (
 	// jobUpdate is how often the server that runs a job updates it.

@@ -27,6 +27,9 @@ const (
 	UnknownOutcome wire.Refusal = "unknown_outcome" // it may have been done or not
 )
 
+// Codes are they.
+var Codes = []wire.Refusal{Malformed, Forbidden, NotFound, NameTaken, KeyEnded, Changed, NotRetriable, AlreadyRetried, Busy, Unavailable, UnknownOutcome}
+
 // Refusal is the error of each action: the code, the field of the request that is wrong, "" = none in particular, and a text
 // that names what to do.
 type Refusal struct {

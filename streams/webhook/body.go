@@ -15,9 +15,9 @@ import (
 const (
 	// bodyMost bounds the body of a request.
 	bodyMost = 256 << 10
-	// typeEvents and typeTest are the types of requests that are no event's.
-	typeEvents = "events"
-	typeTest   = "webhook.test"
+	// TypeEvents and TypeTest are the types of requests that are no event's.
+	TypeEvents = "events"
+	TypeTest   = "webhook.test"
 )
 
 // event is one event of a body. In a body of one it has no id: that is in the header.
@@ -36,8 +36,8 @@ type request struct {
 	lines int
 }
 
-// secretFields are left out of the data of endpoints without codes: a code is money, and attributes may be personal.
-var secretFields = []string{"code", "codes", "attributes"}
+// SecretFields are left out of the data of endpoints without codes: a code is money, and attributes may be personal.
+var SecretFields = []string{"code", "codes", "attributes"}
 
 // eventID follows from the position of the line and its digest: the same at each try, and on a restored log.
 func eventID(l *push.Line) string {
@@ -62,7 +62,7 @@ func eventOf(l *push.Line, codes bool) (event, error) {
 	delete(fields, "type")
 	delete(fields, "at")
 	if !codes {
-		for _, name := range secretFields {
+		for _, name := range SecretFields {
 			delete(fields, name)
 		}
 	}
@@ -87,7 +87,7 @@ func requests(batch []push.Line, single, codes bool) ([]request, error) {
 		if err != nil {
 			return err
 		}
-		body, err := json.Marshal(event{Type: typeEvents, Timestamp: events[len(events)-1].Timestamp, Data: data})
+		body, err := json.Marshal(event{Type: TypeEvents, Timestamp: events[len(events)-1].Timestamp, Data: data})
 		all = append(all, request{id: "evts_" + digest(ids.String()), body: body, first: first, lines: len(events)})
 		events, size = events[:0], 0
 		return err

@@ -143,6 +143,9 @@ const (
 	Disabled State = "disabled" // by a server, see Endpoint.Reason
 )
 
+// States are they.
+var States = []State{Active, Paused, Disabled}
+
 // Endpoint is the fold of its changes.
 type Endpoint struct {
 	ID string `json:"id"`

@@ -249,7 +249,7 @@ func (s *sender) test(ctx context.Context, n uint64) error {
 	ctx, done := context.WithTimeout(ctx, requestTimeout)
 	defer done()
 	data, _ := json.Marshal(map[string]string{"webhook": s.e.ID}) // never fails
-	body, _ := json.Marshal(event{Type: typeTest, Timestamp: s.clock.Now().UTC(), Data: data})
+	body, _ := json.Marshal(event{Type: TypeTest, Timestamp: s.clock.Now().UTC(), Data: data})
 	_, err := s.try(ctx, &request{id: fmt.Sprintf("test_%s_%d", s.e.ID, n), body: body, lines: 1})
 	return err
 }

@@ -25,8 +25,6 @@ import (
 
 // Options of an API. All fields but those that say so are required.
 type Options struct {
-	// Version of the program, in the document.
-	Version string
 	// Gate authenticates requests.
 	Gate *web.Gate
 	// Log is the log, and JS the connection that reads it.
@@ -94,7 +92,7 @@ func New(mux *http.ServeMux, o Options) *API {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	a := &API{Options: o, mux: mux, document: newDocument(o.Version), slots: newSlots(),
+	a := &API{Options: o, mux: mux, document: newDocument(), slots: newSlots(),
 		stopped: make(chan struct{})}
 	settingsSchemas(a.document.Components.Schemas)
 	for _, c := range commandRoutes() {
@@ -105,7 +103,8 @@ func New(mux *http.ServeMux, o Options) *API {
 	a.codeRoutes()
 	a.eventRoutes()
 	a.operate()
-	a.documentRoute()
+	a.documentRoutes()
+	a.webhooks()
 	for _, r := range a.routes {
 		if (access.Principal{Role: access.Producer, Public: true}).CheckRole(r.Operation) == nil && r.ID != "sendCommands" {
 			a.mux.HandleFunc(http.MethodOptions+" "+r.Path, a.Gate.Preflight(r.Method))

@@ -31,27 +31,16 @@ func (a *API) bulkRoute() {
 			"Public keys may not use it.",
 		Operation: access.OpClaim, Later: true, Body: wire.MaxMessage},
 		huma.Operation{
-			RequestBody: &huma.RequestBody{Required: true, Content: lines(a.named("CommandLine", commandLine()))},
+			RequestBody: &huma.RequestBody{Required: true, Content: lines(a.commandLine())},
 			Responses:   answer("200", "Outcome lines.", lines(a.named("OutcomeLine", outcomeLine()))),
 		}, a.sendCommands)
-}
-
-// commandLine is the schema of a line. It has further fields by its type.
-func commandLine() *huma.Schema {
-	kinds := text(wire.About("type"))
-	for t := range wire.Commands() {
-		if wire.ScopeProducer.Allows(t) {
-			kinds.Enum = append(kinds.Enum, t.String())
-		}
-	}
-	return open(&huma.Schema{Type: huma.TypeObject, Required: []string{"id", "type"},
-		Properties: map[string]*huma.Schema{"id": text(""), "type": kinds, "campaign": text("")}})
 }
 
 // outcomeLine is the schema of a line of the answer. Unlike an outcome it has no status while its result is unknown.
 func outcomeLine() *huma.Schema {
 	line := open(objectOf(wire.NoCommand.DescribeOutcome()))
 	line.Required = nil
+	line.Properties["refusal"].Enum = enum(codes)
 	return line
 }
 

@@ -57,7 +57,7 @@ func (a *API) addCommand(c commandRoute) {
 			c.body = append(c.body, f)
 		}
 	}
-	a.describe(c.Route, a.commandOperation(&c))
+	a.describe(c.Route, a.commandOperation(&c), c.command.Refusals()...)
 	a.mux.HandleFunc(c.Method+" "+c.Path, func(w http.ResponseWriter, req *http.Request) { a.serveCommand(w, req, &c) })
 }
 

@@ -4,10 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"math"
 	"net/http"
-	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,9 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
-	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 )
 
@@ -37,19 +32,28 @@ var tags = []*huma.Tag{
 	{Name: "coupons", Description: "Look up and change single coupons."},
 	{Name: "codes", Description: "Import and export codes."},
 	{Name: "events", Description: "The log, for analysts."},
+	{Name: "webhooks", Description: "What endpoints of webhooks get."},
 	{Name: "operation", Description: "Status, settings, dead letters, keys, webhooks."},
 }
 
 // newDocument is the document without routes.
-func newDocument(version string) *huma.OpenAPI {
+func newDocument() *huma.OpenAPI {
 	return &huma.OpenAPI{
 		OpenAPI: "3.1.0",
-		Info: &huma.Info{Title: "scrip", Version: version, Description: description,
-			License: &huma.License{Name: "see LICENSE in the repository"}},
+		Info: &huma.Info{Title: "scrip", Version: wire.ContractVersion, Description: description,
+			License: &huma.License{Name: "Apache License 2.0", Identifier: "Apache-2.0"}},
 		Tags:    tags,
 		Servers: []*huma.Server{{URL: "/", Description: "the server that this document is from"}},
 		Components: &huma.Components{
-			Schemas: huma.NewMapRegistry("#/components/schemas/", schemaName),
+			Schemas:   huma.NewMapRegistry("#/components/schemas/", schemaName),
+			Responses: map[string]*huma.Response{},
+			Headers: map[string]*huma.Header{
+				"RateLimit-Policy": {Schema: text(""), Description: "While keys have a rate (setting http.rate): what a key may do, as " +
+					"\"key\";q=REQUESTS;w=SECONDS. By draft-ietf-httpapi-ratelimit-headers-10."},
+				"RateLimit": {Schema: text(""),
+					Description: "What is left of it, as \"key\";r=REQUESTS;t=SECONDS until all of it is. 429 rate_limited has Retry-After."},
+				"Retry-After": {Schema: text(""), Description: "After how many seconds to send the request again."},
+			},
 			SecuritySchemes: map[string]*huma.SecurityScheme{
 				keyScheme: {Type: "http", Scheme: "bearer", Description: "A key, as `scrip access create` prints it."},
 				ownerScheme: {Type: "http", Scheme: "basic",
@@ -59,28 +63,31 @@ func newDocument(version string) *huma.OpenAPI {
 	}
 }
 
-// documentRoute serves the document. It needs no key: it is the same for every log.
-func (a *API) documentRoute() {
-	known := &huma.Param{Name: "If-None-Match", In: "header", Description: "ETags that the client has.", Schema: text("")}
-	answers := answer("200", "The document, with an ETag.",
-		map[string]*huma.MediaType{"application/openapi+json": {Schema: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}}})
-	answers["304"] = &huma.Response{Description: "It is the one of If-None-Match."}
-	a.stream(Route{Method: http.MethodGet, Path: "/v1/openapi.json", ID: "readDocument", Tag: "operation", Summary: "Read this document"},
-		huma.Operation{Parameters: []*huma.Param{known}, Responses: answers}, a.serveDocument())
+// documentRoutes serve the document and the schemas of events. They need no key: they are the same for every log.
+func (a *API) documentRoutes() {
+	a.fixed(Route{Path: "/v1/openapi.json", ID: "readDocument", Tag: "operation", Summary: "Read this document"},
+		"application/openapi+json", func() any { return a.document })
+	a.fixed(Route{Path: "/v1/events/schema.json", ID: "readEventSchema", Tag: "events", Summary: "Read the JSON Schema of events",
+		About: "Of a line of GET /v1/events and of scrip replay, which is one of $defs by its type."},
+		"application/schema+json", func() any { return eventSchema() })
 }
 
-// serveDocument answers with the document, which is complete when the server starts to serve. It is rendered at the first
-// request and kept: it takes some milliseconds, and requests without a key must cost no more than their bytes.
-func (a *API) serveDocument() func(http.ResponseWriter, *http.Request) {
+// fixed adds a route whose body is complete when the server starts to serve. It is rendered at the first request and kept: requests
+// without a key must cost no more than their bytes.
+func (a *API) fixed(r Route, media string, of func() any) {
 	once := sync.OnceValues(func() (body []byte, tag string) {
-		body, err := json.Marshal(a.document)
+		body, err := json.Marshal(of())
 		if err != nil {
 			a.Logger.Error("the document cannot be rendered", "err", err)
 		}
 		sum := sha256.Sum256(body)
 		return body, `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
 	})
-	return func(w http.ResponseWriter, req *http.Request) {
+	r.Method = http.MethodGet
+	known := &huma.Param{Name: "If-None-Match", In: "header", Description: "ETags that the client has.", Schema: text("")}
+	answers := answer("200", "It, with an ETag.", map[string]*huma.MediaType{media: {Schema: &huma.Schema{Type: huma.TypeObject}}})
+	answers["304"] = &huma.Response{Description: "It is the one of If-None-Match."}
+	a.stream(r, huma.Operation{Parameters: []*huma.Param{known}, Responses: answers}, func(w http.ResponseWriter, req *http.Request) {
 		body, tag := once()
 		if len(body) == 0 {
 			web.New(web.Internal, "the server has a defect; its log has the details").Write(w)
@@ -93,24 +100,22 @@ func (a *API) serveDocument() func(http.ResponseWriter, *http.Request) {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
-		h.Set("Content-Type", "application/openapi+json")
+		h.Set("Content-Type", media)
 		h.Set("Content-Length", strconv.Itoa(len(body)))
 		h.Set("X-Content-Type-Options", "nosniff")
 		_, _ = w.Write(body) // the client may have closed the connection
-	}
+	})
 }
 
-// describe adds a route to the document. op has what it shows beyond the route: parameters, bodies, answers.
-func (a *API) describe(r Route, op huma.Operation) {
+// describe adds a route to the document. op has what it shows beyond the route: parameters, bodies, answers; refusals are those of its
+// command.
+func (a *API) describe(r Route, op huma.Operation, refusals ...wire.Refusal) {
 	a.routes = append(a.routes, r.complete())
 	if r.Unsafe() {
 		op.Parameters = append(op.Parameters, idempotencyKey())
 	}
 	op.Method, op.Path, op.OperationID, op.Summary, op.Description, op.Tags = r.Method, r.Path, r.ID, r.Summary, r.About, []string{r.Tag}
-	op.Responses["default"] = &huma.Response{
-		Description: "A problem.",
-		Content:     map[string]*huma.MediaType{web.ProblemType: {Schema: a.schema(reflect.TypeFor[web.Problem]())}},
-	}
+	op.Security = []map[string][]string{}
 	if r.Operation != access.NoOperation {
 		var roles []string
 		for _, role := range r.Operation.Roles() {
@@ -118,167 +123,13 @@ func (a *API) describe(r Route, op huma.Operation) {
 		}
 		op.Security = []map[string][]string{{keyScheme: {}}, {ownerScheme: {}}}
 		op.Extensions = map[string]any{"x-scrip-operation": r.Operation.String(), "x-scrip-roles": roles}
-		rateHeaders(&op)
+		for _, answer := range op.Responses {
+			answer.Headers = withRate(answer.Headers)
+		}
 	}
+	a.problems(&op, r, refusals)
+	exampleOf(&op)
 	a.document.AddOperation(&op)
-}
-
-// rateHeaders adds the headers of web.Rates to the answers of an operation that needs a key.
-func rateHeaders(op *huma.Operation) {
-	for _, answer := range op.Responses {
-		if answer.Headers == nil {
-			answer.Headers = map[string]*huma.Header{}
-		}
-		answer.Headers["RateLimit-Policy"] = &huma.Header{Schema: text(""),
-			Description: "While keys have a rate (setting http.rate): what a key may do, as \"key\";q=REQUESTS;w=SECONDS. " +
-				"By draft-ietf-httpapi-ratelimit-headers-10."}
-		answer.Headers["RateLimit"] = &huma.Header{Schema: text(""),
-			Description: "What is left of it, as \"key\";r=REQUESTS;t=SECONDS until all of it is. 429 rate_limited has Retry-After."}
-	}
-}
-
-// schemaName names the schemas of the document.
-func schemaName(t reflect.Type, hint string) string {
-	switch t {
-	case reflect.TypeFor[domain.CampaignView]():
-		return "Campaign"
-	case reflect.TypeFor[readmodel.Entry]():
-		return "HistoryEntry"
-	}
-	return huma.DefaultSchemaNamer(t, hint)
-}
-
-// schema is the schema of an answer, or the reference to it. It and the schemas that it adds accept further fields: within /v1
-// answers only gain fields.
-func (a *API) schema(t reflect.Type) *huma.Schema {
-	registry := a.document.Components.Schemas
-	before := map[string]bool{}
-	for name := range registry.Map() {
-		before[name] = true
-	}
-	schema := registry.Schema(t, true, "")
-	for name, s := range registry.Map() {
-		if !before[name] && s.Type == huma.TypeObject && s.Properties != nil {
-			open(s)
-		}
-	}
-	return schema
-}
-
-// commandOperation is what the document has of a route of a command.
-func (a *API) commandOperation(c *commandRoute) huma.Operation {
-	var op huma.Operation
-	if !c.Later {
-		op.Parameters = append(op.Parameters, inPath("campaign", wire.About("campaign")))
-	}
-	for _, f := range c.command.Describe() {
-		if slices.Contains(c.path, f.Name) {
-			op.Parameters = append(op.Parameters, &huma.Param{Name: f.Name, In: "path", Required: true, Description: f.About, Schema: schemaOf(f)})
-		}
-	}
-	if c.versioned {
-		op.Parameters = append(op.Parameters, ifMatchParam("campaign", c.Method == http.MethodPatch))
-	}
-	if len(c.body) > 0 {
-		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-			"application/json": {Schema: a.named(bodyName(c.command), objectOf(c.body))}}}
-	}
-	done := &huma.Response{Description: "Done, or a repeat.", Headers: map[string]*huma.Header{
-		"Scrip-Command-Id":     {Schema: text(""), Description: aboutCommandID},
-		"Idempotency-Replayed": {Schema: text(""), Description: aboutReplayed},
-	}}
-	schema := a.schema(reflect.TypeFor[Outcome]())
-	if c.campaign {
-		schema = a.schema(reflect.TypeFor[domain.CampaignView]())
-		done.Headers["ETag"] = &huma.Header{Schema: text(""), Description: "For If-Match."}
-	}
-	if location(c.command, &wire.Outcome{}) != "" {
-		done.Headers["Location"] = &huma.Header{Schema: text(""), Description: "Of what was made (201); not for public keys."}
-	}
-	done.Content = map[string]*huma.MediaType{"application/json": {Schema: schema}}
-	op.Responses = map[string]*huma.Response{"200": done}
-	if c.Status == http.StatusCreated {
-		op.Responses["201"] = done
-	}
-	return op
-}
-
-// bodyName names the schema of a command's body: that of create_campaign is CreateCampaign.
-func bodyName(t wire.CommandType) (name string) {
-	for part := range strings.SplitSeq(t.String(), "_") {
-		name += strings.ToUpper(part[:1]) + part[1:]
-	}
-	return name
-}
-
-// named adds a schema to the document and returns the reference to it.
-func (a *API) named(name string, s *huma.Schema) *huma.Schema {
-	return define(a.document.Components.Schemas, name, s)
-}
-
-func define(r huma.Registry, name string, s *huma.Schema) *huma.Schema {
-	r.Map()[name] = s
-	return &huma.Schema{Ref: "#/components/schemas/" + name}
-}
-
-// objectOf is the schema of an object with these fields and no others.
-func objectOf(fields []wire.Description) *huma.Schema {
-	s := &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{}, AdditionalProperties: false}
-	for _, f := range fields {
-		s.Properties[f.Name] = schemaOf(f)
-		if f.Required {
-			s.Required = append(s.Required, f.Name)
-		}
-	}
-	return s
-}
-
-// schemaOf is the schema of a field.
-func schemaOf(f wire.Description) *huma.Schema {
-	s := text(f.About)
-	s.Nullable = f.Nullable
-	switch f.Value {
-	case wire.NumberValue:
-		least, most := float64(f.Least), float64(f.Most)
-		s.Type, s.Format, s.Minimum = huma.TypeInteger, "int64", &least
-		if f.Most > 0 {
-			s.Maximum = &most
-		}
-		if f.Most > 0 && f.Most <= math.MaxInt32 {
-			s.Format = "int32"
-		}
-	case wire.FlagValue:
-		s.Type = huma.TypeBoolean
-	case wire.TextsValue:
-		s.Type, s.Items = huma.TypeArray, text("")
-	case wire.JSONValue:
-		s.Type, s.Nullable = "", false
-	case wire.InstantValue:
-		s.Format = "date-time"
-	default:
-		if f.Bytes > 0 {
-			least, most := 1, int(f.Bytes) // a text of so many bytes has no more characters
-			s.MinLength, s.MaxLength = &least, &most
-		}
-		for _, one := range f.OneOf {
-			if !f.Nullable { // else null would have to be among them
-				s.Enum = append(s.Enum, one)
-			}
-		}
-	}
-	return s
-}
-
-// open makes the schema of an answer accept further fields: within /v1 answers only gain fields. A field without a description
-// has that of the log's field of the same name.
-func open(s *huma.Schema) *huma.Schema {
-	s.AdditionalProperties = true
-	for name, of := range s.Properties {
-		if of.Description == "" && of.Ref == "" {
-			of.Description = wire.About(name)
-		}
-	}
-	return s
 }
 
 // text is the schema of a text.

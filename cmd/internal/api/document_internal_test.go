@@ -10,7 +10,7 @@ import (
 // The document needs no key, so a request costs its bytes only: it is rendered once, and a client that has it gets none.
 func TestTheDocumentIsRenderedOnce(t *testing.T) {
 	mux := http.NewServeMux()
-	a := New(mux, Options{Version: "first"})
+	a := New(mux, Options{})
 	get := func(path, known string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(http.MethodGet, path, nil)
 		if known != "" {
@@ -22,9 +22,9 @@ func TestTheDocumentIsRenderedOnce(t *testing.T) {
 	}
 	const path = "/v1/openapi.json"
 	first := get(path, "")
-	a.document.Info.Version = "second" // a rendering of it would differ
+	a.document.Info.Title = "second" // a rendering of it would differ
 	again, tag := get(path, ""), first.Header().Get("ETag")
-	if first.Code != 200 || !bytes.Contains(first.Body.Bytes(), []byte("first")) || !bytes.Equal(first.Body.Bytes(), again.Body.Bytes()) {
+	if first.Code != 200 || !bytes.Contains(first.Body.Bytes(), []byte(`"scrip"`)) || !bytes.Equal(first.Body.Bytes(), again.Body.Bytes()) {
 		t.Errorf("it is rendered again: %d, %d bytes, then %d", first.Code, first.Body.Len(), again.Body.Len())
 	}
 	if len(tag) < 10 {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -22,19 +21,6 @@ import (
 
 // eventBatch bounds what is in memory for one client, and how much it may get again after it resumed.
 var eventBatch = fill.Limits{Lines: 1000, Bytes: 1 << 20}
-
-// EventLine is a line of the answer: an event of the log with its position in front, or a line of the stream itself.
-type EventLine struct {
-	Type     string  `json:"type" doc:"Of the event, such as coupon.claimed; or cursor: where to continue; or end: why the stream ended while it followed."`
-	Lane     *int    `json:"lane,omitempty" doc:"With sequence and line, the identity of an event in its log."`
-	Sequence *uint64 `json:"sequence,omitempty"`
-	Line     *int    `json:"line,omitempty"`
-	Campaign string  `json:"campaign,omitempty"`
-	At       string  `json:"at,omitempty" doc:"When it happened."`
-	ID       string  `json:"id,omitempty" doc:"Of the command that caused it."`
-	Cursor   string  `json:"cursor,omitempty" doc:"Of a line of type cursor or end: send it as after to continue after all lines before it."`
-	Reason   string  `json:"reason,omitempty" doc:"Of a line of type end; else of the event."`
-}
 
 // EventsWanted selects events.
 type EventsWanted struct {
@@ -55,7 +41,6 @@ type EventToken struct {
 const readEventsID = "readEvents"
 
 func (a *API) eventRoutes() {
-	one := a.schema(reflect.TypeFor[EventLine]())
 	readStream(a, Route{Method: http.MethodGet, Path: "/v1/events", ID: readEventsID, Tag: "events", Summary: "Read the log of events",
 		About: "NDJSON; or server-sent events with Accept: text/event-stream, where the id of an event is the cursor and Last-Event-ID continues. " +
 			"Each lane is in its order; lanes are read one after another, and with follow side by side. A client that reconnects may get events after its cursor again: " +
@@ -66,7 +51,7 @@ func (a *API) eventRoutes() {
 			Parameters: []*huma.Param{
 				{Name: "Last-Event-ID", In: "header", Description: "A cursor, instead of after. Browsers send it.", Schema: text("")},
 			},
-			Responses: answer("200", "Lines.", map[string]*huma.MediaType{ndjson: {Schema: one}, eventStream: {Schema: text("Server-sent events; data is a line.")}}),
+			Responses: answer("200", "Lines.", map[string]*huma.MediaType{ndjson: {Schema: a.eventStreamLine()}, eventStream: {Schema: text("Server-sent events; data is a line.")}}),
 		}, a.readEvents)
 	read(a, fieldRoute{Route: Route{Method: http.MethodPost, Path: "/v1/events/tokens", ID: "createEventToken", Tag: "events", Status: http.StatusCreated, Reads: true,
 		Summary: "Make a token that reads events once",

@@ -114,7 +114,7 @@ func (s *eventSink) end(reason string) {
 	if s.failed != nil {
 		return
 	}
-	text, err := json.Marshal(EventLine{Type: "end", Cursor: s.cursor(), Reason: reason})
+	text, err := json.Marshal(map[string]string{"type": "end", "cursor": s.cursor(), "reason": reason})
 	if err != nil {
 		return
 	}

@@ -24,7 +24,7 @@ func (s *server) startV1(js jetstream.JetStream, rates *web.Rates, people *ops.O
 	s.keys.registry.Watch(sessions.Revoke)
 	gate := &web.Gate{Keys: audited{s.keys.registry, s, "http"}, Owner: s.owns, Rates: rates, Tokens: once.Open(js, s.key, s.stream.UUID)}
 	opts := api.Options{
-		Version: s.opts.Version, Gate: gate, Log: s.stream, JS: js, Lanes: lanes, Queries: people.Queries, Ops: people,
+		Gate: gate, Log: s.stream, JS: js, Lanes: lanes, Queries: people.Queries, Ops: people,
 		MaskKey: mask, Sessions: sessions, Wrong: s.keys.registry.Wrong, Audit: s.keys.audit,
 		Logger: s.log,
 	}

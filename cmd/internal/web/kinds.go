@@ -1,7 +1,9 @@
 package web
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -99,6 +101,9 @@ var kinds = map[Code]Kind{
 	UnknownOutcome:    {Status: http.StatusServiceUnavailable, Effect: UnknownEffect, RetryAfter: time.Second},
 	Internal:          {Status: http.StatusInternalServerError, Effect: UnknownEffect},
 }
+
+// Codes returns all codes, in order.
+func Codes() []Code { return slices.Sorted(maps.Keys(kinds)) }
 
 // KindOf returns the row of a code. One that this version does not have, of a newer lane, is a refusal like any other: 409.
 func KindOf(c Code) Kind {

@@ -44,6 +44,7 @@ func TestJourneyWithAGeneratedClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	doc["openapi"] = "3.0.3"
+	delete(doc, "webhooks") // which it does not have
 	generatorReads, err := json.Marshal(older(doc))
 	if err != nil {
 		t.Fatal(err)

@@ -24,12 +24,12 @@ func main() {
 	updated, err := operator.UpdateCampaignWithResponse(ctx, "summer", &UpdateCampaignParams{IfMatch: etag}, UpdateCampaign{Category: &category})
 	must(err == nil && updated.StatusCode() == http.StatusOK && *updated.JSON200.Category == category, updated, err)
 	late, err := operator.UpdateCampaignWithResponse(ctx, "summer", &UpdateCampaignParams{IfMatch: etag}, UpdateCampaign{Category: &key})
-	must(err == nil && late.StatusCode() == http.StatusPreconditionFailed && late.ApplicationproblemJSONDefault.Code == "version_mismatch", late, err)
+	must(err == nil && late.StatusCode() == http.StatusPreconditionFailed && late.ApplicationproblemJSON412.Code == "version_mismatch", late, err)
 
 	customer := "ann"
 	var coupon Coupon
 	for end := time.Now().Add(2 * time.Minute); ; { // the read tables follow the log
-		found, err := support.ListCouponsWithResponse(ctx, &ListCouponsParams{Customer: &customer})
+		found, err := support.ListCouponsWithResponse(ctx, &ListCouponsParams{CustomerId: &customer})
 		must(err == nil && found.StatusCode() == http.StatusOK && time.Now().Before(end), found, err)
 		if len(found.JSON200.Items) == 1 {
 			coupon = found.JSON200.Items[0]

@@ -1,0 +1,201 @@
+package api
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
+)
+
+// commandOperation is what the document has of a route of a command.
+func (a *API) commandOperation(c *commandRoute) huma.Operation {
+	var op huma.Operation
+	if !c.Later {
+		op.Parameters = append(op.Parameters, inPath("campaign", wire.About("campaign")))
+	}
+	for _, f := range c.command.Describe() {
+		if slices.Contains(c.path, f.Name) {
+			op.Parameters = append(op.Parameters, &huma.Param{Name: f.Name, In: "path", Required: true, Description: f.About, Schema: schemaOf(f)})
+		}
+	}
+	if c.versioned {
+		op.Parameters = append(op.Parameters, ifMatchParam("campaign", c.Method == http.MethodPatch))
+	}
+	if len(c.body) > 0 {
+		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+			"application/json": {Schema: a.named(typeName(c.command.String()), objectOf(c.body))}}}
+	}
+	done := &huma.Response{Description: "Done, or a repeat.", Headers: map[string]*huma.Header{
+		"Scrip-Command-Id":     {Schema: text(""), Description: aboutCommandID},
+		"Idempotency-Replayed": {Schema: text(""), Description: aboutReplayed},
+	}}
+	var schema *huma.Schema
+	if !c.campaign {
+		schema = a.named(typeName(c.command.String())+"Outcome", open(objectOf(c.command.DescribeOutcome())))
+	} else {
+		schema = a.schema(reflect.TypeFor[domain.CampaignView]())
+		done.Headers["ETag"] = &huma.Header{Schema: text(""), Description: "For If-Match."}
+	}
+	if location(c.command, &wire.Outcome{}) != "" {
+		done.Headers["Location"] = &huma.Header{Schema: text(""), Description: "Of what was made (201); not for public keys."}
+	}
+	done.Content = map[string]*huma.MediaType{"application/json": {Schema: schema}}
+	op.Responses = map[string]*huma.Response{"200": done}
+	if c.Status == http.StatusCreated {
+		made := *done
+		op.Responses["201"], made.Description, done.Description = &made, "Done.", "A repeat."
+	}
+	if c.command == wire.Claim { // a public key sees less of a repeat
+		less := open(objectOf(append(c.command.DescribeOutcome(), wire.Description{Name: "message", About: "Why there is no code."})))
+		less.Required = slices.DeleteFunc(less.Required, func(name string) bool { return name == "n" || name == "code" })
+		done.Content = map[string]*huma.MediaType{"application/json": {Schema: a.named("RepeatedClaimOutcome", less)}}
+	}
+	return op
+}
+
+// typeName is the name of a command or an event as a schema's: that of create_campaign is CreateCampaign.
+func typeName(of string) (name string) {
+	for part := range strings.FieldsFuncSeq(of, func(c rune) bool { return c == '_' || c == '.' }) {
+		name += strings.ToUpper(part[:1]) + part[1:]
+	}
+	return name
+}
+
+// problems adds the problems that an operation may have, by their status. Those of a command are its refusals and no others.
+func (a *API) problems(op *huma.Operation, r Route, refusals []wire.Refusal) {
+	may := []web.Code{web.Malformed, web.RateLimited, web.Overloaded, web.Unavailable, web.Stopping, web.UnknownOutcome, web.Internal, web.Code(wire.Invalid)}
+	for _, refusal := range refusals {
+		may = append(may, web.Code(refusal))
+	}
+	public := false
+	if r.Operation != access.NoOperation {
+		may = append(may, web.Unauthorized, web.Forbidden)
+		public = access.Principal{Role: access.Producer, Public: true}.CheckRole(r.Operation) == nil
+	}
+	if public {
+		may = append(may, web.OriginNotAllowed)
+	}
+	if op.RequestBody != nil {
+		may = append(may, web.TooSlow, web.TooLarge, web.WrongMediaType)
+	}
+	if slices.Contains(refusals, wire.CodeNotFound) {
+		may = append(may, web.TooManyWrongCodes)
+	}
+	for _, p := range op.Parameters {
+		switch {
+		case p.Name == "If-Match":
+			may = append(may, web.Code(wire.VersionMismatch))
+			if p.Required {
+				may = append(may, web.ConditionRequired)
+			}
+		case p.In == "path" && refusals == nil:
+			may = append(may, web.NotFound)
+		case p.Name == "Idempotency-Key" && refusals == nil:
+			may = append(may, web.Code(ops.Busy))
+		}
+	}
+	by := map[int][]string{}
+	for _, c := range may {
+		if status := web.KindOf(c).Status; !slices.Contains(by[status], string(c)) {
+			by[status] = append(by[status], string(c))
+		}
+	}
+	for status, of := range by {
+		answer := &huma.Response{Ref: "#/components/responses/" + a.sharedProblem(status)}
+		if refusals != nil && (status < 405 && status > 401 || status == 409 || status == 422) {
+			slices.Sort(of)
+			only := text("")
+			only.Enum = enum(of)
+			answer = &huma.Response{Description: http.StatusText(status) + ": " + strings.Join(of, ", ") + ".", Headers: withRate(nil),
+				Content: map[string]*huma.MediaType{web.ProblemType: {Schema: &huma.Schema{AllOf: []*huma.Schema{
+					a.schema(reflect.TypeFor[web.Problem]()), {Type: huma.TypeObject, Properties: map[string]*huma.Schema{"code": only}}}}}}}
+		}
+		op.Responses[strconv.Itoa(status)] = answer
+	}
+	op.Responses["default"] = &huma.Response{Ref: "#/components/responses/" + a.sharedProblem(0)}
+}
+
+// sharedProblem returns the name of the answers with problems of a status, 0 = of any.
+func (a *API) sharedProblem(status int) string {
+	name, about := strings.NewReplacer(" ", "", "-", "").Replace(http.StatusText(status)), []string{}
+	for _, c := range codes {
+		if web.KindOf(web.Code(c)).Status == status {
+			about = append(about, c)
+		}
+	}
+	if status == 0 {
+		name, about = "Problem", []string{"any code"}
+	}
+	if a.document.Components.Responses[name] == nil {
+		of := &huma.Response{Description: "A problem: " + strings.Join(about, ", ") + ".", Headers: withRate(nil),
+			Content: map[string]*huma.MediaType{web.ProblemType: {Schema: a.schema(reflect.TypeFor[web.Problem]())}}}
+		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+			of.Headers["Retry-After"] = &huma.Header{Ref: "#/components/headers/Retry-After"}
+		}
+		a.document.Components.Responses[name] = of
+	}
+	return name
+}
+
+// withRate adds the headers of web.Rates.
+func withRate(headers map[string]*huma.Header) map[string]*huma.Header {
+	if headers == nil {
+		headers = map[string]*huma.Header{}
+	}
+	for _, name := range []string{"RateLimit-Policy", "RateLimit"} {
+		headers[name] = &huma.Header{Ref: "#/components/headers/" + name}
+	}
+	return headers
+}
+
+// example is a request and its answer; of lines it has one of them.
+type example struct {
+	Request json.RawMessage `json:"request,omitempty"`
+	Answer  json.RawMessage `json:"answer,omitempty"`
+	Text    json.RawMessage `json:"text,omitempty"` // of the body that is no JSON: CSV, server-sent events
+}
+
+//go:embed examples.json
+var exampleFile []byte
+
+// examples has a row for each operation of the document, by its id.
+var examples = func() (all map[string]example) {
+	if err := json.Unmarshal(exampleFile, &all); err != nil {
+		panic(fmt.Sprintf("examples.json: %v", err))
+	}
+	return all
+}()
+
+// exampleOf adds the examples to an operation.
+func exampleOf(op *huma.Operation) {
+	of := examples[op.OperationID]
+	add := func(content map[string]*huma.MediaType, raw json.RawMessage) {
+		for name, media := range content {
+			if strings.HasPrefix(name, "text/") {
+				media.Example = of.Text
+			} else {
+				media.Example = raw
+			}
+		}
+	}
+	if op.RequestBody != nil {
+		add(op.RequestBody.Content, of.Request)
+	}
+	for status, answer := range op.Responses {
+		if status[0] == '2' {
+			add(answer.Content, of.Answer)
+		}
+	}
+}
