@@ -62,6 +62,38 @@ func (l *Lane) OrderStatus(campaignName string, n uint32, order string) string {
 	return wire.StatusRedeemed
 }
 
+// ReminderView is a reminder as show and list return it. The lane has pending ones, the read tables all.
+type ReminderView struct {
+	Campaign   string     `json:"campaign"`
+	CustomerID string     `json:"customer_id"`
+	Kind       string     `json:"kind"`
+	Before     string     `json:"before"`
+	N          uint32     `json:"n,omitempty" doc:"The coupon, of kind expires."`
+	DueAt      *time.Time `json:"due_at,omitempty" doc:"Absent while there is nothing to remind of."`
+	State      string     `json:"state" enum:"pending,fired,cancelled,dropped"`
+	SettledAt  *time.Time `json:"settled_at,omitempty" doc:"When it fired, or was cancelled or dropped."`
+}
+
+// Reminder shows the pending reminder that a command names; false if it is not pending.
+func (l *Lane) Reminder(cmd *wire.Command) (v ReminderView, pending bool) {
+	p := [1]prepared{{cmd: cmd}}
+	l.prepare(p[:])
+	d := decision{prepared: &p[0], lane: l}
+	if !d.campaign() {
+		return v, false
+	}
+	n, ok := d.remindedOf(d.customer)
+	if !ok {
+		return v, false
+	}
+	_, pending = l.pendingReminder(d.c, d.customer, cmd.Kind, cmd.Before, n)
+	v = ReminderView{Campaign: cmd.Campaign, CustomerID: cmd.CustomerID, Kind: cmd.Kind, Before: cmd.Before.String(), N: n, State: "pending"}
+	if due := d.dueAt(n); due != wire.Never {
+		v.DueAt = timeOf(due)
+	}
+	return v, pending
+}
+
 // Campaign shows one campaign; false if there is none of that name.
 func (l *Lane) Campaign(name string) (CampaignView, bool) {
 	c := l.campaigns[name]

@@ -123,8 +123,11 @@ func usageOf(f *ops.Field) string {
 
 // flagOf is the name of the flag of a field.
 func flagOf(field string) string {
-	if field == "campaigns" || field == "origins" { // a flag has one, or several with commas between them
+	switch field {
+	case "campaigns", "origins": // a flag has one, or several with commas between them
 		return strings.TrimSuffix(field, "s")
+	case "customer_id":
+		return "customer"
 	}
 	return strings.ReplaceAll(field, "_", "-")
 }

@@ -114,7 +114,7 @@ func served(page historyPage, err error, format string, args ...any) (out servic
 		if err != nil {
 			return out, fmt.Errorf("encoding the history: %w", err)
 		}
-		out.Entries = append(out.Entries, service.HistoryEntry{JSON: raw, Before: e.cursor()})
+		out.Entries = append(out.Entries, service.HistoryEntry{Campaign: e.Campaign, JSON: raw, Before: e.cursor()})
 	}
 	return out, nil
 }

@@ -48,12 +48,15 @@ type Principal struct {
 }
 
 // May reports whether p may do o. campaign "" = the operation names none (a code alone, a list): a principal that is limited
-// to campaigns may not do it then, unless o is checked again once the campaign is known.
+// to campaigns may not do it then, unless o is checked again once the campaign is known, or the answer leaves out all others.
 func (p Principal) May(o Operation, campaign string) bool {
 	if !slices.Contains(o.Roles(), p.Role) || p.Public && o != OpClaim && o != OpValidate {
 		return false
 	}
-	return p.Campaigns == nil || !o.Whole() && campaign != "" && slices.Contains(p.Campaigns, campaign)
+	if campaign == "" {
+		return p.Campaigns == nil || operations[o].own
+	}
+	return p.Campaigns == nil || !o.Whole() && slices.Contains(p.Campaigns, campaign)
 }
 
 // Check returns nil if p may do o to a campaign as [Principal.May] has it, else why not: an error of kind ErrForbidden.
@@ -221,6 +224,7 @@ const (
 	OpShowCustomer
 	OpShowCampaign
 	OpListCampaigns
+	OpListReminders
 	OpCreateCampaign
 	OpUpdateCampaign
 	OpPauseCampaign
@@ -253,10 +257,13 @@ type operation struct {
 	endpoints []string
 	// whole: it is about the log as a whole, and no campaign is named. Keys that are limited to campaigns may not do it.
 	whole bool
+	// own: without a campaign it is about those of the key that is limited to some.
+	own bool
 }
 
 var (
 	producers = []Role{Producer, Operator}
+	shops     = []Role{Producer, Support, Operator}
 	helpers   = []Role{Support, Operator}
 	operators = []Role{Operator}
 	readers   = []Role{Analyst, Operator}
@@ -266,16 +273,17 @@ var (
 var operations = [numOperations]operation{
 	OpClaim:            {name: "claim", roles: producers, command: wire.Claim},
 	OpRedeem:           {name: "redeem", roles: producers, command: wire.Redeem},
-	OpRollback:         {name: "rollback", roles: []Role{Producer, Support, Operator}, command: wire.Rollback},
-	OpValidate:         {name: "coupon.validate", roles: []Role{Producer, Support, Operator}, endpoints: []string{"coupon.validate"}},
+	OpRollback:         {name: "rollback", roles: shops, command: wire.Rollback},
+	OpValidate:         {name: "coupon.validate", roles: shops, endpoints: []string{"coupon.validate"}},
 	OpRemind:           {name: "remind", roles: producers, command: wire.Remind},
 	OpUnremind:         {name: "unremind", roles: producers, command: wire.Unremind},
 	OpVoid:             {name: "void", roles: helpers, command: wire.Void},
 	OpExtend:           {name: "extend", roles: helpers, command: wire.Extend},
-	OpShowCoupon:       {name: "coupon.show", roles: helpers, endpoints: []string{"coupon.show"}},
-	OpShowCustomer:     {name: "customer.show", roles: helpers, endpoints: []string{"customer.show"}},
-	OpShowCampaign:     {name: "campaign.show", roles: helpers, endpoints: []string{"campaign.show"}},
-	OpListCampaigns:    {name: "campaign.list", roles: helpers, endpoints: []string{"campaign.list"}},
+	OpShowCoupon:       {name: "coupon.show", roles: shops, endpoints: []string{"coupon.show"}},
+	OpShowCustomer:     {name: "customer.show", roles: shops, own: true, endpoints: []string{"customer.show"}},
+	OpShowCampaign:     {name: "campaign.show", roles: shops, endpoints: []string{"campaign.show"}},
+	OpListCampaigns:    {name: "campaign.list", roles: shops, own: true, endpoints: []string{"campaign.list"}},
+	OpListReminders:    {name: "reminder.list", roles: shops, endpoints: []string{"reminder.list", "reminder.show"}},
 	OpCreateCampaign:   {name: "campaign.create", roles: operators, command: wire.CreateCampaign},
 	OpUpdateCampaign:   {name: "campaign.update", roles: operators, command: wire.UpdateCampaign},
 	OpPauseCampaign:    {name: "campaign.pause", roles: operators, command: wire.PauseCampaign},

@@ -84,7 +84,7 @@ func (c *Client) CouponPage(ctx context.Context, code string, page Page, opts ..
 		o(&cmd)
 	}
 	var out Coupon
-	err := c.queryInto(ctx, "scrip.coupon.show", query{Code: cmd.Code, N: cmd.N, Campaign: cmd.Campaign, Limit: page.Limit, After: page.After}, &out)
+	err := c.queryInto(ctx, "scrip.coupon.show", query{Code: cmd.Code, N: cmd.N, Campaign: cmd.Campaign, OrderID: cmd.OrderID, Limit: page.Limit, After: page.After}, &out)
 	return out, err
 }
 
@@ -97,6 +97,13 @@ func (c *Client) Customer(ctx context.Context, customerID string) (Customer, err
 func (c *Client) CustomerPage(ctx context.Context, customerID string, page Page) (Customer, error) {
 	var out Customer
 	err := c.queryInto(ctx, "scrip.customer.show", query{CustomerID: customerID, Limit: page.Limit, After: page.After}, &out)
+	return out, err
+}
+
+// Reminder returns a customer's reminder of a campaign, in any state. The error is a *RefusedError if there never was one.
+func (c *Client) Reminder(ctx context.Context, campaign, customerID, kind, before string) (domain.ReminderView, error) {
+	var out domain.ReminderView
+	err := c.queryInto(ctx, "scrip.reminder.show", query{Campaign: campaign, CustomerID: customerID, Kind: kind, Before: before}, &out)
 	return out, err
 }
 
@@ -125,6 +132,8 @@ type query struct {
 	N          uint32 `json:"n,omitempty"`
 	CustomerID string `json:"customer_id,omitempty"`
 	OrderID    string `json:"order_id,omitempty"`
+	Kind       string `json:"kind,omitempty"`
+	Before     string `json:"before,omitempty"`
 	After      string `json:"after,omitempty"`
 	Limit      int    `json:"limit,omitempty"`
 }

@@ -25,6 +25,8 @@ type request struct {
 	N          uint32 `json:"n"` // instead of Code
 	CustomerID string `json:"customer_id"`
 	OrderID    string `json:"order_id"`
+	Kind       string `json:"kind"`
+	Before     string `json:"before"` // a Go duration
 	After      string `json:"after"`
 	AfterN     uint32 `json:"after_n"`
 	Limit      int    `json:"limit"`
@@ -114,6 +116,13 @@ func (o *owner) answer(q *request) []byte {
 			return dataOf(view)
 		}
 		return refused(wire.CodeNotFound, q.Campaign, "there is no such code")
+	case "reminder.show":
+		cmd := wire.Command{Type: wire.Remind, Campaign: q.Campaign, CustomerID: q.CustomerID, Kind: q.Kind}
+		cmd.Before, _ = time.ParseDuration(q.Before) // the service has checked it
+		if view, pending := o.term.State().Reminder(&cmd); pending {
+			return dataOf(view)
+		}
+		return dataOf(nil)
 	case "coupon.validate":
 		cmd := wire.Command{Type: wire.Redeem, ID: q.ID, Campaign: q.Campaign, Code: q.Code, N: q.N, CustomerID: q.CustomerID, OrderID: q.OrderID}
 		out := o.term.State().Validate(&cmd, now)

@@ -39,11 +39,12 @@ var Actions = []Action{
 	action("access.revoke", (*Ops).RevokeKey),
 	action("access.rotate", (*Ops).RotateKey),
 	action("config.get", (*Ops).GetSettings).reads(),
-	action("config.set", (*Ops).SetSettings),
+	action("config.set", (*Ops).SetSetting),
 	action("config.changes", (*Ops).ListChanges).reads(),
 	action("audit.list", (*Ops).ListAudit).reads(),
 	action("codes.export", (*Ops).RecordExport).reads(),
 	action("status.show", (*Ops).ShowStatus).reads(),
+	action("reminder.list", (*Ops).ListReminders).reads(),
 	action("deadletter.list", (*Ops).ListLetters).reads(),
 	action("deadletter.show", (*Ops).ShowLetter).reads(),
 	action("deadletter.retry", (*Ops).RetryLetter).atMost(wire.MaxMessage), // it has lines

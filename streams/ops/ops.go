@@ -34,6 +34,8 @@ type Ops struct {
 	Cursors Cursors
 	// Letters are the dead letters in the read tables. Nil = this server has no read tables.
 	Letters Letters
+	// Reminders are those in the read tables. Nil likewise.
+	Reminders Reminders
 }
 
 // record adds an entry to the audit stream. An action without its entry is not answered as done.

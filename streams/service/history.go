@@ -9,15 +9,18 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
 // History reads from the tables what the lanes' state does not have: what happened to a coupon or a customer, newest first,
-// up to limit entries before a cursor that they returned ("" = the newest). Both methods return an error while the tables are
-// unreachable. They are called by several goroutines at once.
+// up to limit entries before a cursor that they returned ("" = the newest), and the newest reminder, nil = there was none. The
+// methods return an error while the tables are unreachable. They are called by several goroutines at once.
 type History interface {
 	Coupon(ctx context.Context, campaign string, n uint32, limit int, before string) (HistoryPage, error)
 	Customer(ctx context.Context, customerID string, limit int, before string) (HistoryPage, error)
+	Reminder(ctx context.Context, campaign, customerID, kind string, before time.Duration) (*domain.ReminderView, error)
 }
 
 // HistoryPage is a part of a history, newest first.
@@ -31,7 +34,8 @@ type HistoryPage struct {
 
 // HistoryEntry is one entry of a history.
 type HistoryEntry struct {
-	JSON json.RawMessage
+	Campaign string
+	JSON     json.RawMessage // nil = the answer leaves it out
 	// Before is the cursor of the entries before this one.
 	Before string
 }
@@ -96,21 +100,26 @@ func (s *Service) customer(ctx context.Context, q *query) ([]byte, error) {
 		}
 		more = more || len(all) > at.Limit
 		all = all[:min(at.Limit, len(all))]
-		for i := range all {
-			if all[i].raw, err = q.shown(all[i].raw); err != nil {
+		own := q.included(all)
+		for i := range own {
+			if own[i].raw, err = q.shown(own[i].raw); err != nil {
 				return nil, err
 			}
 		}
 		// At most half, to leave room for the history.
-		data, kept := join(all, s.room()/2)
+		data, kept := join(own, s.room()/2)
 		out.Items = data
-		if next.Listed = !more && kept == len(all); !next.Listed {
+		if next.Listed = !more && kept == len(own); !next.Listed {
+			end := all[len(all)-1]
+			if kept < len(own) {
+				end = own[kept-1]
+			}
 			var last struct {
 				Campaign string
 				N        uint32
 			}
-			if err := json.Unmarshal(all[kept-1].raw, &last); err != nil || last.N == 0 {
-				return nil, fmt.Errorf("a lane's answer has an item that is no coupon: %.200s", all[kept-1].raw)
+			if err := json.Unmarshal(end.raw, &last); err != nil || last.N == 0 {
+				return nil, fmt.Errorf("a lane's answer has an item that is no coupon: %.200s", end.raw)
 			}
 			next.Campaign, next.N = last.Campaign, last.N
 		}
@@ -149,11 +158,36 @@ func (s *Service) history(ctx context.Context, q *query, get func(context.Contex
 		return HistoryPage{}, fmt.Errorf("the read tables do not answer: %w", err)
 	}
 	for i := range page.Entries {
-		if page.Entries[i].JSON, err = q.shown(page.Entries[i].JSON); err != nil {
+		if e := &page.Entries[i]; !q.includes(e.Campaign) {
+			e.JSON = nil
+		} else if e.JSON, err = q.shown(e.JSON); err != nil {
 			return HistoryPage{}, err
 		}
 	}
 	return page, nil
+}
+
+// reminder answers reminder.show: a pending one as its lane has it, any other from the tables, which may lag a little.
+func (s *Service) reminder(ctx context.Context, q *query) ([]byte, error) {
+	reply, err := s.oneLane(ctx, q)
+	if err != nil || string(reply) != `{"data":null}` {
+		return reply, err
+	}
+	if s.opts.History == nil {
+		return nil, ops.ErrNoTables
+	}
+	ctx, cancel := context.WithTimeout(ctx, historyWait)
+	defer cancel()
+	before, _ := time.ParseDuration(q.Before) // parseQuery has checked it
+	found, err := s.opts.History.Reminder(ctx, q.Campaign, q.CustomerID, q.Kind, before)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the read tables do not answer: %w", err)
+	case found == nil:
+		out := wire.Outcome{Status: wire.StatusRefused, Campaign: q.Campaign, Refusal: ops.NotFound, Message: "there is no such reminder"}
+		return out.AppendJSON(nil), nil
+	}
+	return encode(found)
 }
 
 // shownCustomer is the answer of customer.show.
@@ -184,7 +218,9 @@ func (b *added) addHistory(page HistoryPage, err error, room int, before string)
 		if used > room && i > 0 {
 			return before, true
 		}
-		b.History, before = append(b.History, e.JSON), e.Before
+		if before = e.Before; e.JSON != nil {
+			b.History = append(b.History, e.JSON)
+		}
 	}
 	return before, page.More
 }

@@ -148,7 +148,6 @@ func TestWhoDidIt(t *testing.T) {
 	r.denied(t, "scrip.campaign.pause", `{"campaign":"summer"}`, info("OPS", support.ID)...)
 	r.denied(t, "scrip.void", `{"campaign":"winter","code":"`+coupon+`"}`, info("OPS", support.ID)...)
 	r.denied(t, "scrip.void", `{"code":"`+coupon+`"}`, info("OPS", support.ID)...)
-	r.denied(t, "scrip.customer.show", `{"customer_id":"c"}`, info("OPS", support.ID)...)
 	r.denied(t, "scrip.access.create", `{"name":"eve","role":"operator"}`, info("OPS", support.ID)...)
 	r.denied(t, "scrip.campaign.pause", `{"campaign":"summer"}`, info("OPS", revoked.ID)...)
 	r.denied(t, "scrip.campaign.pause", `{"campaign":"summer"}`, info("OPS", "00000000")...)

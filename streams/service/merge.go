@@ -106,10 +106,13 @@ func (s *Service) list(ctx context.Context, q *query) ([]byte, error) {
 	}
 	more = more || len(all) > limit
 	all = all[:min(limit, len(all))]
-	data, kept := join(all, s.room())
+	own := q.included(all)
+	data, kept := join(own, s.room())
 	next := ""
-	if more || kept < len(all) {
-		next = q.next(all[kept-1].campaign)
+	if kept < len(own) {
+		next = q.next(own[kept-1].campaign)
+	} else if more {
+		next = q.next(all[len(all)-1].campaign)
 	}
 	return encode(struct {
 		Items json.RawMessage `json:"items"`

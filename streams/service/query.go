@@ -33,19 +33,20 @@ type queryKind struct {
 
 var (
 	validateCoupon = queryOf("coupon.validate", (*Service).oneLane, "code", "code", "order_id", "customer_id", "campaign", "n", "id")
-	showCoupon     = queryOf("coupon.show", (*Service).coupon, "code", "code", "campaign", "n", "limit", "after")
+	showCoupon     = queryOf("coupon.show", (*Service).coupon, "code", "code", "campaign", "n", "order_id", "limit", "after")
 	showCustomer   = queryOf("customer.show", (*Service).customer, "customer_id", "customer_id", "limit", "after")
 	showCampaign   = queryOf("campaign.show", (*Service).oneLane, "campaign", "campaign")
 	listCampaigns  = queryOf("campaign.list", (*Service).list, "", "limit", "after")
+	showReminder   = queryOf("reminder.show", (*Service).reminder, "campaign customer_id kind before", "campaign", "customer_id", "kind", "before")
 )
 
-// queryOf returns a kind of query that takes these fields and needs one of them.
+// queryOf returns a kind of query that takes these fields and needs some of them.
 func queryOf(name string, answer func(*Service, context.Context, *query) ([]byte, error), needs string, takes ...string) *queryKind {
 	kind := &queryKind{name: name, answer: answer}
 	all := ops.FieldsOf(reflect.TypeFor[query]())
 	for _, field := range takes {
 		f := all[slices.IndexFunc(all, func(f ops.Field) bool { return f.Name == field })]
-		f.Required = field == needs
+		f.Required = slices.Contains(strings.Fields(needs), field)
 		kind.fields = append(kind.fields, f)
 	}
 	return kind
@@ -60,11 +61,14 @@ type query struct {
 	N          uint32 `json:"n,omitempty" minimum:"1" maximum:"1000000000"` // of the coupon, with Campaign and instead of Code
 	CustomerID string `json:"customer_id,omitempty" maxLength:"128"`
 	OrderID    string `json:"order_id,omitempty" maxLength:"128"`
+	Kind       string `json:"kind,omitempty" enum:"opens,expires"`
+	Before     string `json:"before,omitempty" maxLength:"64"` // a duration
 	ops.Paging
 	AfterN uint32 `json:"after_n,omitempty"` // coupon of campaign After
 	WaitMS int64  `json:"wait_ms,omitempty"` // how long this service waits for the answer
 
 	next  func(place string) string // seals the end of a page
+	own   []string                  // the answer leaves out other campaigns; nil = none
 	mask  bool                      // codes in the answer are masked
 	about string                    // what was looked up, for the audit stream; set by an answer that has codes
 }
@@ -83,7 +87,7 @@ func (s *Service) startQuery(req *request, data []byte) {
 		return
 	}
 	q.next = func(place string) string { return s.opts.Cursors.Seal(q.Query, req.who, place) }
-	q.mask = req.keyed && !req.who.Codes
+	q.own, q.mask = req.who.Campaigns, req.keyed && !req.who.Codes
 	s.background(s.queries, req, func(ctx context.Context) {
 		body, err := req.endpoint.query.answer(s, ctx, q)
 		if err == nil && q.Query == validateCoupon.name {
@@ -192,7 +196,20 @@ func parseQuery(kind *queryKind, data []byte) (*query, error) {
 	case q.N != 0 && q.Code != "":
 		return q, errors.New("code: " + wire.OneName)
 	}
+	if before, err := time.ParseDuration(q.Before); q.Before != "" && (err != nil || before < 0 || before > wire.MaxBefore) {
+		return q, fmt.Errorf("before: must be a duration from 0s to %s", wire.MaxBefore)
+	}
 	return q, nil
+}
+
+// includes reports whether the answer may have what is of a campaign.
+func (q *query) includes(campaign string) bool {
+	return q.own == nil || slices.Contains(q.own, campaign)
+}
+
+// included are the items that the answer may have.
+func (q *query) included(all []item) []item {
+	return slices.DeleteFunc(slices.Clone(all), func(i item) bool { return !q.includes(i.campaign) })
 }
 
 // paging takes the page out of a query: the lane has no history.

@@ -50,6 +50,7 @@ var endpoints = func() (all []endpoint) {
 		queryOn("customer.show", showCustomer),
 		queryOn("campaign.show", showCampaign),
 		queryOn("campaign.list", listCampaigns),
+		queryOn("reminder.show", showReminder),
 	)
 	for i := range ops.Actions {
 		all = append(all, actionOn(&ops.Actions[i]))

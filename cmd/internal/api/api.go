@@ -94,12 +94,12 @@ func New(mux *http.ServeMux, o Options) *API {
 	}
 	a := &API{Options: o, mux: mux, document: newDocument(), slots: newSlots(),
 		stopped: make(chan struct{})}
-	settingsSchemas(a.document.Components.Schemas)
 	for _, c := range commandRoutes() {
 		a.addCommand(c)
 	}
 	a.bulkRoute()
 	a.readRoutes()
+	a.handleRoutes()
 	a.codeRoutes()
 	a.eventRoutes()
 	a.operate()

@@ -53,14 +53,12 @@ type CouponList struct {
 type CouponName struct {
 	Code     string `json:"code,omitempty" maxLength:"128" doc:"As it was typed: case, spaces and hyphens do not count. Required without n."`
 	Campaign string `json:"campaign,omitempty" maxLength:"64" doc:"The coupon's. Required for imported codes, and with n."`
-	N        int    `json:"n,omitempty" minimum:"1" maximum:"1000000000" doc:"Of keys of support and operators, instead of code: the coupon's number in the campaign."`
+	N        int    `json:"n,omitempty" minimum:"1" maximum:"1000000000" doc:"Instead of code: the coupon's number in the campaign. A validation of a producer needs the code."`
 }
 
-// check refuses n of a key that has to know the code, and other than one name. where is the part of the request that has it.
-func (c *CouponName) check(p access.Principal, where string) error {
+// check refuses a masked code, and other than one name. where is the part of the request that has it.
+func (c *CouponName) check(where string) error {
 	switch {
-	case c.N != 0 && !p.Person():
-		return guessable(where + ".n")
 	case code.Masked(c.Code):
 		return invalid(where+".code", wire.MaskedCode)
 	case c.N != 0 && c.Code != "":
@@ -133,7 +131,10 @@ func (a *API) validate(ctx context.Context, in *Validation) (v Validated, err er
 // validated is the outcome; that of a code which cannot be redeemed is an error, too.
 func (a *API) validated(ctx context.Context, in *Validation) (out wire.Outcome, err error) {
 	p := principal(ctx)
-	if err := in.check(p, "body"); err != nil {
+	if in.N != 0 && !p.Person() {
+		return out, guessable("body.n")
+	}
+	if err := in.check("body"); err != nil {
 		return out, err
 	}
 	campaign, err := a.campaignOf(ctx, p, access.OpValidate, in.Code, in.Campaign)
@@ -206,14 +207,17 @@ func (a *API) findCoupons(ctx context.Context, w *Wanted, where string) (*Coupon
 		return nil, invalid(where+".campaign", notACampaign)
 	}
 	if w.Code != "" || w.N != 0 {
-		if err := w.check(principal(ctx), where); err != nil {
-			return nil, err
+		err := w.check(where)
+		if err == nil && w.N != 0 {
+			return a.oneCoupon(ctx, w)
 		}
 		var out *CouponList
-		err := a.triedIn(ctx, func() (err error) {
-			out, err = a.oneCoupon(ctx, w)
-			return err
-		})
+		if err == nil {
+			err = a.triedIn(ctx, func() (err error) {
+				out, err = a.oneCoupon(ctx, w)
+				return err
+			})
+		}
 		return out, err
 	}
 	p := principal(ctx)

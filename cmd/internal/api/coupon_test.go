@@ -179,11 +179,42 @@ func TestReminders(t *testing.T) {
 	if again := r.Ask(t, "producer", "POST", list, body).Want(t, 200); again.Header.Get("Idempotency-Replayed") != "true" {
 		t.Error(again.Header)
 	}
+	state := func(path string) any { return r.Ask(t, "producer", "GET", path, nil).Want(t, 200).Object(t)["state"] }
+	if got := state(path); got != "pending" {
+		t.Errorf("%s is %v", path, got)
+	}
+	r.Key(t, "producer+"+c)
+	r.Ask(t, "producer", "POST", list, map[string]any{"customer_id": "eve", "kind": "opens", "before": "1h"}).Want(t, 201)
+	listed := func(as, query string) (all []string, next string) {
+		var page struct {
+			Items []struct{ Customer_ID, Kind, Before, State string }
+			Next  string
+		}
+		r.Ask(t, as, "GET", list+"?"+query, nil).Want(t, 200).Into(t, &page)
+		for _, i := range page.Items {
+			all = append(all, i.Customer_ID+" "+i.Kind+" "+i.State)
+		}
+		return all, page.Next
+	}
+	apitest.Until(t, "the tables have both", func() bool {
+		all, next := listed("producer", "")
+		return next == "" && fmt.Sprint(all) == "[ann & b/b opens pending eve opens pending]"
+	})
+	first, next := listed("producer+"+c, "limit=1")
+	second, end := listed("producer+"+c, "limit=1&after="+next)
+	if of, _ := listed("producer", "customer_id=eve&state=pending"); fmt.Sprint(first, second, of) != "[ann & b/b opens pending] [eve opens pending] [eve opens pending]" || end != "" {
+		t.Errorf("%v, %v and %v, then %s", first, second, of, end)
+	}
+	r.Ask(t, "producer", "GET", list+"?after="+next, nil).Problem(t, 422, "invalid", "query.after") // of another key
+	r.Ask(t, "producer", "GET", list+"?state=lost", nil).Problem(t, 422, "invalid", "query.state")
 	if v := r.Ask(t, "producer", "DELETE", path, nil).Want(t, 200).Object(t); v["status"] != "reminder_cancelled" {
 		t.Errorf("%v", v)
 	}
 	if again := r.Ask(t, "producer", "DELETE", path, nil).Want(t, 200); again.Header.Get("Idempotency-Replayed") != "true" {
 		t.Error(again.Header)
 	}
+	apitest.Until(t, "the tables have the end", func() bool { return state(path) == "cancelled" })
+	r.Ask(t, "producer", "GET", list+"/ann/opens/24h", nil).Problem(t, 404, "not_found", "")
+	r.Ask(t, "producer", "GET", list+"/ann/opens/soon", nil).Problem(t, 422, "invalid", "")
 	r.Ask(t, "producer", "POST", list, map[string]any{"customer_id": "ann", "kind": "expires", "before": "1h"}).Problem(t, 403, "not_holder", "")
 }

@@ -1,12 +1,17 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"reflect"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/readmodel"
+	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
@@ -15,6 +20,7 @@ type actionRoute struct {
 	method, path string
 	action       string // by name
 	id           string // in the document
+	tag          string // "" = operation
 	summary      string
 	about        string
 	status       int // of a success; 0 = 200
@@ -32,13 +38,12 @@ const (
 var actionRoutes = []actionRoute{
 	{method: get, path: "/v1/status", action: "status.show", id: "getStatus", summary: "Show the status of servers and lanes",
 		about: "As `scrip status` shows it. ready is false while a lane has no owner or a server is not ready.", answer: status.Status{}},
-	{method: get, path: "/v1/settings", action: "config.get", id: "getSettings", summary: "Show the settings in force", tagged: true},
-	{method: http.MethodPatch, path: "/v1/settings", action: "config.set", id: "changeSettings", summary: "Change settings while servers run", match: mustMatch, tagged: true,
-		about: "All or none, as one change; null restores a default. If-Match is required, so that two people do not overwrite each other: give the " +
-			"ETag, or * to overwrite. They are in force at all servers within a second."},
+	{method: get, path: "/v1/settings", action: "config.get", id: "getSettings", summary: "Show the settings in force"},
 	{method: get, path: "/v1/settings/changes", action: "config.changes", id: "listSettingChanges", summary: "List changes of settings"},
 	{method: get, path: "/v1/audit", action: "audit.list", id: "readAudit", summary: "Read the audit stream",
 		about: "Log-ins, changes of keys, settings and webhooks, exports, and look-ups of codes in clear: newest first."},
+	{method: get, path: reminders, action: "reminder.list", id: "listReminders", tag: "shop", summary: "List the reminders of a campaign",
+		about: "In the order in which they were set, from the read tables, which may lag a little."},
 
 	{method: get, path: "/v1/dead-letters", action: "deadletter.list", id: "listDeadLetters", summary: "List dead letters", answer: ops.Page[readmodel.Letter]{},
 		about: "Lines that could not be parsed or applied. They may hold codes: a key without the right to see codes gets the reasons, without what they quote, and no lines."},
@@ -109,7 +114,7 @@ func (a *API) operate() {
 	for _, r := range actionRoutes {
 		action := ops.Named(r.action)
 		of := fieldRoute{match: r.match, tagged: r.tagged, fields: action.Fields, request: action.Request, answer: action.Answer,
-			Route: Route{Method: r.method, Path: r.path, Action: r.action, ID: r.id, Tag: "operation", Summary: r.summary, About: r.about,
+			Route: Route{Method: r.method, Path: r.path, Action: r.action, ID: r.id, Tag: cmp.Or(r.tag, "operation"), Summary: r.summary, About: r.about,
 				Operation: action.Operation, Status: r.status, Body: int64(action.Most), Reads: action.Reads}}
 		if r.answer != nil {
 			of.answer = reflect.TypeOf(r.answer)
@@ -119,4 +124,28 @@ func (a *API) operate() {
 		}
 		a.addFields(of)
 	}
+	a.changeSettings()
+}
+
+// changeSettings adds the route that changes several settings at once: each member of its body is one.
+func (a *API) changeSettings() {
+	op := huma.Operation{
+		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+			jsonType[0]: {Schema: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: text("")}}}},
+		Responses: answer("200", "The changes.", map[string]*huma.MediaType{jsonType[0]: {Schema: a.schema(reflect.TypeFor[ops.SettingChanges]())}}),
+	}
+	a.stream(Route{Method: http.MethodPatch, Path: "/v1/settings", Action: "config.set", ID: "changeSettings", Tag: "operation", Summary: "Change settings while servers run",
+		About: "Each member is a setting and its value, as in `scrip config set`; the value default restores the default. All are checked before the first one is stored. " +
+			"They are in force at all servers within a second.",
+		Operation: access.OpChangeSettings}, op, func(w http.ResponseWriter, req *http.Request) {
+		fields, problem := fieldsInBody(w, req, wire.MaxLine)
+		if problem != nil {
+			problem.Write(w)
+			return
+		}
+		ctx, cancel := context.WithTimeout(req.Context(), commandWait)
+		defer cancel()
+		answer, err := a.Ops.SetSettings(ctx, author(ctx), fields)
+		a.answered(w, &fieldRoute{}, answer, err, nil)
+	})
 }

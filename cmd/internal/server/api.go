@@ -50,9 +50,10 @@ func (s *server) startAPI(ctx context.Context) error {
 		Keys: s.keys.registry, Ops: people, Cursors: people.Cursors, Audit: s.keys.audit, Rate: rates.Take,
 	}
 	if s.tables != nil {
-		opts.History = readmodel.NewHistory(s.tables.pool, func(ctx context.Context, lane int, sequence uint64) (eventlog.Raw, error) {
+		history := readmodel.NewHistory(s.tables.pool, func(ctx context.Context, lane int, sequence uint64) (eventlog.Raw, error) {
 			return eventlog.Events(js, lane).In(s.stream).Lookup(ctx, sequence)
 		})
+		opts.History, people.Reminders = history, history
 	}
 	svc := service.New(nc, s.stream, code.New(s.key), opts)
 	if err := s.metrics.registry.Register(svc); err != nil {

@@ -1,0 +1,32 @@
+package ops
+
+import (
+	"context"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+)
+
+// Reminders are those of the read tables.
+type Reminders interface {
+	Reminders(ctx context.Context, q ListReminders) (Page[domain.ReminderView], error)
+}
+
+// ListReminders is a page of the reminders of a campaign.
+type ListReminders struct {
+	Campaign   string `json:"campaign" doc:"Its name."`
+	CustomerID string `json:"customer_id,omitempty" maxLength:"128" doc:"Those of the customer."`
+	State      string `json:"state,omitempty" enum:"pending,fired,cancelled,dropped" doc:"Those in this state."`
+	Paging
+}
+
+// ListReminders lists the reminders of a campaign, in the order in which they were set.
+func (o *Ops) ListReminders(ctx context.Context, _ Caller, q ListReminders) (Page[domain.ReminderView], error) {
+	switch {
+	case !wire.ValidCampaignName(q.Campaign):
+		return Page[domain.ReminderView]{}, invalid("campaign", "must be the name of a campaign")
+	case o.Reminders == nil:
+		return Page[domain.ReminderView]{}, ErrNoTables
+	}
+	return o.Reminders.Reminders(ctx, q)
+}
