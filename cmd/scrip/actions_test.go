@@ -25,7 +25,7 @@ func TestEveryActionHasACommand(t *testing.T) {
 		{"access.rotate", "access rotate none", `{"key":"none"}`},
 		{"access.revoke", "access revoke none", `{"key":"none"}`},
 		{"config.get", "config get reminder.colour", `{"setting":"reminder.colour"}`},
-		{"config.set", "config set reminder.rate fast", `{"setting":"reminder.rate","value":"fast"}`},
+		{"config.set", "config set reminder.rate fast", `{"settings":{"reminder.rate":"fast"}}`},
 		{"config.changes", "config changes", ""},
 		{"audit.list", "audit --kind theft", `{"kind":"theft"}`},
 		{"status.show", "status", ""},

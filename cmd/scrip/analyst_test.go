@@ -4,17 +4,21 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // analyst connects to PostgreSQL with a new key of role analyst, as its answer has it.
-func (p *process) analyst(name string, more ...string) (*pgx.Conn, string) {
+func (p *process) analyst(name string, more ...string) (_ *pgx.Conn, address, key string) {
 	p.t.Helper()
 	made := p.must(append([]string{"access", "create", name, "--role", "analyst"}, more...)...)
 	u, err := url.Parse(made["postgres_url"].(string))
@@ -26,7 +30,7 @@ func (p *process) analyst(name string, more ...string) (*pgx.Conn, string) {
 		return err == nil
 	})
 	p.t.Cleanup(func() { _ = db.Close(context.Background()) })
-	return db, u.String()
+	return db, u.String(), made["secret"].(string)
 }
 
 // TestAnAnalystReadsTables: with its key and psql an analyst reads what the contract lists, with codes masked as everywhere, and
@@ -37,8 +41,8 @@ func TestAnAnalystReadsTables(t *testing.T) {
 	code := p.must("claim", "analysed", "--customer", "analysed-ann")["code"].(string)
 	p.must("redeem", code, "--order", "o1")
 	p.row("1", "SELECT count(*)::text FROM scrip.redemption WHERE campaign = 'analysed'")
-	db, address := p.analyst("eve")
-	clear, _ := p.analyst("eva", "--codes")
+	db, address, _ := p.analyst("eve")
+	clear, _, _ := p.analyst("eva", "--codes")
 	text := func(db *pgx.Conn, sql string) (got string) {
 		t.Helper()
 		if err := db.QueryRow(t.Context(), sql).Scan(&got); err != nil {
@@ -95,9 +99,63 @@ func TestAnAnalystReadsTables(t *testing.T) {
 	if _, err := db.WaitForNotification(t.Context()); err == nil || t.Context().Err() != nil {
 		t.Errorf("after the key was revoked: %v", err)
 	}
-	if db, err := pgx.Connect(t.Context(), address); err == nil {
-		t.Error("a revoked key opens PostgreSQL")
-		_ = db.Close(t.Context())
-	}
+	streamtest.Eventually(t, "it opens nothing", func() bool { // its role is changed a moment after its sessions end
+		db, err := pgx.Connect(t.Context(), address)
+		if err == nil {
+			_ = db.Close(t.Context())
+		}
+		return err != nil
+	})
 	text(clear, both)
+}
+
+// TestAnAnalystReplays: the same events with a key, over HTTP, with codes as the key sees them. They are those of the tables, and
+// a named replay and a data set continue where they were.
+func TestAnAnalystReplays(t *testing.T) {
+	p := shared(t)
+	p.must("campaign", "create", "replayer", "--codes", "10")
+	code := p.must("claim", "replayer", "--customer", "replayer-ann")["code"].(string)
+	p.row("1", "SELECT count(*)::text FROM scrip.coupon WHERE campaign = 'replayer'")
+	dir := t.TempDir()
+	keyFile := func(name string, more ...string) (*pgx.Conn, []string) {
+		db, _, key := p.analyst(name, more...)
+		file := filepath.Join(dir, name)
+		streamtest.Must(t, os.WriteFile(file, []byte(key+"\n"), 0o600))
+		return db, []string{"replay", "--campaign", "replayer", "--key-file", file}
+	}
+	db, masked := keyFile("replayer-eve")
+	_, clear := keyFile("replayer-eva", "--codes")
+	var mask string
+	streamtest.Must(t, db.QueryRow(t.Context(), "SELECT code FROM scrip.coupon WHERE campaign = 'replayer'").Scan(&mask))
+	own := p.run("replay", "--campaign", "replayer")
+	seeing := p.run(clear...)
+	if own.code != 0 || seeing != own {
+		t.Errorf("with the right to codes: %+v\nfrom the log: %+v", seeing, own)
+	}
+	hidden := p.run(masked...)
+	if hidden.code != 0 || !strings.Contains(hidden.out, mask) || strings.Contains(hidden.out, code) || strings.Contains(hidden.out, "replayer-ann") || strings.Count(hidden.out, "\n") != 2 {
+		t.Errorf("without it: %+v", hidden)
+	}
+	if got := p.run(append(slices.Clone(clear), "--customer", "replayer-ann", "--since", "2026-01-01T00:00:00Z")...); got.code != 0 || strings.Count(got.out, "\n") != 1 {
+		t.Errorf("a customer: %+v", got)
+	}
+	file, parts := filepath.Join(dir, "all.csv"), filepath.Join(dir, "parts")
+	for _, want := range []float64{2, 0, 1} {
+		if want == 1 {
+			p.must("claim", "replayer", "--customer", "replayer-bob")
+		}
+		for _, args := range [][]string{{"--name", "all", "--format", "csv", "--out", file}, {"--partition", "day", "--format", "parquet", "--out", parts},
+			{"--name", "replayer", "--format", "postgres", "--postgres", p.ready().PostgresURL}} {
+			if sum := p.must(append(slices.Clone(masked), args...)...); sum["events"] != want {
+				t.Errorf("%v: %v, want %v events", args, sum, want)
+			}
+		}
+	}
+	own = p.run("replay", "--campaign", "replayer", "--name", "own", "--out", filepath.Join(dir, "own"))
+	p.expect(cli.ExitUsage, "was started from the log itself", append(slices.Clone(masked), "--name", "own", "--out", filepath.Join(dir, "own"))...)
+	p.must("access", "revoke", "replayer-eve")
+	streamtest.Eventually(t, "the key is refused", func() bool {
+		got := p.run(masked...)
+		return got.code == cli.ExitFailed && strings.Contains(got.err, "401")
+	})
 }

@@ -66,7 +66,7 @@ func TestFromOneDataDirectoryToAnother(t *testing.T) {
 		}
 	}
 	p := serve(t, data, "--roles", "lanes,api")
-	if v := p.must("config", "get", "reminder.pause.summer"); v["value"] != "true" || v["by"] != "local:Ann, on call" {
+	if v := p.must("config", "get", "reminder.pause.summer"); v["value"] != true || v["by"] != "local:Ann, on call" {
 		t.Errorf("what was paused: %v", v)
 	}
 	if again := p.must("claim", "summer", "--customer", "alice", "--id", "one"); again["code"] != first["code"] || again["repeat"] != true {

@@ -262,7 +262,7 @@ func TestHelp(t *testing.T) {
 // TestSettings: set, shown and traced. What is refused is shown by TestEveryActionHasACommand and by package settings.
 func TestSettings(t *testing.T) {
 	p := shared(t)
-	if got := p.run("config", "set", "reminder.batch", "0200", "--by", "Ann, on call"); got.code != 0 || !strings.HasPrefix(got.out, "reminder.batch: default → 200 (change ") ||
+	if got := p.run("config", "set", "reminder.batch", "200", "--by", "Ann, on call"); got.code != 0 || !strings.HasPrefix(got.out, "reminder.batch: default → 200 (change ") ||
 		!strings.HasSuffix(got.out, ", by local:Ann, on call)\n") {
 		t.Errorf("%+v", got)
 	}
@@ -270,8 +270,8 @@ func TestSettings(t *testing.T) {
 		t.Errorf("who by default: %+v", got)
 	}
 	for want, args := range map[string]string{
-		"reminder.batch        300": "get", `{"setting":"reminder.pause.other","value":"false","default":true}`: "get reminder.pause.other -o json",
-		"reminder.batch  200      300": "changes", `"value":"300","was":"200"`: "changes reminder.batch --limit 1 -o json",
+		"reminder.batch        300": "get", `{"setting":"reminder.pause.other","value":false,"default":true}`: "get reminder.pause.other -o json",
+		"reminder.batch  200      300": "changes", `"value":300,"was":200`: "changes reminder.batch --limit 1 -o json",
 	} {
 		p.expect(cli.ExitDone, want, append([]string{"config"}, strings.Fields(args)...)...)
 	}

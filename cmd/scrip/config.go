@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -29,18 +30,18 @@ a campaign is listed if it was set and not restored to its default.`,
 			},
 			json: func(page ops.SettingsPage) any {
 				if one {
-					return page.Settings[0]
+					return page.Details[0]
 				}
 				return page
 			},
 			print: func(page ops.SettingsPage) error {
 				var rows [][]string
-				for _, v := range page.Settings {
+				for _, v := range page.Details {
 					standard := "no"
 					if v.Default {
 						standard = "yes"
 					}
-					rows = append(rows, []string{v.Setting, v.Value, standard, orText(v.By, "-"), orZero(v.At), orText(changeText(v.Change), "-")})
+					rows = append(rows, []string{v.Setting, settingText(v.Value), standard, orText(v.By, "-"), orZero(v.At), orText(changeText(v.Change), "-")})
 				}
 				err := cli.Table(m.Out, "SETTING VALUE DEFAULT BY AT CHANGE", rows)
 				if err == nil && page.Ignored > 0 && !one {
@@ -49,8 +50,8 @@ a campaign is listed if it was set and not restored to its default.`,
 				return err
 			},
 		}),
-		command(m, action[settings.Change]{
-			use: "set KEY VALUE", name: "config.set", args: []string{"setting", "value"}, by: true, short: "Change a setting at all servers",
+		command(m, action[ops.SettingsChanged]{
+			use: "set KEY VALUE", name: "config.set", args: []string{"settings", "value"}, by: true, short: "Change a setting at all servers",
 			long: `Change a setting at all servers. The command returns when the change is stored with its author and time; it takes effect
 at all servers within a second. Concurrent changes are all stored, and the last one is in force.
 
@@ -60,8 +61,14 @@ nothing is stored.`,
 			example: `  scrip config set reminder.rate 2000
   scrip config set reminder.pause.summer true --by 'Ann, on call'
   scrip config set reminder.grace default`,
-			print: func(c settings.Change) error {
-				_, err := fmt.Fprintf(m.Out, "%s: %s → %s (change %d, by %s)\n", c.Setting, plain(c.Was, 60), c.Value, c.N, c.By)
+			prepare: func(_ *cobra.Command, given fields, args []string) error {
+				delete(given, "value")
+				given["settings"] = settings.PatchOf(args[0], args[1])
+				return nil
+			},
+			print: func(of ops.SettingsChanged) error {
+				c := of.Changes[0]
+				_, err := fmt.Fprintf(m.Out, "%s: %s → %s (change %d, by %s)\n", c.Setting, settingText(c.Was), settingText(c.Value), c.N, c.By)
 				return err
 			},
 		}),
@@ -75,8 +82,8 @@ written by hand or by a newer version, is shown with the reason why servers igno
 				var rows [][]string
 				for i := range page.Items {
 					c := &page.Items[i]
-					rows = append(rows, []string{orText(changeText(c.N), "-"), orZero(c.At), orText(plain(c.Setting, 90), "-"), orText(plain(c.Was, 30), "-"),
-						plain(c.Value, 60), orText(plain(c.By, 128), "-"), plain(c.Ignored, 200)})
+					rows = append(rows, []string{orText(changeText(c.N), "-"), orZero(c.At), orText(plain(c.Setting, 90), "-"), settingText(c.Was),
+						settingText(c.Value), orText(plain(c.By, 128), "-"), plain(c.Ignored, 200)})
 				}
 				return m.table(page.Next, "CHANGE AT SETTING WAS VALUE BY IGNORED", rows)
 			},
@@ -108,6 +115,16 @@ func settingsHelp() string {
 		fmt.Fprintf(&text, "%s: %s.\n", d.Name, d.About)
 	}
 	return text.String()
+}
+
+// settingText is a value of a setting for people.
+func settingText(value json.RawMessage) string {
+	text := string(value)
+	if text == "null" {
+		return settings.ToDefault
+	}
+	_ = json.Unmarshal(value, &text) // a number or a flag stays as it is
+	return plain(text, 60)
 }
 
 func changeText(n uint64) string {

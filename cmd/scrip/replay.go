@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -13,11 +14,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/replay"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
 // replayFlags is the command line of `scrip replay`.
@@ -29,6 +33,8 @@ type replayFlags struct {
 	name      string
 	sql       string
 	postgres  string
+	http      string
+	keyFile   string
 	follow    bool
 	reset     bool
 	print     bool
@@ -49,7 +55,10 @@ func (m *Main) replayCommand() *cobra.Command {
 		Long: `Replay events into NDJSON, CSV or Parquet, into a PostgreSQL table, or through your own SQL file. It only reads the log,
 and does not affect servers.
 
-` + needsServers + `
+` + needsServers + ` But with the key of an
+analyst (--key-file, or the variable SCRIP_KEY) it reads the same events over HTTP, from --http or the server of --data; without
+the key's right to codes, codes and customers are masked. Lanes, times, positions and customers are then selected here.
+
 A replay with codes in clear is recorded in the audit stream.
 
 Filters can be combined; --campaign, --type, --lane, --from and --to can be given several times. Times are those of the
@@ -101,8 +110,10 @@ examples; --print shows one:
 	f.StringVar(&flags.sql, "sql", "", "`FILE` of a SQL projection, or "+replay.ExamplePrefix+"NAME")
 	database := pflag.NewFlagSet("", pflag.ContinueOnError)
 	database.StringVar(&flags.postgres, "postgres", "", "`URL` of the database for --sql and --format postgres (default: the server's)")
-	cli.WithVariable(database) // only this flag: a filter in a forgotten variable would leave out events without notice
+	database.StringVar(&flags.http, "http", "", "`URL` of a server, such as https://scrip.internal:8080, for a replay with a key (default: the one of --data)")
+	cli.WithVariable(database) // only these flags: a filter in a forgotten variable would leave out events without notice
 	f.AddFlagSet(database)
+	f.StringVar(&flags.keyFile, "key-file", "", "`FILE` with the key of an analyst")
 	f.BoolVar(&flags.follow, "follow", false, "continue with new events until stopped")
 	f.BoolVar(&flags.reset, "reset", false, "delete the output of this name, and start from the beginning")
 	maskFlag(cmd, &flags.mask)
@@ -155,32 +166,20 @@ func (m *Main) replay(ctx context.Context, cmd *cobra.Command, flags *replayFlag
 	if flags.filter.Mask, err = openMask(flags.mask); err != nil {
 		return err
 	}
-	s, err := m.connect()
+	run, postgres, closed, err := m.replaySource(ctx, flags)
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	look, cancel := context.WithTimeout(ctx, m.global.timeout)
-	defer cancel()
-	js, log, err := m.log(look, s)
-	if err != nil {
-		return err
-	}
-	if flags.filter.Mask == nil {
-		by := audit.By(access.Local(userAtHost()), audit.Export, audit.Events, flags.filter.String())
-		if err := audit.Open(js, m.Clock).Append(look, by); err != nil {
-			return err
-		}
-	}
+	defer closed()
 	if target.sink == nil {
-		url := cmp.Or(flags.postgres, s.server.PostgresURL)
+		url := cmp.Or(flags.postgres, postgres)
 		if url == "" {
 			return cli.Usagef("--postgres: the database is unknown here; give its URL")
 		}
 		target.sink = replay.Postgres(url, target.table, flags.reset)
 	}
 	progress := m.replayProgress(target.toOut)
-	sum, err := replay.Run(ctx, js, log, target.sink, replay.Options{
+	sum, err := run(target.sink, replay.Options{
 		Filter: flags.filter, Follow: flags.follow, Progress: progress.show,
 		Logger: slog.New(slog.NewTextHandler(m.Err, &slog.HandlerOptions{ReplaceAttr: withoutTime})),
 	})
@@ -189,6 +188,71 @@ func (m *Main) replay(ctx context.Context, cmd *cobra.Command, flags *replayFlag
 		return err
 	}
 	return m.printReplayed(replayed{Status: "replayed", Summary: sum, To: target.name}, target.toOut, took)
+}
+
+// replaySource returns what replays: over HTTP with a key, else from the log; and the server's database, if it is known.
+func (m *Main) replaySource(ctx context.Context, flags *replayFlags) (run func(replay.Sink, replay.Options) (replay.Summary, error), postgres string, closed func(), err error) {
+	remote, err := m.remote(flags)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	if remote != nil {
+		return func(sink replay.Sink, o replay.Options) (replay.Summary, error) { return remote.Run(ctx, sink, o) }, "", remote.Client.CloseIdleConnections, nil
+	}
+	s, err := m.connect()
+	if err != nil {
+		return nil, "", nil, err
+	}
+	look, cancel := context.WithTimeout(ctx, m.global.timeout)
+	defer cancel()
+	js, log, err := m.log(look, s)
+	if err == nil && flags.filter.Mask == nil {
+		by := audit.By(access.Local(userAtHost()), audit.Export, audit.Events, flags.filter.String())
+		err = audit.Open(js, m.Clock).Append(look, by)
+	}
+	if err != nil {
+		s.close()
+		return nil, "", nil, err
+	}
+	return func(sink replay.Sink, o replay.Options) (replay.Summary, error) {
+		return replay.Run(ctx, js, log, sink, o)
+	}, s.server.PostgresURL, s.close, nil
+}
+
+// keyVariable holds a key.
+const keyVariable = "SCRIP_KEY"
+
+// remote is where a key reads events; nil without a key.
+func (m *Main) remote(flags *replayFlags) (*replay.Remote, error) {
+	env := m.Env
+	if flags.keyFile != "" {
+		env = func(name string) (string, bool) {
+			if name == keyVariable {
+				return "", false
+			}
+			return flags.keyFile, true
+		}
+	}
+	key, err := datadir.Variable(env, keyVariable)
+	if key == "" && err == nil && flags.http == "" {
+		return nil, nil
+	}
+	if err == nil {
+		_, _, err = access.ParseKey(key)
+	}
+	if err != nil {
+		return nil, cli.Usagef("--key-file: %w", err)
+	}
+	r := &replay.Remote{URL: strings.TrimSuffix(flags.http, "/"), Key: key, Client: &http.Client{Transport: http.DefaultTransport}}
+	if r.URL != "" {
+		return r, nil
+	}
+	server, err := datadir.Locate("", m.global.data)
+	if server.TLSCert != "" {
+		r.Client.Transport = &http.Transport{TLSClientConfig: certs.OfFile(server.TLSCert)}
+	}
+	r.URL = natsx.WithoutUser(server.HTTPURL)
+	return r, err
 }
 
 // withoutTime removes the time from log lines, which a user reads as they are written.

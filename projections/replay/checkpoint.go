@@ -168,8 +168,8 @@ func (p *projection) load(ctx context.Context, tx pgx.Tx, log topology.Log) erro
 
 // advance moves a lane's checkpoint to the end of a batch.
 func (p *projection) advance(ctx context.Context, tx pgx.Tx, b *Batch) error {
-	from := p.at[b.Lane]
-	tag, err := tx.Exec(ctx, advanceSQL, b.Lane, int64(b.To.Sequence), b.To.Digest, b.Clock.Time(), from.Log, int64(from.Sequence), from.Digest)
+	from := p.at[b.To.Lane]
+	tag, err := tx.Exec(ctx, advanceSQL, b.To.Lane, int64(b.To.Sequence), b.To.Digest, b.Clock.Time(), from.Log, int64(from.Sequence), from.Digest)
 	if err != nil {
 		return err
 	}

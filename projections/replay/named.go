@@ -201,7 +201,7 @@ func (s *namedFile) Write(ctx context.Context, b *Batch) error {
 	if err := s.output.Write(ctx, b); err != nil {
 		return err
 	}
-	s.positions[b.Lane], s.unsaved = b.To, true
+	s.positions[b.To.Lane], s.unsaved = b.To, true
 	if at, err := s.length(); err != nil || at-s.state.Length < saveEvery {
 		return s.failed(err)
 	}

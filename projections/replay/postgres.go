@@ -176,7 +176,7 @@ func (p *projection) commit(ctx context.Context, b *Batch) error {
 	if err := tx.Commit(ctx); err != nil {
 		return err
 	}
-	p.at[b.Lane] = b.To
+	p.at[b.To.Lane] = b.To
 	return nil
 }
 

@@ -40,6 +40,8 @@ type Options struct {
 	// Logger logs what no error reports: lines and messages that are ignored, and a database that is unavailable.
 	// Defaults to slog.Default.
 	Logger *slog.Logger
+
+	remote *Remote // nil = from the log itself
 }
 
 // Progress is the state of a replay.
@@ -77,7 +79,11 @@ func Run(ctx context.Context, js jetstream.JetStream, log topology.Log, sink Sin
 		opts.Progress = func(Progress) {}
 	}
 	r := &run{js: js, log: log, sink: sink, opts: opts}
-	if err := opts.Filter.Check(log.Lanes); err != nil {
+	lanes := log.Lanes
+	if opts.remote != nil {
+		lanes = 0 // not known
+	}
+	if err := opts.Filter.Check(lanes); err != nil {
 		return r.done.Summary, err
 	}
 	if opts.Follow && (opts.Filter.Until != 0 || len(opts.Filter.To) > 0) {
@@ -144,6 +150,9 @@ func (r *run) once(ctx context.Context) (err error) {
 		r.waiting = false
 		r.opts.Logger.InfoContext(ctx, "the database is available again")
 	}
+	if r.opts.remote != nil {
+		return r.remote(ctx, positions)
+	}
 	var lanes []*reading
 	r.done.Total, r.done.Following = r.done.Messages, false
 	for n := range r.log.Lanes {
@@ -172,17 +181,20 @@ func (r *run) once(ctx context.Context) (err error) {
 	for _, l := range lanes {
 		g.Go(func() error { return l.follow(within) })
 	}
-	g.Go(func() error { // a sink may have something to save although nothing arrives
-		for {
-			if err := natsx.Pause(within, flushEvery); err != nil {
-				return err
-			}
-			if err := r.alone(func() error { return r.sink.Flush(within) }); err != nil {
-				return err
-			}
-		}
-	})
+	g.Go(func() error { return r.flush(within) })
 	return g.Wait()
+}
+
+// flush flushes the sink once a second until ctx ends: it may have something to save although nothing arrives.
+func (r *run) flush(ctx context.Context) error {
+	for {
+		if err := natsx.Pause(ctx, flushEvery); err != nil {
+			return err
+		}
+		if err := r.alone(func() error { return r.sink.Flush(ctx) }); err != nil {
+			return err
+		}
+	}
 }
 
 // alone runs f, which uses the sink, while no other goroutine does. After an error only End is called: those that wait for their

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/backup"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -21,8 +22,8 @@ import (
 func TestOneServerBecomesThreeAndOneAgain(t *testing.T) {
 	r, held := claimed(t, streamtest.Start(t, streamtest.Lanes(lanes)).JetStream(t), 1, 10, 100)
 	r.stop() // writes snapshots
-	settings, _ := history(t, r.js)
-	if _, err := settings.Set(t.Context(), "reminder.rate", "100", ann); err != nil {
+	store, _ := history(t, r.js)
+	if _, err := store.Set(t.Context(), settings.PatchOf("reminder.rate", "100").Flat(), nil, ann); err != nil {
 		t.Fatal(err)
 	}
 	dir, m := take(t, r.js)

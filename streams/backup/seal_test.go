@@ -56,11 +56,11 @@ func TestWhatCannotBeReadIsCopied(t *testing.T) {
 	streamtest.Must(t, err)
 	store, _ := history(t, r.js)
 	for _, change := range [][2]string{{"reminder.pause.summer", "true"}, {"reminder.rate", "200"}} {
-		if _, err := store.Set(t.Context(), change[0], change[1], ann); err != nil {
+		if _, err := store.Set(t.Context(), settings.PatchOf(change[0], change[1]).Flat(), nil, ann); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, settings := history(t, r.js)
+	_, before := history(t, r.js)
 	streamtest.Must(t, store.Skip(t.Context(), events.Name(), want.Sequence, hash, "ann"))
 	dir, m = take(t, r.js)
 	if len(m.Unread) != 0 {
@@ -70,10 +70,10 @@ func TestWhatCannotBeReadIsCopied(t *testing.T) {
 	restore(t, dir, other, 1)
 	there := newRig(t, other, 1)
 	store, restored := history(t, other)
-	if len(restored) != 2 || !reflect.DeepEqual(restored, settings) {
-		t.Errorf("the settings are %+v, were %+v", restored, settings)
+	if len(restored) != 2 || !reflect.DeepEqual(restored, before) {
+		t.Errorf("the settings are %+v, were %+v", restored, before)
 	}
-	if c, err := store.Set(t.Context(), "reminder.pause.summer", "false", ann); err != nil || c.N != 3 || c.Was != "true" {
+	if c, err := store.Set(t.Context(), settings.PatchOf("reminder.pause.summer", "false").Flat(), nil, ann); err != nil || c[0].N != 3 || string(c[0].Was) != "true" {
 		t.Errorf("what was paused stays so, and can be changed again: %+v, %v", c, err)
 	}
 	for n := range lanes {

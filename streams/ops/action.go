@@ -39,7 +39,7 @@ var Actions = []Action{
 	action("access.revoke", (*Ops).RevokeKey),
 	action("access.rotate", (*Ops).RotateKey),
 	action("config.get", (*Ops).GetSettings).reads(),
-	action("config.set", (*Ops).SetSetting),
+	action("config.set", (*Ops).SetSettings),
 	action("config.changes", (*Ops).ListChanges).reads(),
 	action("audit.list", (*Ops).ListAudit).reads(),
 	action("codes.export", (*Ops).RecordExport).reads(),

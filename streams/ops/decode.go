@@ -184,6 +184,8 @@ func (f *Field) form() string {
 		return fmt.Sprintf("a whole number from %d to %d", f.Least, f.Most)
 	case kind.Kind() == reflect.Slice:
 		return "a list of strings"
+	case kind.Kind() == reflect.Map:
+		return "an object"
 	case kind.Kind() == reflect.Bool:
 		return "true or false"
 	case f.Text || kind.Kind() == reflect.String:

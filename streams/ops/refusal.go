@@ -8,6 +8,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/once"
 	"github.com/seed-4a2410e3/scrip/streams/registry"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/webhook"
 )
 
@@ -51,7 +52,7 @@ var kinds = []struct {
 }{
 	{access.ErrForbidden, Forbidden}, {webhook.ErrForbidden, Forbidden},
 	{access.ErrNoSuchKey, NotFound}, {webhook.ErrNotFound, NotFound}, {ErrNoJob, NotFound},
-	{access.ErrNameTaken, NameTaken}, {access.ErrEnded, KeyEnded}, {webhook.ErrChanged, Changed},
+	{access.ErrNameTaken, NameTaken}, {access.ErrEnded, KeyEnded}, {webhook.ErrChanged, Changed}, {settings.ErrChanged, wire.VersionMismatch},
 	{access.ErrInvalid, wire.Invalid}, {once.ErrReused, wire.IdempotencyKeyReused}, {once.ErrCutOff, UnknownOutcome},
 	{registry.ErrUnknown, UnknownOutcome}, {registry.ErrUnrecorded, UnknownOutcome},
 }

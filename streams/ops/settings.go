@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/registry"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
@@ -23,8 +21,9 @@ type GetSettings struct {
 
 // SettingsPage are settings in force.
 type SettingsPage struct {
-	Settings []settings.Value `json:"settings" nullable:"false"`
-	Revision uint64           `json:"revision" doc:"Of the last change."`
+	Settings settings.Object  `json:"settings"`
+	Details  []settings.Value `json:"details" nullable:"false" doc:"The same, with who set them; a pause that has its default is left out."`
+	Version  uint64           `json:"version" doc:"Of the last change."`
 	Ignored  int              `json:"ignored" doc:"Changes that are not valid, or of a newer version."`
 }
 
@@ -34,14 +33,15 @@ func (o *Ops) GetSettings(ctx context.Context, _ Caller, q GetSettings) (Setting
 	if err != nil {
 		return SettingsPage{}, err
 	}
-	page := SettingsPage{Settings: state.Values(), Revision: state.Revision, Ignored: state.Ignored}
+	page := SettingsPage{Details: state.Values(), Version: state.Revision, Ignored: state.Ignored}
 	if q.Setting != "" {
 		v, err := state.Value(q.Setting)
 		if err != nil {
 			return SettingsPage{}, &Refusal{Code: wire.Invalid, Field: "setting", Message: err.Error()}
 		}
-		page.Settings = []settings.Value{v}
+		page.Details = []settings.Value{v}
 	}
+	page.Settings = settings.ObjectOf(page.Details)
 	return page, nil
 }
 
@@ -59,82 +59,49 @@ func (o *Ops) ListChanges(ctx context.Context, _ Caller, q ListChanges) (Page[se
 	}
 	slices.Reverse(all)
 	all = slices.DeleteFunc(all, func(c settings.Change) bool { return q.Setting != "" && c.Setting != q.Setting })
-	return PageOf(all, q.Paging, func(c *settings.Change) string { return strconv.FormatUint(c.Revision, 10) })
+	return PageOf(all, q.Paging, func(c *settings.Change) string { return fmt.Sprint(c.Revision, " ", c.Setting) })
 }
 
-// SetSetting is one setting with its new value.
-type SetSetting struct {
-	Setting string `json:"setting"`
-	Value   string `json:"value" doc:"default restores the default."`
+// SetSettings are changes of settings.
+type SetSettings struct {
+	Settings settings.Patch `json:"settings" doc:"What is left out stays."`
+	Version  *uint64        `json:"version,omitempty" doc:"That the change is for; absent = any."`
 }
 
-// SetSetting changes one setting.
-func (o *Ops) SetSetting(ctx context.Context, who Caller, q SetSetting) (settings.Change, error) {
-	if err := o.checkSetting(ctx, q.Setting, q.Value); err != nil {
-		return settings.Change{}, err
-	}
-	return o.set(ctx, who, q.Setting, q.Value)
-}
-
-// SettingChanges are changes that were stored.
-type SettingChanges struct {
+// SettingsChanged are changes that were stored.
+type SettingsChanged struct {
 	Changes []settings.Change `json:"changes" nullable:"false"`
+	Version uint64            `json:"version"`
 }
 
-// SetSettings changes several settings: each field is one, and its new value. All are checked before the first one is stored;
-// after a failure the refusal names those that are in force. The error is a *Refusal.
-func (o *Ops) SetSettings(ctx context.Context, who Caller, fields Fields) (SettingChanges, error) {
-	out := SettingChanges{Changes: []settings.Change{}}
-	if err := who.Check(access.OpChangeSettings, ""); err != nil {
-		return out, RefusalOf(err)
+// SetSettings changes settings, all or none.
+func (o *Ops) SetSettings(ctx context.Context, who Caller, q SetSettings) (SettingsChanged, error) {
+	values := q.Settings.Flat()
+	if len(values) == 0 {
+		return SettingsChanged{}, invalid("settings", "give at least one setting")
 	}
-	sorted := slices.Sorted(maps.Keys(fields))
-	if len(sorted) == 0 {
-		return out, &Refusal{Code: wire.Invalid, Message: "nothing to change; give at least one setting"}
-	}
-	values := make([]string, len(sorted))
-	for i, name := range sorted {
-		if err := json.Unmarshal(fields[name], &values[i]); err != nil || string(fields[name]) == "null" {
-			return out, invalid(name, "must be a string")
-		}
-		if err := o.checkSetting(ctx, name, values[i]); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if err := o.checkSetting(ctx, name, values[name]); err != nil {
 			no := *RefusalOf(err)
-			no.Field = name
-			return out, &no
+			no.Field = "settings." + name
+			return SettingsChanged{}, &no
 		}
 	}
-	for i, name := range sorted {
-		change, err := o.set(ctx, who, name, values[i])
-		if err != nil && len(out.Changes) > 0 {
-			why := err.Error()
-			for _, done := range slices.Backward(out.Changes) {
-				why = done.Setting + " is changed; " + why
-			}
-			err = &Refusal{Code: UnknownOutcome, Message: why}
-		}
-		if err != nil {
-			return out, RefusalOf(err)
-		}
-		out.Changes = append(out.Changes, change)
-	}
-	return out, nil
-}
-
-// set stores a change, which is recorded.
-func (o *Ops) set(ctx context.Context, who Caller, setting, value string) (settings.Change, error) {
-	change, err := o.Settings.Set(ctx, setting, value, who)
+	changes, err := o.Settings.Set(ctx, values, q.Version, who)
 	switch {
-	case err == nil, errors.Is(err, registry.ErrUnknown):
-		return change, err
+	case err == nil:
+		return SettingsChanged{changes, changes[0].Revision}, nil
 	case errors.Is(err, registry.ErrUnrecorded):
-		return change, &Refusal{Code: UnknownOutcome, Message: setting + " is changed; " + err.Error() + "; read the settings again"}
+		err = &Refusal{Code: UnknownOutcome, Message: "the settings are changed; " + err.Error() + "; read them again"}
+	case !errors.Is(err, registry.ErrUnknown):
+		err = fmt.Errorf("nothing was changed: %w", err)
 	}
-	return change, fmt.Errorf("%s was not changed: %w", setting, err)
+	return SettingsChanged{}, err
 }
 
 // checkSetting checks a setting and its value, and that a campaign that is paused exists, so that a mistyped name is an error. A
 // pause can always be ended, also while no lane answers.
-func (o *Ops) checkSetting(ctx context.Context, setting, value string) error {
+func (o *Ops) checkSetting(ctx context.Context, setting string, value json.RawMessage) error {
 	if _, err := settings.Check(setting, value); err != nil {
 		return &Refusal{Code: wire.Invalid, Field: "setting", Message: err.Error()}
 	}
@@ -142,12 +109,12 @@ func (o *Ops) checkSetting(ctx context.Context, setting, value string) error {
 	if !pauses {
 		return nil
 	}
-	if value != "true" {
+	if string(value) != "true" {
 		state, err := o.Settings.Read(ctx)
 		if err != nil {
 			return err
 		}
-		if v, err := state.Value(setting); err == nil && v.Value == "true" {
+		if v, err := state.Value(setting); err == nil && string(v.Value) == "true" {
 			return nil
 		}
 	}

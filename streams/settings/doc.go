@@ -1,8 +1,8 @@
 // Package settings holds the settings that operators change while servers run, and every change ever made to them: a registry,
 // see package registry.
 //
-//	scrip config set ── Store.Set ──> KV SCRIP_CONFIG   change.0000000001   {"change":{"setting":"reminder.batch","value":"200",
-//	                                                    change.0000000002    "was":"default"},"by":"ann@ops1","at":"…"}
+//	scrip config set ── Store.Set ──> KV SCRIP_CONFIG   change.0000000001   {"change":[{"setting":"reminder.batch","value":"200",
+//	                                                    change.0000000002    "was":"default"}],"by":"ann@ops1","at":"…"}
 //	                                                         │ every server: Live.Run
 //	                                                   Source.Current ──> lanes, schedulers
 //

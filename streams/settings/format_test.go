@@ -18,10 +18,10 @@ import (
 func TestTheFormat(t *testing.T) {
 	at := time.Date(2026, 11, 20, 9, 1, 0, 123456789, time.UTC)
 	changes := []registry.Change[record]{
-		{N: 1, Record: record{Setting: "reminder.batch", Value: "200", Was: ToDefault}, By: "ann@ops-1", At: at},
-		{N: 2, Record: record{Setting: "reminder.pause.summer", Value: "true", Was: "false"}, By: `Zoë <"on call"> & co`, At: at.Add(time.Minute)},
-		{N: 10, Record: record{Setting: "reminder.grace", Value: ToDefault, Was: "1m30s"}, By: "bob", At: at.Truncate(time.Second)},
-		{N: 11, Record: record{Setting: "clock.accepted", Value: "2026-11-20T09:30:00.5Z", Was: ToDefault}, By: "bob", At: at},
+		{N: 1, Record: record{{Setting: "reminder.batch", Value: "200", Was: ToDefault}, {Setting: "reminder.rate", Value: "10", Was: "9"}}, By: "ann@ops-1", At: at},
+		{N: 2, Record: record{{Setting: "reminder.pause.summer", Value: "true", Was: "false"}}, By: `Zoë <"on call"> & co`, At: at.Add(time.Minute)},
+		{N: 10, Record: record{{Setting: "reminder.grace", Value: ToDefault, Was: "1m30s"}}, By: "bob", At: at.Truncate(time.Second)},
+		{N: 11, Record: record{{Setting: "clock.accepted", Value: "2026-11-20T09:30:00.5Z", Was: ToDefault}}, By: "bob", At: at},
 	}
 	var lines bytes.Buffer
 	for i := range changes {

@@ -2,7 +2,9 @@ package settings
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +31,8 @@ type scalar struct {
 	campaign    string // of a pause; empty for other settings
 	bounds      string // in words
 	example     string
+	kind        Kind
+	least, most int // of a number
 	// parse reads a value into s. It returns false, and changes nothing, if the text is no value within the bounds.
 	parse func(s *Settings, text string) bool
 	text  func(s *Settings) string
@@ -56,7 +60,7 @@ const (
 // moment is a time. Check replaces now by the time of the call.
 func moment(name, about, example string, field func(*Settings) *time.Time) scalar {
 	return scalar{
-		name: name, about: about, bounds: "now, never or a time as in RFC 3339", example: example,
+		name: name, about: about, bounds: "now, never or a time as in RFC 3339", example: example, kind: Text,
 		parse: func(s *Settings, text string) bool {
 			switch text {
 			case never:
@@ -84,7 +88,7 @@ func moment(name, about, example string, field func(*Settings) *time.Time) scala
 
 func number(name, about string, least, most int, example string, field func(*Settings) *int) scalar {
 	return scalar{
-		name: name, about: about, bounds: fmt.Sprintf("a whole number from %d to %d", least, most), example: example,
+		name: name, about: about, bounds: fmt.Sprintf("a whole number from %d to %d", least, most), example: example, kind: Number, least: least, most: most,
 		parse: func(s *Settings, text string) bool {
 			n, err := strconv.ParseInt(text, 10, 32)
 			return err == nil && assign(field(s), int(n), least, most)
@@ -95,12 +99,12 @@ func number(name, about string, least, most int, example string, field func(*Set
 
 func period(name, about string, least, most time.Duration, example string, field func(*Settings) *time.Duration) scalar {
 	return scalar{
-		name: name, about: about, bounds: fmt.Sprintf("a duration from %s to %s", shortly(least), shortly(most)), example: example,
+		name: name, about: about, bounds: fmt.Sprintf("a duration from %s to %s", shortly(least), shortly(most)), example: example, kind: Text,
 		parse: func(s *Settings, text string) bool {
 			d, err := time.ParseDuration(text)
 			return err == nil && assign(field(s), d, least, most)
 		},
-		text: func(s *Settings) string { return field(s).String() },
+		text: func(s *Settings) string { return shortly(*field(s)) },
 	}
 }
 
@@ -142,7 +146,7 @@ const pauseBounds = "true or false"
 // of returns the setting for one campaign.
 func (p *pause) of(campaign string) scalar {
 	return scalar{
-		name: p.prefix + campaign, campaign: campaign, bounds: pauseBounds, example: "true",
+		name: p.prefix + campaign, campaign: campaign, bounds: pauseBounds, example: "true", kind: Flag,
 		parse: func(s *Settings, text string) bool {
 			paused := p.field(s)
 			switch {
@@ -188,19 +192,80 @@ func find(name string) (scalar, error) {
 // put reads a value into s, which must not be shared, and returns it in its stored form. After an error s is unchanged.
 func (k *scalar) put(s *Settings, text string) (string, error) {
 	if !k.parse(s, text) {
-		return "", invalid("%s can not be %s: it must be %s, such as %s, or %s", k.name, wire.Quote(text), k.bounds, k.example, ToDefault)
+		return "", invalid("%s can not be %s: it must be %s, such as %s; %s, null in JSON, restores the default", k.name, wire.Quote(text), k.bounds, k.example, ToDefault)
 	}
 	return k.text(s), nil
 }
 
-// Check checks that a setting exists and can have a value, and returns the value in its stored form. The error is an
-// *InvalidError.
-func Check(setting, value string) (string, error) {
-	k, err := find(setting)
-	if err != nil || value == ToDefault {
-		return value, err
+// Kind is the form that values of a setting have in JSON.
+type Kind uint8
+
+// The kinds.
+const (
+	Number Kind = iota
+	Text
+	Flag
+)
+
+// null is the value in JSON that restores the default.
+const null = "null"
+
+// json is a value in JSON.
+func (k *scalar) json(text string) json.RawMessage {
+	switch {
+	case text == ToDefault:
+		return json.RawMessage(null)
+	case k.kind == Text:
+		quoted, _ := json.Marshal(text) // never fails
+		return quoted
 	}
-	return k.put(&Settings{}, value)
+	return json.RawMessage(text)
+}
+
+// Check checks a value in JSON, and returns it as it will be stored. The error is an *InvalidError.
+func Check(setting string, value json.RawMessage) (string, error) {
+	k, err := find(setting)
+	text := string(value)
+	switch {
+	case err != nil:
+		return "", err
+	case text == null:
+		return ToDefault, nil
+	case k.kind == Text && json.Unmarshal(value, &text) != nil:
+		text = string(value) // no text is refused
+	}
+	return k.put(&Settings{}, text)
+}
+
+// Object is settings by their names, as JSON has them; those of campaigns are an object for each pause, by the campaign.
+type Object map[string]json.RawMessage
+
+// Patch is an Object with changes; null restores a default.
+type Patch Object
+
+// PatchOf is the change of one setting to a value as people write it.
+func PatchOf(setting, text string) Patch {
+	k, err := find(setting)
+	value := k.json(text)
+	if err != nil || !json.Valid(value) {
+		value, _ = json.Marshal(text) // which is refused
+	}
+	return Patch{setting: value}
+}
+
+// Flat is the changes by the names of settings, which those of pauses may have, too: they end with the campaign.
+func (p Patch) Flat() Object {
+	all := Object{}
+	for name, value := range p {
+		var of Object
+		if !slices.ContainsFunc(pauses, func(p pause) bool { return name+"." == p.prefix }) || json.Unmarshal(value, &of) != nil || of == nil {
+			all[name] = value
+		}
+		for campaign, value := range of {
+			all[name+"."+campaign] = value
+		}
+	}
+	return all
 }
 
 // Pauses returns the campaign of a setting that is a pause.
@@ -210,23 +275,21 @@ func Pauses(setting string) (campaign string, ok bool) {
 }
 
 // Description describes a setting for users; CAMPAIGN in its name is a placeholder for a campaign's.
-type Description struct{ Name, About, Bounds, Default string }
+type Description struct {
+	Name, About, Bounds, Default string
+	Kind                         Kind
+	Least, Most                  int    // of a number
+	Pause                        string // the member of an Object that has it; empty for other settings
+}
 
 // Describe describes all settings, in order.
 func Describe() (all []Description) {
 	standard := Default()
 	for _, k := range scalars {
-		all = append(all, Description{k.name, k.about, k.bounds, shortDefault(k.text(standard))})
+		all = append(all, Description{k.name, k.about, k.bounds, k.text(standard), k.kind, k.least, k.most, ""})
 	}
 	for _, p := range pauses {
-		all = append(all, Description{p.prefix + "CAMPAIGN", p.about, pauseBounds, "false"})
+		all = append(all, Description{p.prefix + "CAMPAIGN", p.about, pauseBounds, "false", Flag, 0, 0, strings.TrimSuffix(p.prefix, ".")})
 	}
 	return all
-}
-
-func shortDefault(text string) string {
-	if d, err := time.ParseDuration(text); err == nil && d != 0 {
-		return shortly(d)
-	}
-	return text
 }

@@ -27,7 +27,7 @@ func (s *Store) Watch() *Live {
 	l := &Live{now: s.defaults.clone(), changed: make(chan struct{})}
 	l.Live = s.registry.Live(l.put)
 	l.log = func(c *registry.Change[record]) {
-		s.registry.Logger.Info("settings changed", "change", c.N, "setting", c.Record.Setting, "value", c.Record.Value, "was", c.Record.Was, "by", c.By)
+		s.registry.Logger.Info("settings changed", "change", c.N, "settings", c.Record.String(), "by", c.By)
 	}
 	l.metrics = []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "scrip_config_revision", Help: "Revision of the last change of a run-time setting that this server has read; a server that differs from others for long does not receive changes."},

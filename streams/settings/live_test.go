@@ -12,7 +12,7 @@ import (
 
 // batch is a change of reminder.batch, as the bucket has it.
 func batch(n int) []byte {
-	return fmt.Appendf(nil, `{"change":{"setting":"reminder.batch","value":"%d","was":"default"},"by":"ann@ops","at":"2026-11-27T12:00:00Z"}`, n)
+	return fmt.Appendf(nil, `{"change":[{"setting":"reminder.batch","value":"%d","was":"default"}],"by":"ann@ops","at":"2026-11-27T12:00:00Z"}`, n)
 }
 
 // TestAChangeIsInForce at another server within a second; package registry shows it for clusters, lost connections and lost

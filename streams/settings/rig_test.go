@@ -25,11 +25,11 @@ func open(t *testing.T, js jetstream.JetStream) *Store {
 
 func set(t *testing.T, s *Store, setting, value string) Change {
 	t.Helper()
-	c, err := s.Set(t.Context(), setting, value, ann)
+	c, err := s.Set(t.Context(), PatchOf(setting, value).Flat(), nil, ann)
 	if err != nil {
 		t.Fatalf("setting %s to %s: %v", setting, value, err)
 	}
-	return c
+	return c[0]
 }
 
 func history(t *testing.T, s *Store) []Change {

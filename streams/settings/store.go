@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,37 +22,45 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
-// record is the stored part of a Change.
-type record struct {
+// record is the stored form of a change: of several settings, all or none.
+type record []struct {
 	Setting string `json:"setting"`
 	Value   string `json:"value"`
 	Was     string `json:"was"`
 }
 
-// Change is one change of one setting, as recorded in the history.
+// Change is one change of one setting, as recorded in the history. Those that were made together have the same number.
 type Change struct {
 	// N numbers the changes from 1, without gaps unless a key was written by hand. 0 where the key is no number.
 	N uint64 `json:"change"`
 	// Revision is the bucket's, rising.
 	Revision uint64 `json:"revision"`
 	Setting  string `json:"setting"`
-	// Value is the new value; ToDefault restores the default.
-	Value string `json:"value"`
-	// Was is the value before, or ToDefault.
-	Was string    `json:"was"`
-	By  string    `json:"by"`
-	At  time.Time `json:"at"`
+	// Value is the new value, and Was the one before; null is the default.
+	Value json.RawMessage `json:"value"`
+	Was   json.RawMessage `json:"was"`
+	By    string          `json:"by"`
+	At    time.Time       `json:"at"`
 	// Ignored is the reason why the change is not in force, nor ever was; "" where it is or was.
 	Ignored string `json:"ignored,omitempty"`
 }
 
-// changeOf is a change as users see it. Of one that cannot be read they see the text.
-func changeOf(c registry.Change[record]) Change {
-	r := c.Record
-	if c.Ignored != "" && r.Setting == "" {
-		r.Value = wire.Shorten(strings.ToValidUTF8(string(c.Value), "\uFFFD"), 200)
+// changesOf is a change as users see it, one for each setting. Of one that cannot be read they see the text.
+func changesOf(c *registry.Change[record]) (all []Change) {
+	of := Change{N: c.N, Revision: c.Revision, By: c.By, At: c.At, Ignored: c.Ignored, Was: json.RawMessage(null)}
+	for _, one := range c.Record {
+		k, err := find(one.Setting)
+		if err != nil || c.Ignored != "" {
+			k.kind = Text
+		}
+		of.Setting, of.Value, of.Was = one.Setting, k.json(one.Value), k.json(one.Was)
+		all = append(all, of)
 	}
-	return Change{c.N, c.Revision, r.Setting, r.Value, r.Was, c.By, c.At, c.Ignored}
+	if len(all) == 0 {
+		of.Value, _ = json.Marshal(wire.Shorten(strings.ToValidUTF8(string(c.Value), "\uFFFD"), 200)) // never fails
+		all = append(all, of)
+	}
+	return all
 }
 
 // Options for Open.
@@ -86,7 +96,7 @@ func Open(_ context.Context, js jetstream.JetStream, opts Options) (*Store, erro
 		Restore: "the first `scrip config set` starts a new history, and every other setting has its default then; restore the log from a backup, or set the settings again, pauses first",
 		New:     func() *State { return newState(defaults) }, Take: (*State).take,
 		Audit: audit.Settings, Entry: func(_ *State, c *registry.Change[record]) (action, about string) {
-			return "set", c.Record.Setting + " " + c.Record.Was + " → " + c.Record.Value
+			return "set", c.Record.String()
 		},
 	}
 	return &Store{registry.New(js, spec, registry.Options{Logger: opts.Logger, Clock: opts.Clock, Audit: opts.Audit}), defaults}, nil
@@ -99,7 +109,7 @@ func (s *Store) Read(ctx context.Context) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.State.Revision, f.State.Ignored = f.Last().Revision, f.Ignored
+	f.State.Ignored = f.Ignored
 	return f.State, nil
 }
 
@@ -109,28 +119,51 @@ func (s *Store) History(ctx context.Context) ([]Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Change, len(f.Changes))
-	for i, c := range f.Changes {
-		all[i] = changeOf(c)
+	var all []Change
+	for i := range f.Changes {
+		all = append(all, changesOf(&f.Changes[i])...)
 	}
 	return all, nil
 }
 
-// Set changes a setting. It returns when the change is stored: it is then in force within a second at every server that can be
-// reached. value [ToDefault] restores the default. A setting that has the value already is set all the same: author and time
-// are part of the history. Errors as of [registry.Registry.Write]; *InvalidError names the setting.
-func (s *Store) Set(ctx context.Context, setting, value string, by access.Author) (Change, error) {
-	value, err := Check(setting, value)
-	if err != nil {
-		return Change{}, err
+// ErrChanged: the settings have changed since the version that a change is for.
+var ErrChanged = errors.New("the settings have changed since; read them again")
+
+// Set changes settings, all or none. It returns when the change is stored: it is then in force within a second at every server
+// that can be reached. version, if not nil, is the revision that the change is for, else the error is of kind ErrChanged. A setting
+// that has the value already is set all the same: author and time are part of the history. Errors as of
+// [registry.Registry.Write]; *InvalidError names the setting.
+func (s *Store) Set(ctx context.Context, values Object, version *uint64, by access.Author) ([]Change, error) {
+	next := make(record, len(values))
+	for i, name := range slices.Sorted(maps.Keys(values)) {
+		value, err := Check(name, values[name])
+		if err != nil {
+			return nil, err
+		}
+		next[i].Setting, next[i].Value = name, value
 	}
 	c, _, err := s.registry.Write(ctx, by.Entry(audit.Settings, "", ""), func(s *State, _ time.Time) (record, error) {
-		return record{Setting: setting, Value: value, Was: s.was(setting)}, nil
+		if version != nil && *version != s.Revision {
+			return nil, ErrChanged
+		}
+		for i := range next {
+			next[i].Was = s.was(next[i].Setting)
+		}
+		return slices.Clone(next), nil
 	})
 	if err != nil && !errors.Is(err, registry.ErrUnrecorded) {
-		return Change{}, err
+		return nil, err
 	}
-	return changeOf(c), err
+	return changesOf(&c), err
+}
+
+// String is the change for people.
+func (r record) String() string {
+	var all []string
+	for _, one := range r {
+		all = append(all, one.Setting+" "+one.Was+" → "+one.Value)
+	}
+	return strings.Join(all, ", ")
 }
 
 // skipRecord is the value of a skip list key. Readers need the key only.

@@ -1,7 +1,9 @@
 package settings
 
 import (
+	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -18,11 +20,11 @@ func TestTheHistory(t *testing.T) {
 	clock := streamtest.NewClock()
 	s, err := Open(t.Context(), js, Options{Logger: streamtest.Logger(t), Clock: clock})
 	streamtest.Must(t, err)
-	first, again := set(t, s, "reminder.batch", "200"), set(t, s, "reminder.batch", "0300")
-	if first.N != 1 || first.Was != ToDefault || first.Value != "200" || first.By != "ann@ops" || !first.At.Equal(clock.Now()) || first.Revision != 1 {
+	first, again := set(t, s, "reminder.batch", "200"), set(t, s, "reminder.batch", "300")
+	if first.N != 1 || string(first.Was) != "null" || string(first.Value) != "200" || first.By != "ann@ops" || !first.At.Equal(clock.Now()) || first.Revision != 1 {
 		t.Errorf("%+v", first)
 	}
-	if again.N != 2 || again.Was != "200" || again.Value != "300" {
+	if again.N != 2 || string(again.Was) != "200" || string(again.Value) != "300" {
 		t.Errorf("%+v", again)
 	}
 	for key, value := range map[string][]byte{registry.Key(3): batch(7), "elsewhere": nil} {
@@ -33,8 +35,29 @@ func TestTheHistory(t *testing.T) {
 		t.Errorf("after what was written by hand: %+v", c)
 	}
 	all := history(t, s)
-	if len(all) != 5 || all[0] != first || all[1] != again || all[2].Ignored != "" || all[3].Ignored == "" || all[3].Value != "nonsense" || all[4].Value != "10" {
+	if len(all) != 5 || !reflect.DeepEqual(all[:2], []Change{first, again}) || all[2].Ignored != "" || all[3].Ignored == "" || string(all[3].Value) != `"nonsense"` || string(all[4].Value) != "10" {
 		t.Errorf("%+v", all)
+	}
+}
+
+// TestSeveralAtOnce: all or none, as one change, for the version that its author has read.
+func TestSeveralAtOnce(t *testing.T) {
+	s := open(t, streamtest.Start(t).JetStream(t))
+	both := Object{"reminder.batch": json.RawMessage(`200`), "reminder.grace": json.RawMessage(`"90s"`)}
+	version := uint64(0)
+	done, err := s.Set(t.Context(), both, &version, ann)
+	if err != nil || len(done) != 2 || done[0].N != 1 || done[1].N != 1 || string(done[1].Value) != `"1m30s"` || done[0].Revision == 0 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	if _, err := s.Set(t.Context(), both, &version, ann); !errors.Is(err, ErrChanged) {
+		t.Errorf("for a version before: %v", err)
+	}
+	both["reminder.rate"] = json.RawMessage(`-1`)
+	if _, err := s.Set(t.Context(), both, nil, ann); err == nil {
+		t.Error("a bad value is taken with good ones")
+	}
+	if state, err := s.Read(t.Context()); err != nil || state.Revision != done[0].Revision || len(history(t, s)) != 2 {
+		t.Errorf("%+v, %v, %+v", state, err, history(t, s))
 	}
 }
 
@@ -46,7 +69,7 @@ func TestNothingIsStoredOfWhatMakesNoSense(t *testing.T) {
 		{"reminder.colour", "red", "ann", "there is no setting"},
 		{"reminder.batch", "1", "", "by is"},
 	} {
-		_, err := s.Set(t.Context(), c.setting, c.value, access.Author{Principal: access.Principal{Name: c.by}})
+		_, err := s.Set(t.Context(), PatchOf(c.setting, c.value).Flat(), nil, access.Author{Principal: access.Principal{Name: c.by}})
 		var invalid *InvalidError
 		if !errors.As(err, &invalid) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%T %v, want %q", err, err, c.want)

@@ -94,6 +94,7 @@ func New(mux *http.ServeMux, o Options) *API {
 	}
 	a := &API{Options: o, mux: mux, document: newDocument(), slots: newSlots(),
 		stopped: make(chan struct{})}
+	settingsSchemas(a.document.Components.Schemas)
 	for _, c := range commandRoutes() {
 		a.addCommand(c)
 	}

@@ -240,7 +240,7 @@ func (a *API) describeFields(r *fieldRoute) (op huma.Operation) {
 		case r.inPath(f.Name):
 			p.In, p.Required = "path", true
 		case r.match != noMatch && f.Name == versionField:
-			p = ifMatchParam("webhook", r.match == mustMatch)
+			p = ifMatchParam("answer to GET", r.match == mustMatch)
 		case !r.inQuery:
 			if body.Properties[f.Name] = of; f.Required {
 				body.Required = append(body.Required, f.Name)

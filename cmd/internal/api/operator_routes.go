@@ -6,12 +6,8 @@ import (
 	"net/http"
 	"reflect"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
-	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/readmodel"
-	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
@@ -38,7 +34,10 @@ const (
 var actionRoutes = []actionRoute{
 	{method: get, path: "/v1/status", action: "status.show", id: "getStatus", summary: "Show the status of servers and lanes",
 		about: "As `scrip status` shows it. ready is false while a lane has no owner or a server is not ready.", answer: status.Status{}},
-	{method: get, path: "/v1/settings", action: "config.get", id: "getSettings", summary: "Show the settings in force"},
+	{method: get, path: "/v1/settings", action: "config.get", id: "getSettings", summary: "Show the settings in force", tagged: true},
+	{method: http.MethodPatch, path: "/v1/settings", action: "config.set", id: "changeSettings", summary: "Change settings while servers run", match: mustMatch, tagged: true,
+		about: "All or none, as one change; null restores a default. If-Match is required, so that two people do not overwrite each other: give the " +
+			"ETag, or * to overwrite. They are in force at all servers within a second."},
 	{method: get, path: "/v1/settings/changes", action: "config.changes", id: "listSettingChanges", summary: "List changes of settings"},
 	{method: get, path: "/v1/audit", action: "audit.list", id: "readAudit", summary: "Read the audit stream",
 		about: "Log-ins, changes of keys, settings and webhooks, exports, and look-ups of codes in clear: newest first."},
@@ -124,28 +123,4 @@ func (a *API) operate() {
 		}
 		a.addFields(of)
 	}
-	a.changeSettings()
-}
-
-// changeSettings adds the route that changes several settings at once: each member of its body is one.
-func (a *API) changeSettings() {
-	op := huma.Operation{
-		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-			jsonType[0]: {Schema: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: text("")}}}},
-		Responses: answer("200", "The changes.", map[string]*huma.MediaType{jsonType[0]: {Schema: a.schema(reflect.TypeFor[ops.SettingChanges]())}}),
-	}
-	a.stream(Route{Method: http.MethodPatch, Path: "/v1/settings", Action: "config.set", ID: "changeSettings", Tag: "operation", Summary: "Change settings while servers run",
-		About: "Each member is a setting and its value, as in `scrip config set`; the value default restores the default. All are checked before the first one is stored. " +
-			"They are in force at all servers within a second.",
-		Operation: access.OpChangeSettings}, op, func(w http.ResponseWriter, req *http.Request) {
-		fields, problem := fieldsInBody(w, req, wire.MaxLine)
-		if problem != nil {
-			problem.Write(w)
-			return
-		}
-		ctx, cancel := context.WithTimeout(req.Context(), commandWait)
-		defer cancel()
-		answer, err := a.Ops.SetSettings(ctx, author(ctx), fields)
-		a.answered(w, &fieldRoute{}, answer, err, nil)
-	})
 }

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"encoding/json"
 	"io"
 	"regexp"
 	"strings"
@@ -39,18 +40,19 @@ func TestStatusAndSettings(t *testing.T) {
 			r.Ask(t, "", "GET", path, nil).Want(t, 200)
 		}
 	}
-	changed := r.Ask(t, "", "PATCH", "/v1/settings", map[string]string{"reminder.batch": "200", "reminder.grace": "10m"}).Want(t, 200)
-	if !strings.Contains(string(changed.Body), `"value":"200","was":"default"`) {
+	tag := r.Ask(t, "", "GET", "/v1/settings", nil).Want(t, 200).Header.Get("ETag")
+	patch(t, r, `{"reminder.batch":100}`).Problem(t, 428, "condition_required", "header.If-Match")
+	changed := patch(t, r, `{"reminder.batch":200,"reminder.grace":"600s"}`, "If-Match", tag).Want(t, 200)
+	if !strings.Contains(string(changed.Body), `"value":200,"was":null`) {
 		t.Errorf("%s", changed.Body)
 	}
-	got := string(r.Ask(t, "", "GET", "/v1/settings", nil).Want(t, 200).Body)
-	if !strings.Contains(got, `{"setting":"reminder.batch","value":"200","default":false`) || !strings.Contains(got, `"value":"10m0s"`) {
-		t.Error(got)
-	}
-	// All are checked before the first is stored.
-	r.Ask(t, "", "PATCH", "/v1/settings", map[string]string{"reminder.batch": "100", "reminder.rate": "-1"}).Problem(t, 422, "invalid", "body.reminder.rate")
-	if got := string(r.Ask(t, "", "GET", "/v1/settings", nil).Want(t, 200).Body); !strings.Contains(got, `{"setting":"reminder.batch","value":"200"`) {
-		t.Error(got)
+	patch(t, r, `{"reminder.batch":100}`, "If-Match", tag).Problem(t, 412, "version_mismatch", "")
+	// All or none.
+	patch(t, r, `{"reminder.batch":100,"reminder.rate":-1}`, "If-Match", "*").Problem(t, 422, "invalid", "body.settings.reminder.rate")
+	got := r.Ask(t, "", "GET", "/v1/settings", nil).Want(t, 200)
+	if text := string(got.Body); !strings.Contains(text, `"reminder.batch":200,`) || !strings.Contains(text, `"reminder.grace":"10m"`) || !strings.Contains(text, `"reminder.pause":{}`) ||
+		!strings.Contains(text, `{"setting":"reminder.batch","value":200,"default":false`) || got.Header.Get("ETag") != changed.Header.Get("ETag") {
+		t.Errorf("%v %s", got.Header, text)
 	}
 	if status := r.Ask(t, "", "GET", "/v1/status", nil).Want(t, 200).Object(t); status["dead_letters_unknown"] != nil {
 		t.Errorf("beside the counts: %v", status["dead_letters_unknown"])
@@ -67,6 +69,12 @@ func TestStatusAndSettings(t *testing.T) {
 	t.Run("limits", func(t *testing.T) { limitsAreShown(t, r, perAddress) })
 }
 
+// patch changes settings.
+func patch(t *testing.T, r *apitest.Rig, settings string, header ...string) *apitest.Response {
+	t.Helper()
+	return r.Ask(t, "", "PATCH", "/v1/settings", map[string]any{"settings": json.RawMessage(settings)}, header...)
+}
+
 // aKeyHasARate: with a rate, a key that sends too many requests is refused; another key goes on, and without the setting there is
 // no limit.
 func aKeyHasARate(t *testing.T, r *apitest.Rig) {
@@ -78,7 +86,7 @@ func aKeyHasARate(t *testing.T, r *apitest.Rig) {
 	if got := claim("producer").Want(t, 404); got.Header.Get("RateLimit") != "" {
 		t.Errorf("without a rate: %v", got.Header)
 	}
-	r.Ask(t, "", "PATCH", "/v1/settings", map[string]any{"http.rate": "1", "http.burst": "20"}).Want(t, 200)
+	patch(t, r, `{"http.rate":1,"http.burst":20}`, "If-Match", "*").Want(t, 200)
 	var refused *apitest.Response
 	apitest.Until(t, "the key has used its rate", func() bool {
 		refused = claim("producer")
@@ -90,22 +98,21 @@ func aKeyHasARate(t *testing.T, r *apitest.Rig) {
 	}
 	claim("producer+public").Want(t, 404)
 	claim("").Want(t, 404)
-	r.Ask(t, "", "PATCH", "/v1/settings", map[string]any{"http.rate": "default"}).Want(t, 200)
+	patch(t, r, `{"http.rate":null}`, "If-Match", "*").Want(t, 200)
 	apitest.Until(t, "the rate is gone", func() bool { return claim("producer").Header.Get("RateLimit") == "" })
 }
 
-// settingsThatCannotBeRecorded: a setting that is in force, but not in the audit stream, is no change without effect; the answer
-// names it, and those after it are not changed.
+// settingsThatCannotBeRecorded: settings that are in force, but not in the audit stream, are no change without effect.
 func settingsThatCannotBeRecorded(t *testing.T, r *apitest.Rig) {
 	js, err := jetstream.New(r.Shop.Conn())
 	streamtest.Must(t, err)
 	streamtest.Must(t, js.DeleteStream(t.Context(), topology.AuditStream))
-	got := r.Ask(t, "", "PATCH", "/v1/settings", map[string]string{"reminder.batch": "300", "reminder.grace": "11m"})
-	if got.Problem(t, 503, "unknown_outcome", ""); !strings.Contains(string(got.Body), `"effect":"unknown"`) || !strings.Contains(string(got.Body), "reminder.batch is changed") {
+	got := patch(t, r, `{"reminder.batch":300,"reminder.grace":"11m"}`, "If-Match", "*")
+	if got.Problem(t, 503, "unknown_outcome", ""); !strings.Contains(string(got.Body), `"effect":"unknown"`) || !strings.Contains(string(got.Body), "the settings are changed") {
 		t.Errorf("%s", got.Body)
 	}
 	now := string(r.Ask(t, "", "GET", "/v1/settings", nil).Want(t, 200).Body)
-	if !strings.Contains(now, `{"setting":"reminder.batch","value":"300","default":false`) || !strings.Contains(now, `"value":"10m0s"`) {
+	if !strings.Contains(now, `"reminder.batch":300,`) || !strings.Contains(now, `"reminder.grace":"11m"`) {
 		t.Error(now)
 	}
 }
