@@ -57,7 +57,7 @@ func (l *Lane) applyTo(c *campaign, ev *wire.Event, h eventHashes) error {
 		if ev.OrderID != "" {
 			order = l.hash.text(ev.OrderID)
 		}
-		return l.applyCoupon(c, ev, h.id, order)
+		return l.applyCoupon(c, ev, h, order)
 	}
 	switch ev.Type {
 	case wire.CampaignUpdated:
@@ -83,6 +83,8 @@ func (l *Lane) applyTo(c *campaign, ev *wire.Event, h eventHashes) error {
 			}
 		}
 		c.record(actRecord{id: h.id, kind: wire.ImportCodes, count: uint32(len(ev.Codes))})
+	case wire.CouponsAllotted:
+		return c.allot(ev, h.id, l.hash.text(ev.Batch))
 	case wire.CouponClaimed:
 		if ev.N != c.claimed()+1 {
 			return fmt.Errorf("coupon %d follows coupon %d", ev.N, c.claimed())
@@ -162,11 +164,11 @@ func (l *Lane) applyTo(c *campaign, ev *wire.Event, h eventHashes) error {
 var errNotApplied = errors.New("does not belong on an event stream")
 
 // applyCoupon applies an event that changes one coupon: the coupon is taken out of the counts, changed, and counted again.
-// id and order are the hashes of the event's.
-func (l *Lane) applyCoupon(c *campaign, ev *wire.Event, id, order uint64) (err error) {
+// h and order are the hashes of the event's.
+func (l *Lane) applyCoupon(c *campaign, ev *wire.Event, h eventHashes, order uint64) (err error) {
 	n := ev.N
 	count, voided := c.redemptionState(n)
-	act := actRecord{id: id, n: n, count: count, kind: ev.Type.Spec().Command}
+	act := actRecord{id: h.id, n: n, count: count, kind: ev.Type.Spec().Command}
 	if voided {
 		act.flags = flagVoided
 	}
@@ -178,6 +180,9 @@ func (l *Lane) applyCoupon(c *campaign, ev *wire.Event, id, order uint64) (err e
 	switch ev.Type {
 	case wire.CouponRedeemed:
 		act.arg, act.count = order, ev.RedeemedCount
+		if c.coupon(n).customer == (customerHash{}) {
+			c.editCoupon(n).customer = h.customer
+		}
 		l.unpark(c, n) // reminders that an earlier redemption cancelled and its rollback did not set again
 	case wire.CouponRolledBack:
 		act.arg, act.count = order, ev.RedeemedCount

@@ -40,8 +40,9 @@ type campaign struct {
 	name     string
 	settings *wire.Settings // shared by campaigns with equal settings: never changed
 	imported *importedCodes
+	allotted *allotments // nil until there is one
 
-	claims table.Pages[claimRecord] // coupon n is record n-1
+	claims table.Pages[claimRecord] // coupon n is record n-1, less the coupons of blocks before it
 	acts   table.Pages[actRecord]
 
 	created        wire.Instant
@@ -123,21 +124,21 @@ func (c *campaign) customerHash(i uint32) uint64 { return c.claims.At(i).custome
 // newestOf finds the newest coupon of a customer; 0 and false if there is none.
 func (c *campaign) newestOf(customer customerHash) (n uint32, ok bool) {
 	if c.indexes == nil {
-		n = c.newestUpTo(c.claimed(), customer)
+		n = c.newestUpTo(c.claims.Len(), customer)
 		return n, n != 0
 	}
 	i, ok := c.indexes.customers.Find(customer[0], func(i uint32) bool { return c.claims.At(i).customer == customer })
 	if !ok {
 		return 0, false
 	}
-	return i + 1, true
+	return c.couponAt(i), true
 }
 
-// newestUpTo scans coupon n and those before it for the customer's newest, 0 if there is none.
-func (c *campaign) newestUpTo(n uint32, customer customerHash) uint32 {
-	for ; n > 0; n-- {
-		if c.claims.At(n-1).customer == customer {
-			return n
+// newestUpTo scans the first claims for the customer's newest coupon, 0 if there is none.
+func (c *campaign) newestUpTo(claims uint32, customer customerHash) uint32 {
+	for i := claims; i > 0; i-- {
+		if c.claims.At(i-1).customer == customer {
+			return c.couponAt(i - 1)
 		}
 	}
 	return 0
@@ -177,7 +178,13 @@ func (c *campaign) ensureSparse() *sparse {
 }
 
 // claimed is the number of coupons handed out.
-func (c *campaign) claimed() uint32 { return c.claims.Len() }
+func (c *campaign) claimed() uint32 {
+	n := c.claims.Len()
+	if a := c.allotted; a != nil {
+		n += a.upTo(len(a.blocks))
+	}
+	return n
+}
 
 // total is the number of coupons there are to hand out.
 func (c *campaign) total() uint32 {
@@ -197,7 +204,7 @@ func (c *campaign) recount() {
 	if c.sparse != nil {
 		c.sparse.due.reset()
 	}
-	for n := uint32(1); n <= c.claimed(); n++ {
+	of := func(n uint32) {
 		switch _, voided := c.redemptionState(n); {
 		case voided:
 			c.voided++
@@ -205,6 +212,19 @@ func (c *campaign) recount() {
 			c.count(n, +1)
 		default:
 			c.redeemed++
+		}
+	}
+	for i := range c.claims.Len() {
+		of(c.couponAt(i))
+	}
+	if a := c.allotted; a != nil {
+		for i := range a.touched.Len() {
+			n := a.touched.At(i).n
+			of(n)
+			c.countAt(a.of(n).expires, -1) // it is counted with its block, too
+		}
+		for i := range a.blocks {
+			c.countAt(a.blocks[i].expires, int64(a.blocks[i].size()))
 		}
 	}
 }
@@ -219,7 +239,7 @@ func (c *campaign) held(n uint32) (count uint32) {
 		}
 		return count
 	}
-	count = c.indexes.links.at(n - 1).others
+	count = c.indexes.links.at(c.claimAt(n)).others
 	if !c.isVoid(n) {
 		count++
 	}
@@ -228,10 +248,11 @@ func (c *campaign) held(n uint32) (count uint32) {
 
 // before is the coupon that the holder of coupon n got before it, 0 if it is the first.
 func (c *campaign) before(n uint32) uint32 {
+	i := c.claimAt(n)
 	if c.indexes == nil {
-		return c.newestUpTo(n-1, c.claims.At(n-1).customer)
+		return c.newestUpTo(i, c.claims.At(i).customer)
 	}
-	return c.indexes.links.at(n - 1).previous
+	return c.indexes.links.at(i).previous
 }
 
 // isVoid reports whether coupon n is void. Most campaigns have no such coupon, so its acts are not read.
@@ -253,35 +274,45 @@ func (c *campaign) replaced(n uint32) uint32 {
 
 // ownExpiry is the own expiry of coupon n, 0 if it inherits the campaign's end.
 func (c *campaign) ownExpiry(n uint32) wire.Instant {
-	switch e := c.claims.At(n - 1).expiry; e {
+	switch e := c.coupon(n).expiry; e {
 	case inherits:
 		return 0
 	case irregularExpiry:
-		return c.sparse.irregular.get(n)
+		if at := c.sparse.irregular.get(n); at != 0 {
+			return at
+		}
+		return c.allotted.of(n).expires // of a coupon without a record
 	default:
 		return wire.Instant(e) * 1e6
 	}
 }
 
 func (c *campaign) setOwnExpiry(n uint32, at wire.Instant) {
-	rec := c.claims.Edit(n - 1)
+	rec := c.editCoupon(n)
 	if rec.expiry == irregularExpiry {
 		c.sparse.irregular.delete(n)
 	}
-	switch secs := at / 1e6; {
-	case at == 0:
-		rec.expiry = inherits
-	case at%1e6 == 0 && secs < irregularExpiry:
-		rec.expiry = uint32(secs)
-	default:
-		rec.expiry = irregularExpiry
+	if rec.expiry = recordedExpiry(at); rec.expiry == irregularExpiry {
 		c.ensureSparse().irregular.set(n, at)
 	}
 }
 
+// recordedExpiry is how a record has an own expiry.
+func recordedExpiry(at wire.Instant) uint32 {
+	switch secs := at / 1e6; {
+	case at == 0:
+		return inherits
+	case at%1e6 == 0 && secs < irregularExpiry:
+		return uint32(secs)
+	}
+	return irregularExpiry
+}
+
 // expires is when coupon n expires, Never if it does not.
-func (c *campaign) expires(n uint32) wire.Instant {
-	if own := c.ownExpiry(n); own != 0 {
+func (c *campaign) expires(n uint32) wire.Instant { return c.expiry(c.ownExpiry(n)) }
+
+func (c *campaign) expiry(own wire.Instant) wire.Instant {
+	if own != 0 {
 		return own
 	}
 	return c.settings.Expires()
@@ -289,7 +320,7 @@ func (c *campaign) expires(n uint32) wire.Instant {
 
 // lastAct is the newest act of coupon n, nil if there is none.
 func (c *campaign) lastAct(n uint32) *actRecord {
-	if a := c.claims.At(n - 1).act; a != 0 {
+	if a := c.coupon(n).act; a != 0 {
 		return c.acts.At(a - 1)
 	}
 	return nil
@@ -338,8 +369,10 @@ func (c *campaign) live(n uint32) bool {
 
 // count adds delta to the number of live coupons that expire when n does. One whose expiry has been announced is not counted
 // again.
-func (c *campaign) count(n uint32, delta int64) {
-	switch own := c.ownExpiry(n); {
+func (c *campaign) count(n uint32, delta int64) { c.countAt(c.ownExpiry(n), delta) }
+
+func (c *campaign) countAt(own wire.Instant, delta int64) {
+	switch {
 	case own == 0:
 		c.inheriting += delta
 	case own > c.expiredThrough:

@@ -18,9 +18,9 @@ func (c *campaign) recordClaim(customer customerHash, previous uint32, id uint64
 		c.indexes.ids.Add(id, claimRef(i), c.idHash)
 	}
 	if own != 0 {
-		c.setOwnExpiry(i+1, own)
+		c.setOwnExpiry(c.couponAt(i), own)
 	}
-	c.count(i+1, +1)
+	c.countAt(own, +1)
 }
 
 // indexMany makes the indexes once there are more than scanLimit claims and acts.
@@ -34,7 +34,7 @@ func (c *campaign) indexMany() {
 func (c *campaign) index() bool {
 	x := new(indexes)
 	c.indexes = x
-	claimed, twice := c.claimed(), false
+	claimed, twice := c.claims.Len(), false
 	x.ids.Fill(claimed+c.acts.Len(), func(k uint32) uint32 {
 		if k < claimed {
 			return claimRef(k)
@@ -51,7 +51,7 @@ func (c *campaign) index() bool {
 		if c.claims.At(i).customer != c.claims.At(earlier).customer {
 			return false
 		}
-		*x.links.edit(i) = linkRecord{earlier + 1, c.held(earlier + 1)}
+		*x.links.edit(i) = linkRecord{c.couponAt(earlier), c.held(c.couponAt(earlier))}
 		return true
 	})
 	if c.settings.MaxRedemptions > manyRedemptions {
@@ -69,18 +69,18 @@ func (c *campaign) link(i uint32, customer customerHash, previous uint32) {
 		x.customers.Add(customer[0], i, c.customerHash)
 		return
 	}
-	x.customers.Replace(customer[0], previous-1, i)
+	x.customers.Replace(customer[0], c.claimAt(previous), i)
 	*x.links.edit(i) = linkRecord{previous, c.held(previous)}
 }
 
 // drop counts coupon n, which becomes void, no longer among those of its holder.
 func (c *campaign) drop(n uint32) {
 	c.voided++
-	if c.indexes == nil {
+	if c.indexes == nil || c.allotted.of(n) != nil {
 		return
 	}
-	if newest, _ := c.newestOf(c.claims.At(n - 1).customer); newest != n {
-		c.indexes.links.edit(newest-1).others--
+	if newest, _ := c.newestOf(c.coupon(n).customer); newest != n {
+		c.indexes.links.edit(c.claimAt(newest)).others--
 	}
 }
 
@@ -131,7 +131,7 @@ func (c *campaign) record(a actRecord) {
 // linkAct makes act i its coupon's newest.
 func (c *campaign) linkAct(i uint32) {
 	if a := c.acts.Edit(i); a.n != 0 {
-		rec := c.claims.Edit(a.n - 1)
+		rec := c.editCoupon(a.n)
 		a.previous = rec.act
 		rec.act = i + 1
 		rolled := uint32(0)
@@ -217,7 +217,7 @@ func (c *campaign) redemption(n uint32, order uint64) (index uint32, act *actRec
 		return i, c.acts.At(i)
 	}
 	steps := 0
-	for next := c.claims.At(n - 1).act; next != 0; steps++ {
+	for next := c.coupon(n).act; next != 0; steps++ {
 		a := c.acts.At(next - 1)
 		if a.kind == wire.Redeem && a.arg == order {
 			return next - 1, a

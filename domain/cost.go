@@ -115,7 +115,7 @@ func (l *Lane) cost(payload []byte, already int) int {
 			}
 			set += marked(line, wire.Remind)
 			again += marked(line, wire.Rollback)*wire.MaxReminders + marked(line, wire.Unremind)
-			cost += marked(line, wire.UpdateCampaign)*costUpdate + marked(line, wire.RemindDue)*costDue
+			cost += marked(line, wire.UpdateCampaign)*costUpdate + marked(line, wire.RemindDue)*costDue + marked(line, wire.Allot)*costSoldOut
 		} else if end := bytes.IndexByte(kind, '"'); end >= 0 {
 			t := wire.CommandNamed(kind[:end])
 			if t.Spec().Cancels {
@@ -133,6 +133,8 @@ func (l *Lane) cost(payload []byte, already int) int {
 				again++
 			case wire.UpdateCampaign:
 				cost += costUpdate
+			case wire.Allot:
+				cost += costSoldOut
 			case wire.RemindDue:
 				cost += costDue
 			}

@@ -17,7 +17,7 @@ func (d *decision) claim() {
 			d.reused()
 			return
 		}
-		d.claimed(ref>>1+1, true)
+		d.claimed(c.couponAt(ref>>1), true)
 		return
 	}
 	newest, has := c.newestOf(customer)
@@ -95,7 +95,7 @@ func (d *decision) redeem() {
 	ev := d.emit(wire.CouponRedeemed)
 	ev.N, ev.Code, ev.OrderID, ev.RedeemedCount, ev.CustomerID = n, d.codeOf(n), d.cmd.OrderID, count+1, d.cmd.CustomerID
 	// Without Apply: the hashes are computed already.
-	d.mustApply(d.lane.applyCoupon(c, ev, d.id, order))
+	d.mustApply(d.lane.applyCoupon(c, ev, eventHashes{d.id, d.customer}, order))
 	d.first = len(d.events)
 	if count+1 >= c.settings.MaxRedemptions {
 		d.cancelReminders(n, n)

@@ -131,7 +131,8 @@ func (d *decision) mustApply(err error) {
 
 // holds reports whether the command's customer, if it names one, holds coupon n.
 func (d *decision) isHolder(n uint32) bool {
-	return d.cmd.CustomerID == "" || d.customer == d.c.claims.At(n-1).customer
+	holder := d.c.coupon(n).customer
+	return d.cmd.CustomerID == "" || d.customer == holder || holder == customerHash{} // printed, and not redeemed by a customer yet
 }
 
 // couponOutcome fills in the fields of every outcome of a coupon.
@@ -201,7 +202,7 @@ func (l *Lane) prefetch(p *prepared) {
 		if c = l.numbered(p.coupon.Campaign); c == nil || p.coupon.N > c.claimed() {
 			return
 		}
-		l.prefetched += c.claims.At(p.coupon.N - 1).act
+		l.prefetched += c.coupon(p.coupon.N).act
 	}
 	if c == nil || c.indexes == nil {
 		return

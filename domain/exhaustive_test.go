@@ -30,7 +30,7 @@ func laneWithCoupon(t *testing.T) *Lane {
 func TestEveryCommandIsDecided(t *testing.T) {
 	for c := range wire.Commands() {
 		l := laneWithCoupon(t)
-		_, out := l.Decide(&wire.Command{Type: c, ID: "id", Campaign: "s", CustomerID: "ann"}, start, nil)
+		_, out := l.Decide(&wire.Command{Type: c, ID: "id", Campaign: "s", CustomerID: "ann", Count: 1, Batch: "b"}, start, nil)
 		if out.Message == unknownCommand {
 			t.Errorf("no rule decides %s", c)
 		}

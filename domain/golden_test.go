@@ -14,7 +14,7 @@ var update = flag.Bool("update", false, "write testdata/snapshot-1.bin instead o
 // everyKind is a lane that has some of all that a snapshot holds.
 const everyKind = `
 	0   create_campaign codes=5 per_customer=2 max_redemptions=2 expires_at=+48h prefix=SUMMER category=food benefit={"off":5} late_after=1h reminders=7
-	0   create_campaign campaign=due codes=3 opens_at=+2h closes_at=+3h valid_for=90s priority=high
+	0   create_campaign campaign=due codes=4 opens_at=+2h closes_at=+3h valid_for=90s priority=high
 	0   create_campaign campaign=imported codes=0 per_customer=0
 	1m  import_codes campaign=imported codes=ABC-1,ABC-2 weak_codes=true
 	1m  claim campaign=imported customer_id=ann
@@ -30,6 +30,11 @@ const everyKind = `
 	5m  redeem code=$2 order_id=o2
 	6m  redeem code=$1 order_id=o1
 	7m  rollback code=$1 order_id=o1
+	7m  allot campaign=due count=2 batch=flyer
+	7m  void campaign=due n=1
+	7m  allot campaign=due count=1 batch=poster
+	7m  redeem campaign=due n=3 order_id=o customer_id=ann
+	7m  extend campaign=due n=3 expires_at=2126-01-01T00:00:00.5Z
 	8m  claim customer_id=cy
 	8m  void code=$4 reason=fraud
 	9m  extend code=$1 expires_at=+9h

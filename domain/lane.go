@@ -136,6 +136,7 @@ func (l *Lane) writable(c *campaign) *campaign {
 	own.epoch = l.epoch
 	own.claims.Freeze()
 	own.acts.Freeze()
+	own.allotted = own.allotted.writable()
 	if own.imported != nil {
 		imported := *own.imported
 		imported.blocks = slices.Clone(imported.blocks)

@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ type mCampaign struct {
 	codes          []string // imported
 	coupons        []*mCoupon
 	accepted       map[string]mAccepted
+	blocks         map[string]wire.Instant // batch → own expiry of its coupons
 	expiredThrough wire.Instant
 	reminders      []*mReminder
 	parked         []*mReminder // that redemptions cancelled
@@ -36,7 +38,8 @@ type mCoupon struct {
 	c           *mCampaign
 	n           uint32
 	code        string
-	customer    string
+	customer    string // of a printed one "" until a redemption names one
+	batch       string // "" = claimed
 	own         wire.Instant
 	void        bool
 	redemptions []*mRedemption
@@ -65,6 +68,7 @@ type mAccepted struct {
 	count    uint32
 	settings wire.Settings
 	reminder string
+	batch    string
 }
 
 func newModel() *model {
@@ -132,7 +136,7 @@ func (c *mCampaign) total() int {
 
 func (c *mCampaign) newest(customer string) *mCoupon {
 	for i := len(c.coupons) - 1; i >= 0; i-- {
-		if c.coupons[i].customer == customer {
+		if c.coupons[i].customer == customer && c.coupons[i].batch == "" {
 			return c.coupons[i]
 		}
 	}
@@ -230,6 +234,8 @@ func (m *model) decide(cmd *wire.Command, at wire.Instant) wire.Outcome {
 	switch cmd.Type {
 	case wire.Claim:
 		return m.claim(cmd, c, was, known)
+	case wire.Allot:
+		return m.allot(cmd, c, was, known)
 	case wire.PauseCampaign, wire.ResumeCampaign, wire.EndCampaign:
 		to := map[wire.CommandType]string{wire.PauseCampaign: "paused", wire.ResumeCampaign: "active", wire.EndCampaign: "ended"}[cmd.Type]
 		out.Status = map[wire.CommandType]string{wire.PauseCampaign: "paused", wire.ResumeCampaign: "resumed", wire.EndCampaign: "ended"}[cmd.Type]
@@ -348,7 +354,7 @@ func (m *model) create(cmd *wire.Command, c *mCampaign) wire.Outcome {
 	if s.Check() != nil || s.Closes() <= m.clock {
 		return refused(cmd, cmd.Campaign, wire.Invalid)
 	}
-	c = &mCampaign{name: cmd.Campaign, settings: s, imported: s.Codes == 0, state: "active", accepted: make(map[string]mAccepted)}
+	c = &mCampaign{name: cmd.Campaign, settings: s, imported: s.Codes == 0, state: "active", accepted: make(map[string]mAccepted), blocks: make(map[string]wire.Instant)}
 	c.accepted[cmd.ID] = mAccepted{kind: wire.CreateCampaign, settings: s}
 	m.campaigns[c.name] = c
 	return out
@@ -373,7 +379,7 @@ func (m *model) claim(cmd *wire.Command, c *mCampaign, was mAccepted, known bool
 	had := uint32(0)
 	var newest *mCoupon
 	for _, k := range c.coupons {
-		if k.customer == cmd.CustomerID && !k.void {
+		if k.customer == cmd.CustomerID && !k.void && k.batch == "" {
 			had++
 			newest = k
 		}
@@ -395,15 +401,7 @@ func (m *model) claim(cmd *wire.Command, c *mCampaign, was mAccepted, known bool
 	case len(c.coupons) >= c.total():
 		return no(wire.SoldOut)
 	}
-	k := &mCoupon{c: c, n: uint32(len(c.coupons) + 1), customer: cmd.CustomerID}
-	if s.ValidFor != 0 {
-		unit := int64(time.Second)
-		if s.ValidFor >= time.Hour {
-			unit = int64(time.Minute)
-		}
-		end := m.clock.Time().Add(s.ValidFor).UnixNano()
-		k.own = wire.Instant((end + unit - 1) / unit * unit / 1000)
-	}
+	k := &mCoupon{c: c, n: uint32(len(c.coupons) + 1), customer: cmd.CustomerID, own: c.validFrom(m.clock)}
 	if c.imported {
 		k.code = c.codes[k.n-1]
 	}
@@ -412,7 +410,66 @@ func (m *model) claim(cmd *wire.Command, c *mCampaign, was mAccepted, known bool
 	return answer(k, false)
 }
 
-// learn takes over the code of a new claim, which the model cannot know.
+func (c *mCampaign) validFrom(now wire.Instant) wire.Instant {
+	s := &c.settings
+	if s.ValidFor == 0 {
+		return 0
+	}
+	unit := int64(time.Second)
+	if s.ValidFor >= time.Hour {
+		unit = int64(time.Minute)
+	}
+	end := now.Time().Add(s.ValidFor).UnixNano()
+	return wire.Instant((end + unit - 1) / unit * unit / 1000)
+}
+
+func (m *model) allot(cmd *wire.Command, c *mCampaign, was mAccepted, known bool) wire.Outcome {
+	no := func(r wire.Refusal) wire.Outcome { return refused(cmd, c.name, r) }
+	out := wire.Outcome{ID: cmd.ID, Campaign: c.name, Status: wire.StatusAllotted, Batch: cmd.Batch}
+	if known && (was.batch != cmd.Batch || uint64(was.count) != cmd.Count) {
+		return no(wire.IdempotencyKeyReused)
+	}
+	for _, k := range c.coupons {
+		if k.batch == cmd.Batch {
+			out.Count++
+			out.N = cmp.Or(out.N, k.n)
+		}
+	}
+	s := &c.settings
+	switch {
+	case out.Count == cmd.Count:
+		out.Repeat = true
+	case out.Count != 0:
+		return no(wire.BatchExists)
+	case c.imported:
+		return no(wire.Invalid)
+	case c.state == "ended":
+		return no(wire.CampaignEnded)
+	case c.state == "paused":
+		return no(wire.CampaignPaused)
+	case s.ClosesAt != 0 && m.clock >= s.ClosesAt, s.ClosesAt == 0 && s.ExpiresAt != 0 && m.clock >= s.ExpiresAt:
+		return no(wire.ClaimClosed)
+	case len(c.coupons)+int(cmd.Count) > c.total():
+		return no(wire.SoldOut)
+	default:
+		out.N, out.Count = uint32(len(c.coupons)+1), cmd.Count
+		for range cmd.Count {
+			c.coupons = append(c.coupons, &mCoupon{c: c, n: uint32(len(c.coupons) + 1), batch: cmd.Batch, own: c.validFrom(m.clock)})
+		}
+		c.accepted[cmd.ID] = mAccepted{kind: cmd.Type, batch: cmd.Batch, count: uint32(cmd.Count)}
+	}
+	// The expiry of the block: that of its coupons, but for those that were extended since.
+	if at, there := c.blocks[cmd.Batch]; !there {
+		c.blocks[cmd.Batch] = c.coupons[out.N-1].own
+		out.ExpiresAt = c.blocks[cmd.Batch]
+	} else {
+		out.ExpiresAt = at
+	}
+	out.ExpiresAt = cmp.Or(out.ExpiresAt, s.ExpiresAt)
+	return out
+}
+
+// learn takes over the code of a new claim or of a printed coupon, which the model cannot know.
 func (m *model) learn(out wire.Outcome) error {
 	c := m.campaigns[out.Campaign]
 	k := c.coupons[out.N-1]
@@ -440,7 +497,7 @@ func (m *model) onCoupon(cmd *wire.Command) wire.Outcome {
 	c := k.c
 	no := func(r wire.Refusal) wire.Outcome { return refused(cmd, c.name, r) }
 	was, known := c.accepted[cmd.ID]
-	holder := cmd.CustomerID == "" || cmd.CustomerID == k.customer
+	holder := cmd.CustomerID == "" || cmd.CustomerID == k.customer || k.customer == ""
 	if known && (was.kind != cmd.Type || was.n != k.n || was.order != cmd.OrderID || !holder) {
 		return no(wire.IdempotencyKeyReused)
 	}
@@ -504,6 +561,7 @@ func (m *model) onCoupon(cmd *wire.Command) wire.Outcome {
 		out.RedeemedCount = k.count() + 1
 		k.redemptions = append(k.redemptions, &mRedemption{order: cmd.OrderID, count: out.RedeemedCount})
 		accept(out.RedeemedCount)
+		k.customer = cmp.Or(k.customer, cmd.CustomerID)
 		unpark()
 		if !k.live() {
 			cancel(true)

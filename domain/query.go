@@ -46,6 +46,7 @@ type CouponView struct {
 	Status        string          `json:"status"`
 	ExpiresAt     *time.Time      `json:"expires_at,omitempty"`
 	RedeemedCount uint32          `json:"redeemed_count"`
+	Batch         string          `json:"batch,omitempty" doc:"Of a printed coupon: its allotment."`
 	Benefit       json.RawMessage `json:"benefit,omitempty"`
 	OrderStatus   string          `json:"order_status,omitempty"` // see OrderStatus
 }
@@ -153,6 +154,9 @@ func (l *Lane) couponView(c *campaign, n uint32, now wire.Instant) CouponView {
 	}
 	if at := c.expires(n); at != wire.Never {
 		v.ExpiresAt = timeOf(at)
+	}
+	if b := c.allotted.of(n); b != nil {
+		v.Batch = b.batch
 	}
 	return v
 }

@@ -118,7 +118,7 @@ func (s *script) value(kind wire.CommandType, name, v string) any {
 		return s.codes[v]
 	case name == "codes" && kind == wire.ImportCodes:
 		return strings.Split(v, ",")
-	case name == "codes", name == "per_customer", name == "max_redemptions", name == "reminders", name == "through_r", name == "benefit", name == "weak_codes", name == "n":
+	case name == "codes", name == "per_customer", name == "max_redemptions", name == "reminders", name == "through_r", name == "benefit", name == "weak_codes", name == "n", name == "count":
 		return json.RawMessage(v)
 	}
 	return v

@@ -133,6 +133,22 @@ func (w *snapshotWriter) campaign(c *campaign, m frozenMaps) error {
 			return err
 		}
 	}
+	a := c.allotted
+	if a == nil {
+		a = new(allotments)
+	}
+	w.u32(uint32(len(a.blocks)))
+	for i := range a.blocks {
+		b := &a.blocks[i]
+		w.u32(b.from)
+		w.u32(b.through)
+		w.text(b.batch)
+		w.instant(b.at)
+		w.instant(b.expires)
+		if err := w.flushFull(); err != nil {
+			return err
+		}
+	}
 	w.u32(c.claims.Len())
 	for records := range c.claims.All() {
 		for i := range records {
@@ -140,6 +156,19 @@ func (w *snapshotWriter) campaign(c *campaign, m frozenMaps) error {
 			w.u64(r.customer[0])
 			w.u64(r.customer[1])
 			w.u64(r.id)
+			w.u32(r.expiry)
+		}
+		if err := w.flushFull(); err != nil {
+			return err
+		}
+	}
+	w.u32(a.touched.Len())
+	for records := range a.touched.All() {
+		for i := range records {
+			r := &records[i]
+			w.u32(r.n)
+			w.u64(r.customer[0])
+			w.u64(r.customer[1])
 			w.u32(r.expiry)
 		}
 		if err := w.flushFull(); err != nil {

@@ -104,6 +104,7 @@ func (r *snapshotReader) campaign(l *Lane) *campaign {
 		c.imported = &importedCodes{key: l.hash.key}
 	}
 	r.codes(c)
+	r.blocks(c)
 	r.claims(c)
 	r.acts(c)
 	if r.err == nil && !c.reindex() {
@@ -136,11 +137,51 @@ func (r *snapshotReader) codes(c *campaign) {
 	}
 }
 
+// blocks reads the allotments.
+func (r *snapshotReader) blocks(c *campaign) {
+	for blocks, last := r.u32(), uint32(0); blocks > 0 && r.err == nil; blocks-- {
+		b := block{from: r.u32(), through: r.u32(), batch: r.text(wire.MaxBatch), at: r.instant(), expires: r.instant()}
+		if r.err == nil && (b.from <= last || c.addBlock(b) != nil) {
+			r.fail("campaign %s: batch %q", c.name, b.batch)
+		}
+		last = b.through
+	}
+}
+
+// touched reads the coupons of allotments to which something happened; elsewhere of them have irregular expiries.
+func (r *snapshotReader) touched(c *campaign) (elsewhere uint32) {
+	for count := r.u32(); count > 0 && r.err == nil; count-- {
+		n, rec := r.u32(), claimRecord{customer: customerHash{r.u64(), r.u64()}, expiry: r.u32()}
+		if r.err != nil {
+			return 0
+		}
+		there := c.allotted.of(n) == nil
+		if !there {
+			_, there = c.allotted.find(n)
+		}
+		if there {
+			r.fail("campaign %s: printed coupon %d", c.name, n)
+			return 0
+		}
+		c.allotted.touch(n, rec)
+		if rec.expiry == irregularExpiry {
+			elsewhere++
+		}
+	}
+	return elsewhere
+}
+
 // claims reads the coupons handed out.
 func (r *snapshotReader) claims(c *campaign) {
 	const size = 28
 	count, elsewhere := r.u32(), uint32(0)
-	if r.err == nil && count > c.total() {
+	if r.err == nil && c.allotted != nil {
+		last := &c.allotted.blocks[len(c.allotted.blocks)-1]
+		if last.from-1-last.before > count {
+			r.fail("campaign %s: batch %q", c.name, last.batch)
+		}
+	}
+	if r.err == nil && uint64(count)+uint64(c.claimed()) > uint64(c.total()) {
 		r.fail("campaign %s: %d of %d codes are claimed", c.name, count, c.total())
 	}
 	if r.err == nil {
@@ -158,6 +199,7 @@ func (r *snapshotReader) claims(c *campaign) {
 			}
 		}
 	}
+	elsewhere += r.touched(c)
 	irregular := r.u32()
 	if irregular != elsewhere {
 		r.fail("campaign %s: irregular expiries", c.name)
@@ -167,7 +209,7 @@ func (r *snapshotReader) claims(c *campaign) {
 		if r.err != nil {
 			return
 		}
-		if n <= last || n > count || c.claims.At(n-1).expiry != irregularExpiry || at == 0 {
+		if n <= last || n > c.claimed() || !c.recorded(n) || c.coupon(n).expiry != irregularExpiry || at == 0 {
 			r.fail("campaign %s: expiry of coupon %d", c.name, n)
 			return
 		}
@@ -187,7 +229,7 @@ func (r *snapshotReader) acts(c *campaign) {
 				id: binary.LittleEndian.Uint64(raw), arg: binary.LittleEndian.Uint64(raw[8:]), n: binary.LittleEndian.Uint32(raw[16:]),
 				count: binary.LittleEndian.Uint32(raw[20:]), kind: wire.CommandType(raw[24]), flags: raw[25],
 			}
-			if act.n > c.claimed() || !act.kind.Known() || c.acts.Len() >= maxActs {
+			if act.n > c.claimed() || act.n != 0 && !c.recorded(act.n) || !act.kind.Known() || c.acts.Len() >= maxActs {
 				r.fail("campaign %s: act %d", c.name, c.acts.Len())
 				return
 			}

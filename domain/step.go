@@ -252,6 +252,8 @@ func (d *decision) decide(l *Lane, p *prepared, now wire.Instant) {
 		d.changeState()
 	case wire.ImportCodes:
 		d.importCodes()
+	case wire.Allot:
+		d.allot()
 	default:
 		d.onCoupon()
 	}

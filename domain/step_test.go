@@ -161,7 +161,7 @@ func TestScopes(t *testing.T) {
 		"claim": linetest.Claim, "redeem": linetest.Redeem, "rollback": linetest.With(linetest.Redeem, "type", `"rollback"`), "remind": linetest.Remind, "unremind": linetest.With(linetest.Remind, "type", `"unremind"`),
 		"create_campaign": linetest.With(linetest.Create, "campaign", `"t"`), "update_campaign": linetest.With(linetest.Update, "category", `"x"`), "pause_campaign": linetest.With(linetest.Update, "type", `"pause_campaign"`),
 		"resume_campaign": linetest.With(linetest.Update, "type", `"resume_campaign"`), "end_campaign": linetest.With(linetest.Update, "type", `"end_campaign"`), "import_codes": linetest.Import,
-		"void": `{"id":"a","type":"void","code":"x"}`, "extend": linetest.Extend, "expire": linetest.Expire, "remind_due": linetest.Due,
+		"void": `{"id":"a","type":"void","code":"x"}`, "extend": linetest.Extend, "allot": `{"id":"a","type":"allot","campaign":"s","count":1,"batch":"b"}`, "expire": linetest.Expire, "remind_due": linetest.Due,
 	}
 	for kind := range wire.Commands() {
 		line, ok := all[kind.String()]
@@ -341,6 +341,17 @@ func hostile() map[string]func(l *Lane) []string {
 			}
 			return each(func(i int) string {
 				return fmt.Sprintf(`{"id":"%s","type":"claim","campaign":"%s%04d","customer_id":"%s"}`, id(i), long[:60], i, long[:20])
+			})
+		},
+		"last codes of a thousand campaigns, allotted": func(l *Lane) []string {
+			s := wire.DefaultSettings(1)
+			s.ValidFor = 1500e6
+			for i := range wire.MaxMessageLines {
+				cmd := wire.Command{Type: wire.CreateCampaign, ID: "create", Campaign: fmt.Sprintf("%s%04d", long[:60], i), Patch: wire.PatchOf(s)}
+				l.Decide(&cmd, start, nil)
+			}
+			return each(func(i int) string {
+				return fmt.Sprintf(`{"id":"%s","type":"allot","campaign":"%s%04d","count":1,"batch":"b"}`, id(i), long[:60], i)
 			})
 		},
 		"refusals in a thousand campaigns": func(*Lane) []string {

@@ -30,16 +30,18 @@ type Fold struct {
 
 // Campaign is one campaign.
 type Campaign struct {
-	Name      string
-	Status    string
-	Settings  wire.Settings
-	Codes     uint32 // to claim
-	Created   wire.Instant
-	Coupons   []*Coupon // n-1 → coupon
-	Through   wire.Instant
-	Reminders []Reminder // r-1 → reminder
+	Name       string
+	Status     string
+	Settings   wire.Settings
+	Codes      uint32 // to claim
+	Created    wire.Instant
+	Coupons    []*Coupon // n-1 → coupon
+	Allotments []Allotment
+	Through    wire.Instant
+	Reminders  []Reminder // r-1 → reminder
 
 	imported map[string]bool
+	batches  map[string]bool
 	holders  map[string]holder
 	ids      map[uint64]struct{} // hashes: a million ids as text are most of the memory
 	pending  map[uint64]uint64   // Reminder.key → r
@@ -54,9 +56,10 @@ type holder struct {
 
 // Coupon is one claimed coupon.
 type Coupon struct {
-	N           uint32
+	N           uint32 // 0 = a printed one to which nothing happened: all of a batch are one
 	Code        string
 	Customer    string
+	Batch       string // "" = claimed
 	ClaimedAt   wire.Instant
 	OwnExpiry   wire.Instant // expiry of its own; 0 = the campaign's
 	Voided      bool
@@ -95,7 +98,9 @@ func (f *Fold) Holders(campaign string) map[string]string {
 	held := map[string]string{}
 	if c := f.Campaigns[campaign]; c != nil {
 		for _, k := range c.Coupons {
-			held[k.Code] = k.Customer
+			if k.Batch == "" {
+				held[k.Code] = k.Customer
+			}
 		}
 	}
 	return held
@@ -163,7 +168,7 @@ func (f *Fold) Apply(where any, ev *wire.Event) {
 		s := ev.Settings
 		s.Benefit = append([]byte(nil), s.Benefit...)
 		c := &Campaign{Name: ev.Campaign, Status: "active", Settings: s, Codes: s.Codes, Created: ev.At,
-			imported: map[string]bool{}, holders: map[string]holder{}, ids: map[uint64]struct{}{}, pending: map[uint64]uint64{}}
+			imported: map[string]bool{}, batches: map[string]bool{}, holders: map[string]holder{}, ids: map[uint64]struct{}{}, pending: map[uint64]uint64{}}
 		f.Campaigns[ev.Campaign] = c
 		if other, taken := f.numbers[ev.Number]; taken {
 			f.Violate("%s: campaigns %s and %s have the number %d: their codes are the same", where, other, c.Name, ev.Number)
@@ -186,7 +191,14 @@ func (f *Fold) Apply(where any, ev *wire.Event) {
 			f.Violate("%s: %s of coupon %d of %s, which was never claimed", where, ev.Type, ev.N, c.Name)
 			return
 		}
-		f.applyChange(where, c, c.Coupons[ev.N-1], ev)
+		k := c.Coupons[ev.N-1]
+		if k.N == 0 {
+			printed := *k
+			k, c.Coupons[ev.N-1] = &printed, &printed
+			k.N, k.Code = ev.N, ev.Code
+			f.issue(where, c, ev)
+		}
+		f.applyChange(where, c, k, ev)
 		return
 	}
 	switch ev.Type {
@@ -218,6 +230,8 @@ func (f *Fold) Apply(where any, ev *wire.Event) {
 			c.imported[code] = true
 		}
 		c.Codes += uint32(len(ev.Codes))
+	case wire.CouponsAllotted:
+		f.applyAllotment(where, c, ev)
 	case wire.CouponClaimed:
 		f.applyClaim(where, c, ev)
 	case wire.CouponsExpired:
@@ -290,20 +304,7 @@ func (f *Fold) applyClaim(where any, c *Campaign, ev *wire.Event) {
 	if ev.N > c.Codes {
 		f.Violate("%s: coupon %d of %s, which has %d", where, ev.N, c.Name, c.Codes)
 	}
-	coupon := fmt.Sprintf("%s/%d", c.Name, ev.N)
-	key := ev.Code
-	if c.Settings.Codes == 0 {
-		key = c.Name + "/" + ev.Code
-		if !c.imported[ev.Code] {
-			f.Violate("%s: code %s was never imported", where, ev.Code)
-		}
-	} else if len(key) > 14 {
-		key = key[len(key)-14:] // without the prefix
-	}
-	if other, taken := f.codes[key]; taken {
-		f.Violate("%s: code %s is claimed as %s and as %s", where, ev.Code, other, coupon)
-	}
-	f.codes[key] = coupon
+	f.issue(where, c, ev)
 	had := c.holders[ev.CustomerID]
 	if c.Settings.PerCustomer != 0 && had.held >= int(c.Settings.PerCustomer) {
 		f.Violate("%s: customer %s holds %d coupons of %s", where, ev.CustomerID, had.held+1, c.Name)
@@ -322,12 +323,60 @@ func (f *Fold) applyClaim(where any, c *Campaign, ev *wire.Event) {
 	c.Coupons = append(c.Coupons, &Coupon{N: ev.N, Code: ev.Code, Customer: ev.CustomerID, ClaimedAt: ev.At, OwnExpiry: ev.ExpiresAt})
 }
 
+// issue checks that the code of a coupon is that of no other.
+func (f *Fold) issue(where any, c *Campaign, ev *wire.Event) {
+	coupon := fmt.Sprintf("%s/%d", c.Name, ev.N)
+	key := ev.Code
+	if c.Settings.Codes == 0 {
+		key = c.Name + "/" + ev.Code
+		if !c.imported[ev.Code] {
+			f.Violate("%s: code %s was never imported", where, ev.Code)
+		}
+	} else if len(key) > 14 {
+		key = key[len(key)-14:] // without the prefix
+	}
+	if other, taken := f.codes[key]; taken {
+		f.Violate("%s: code %s is claimed as %s and as %s", where, ev.Code, other, coupon)
+	}
+	f.codes[key] = coupon
+}
+
+// applyAllotment adds the coupons of a batch.
+func (f *Fold) applyAllotment(where any, c *Campaign, ev *wire.Event) {
+	if int(ev.FromN) != len(c.Coupons)+1 || ev.ThroughN < ev.FromN || ev.ThroughN > c.Codes || c.Settings.Codes == 0 {
+		f.Violate("%s: coupons %d to %d of %s follow %d, of %d", where, ev.FromN, ev.ThroughN, c.Name, len(c.Coupons), c.Codes)
+		return
+	}
+	if c.batches[ev.Batch] {
+		f.Violate("%s: batch %s of %s is there twice", where, ev.Batch, c.Name)
+	}
+	c.batches[ev.Batch] = true
+	if ev.At >= c.Settings.Closes() || c.Status != "active" {
+		f.Violate("%s: allotted outside of the claim window of %s", where, c.Name)
+	}
+	untouched := &Coupon{Batch: ev.Batch, ClaimedAt: ev.At, OwnExpiry: ev.ExpiresAt}
+	c.Allotments = append(c.Allotments, Allotment{ev.Batch, ev.FromN, ev.ThroughN, ev.At, ev.ExpiresAt})
+	for range ev.ThroughN - ev.FromN + 1 {
+		c.Coupons = append(c.Coupons, untouched)
+	}
+}
+
+// Allotment is a batch of printed coupons.
+type Allotment struct {
+	Batch         string
+	From, Through uint32
+	At, OwnExpiry wire.Instant
+}
+
 // applyChange checks promise 3: no redemption too late or too often.
 func (f *Fold) applyChange(where any, c *Campaign, k *Coupon, ev *wire.Event) {
 	switch ev.Type {
 	case wire.CouponRedeemed:
 		if k.Voided || ev.At >= c.Expires(k) || k.Count >= c.Settings.MaxRedemptions || c.Status == "paused" {
 			f.Violate("%s: coupon %d of %s is redeemed while %s (expires %s, %d of %d uses)", where, k.N, c.Name, c.StatusOf(k), c.Expires(k), k.Count, c.Settings.MaxRedemptions)
+		}
+		if k.Batch != "" && k.Customer == "" {
+			k.Customer = ev.CustomerID // the first who is named
 		}
 		if ev.CustomerID != "" && ev.CustomerID != k.Customer {
 			f.Violate("%s: coupon %d of %s is %s's and redeemed by %s", where, k.N, c.Name, k.Customer, ev.CustomerID)
@@ -355,8 +404,10 @@ func (f *Fold) applyChange(where any, c *Campaign, k *Coupon, ev *wire.Event) {
 			f.Violate("%s: coupon %d of %s is voided twice", where, k.N, c.Name)
 		}
 		k.Voided = true
-		had := c.holders[k.Customer]
-		c.holders[k.Customer] = holder{had.held - 1, had.newest}
+		if k.Batch == "" {
+			had := c.holders[k.Customer]
+			c.holders[k.Customer] = holder{had.held - 1, had.newest}
+		}
 	case wire.CouponExtended:
 		if k.Voided {
 			f.Violate("%s: coupon %d of %s is extended after it was voided", where, k.N, c.Name)

@@ -159,6 +159,11 @@ func TestEveryRuleCanFail(t *testing.T) {
 		{"is voided twice", []wire.Event{{Type: wire.CouponVoided, At: 5, ID: "v", N: 1}, {Type: wire.CouponVoided, At: 6, ID: "v2", N: 1}}},
 		{"extended after it was voided", []wire.Event{{Type: wire.CouponVoided, At: 5, ID: "v", N: 1}, {Type: wire.CouponExtended, At: 6, ID: "x", N: 1, ExpiresAt: 200}}},
 		{"extended into the past", []wire.Event{{Type: wire.CouponExtended, At: 5, ID: "x", N: 1, ExpiresAt: 5}}},
+		{"coupons 3 to 5 of s follow 2, of 3", []wire.Event{{Type: wire.CouponsAllotted, At: 5, ID: "p", FromN: 3, ThroughN: 5, Batch: "b"}}},
+		{"coupon 3 of s is dee's and redeemed by eve", []wire.Event{
+			{Type: wire.CouponsAllotted, At: 5, ID: "p", FromN: 3, ThroughN: 3, Batch: "b"},
+			{Type: wire.CouponRedeemed, At: 6, ID: "r2", N: 3, OrderID: "b", RedeemedCount: 1, CustomerID: "dee"},
+			{Type: wire.CouponRedeemed, At: 7, ID: "r3", N: 3, OrderID: "c", RedeemedCount: 2, CustomerID: "eve"}}},
 		{"which is after", []wire.Event{{Type: wire.CouponsExpired, At: 99, Through: 100, Count: 2}}},
 		{"does not rise", []wire.Event{{Type: wire.CouponsExpired, At: 101, Through: 100, Count: 2}, {Type: wire.CouponsExpired, At: 102, Through: 100}}},
 		{"2 coupons of s expired, the event has 1", []wire.Event{{Type: wire.CouponsExpired, At: 101, Through: 100, Count: 1}}},

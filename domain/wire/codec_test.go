@@ -101,7 +101,7 @@ func drawValue(t *rapid.T, f Field, p any, must bool) {
 		switch {
 		case spec.oneOf != nil:
 			*p = rapid.SampledFrom(spec.oneOf).Draw(t, "one of")
-		case f == fPrefix || f == fIfVersion:
+		case f == fPrefix || f == fIfVersion || f == fBatch:
 			*p = "0123456789ABCDEF"
 		case spec.most != 0:
 			*p = drawText(t, int(spec.most))

@@ -27,6 +27,7 @@ const (
 	Unremind
 	Expire
 	RemindDue
+	Allot
 	numCommands
 )
 
@@ -46,6 +47,7 @@ const (
 	StatusEnded             = "ended"
 	StatusImported          = "imported"
 	StatusExpired           = "expired"
+	StatusAllotted          = "allotted"
 	StatusRefused           = "refused"
 	StatusValid             = "valid" // of a validation: a redemption would be accepted
 )
@@ -106,6 +108,8 @@ var commands = [numCommands]CommandSpec{
 		Status: StatusExpired},
 	RemindDue: {Name: "remind_due", Scope: ScopeScheduler, Required: list(fCampaign, fKind, fDueAt, fThroughR), Optional: list(fReadyAt),
 		Status: StatusReminderSet},
+	Allot: {Name: "allot", Scope: ScopeOperator, Required: list(fCampaign, fCount, fBatch),
+		Endpoint: "codes.allot", Status: StatusAllotted},
 }
 
 func list(fs ...Field) []Field { return fs }
@@ -252,6 +256,8 @@ type Command struct {
 	ThroughR   uint64   // remind_due
 	ReadyAt    Instant  // remind_due: the instant from which it waited only for the operator's rate; 0 = it did not wait
 	IfVersion  string   // update, pause, resume, end: the version that the campaign must have; "" = any
+	Count      uint64   // allot: coupons
+	Batch      string   // allot: their name
 }
 
 // at returns a pointer to the value of a field.
@@ -297,6 +303,10 @@ func (c *Command) at(f Field) any {
 		return &c.ReadyAt
 	case fIfVersion:
 		return &c.IfVersion
+	case fCount:
+		return &c.Count
+	case fBatch:
+		return &c.Batch
 	}
 	return c.Patch.at(f)
 }

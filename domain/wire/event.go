@@ -19,6 +19,7 @@ const (
 	CampaignEndedEvent
 	CampaignSoldOut
 	CodesImported
+	CouponsAllotted
 	CouponClaimed
 	CouponRedeemed
 	CouponRolledBack
@@ -85,6 +86,8 @@ var events = [numEvents]EventSpec{
 	CampaignSoldOut:     {Name: "campaign.sold_out", About: AboutCampaign, Change: "-", Finds: NoRows},
 	CodesImported: {Name: "codes.imported", About: AboutCampaign, Command: ImportCodes, Change: "-", Finds: NoRows,
 		Fields: list(fCodeList)},
+	CouponsAllotted: {Name: "coupons.allotted", About: AboutCampaign, Command: Allot, Change: "allotted", Finds: NoRows, Due: true,
+		Fields: list(fFromN, fThroughN, fBatch, fExpiresAt)},
 	CouponClaimed: {Name: "coupon.claimed", About: AboutCoupon, Command: Claim, Change: "claimed", Finds: NoRows, Due: true,
 		Fields: list(fN, fReplaces, fCode, fCustomerID, fAttributes, fExpiresAt), Optional: list(fReplaces, fAttributes, fExpiresAt)},
 	CouponRedeemed: {Name: "coupon.redeemed", About: AboutCoupon, Command: Redeem, Change: "redeemed", Finds: CouponRows,
@@ -217,6 +220,9 @@ type Event struct {
 	Status        string // after a roll back, void or extend: claimed, redeemed, expired or voided
 	ByN           bool   // the command named the coupon by campaign and n, not by its code
 
+	FromN, ThroughN uint32 // allotted
+	Batch           string
+
 	Through Instant // expired
 	Count   uint64
 
@@ -319,6 +325,12 @@ func (e *Event) at(f Field) any {
 		return &e.Through
 	case fCount:
 		return &e.Count
+	case fFromN:
+		return &e.FromN
+	case fThroughN:
+		return &e.ThroughN
+	case fBatch:
+		return &e.Batch
 	case fR:
 		return &e.R
 	case fKind:

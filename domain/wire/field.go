@@ -43,6 +43,8 @@ const (
 	fReadyAt
 	fIfVersion
 	fWeakCodes
+	fCount
+	fBatch
 	numCommandFields
 )
 
@@ -53,7 +55,6 @@ const (
 	fCodeList // named codes too: the codes themselves, where fCodes is their number
 	fRedeemedCount
 	fStatus
-	fCount
 	fR
 	fFromR
 	fFired
@@ -73,6 +74,8 @@ const (
 	fReplaces
 	fByN
 	fBy
+	fFromN
+	fThroughN
 	numFields
 
 	// always marks, in a list of fields, one that is written even if it is zero.
@@ -150,7 +153,8 @@ var fieldSpecs = [numFields]fieldSpec{
 	fCodeList:      {name: "codes", secret: SecretCode, about: "The codes."},
 	fRedeemedCount: {name: "redeemed_count", most: math.MaxUint32, about: "How often the coupon is redeemed."},
 	fStatus:        {name: "status", oneOf: CouponStatuses, about: "What the coupon is."},
-	fCount:         {name: "count", about: "Codes imported, or coupons expired."},
+	fCount:         {name: "count", least: 1, most: MaxCodes, about: "Codes imported, or coupons allotted or expired."},
+	fBatch:         {name: "batch", most: MaxBatch, about: "The name of an allotment, its own in the campaign: 1 to 64 of A-Z a-z 0-9 _ -."},
 	fR:             {name: "r", about: "The number of the reminder in its campaign."},
 	fFromR:         {name: "from_r", about: "The first reminder of those that are due."},
 	fFired:         {name: "fired", about: "How many fired."},
@@ -171,6 +175,8 @@ var fieldSpecs = [numFields]fieldSpec{
 	fReplaces: {name: "replaces", most: math.MaxUint32, about: "The customer's coupon before it, which is void."},
 	fByN:      {name: "by_n", about: "The command named the coupon by campaign and n, not by its code."},
 	fBy:       {name: "by", about: "The person whose command caused it."},
+	fFromN:    {name: "from_n", most: MaxCodes, about: "The first coupon of the allotment."},
+	fThroughN: {name: "through_n", most: MaxCodes, about: "The last one."},
 }
 
 // general are the fields of all commands.
@@ -312,6 +318,12 @@ func fieldNamed(name []byte) Field {
 		return fByN
 	case "by":
 		return fBy
+	case "batch":
+		return fBatch
+	case "from_n":
+		return fFromN
+	case "through_n":
+		return fThroughN
 	}
 	return fUnknown
 }

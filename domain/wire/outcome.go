@@ -24,7 +24,8 @@ type Outcome struct {
 	Kind          string
 	Before        time.Duration
 	DueAt         Instant
-	Count         uint64 // codes imported, coupons expired
+	Count         uint64 // codes imported, coupons allotted or expired
+	Batch         string // of an allotment, whose first coupon is N
 	Repeat        bool   // answered before; nothing was written
 	CouponStatus  string // of a repeat: what the coupon is now, if neither claimed nor what Status has it
 	Refusal       Refusal
@@ -62,6 +63,7 @@ func (o *Outcome) AppendWith(dst []byte, cache *LineCache) []byte {
 	}
 	dst = cache.field(dst, `,"due_at":`, o.DueAt)
 	dst = appendUintField(dst, `,"count":`, o.Count)
+	dst = appendStringField(dst, `,"batch":`, o.Batch)
 	if o.Repeat {
 		dst = append(dst, `,"repeat":true`...)
 	}
@@ -85,7 +87,7 @@ func (o *Outcome) UnmarshalJSON(line []byte) error {
 
 // outcomeFields are the fields of an outcome in the order in which they are written.
 var outcomeFields = list(fID, fStatus, fRefusal, fMessage, fCampaign, fN, fCode, fCustomerID, fExpiresAt, fOrderID, fRedeemedCount,
-	fBenefit, fKind, fBefore, fDueAt, fCount, fRepeat, fCouponStatus)
+	fBenefit, fKind, fBefore, fDueAt, fCount, fBatch, fRepeat, fCouponStatus)
 
 // at returns a pointer to the value of a field, nil for one that no outcome has.
 func (o *Outcome) at(f Field) any {
@@ -122,6 +124,8 @@ func (o *Outcome) at(f Field) any {
 		return &o.DueAt
 	case fCount:
 		return &o.Count
+	case fBatch:
+		return &o.Batch
 	case fRepeat:
 		return &o.Repeat
 	case fCouponStatus:
@@ -165,6 +169,7 @@ const (
 	Invalid                Refusal = "invalid"
 	CampaignNotFound       Refusal = "campaign_not_found"
 	CampaignExists         Refusal = "campaign_exists"
+	BatchExists            Refusal = "batch_exists" // with another count
 	CampaignEnded          Refusal = "campaign_ended"
 	CampaignPaused         Refusal = "campaign_paused"
 	ClaimNotOpen           Refusal = "claim_not_open"
@@ -189,7 +194,7 @@ const (
 
 // allRefusals are the refusals above.
 var allRefusals = [...]Refusal{
-	Invalid, CampaignNotFound, CampaignExists, CampaignEnded, CampaignPaused, ClaimNotOpen, ClaimClosed, ClaimLimitReached, SoldOut, CodeNotFound,
+	Invalid, CampaignNotFound, CampaignExists, BatchExists, CampaignEnded, CampaignPaused, ClaimNotOpen, ClaimClosed, ClaimLimitReached, SoldOut, CodeNotFound,
 	NotHolder, Voided, Expired, AlreadyRedeemed, RedemptionLimitReached, NotRedeemed, LimitReached, TooLate, RedemptionRolledBack, Outdated,
 	IdempotencyKeyReused, VersionMismatch, NotDurable,
 }

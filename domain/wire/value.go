@@ -24,6 +24,7 @@ const (
 	MaxBenefit      = 512
 	MaxVersion      = 64 // of a campaign, in if_version
 	MaxCategory     = 64
+	MaxBatch        = 64
 	MaxCodeInput    = 128
 	MaxCodes        = 1_000_000_000
 	MaxPerCustomer  = 1_000_000

@@ -7,6 +7,7 @@ package worldtest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,11 +47,11 @@ type World struct {
 	Choose Chooser
 	Now    wire.Instant
 	Serial int      // of the newest id
-	codes  []string // seen in coupon.claimed events
+	codes  []string // of coupons that were claimed or redeemed
 	ids    []string // used before, the newest few
 
-	sent                        []wire.Command // the newest few
-	claimed, redeemed, reminded []wire.Event   // likewise
+	sent                                  []wire.Command // the newest few
+	claimed, redeemed, reminded, allotted []wire.Event   // likewise
 }
 
 // New starts at Start.
@@ -165,7 +166,9 @@ func (w *World) command() wire.Command {
 		c.IfVersion = Pick(w.Choose, "", "", "", "no such version")
 	case k == 7:
 		c.Type = Pick(w.Choose, wire.ResumeCampaign, wire.ResumeCampaign, wire.EndCampaign)
-	case k < 10:
+	case k == 8:
+		c.Type, c.Count, c.Batch = wire.Allot, uint64(Pick(w.Choose, 1, 1, 2, 3, 9)), Pick(w.Choose, "a", "b", "c")
+	case k == 9:
 		c.Type, c.WeakCodes = wire.ImportCodes, true
 		for range 1 + w.Choose(3) {
 			c.Codes = append(c.Codes, fmt.Sprintf("X-%d", w.Choose(7)+1)+Pick(w.Choose, "", "0", "-0"))
@@ -229,6 +232,10 @@ func (w *World) maybeWithout(c *wire.Command) {
 		c.Campaign = ""
 	case 3:
 		c.Code, c.N = "", uint32(1+w.Choose(9))
+		if len(w.allotted) > 0 && w.Choose(2) == 0 {
+			recent := w.allotted[w.Choose(len(w.allotted))]
+			c.Campaign, c.N = recent.Campaign, recent.FromN+uint32(w.Choose(int(recent.ThroughN-recent.FromN)+1))
+		}
 	}
 }
 
@@ -239,7 +246,12 @@ func (w *World) Learn(evs []wire.Event) {
 		case wire.CouponClaimed:
 			w.codes = append(w.codes, ev.Code)
 			w.claimed = append(w.claimed[max(0, len(w.claimed)-6):], ev)
+		case wire.CouponsAllotted:
+			w.allotted = append(w.allotted[max(0, len(w.allotted)-3):], ev)
 		case wire.CouponRedeemed:
+			if !slices.Contains(w.codes, ev.Code) { // printed
+				w.codes = append(w.codes, ev.Code)
+			}
 			w.redeemed = append(w.redeemed[max(0, len(w.redeemed)-3):], ev)
 		case wire.ReminderSet:
 			w.reminded = append(w.reminded[max(0, len(w.reminded)-3):], ev)
