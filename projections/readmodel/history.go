@@ -140,9 +140,15 @@ var historySQL string
 
 // $1 = customer, or campaign   $8 = n
 var (
-	customerSQL = strings.ReplaceAll(historySQL, "{{which}}", "t.customer_id = $1")
-	couponSQL   = strings.ReplaceAll(historySQL, "{{which}}", "t.campaign = $1 AND t.n = $8")
+	customerSQL = strings.NewReplacer("{{which}}", "t.customer_id = $1", "{{printed}}", "").Replace(historySQL)
+	couponSQL   = strings.NewReplacer("{{which}}", "t.campaign = $1 AND t.n = $8", "{{printed}}", printedSQL).Replace(historySQL)
 )
+
+// printedSQL is a printed coupon to which nothing happened: it has no row.
+const printedSQL = `
+    UNION ALL SELECT a.campaign, $8, NULL, NULL, a.allotted_at, a.place, NULL, a.expires_at, NULL, c.lane, c.max_redemptions
+    FROM scrip.allotment a JOIN scrip.campaign c ON c.campaign = a.campaign
+    WHERE a.campaign = $1 AND a.from_n <= $8 AND a.through_n >= $8 AND NOT EXISTS (SELECT FROM scrip.coupon_row r WHERE r.campaign = $1 AND r.n = $8)`
 
 func (s *History) read(ctx context.Context, sql string, limit int, before, of string, more ...any) (page historyPage, err error) {
 	if limit < 0 || limit > MostEntries {

@@ -6,12 +6,13 @@
 --
 -- $2 = how many   $3..$7 = the cursor: time, lane, packed position, coupon, reminder
 WITH k AS MATERIALIZED (SELECT t.campaign, t.n, t.code, t.customer_id, t.claimed_at, t.claimed_place, t.attributes, t.expires_at AS own, t.voided_at, c.lane, c.max_redemptions
-    FROM scrip.coupon_row t JOIN scrip.campaign c ON c.campaign = t.campaign WHERE {{which}}),
+    FROM scrip.coupon_row t JOIN scrip.campaign c ON c.campaign = t.campaign WHERE {{which}}{{printed}}),
 m AS MATERIALIZED (SELECT t.*, c.lane FROM scrip.reminder t JOIN scrip.campaign c ON c.campaign = t.campaign WHERE {{which}}),
 s AS (SELECT k.*, e.own_before AS ends, e.place AS upto FROM k JOIN scrip.coupon_event e ON e.campaign = k.campaign AND e.n = k.n AND e.what = 'extended'
       UNION ALL SELECT k.*, k.own, NULL FROM k)
 SELECT * FROM (
-  SELECT k.claimed_at, 'claimed', k.lane, k.claimed_place, k.campaign, k.n, 0::bigint, k.code, k.customer_id, NULL::text, NULL::text, k.attributes,
+  SELECT k.claimed_at, CASE WHEN k.claimed_place = (SELECT a.place FROM scrip.allotment a WHERE a.campaign = k.campaign AND a.from_n <= k.n
+             ORDER BY a.from_n DESC LIMIT 1) THEN 'allotted' ELSE 'claimed' END, k.lane, k.claimed_place, k.campaign, k.n, 0::bigint, k.code, k.customer_id, NULL::text, NULL::text, k.attributes,
          NULL::text, NULL::timestamptz, NULL::timestamptz FROM k
   UNION ALL SELECT x.redeemed_at, 'redeemed', k.lane, x.sequence * 1048576 + x.line, k.campaign, k.n, 0, k.code, k.customer_id, x.order_id, NULL, NULL,
          NULL, NULL, NULL

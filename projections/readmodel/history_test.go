@@ -40,7 +40,9 @@ const events = `
 {"type":"campaign.updated","campaign":"c","at":"@62","number":1,"codes":9,"expires_at":"@90","max_redemptions":1}
 {"type":"coupon.extended","campaign":"c","at":"@63","id":"id","n":1,"code":"AAAA","expires_at":"@70","status":"claimed"}
 {"type":"coupons.expired","campaign":"c","at":"@71","through":"@71","count":1}
-{"type":"coupons.expired","campaign":"c","at":"@91","through":"@91","count":0}`
+{"type":"coupons.expired","campaign":"c","at":"@91","through":"@91","count":0}
+{"type":"campaign.created","campaign":"p","at":"@91","number":3,"codes":9,"max_redemptions":1} + {"type":"coupons.allotted","campaign":"p","at":"@91","id":"p1","from_n":1,"through_n":3,"batch":"flyer","expires_at":"@93"}
+{"type":"coupon.redeemed","campaign":"p","at":"@92","id":"p2","n":2,"code":"PPPP","order_id":"o1","redeemed_count":1,"customer_id":"zoe"} + {"type":"coupons.expired","campaign":"p","at":"@93","through":"@93","count":2}`
 
 // fakeLog are the messages of events.
 type fakeLog map[uint64][]byte
@@ -56,7 +58,7 @@ func store(t *testing.T) (*History, fakeLog) {
 	t.Helper()
 	ctx := t.Context()
 	pool := database(t)
-	batch := &tables.Batch{To: wire.At(minute(91))}
+	batch := &tables.Batch{To: wire.At(minute(93))}
 	log := fakeLog{}
 	text := regexp.MustCompile(`@\d+`).ReplaceAllStringFunc(strings.TrimSpace(events), func(m string) string {
 		n, _ := strconv.Atoi(m[1:])
@@ -152,6 +154,28 @@ func TestCoupon(t *testing.T) {
 		}
 		if got := lines(page.entries); got != want {
 			t.Errorf("coupon %d:\n%swant\n%s", n, got, want)
+		}
+	}
+}
+
+// A printed coupon has its allotment as its beginning, also before anything happened to it, and then its customer's history.
+func TestPrintedCoupons(t *testing.T) {
+	s, _ := store(t)
+	const redeemed = "92 redeemed 0/22/1 p#2 p2 o1\n91 allotted 0/21/2 p#2 p1\n"
+	for _, c := range []struct {
+		sql  string
+		of   string
+		more []any
+		want string
+	}{
+		{couponSQL, "p", []any{int64(2)}, redeemed},
+		{couponSQL, "p", []any{int64(3)}, "93 expired 0/22/2 p#3 expires 93\n91 allotted 0/21/2 p#3 p1\n"},
+		{couponSQL, "p", []any{int64(4)}, ""},
+		{customerSQL, "zoe", nil, redeemed},
+	} {
+		page, err := s.read(t.Context(), c.sql, 0, "", c.of, c.more...)
+		if err != nil || page.note != "" || lines(page.entries) != c.want {
+			t.Errorf("%s %v: %v %s\n%swant\n%s", c.of, c.more, err, page.note, lines(page.entries), c.want)
 		}
 	}
 }

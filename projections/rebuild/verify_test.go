@@ -22,6 +22,7 @@ var damages = []struct {
 	{"DELETE FROM scrip.campaign WHERE campaign = 'c1'", "campaign", "c1", "", Missing, 1},
 	{"UPDATE scrip.coupon_row SET customer_id = 'mallory' WHERE campaign = 'c1' AND n = 5", "coupon_row", "c1/5", "customer_id", Changed, 1},
 	{"UPDATE scrip.coupon_row SET expires_at = NULL WHERE campaign = 'c0' AND n = 4", "coupon_row", "c0/4", "expires_at", Changed, 1},
+	{"INSERT INTO scrip.allotment VALUES (800, 900, now(), NULL, 1, 'c0', 'forged')", "allotment", "c0/800", "", TooMany, 1},
 	{"DELETE FROM scrip.coupon_row WHERE campaign = 'c0' AND n = 7", "coupon_row", "c0/7", "", Missing, 1},
 	{"INSERT INTO scrip.coupon_row (n, claimed_at, claimed_place, redeemed_count, campaign, code, customer_id) VALUES (500, now(), 1, 0, 'c0', 'x', 'y')", "coupon_row", "c0/500", "", TooMany, 1},
 	{"UPDATE scrip.coupon_row SET campaign = 'zzz' WHERE campaign = 'c1' AND n = 1", "coupon_row", "c1/1", "", Missing, 2}, // and one too many

@@ -62,7 +62,7 @@ func TestManyEnsureAtOnce(t *testing.T) {
 func TestDroppedTablesAreCreatedAgain(t *testing.T) {
 	for name, drop := range map[string]string{
 		"schema": "DROP SCHEMA scrip CASCADE",
-		"tables": "DROP VIEW scrip.coupon, scrip.redemption; DROP TABLE scrip.campaign, scrip.coupon_row, scrip.redemption_row, scrip.expiry_task, scrip.reminder, scrip.campaign_stats, scrip.refusal_stats, scrip.checkpoint, scrip.dead_letter, scrip.coupon_event, scrip.expiry_event",
+		"tables": "DROP VIEW scrip.coupon, scrip.redemption; DROP TABLE scrip.campaign, scrip.coupon_row, scrip.redemption_row, scrip.expiry_task, scrip.reminder, scrip.campaign_stats, scrip.refusal_stats, scrip.checkpoint, scrip.dead_letter, scrip.coupon_event, scrip.expiry_event, scrip.allotment",
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := pool(t)
@@ -73,7 +73,7 @@ func TestDroppedTablesAreCreatedAgain(t *testing.T) {
 			if !ensured(t, p) {
 				t.Error("tables created again were not reported as fresh")
 			}
-			if text := projtest.Digest(t, p); strings.Count(text, "\n") != 10 {
+			if text := projtest.Digest(t, p); strings.Count(text, "\n") != 11 {
 				t.Errorf("digests after it: %s", text)
 			}
 		})
@@ -85,7 +85,7 @@ func TestUnusableDatabases(t *testing.T) {
 		"one table dropped": {"DROP VIEW scrip.redemption", "redemption is missing from schema scrip; run `scrip rebuild`, or `DROP SCHEMA scrip CASCADE`"},
 		"newer scrip":       {"UPDATE scrip_meta.format SET version = 2", "created by a newer scrip (format 2, this program knows 1): use that one, or `DROP SCHEMA scrip CASCADE`"},
 		"older scrip":       {"UPDATE scrip_meta.format SET version = -1", "they have format -1, and this program needs 1: run `scrip rebuild`"},
-		"not ours":          {"DROP SCHEMA scrip_meta CASCADE", "has tables that scrip did not create (campaign"},
+		"not ours":          {"DROP SCHEMA scrip_meta CASCADE", "has tables that scrip did not create (allotment, campaign"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := pool(t)

@@ -49,7 +49,8 @@ CREATE TABLE scrip.campaign (
     CONSTRAINT campaign_counts_are_of_claimed CHECK (redeemed + expired + voided <= claimed)
 ) WITH (fillfactor = 50); -- updated with every batch: room for HOT updates
 
--- One row per claimed coupon. Its status is not stored: see view coupon.
+-- One row per claimed coupon, and per printed one to which something happened (customer_id '' until a redemption names one).
+-- Its status is not stored: see view coupon.
 CREATE TABLE scrip.coupon_row (
     n              bigint NOT NULL,
     claimed_at     timestamptz NOT NULL,
@@ -92,6 +93,21 @@ SELECT r.campaign, r.n,
        r.redeemed_count, r.redeemed_at, r.voided_at, r.void_reason, r.attributes
 FROM scrip.coupon_row r
 JOIN scrip.campaign c ON c.campaign = r.campaign;
+
+-- One row per block of printed coupons, however many: they count as claimed, and have rows of coupon_row from the first thing
+-- that happens to each.
+CREATE TABLE scrip.allotment (
+    from_n      bigint NOT NULL,
+    through_n   bigint NOT NULL,
+    allotted_at timestamptz NOT NULL,
+    expires_at  timestamptz, -- its own; NULL = the campaign's
+    place       bigint NOT NULL,
+    campaign    text COLLATE "C" NOT NULL,
+    batch       text COLLATE "C" NOT NULL,
+
+    CONSTRAINT allotment_key PRIMARY KEY (campaign, from_n),
+    CONSTRAINT allotment_is_a_block CHECK (from_n >= 1 AND through_n >= from_n)
+);
 
 -- One row per redemption, named by its place in the log: one order may redeem, be rolled back and redeem again.
 CREATE TABLE scrip.redemption_row (

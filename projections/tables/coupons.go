@@ -26,6 +26,16 @@ func (f *fold) claimed(c *campaign, l *Line) error {
 	if f.acts || c.coupons != nil {
 		c.keep(k)
 	}
+	f.addRow(c, k)
+	c.claimed++
+	c.counted = true
+	c.add(k, +1)
+	f.count(c, k, e.At, stat{claimed: 1})
+	return nil
+}
+
+// addRow makes the row of a coupon.
+func (f *fold) addRow(c *campaign, k *coupon) {
 	if c.newest == nil {
 		c.claims = k
 	} else {
@@ -33,11 +43,6 @@ func (f *fold) claimed(c *campaign, l *Line) error {
 	}
 	c.newest = k
 	f.claims++
-	c.claimed++
-	c.counted = true
-	c.add(k, +1)
-	f.count(c, k, e.At, stat{claimed: 1})
-	return nil
 }
 
 // claimedHere reports whether coupon n was claimed in this batch, or before it if the coupon was loaded. Numbers rise
@@ -70,6 +75,9 @@ func (f *fold) coupon(c *campaign, l *Line) error {
 	e := &l.Event
 	k := c.coupons[e.N]
 	if k == nil {
+		k = c.printed(e.N)
+	}
+	if k == nil {
 		return fmt.Errorf("%s of coupon %d of campaign %s, which is not in the tables", e.Type, e.N, c.name)
 	}
 	if e.Type == wire.CouponRedeemed && e.RedeemedCount == 0 {
@@ -77,6 +85,10 @@ func (f *fold) coupon(c *campaign, l *Line) error {
 	}
 	if e.Type == wire.CouponExtended && e.ExpiresAt == 0 {
 		return fmt.Errorf("expires_at: an extended coupon has an expiry of its own")
+	}
+	if k.noRow {
+		k.noRow, k.isNew, k.code = false, true, e.Code
+		f.addRow(c, k)
 	}
 	c.add(k, -1)
 	c.changed = true
@@ -104,6 +116,9 @@ func (f *fold) coupon(c *campaign, l *Line) error {
 func (f *fold) redeem(c *campaign, k *coupon, l *Line) {
 	e := &l.Event
 	k.redeemedCount, k.redeemedAt = e.RedeemedCount, e.At
+	if k.customer == "" && e.CustomerID != "" { // printed
+		k.customer, k.named = e.CustomerID, true
+	}
 	r := &redemption{campaign: c.name, coupon: k, customer: k.customer, order: e.OrderID, at: e.At, sequence: l.Sequence, line: l.Number}
 	f.redemptions = append(f.redemptions, r)
 	if f.open == nil {
@@ -223,15 +238,19 @@ FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::bigint[], $5::times
 WHERE r.campaign = d.campaign AND r.n = d.n`
 
 func (f *fold) changeCoupons(w *writer) {
-	var rows arrays
+	var rows, named arrays
 	for _, c := range f.sorted {
 		for _, k := range c.coupons {
+			if !k.isNew && k.named {
+				named.add(c.name, k.n, k.customer)
+			}
 			if !k.isNew && k.changed {
 				rows.add(c.name, k.n, k.ownExpiry, k.redeemedCount, k.redeemedAt, k.voidedAt, k.voidReason)
 			}
 		}
 	}
 	w.change(changeCouponsSQL, &rows)
+	w.change(nameHoldersSQL, &named)
 }
 
 // Rows of this batch, copied before, are at or after ($5, $6) and are excluded.

@@ -15,8 +15,9 @@ type fold struct {
 	campaigns map[string]*campaign
 	sorted    []*campaign // once folded
 
-	acts         bool // some line changes a coupon, so claims of this batch are indexed
-	claims       int
+	acts         bool     // some line changes a coupon, so claims of this batch are indexed
+	claims       int      // new rows of coupons
+	loaded       int      // those that there were
 	chunk        []coupon // not used yet
 	redemptions  []*redemption
 	open         map[orderKey]*redemption // those of redemptions that are not rolled back
@@ -100,6 +101,8 @@ func (f *fold) event(l *Line) (recount string, err error) {
 	case wire.CouponsExpired:
 		c.expire(l)
 		c.changed = true
+	case wire.CouponsAllotted:
+		return "", f.allotted(c, l)
 	case wire.CouponClaimed:
 		return "", f.claimed(c, l)
 	case wire.ReminderSet:
@@ -165,19 +168,20 @@ type campaign struct {
 	changed  bool           // any column
 	counted  bool           // claimed and inheritingLive
 
-	through   wire.Instant // expiredThrough before this batch
-	hasTask   wire.Instant // at which a task exists for certain, 0 = at none
-	hasTotal  wire.Instant // day whose total exists for certain
-	crossings []crossing
-	tasks     []*task
-	last      *task // of tasks, the one used last
-	claims    *coupon
-	newest    *coupon // claim
-	highest   uint32  // number claimed
-	coupons   map[uint32]*coupon
-	totals    []*total // by day
-	stats     map[statKey]*stat
-	statOrder []statKey // keys of stats, in the order of their first occurrence in the log
+	through    wire.Instant // expiredThrough before this batch
+	hasTask    wire.Instant // at which a task exists for certain, 0 = at none
+	hasTotal   wire.Instant // day whose total exists for certain
+	crossings  []crossing
+	tasks      []*task
+	last       *task       // of tasks, the one used last
+	allotments []allotment // of this batch
+	claims     *coupon     // new rows
+	newest     *coupon     // claim
+	highest    uint32      // number claimed
+	coupons    map[uint32]*coupon
+	totals     []*total // by day
+	stats      map[statKey]*stat
+	statOrder  []statKey // keys of stats, in the order of their first occurrence in the log
 }
 
 type creation struct {
@@ -199,7 +203,9 @@ type coupon struct {
 	voidedAt       wire.Instant
 	voidReason     string
 	isNew, changed bool
-	next           *coupon // claimed in this batch
+	noRow          bool    // printed, and nothing happened to it yet
+	named          bool    // customer is new
+	next           *coupon // with a new row
 	recheck        bool    // redeemedAt must be read from the remaining redemptions
 }
 

@@ -24,8 +24,9 @@ JOIN scrip.coupon_row r ON r.campaign = k.campaign AND r.n = k.n`
 
 // touched is what must be loaded from the tables before a batch can be folded.
 type touched struct {
-	campaigns, coupons arrays // their keys
-	acts               bool   // some line changes a coupon
+	campaigns, coupons arrays             // their keys
+	listed             map[couponKey]bool // the same coupons
+	acts               bool               // some line changes a coupon
 }
 
 type couponKey struct {
@@ -38,7 +39,7 @@ func touches(lines []Line) touched {
 	var t touched
 	known := make(map[string]bool)
 	claimed := make(map[couponKey]bool)
-	listed := make(map[couponKey]bool)
+	t.listed = make(map[couponKey]bool)
 	t.acts = actsOnCoupons(lines)
 	for i := range lines {
 		e := &lines[i].Event
@@ -56,8 +57,8 @@ func touches(lines []Line) touched {
 		switch {
 		case e.Type == wire.CouponClaimed:
 			claimed[key] = true
-		case actsOnCoupon(e) && !claimed[key] && !listed[key]:
-			listed[key] = true
+		case actsOnCoupon(e) && !claimed[key] && !t.listed[key]:
+			t.listed[key] = true
 			t.coupons.add(e.Campaign, e.N)
 		}
 	}
@@ -79,7 +80,7 @@ func actsOnCoupon(e *wire.Event) bool {
 	return e.Type.ChangesCoupon() || e.Type == wire.ReminderSet && e.N != 0
 }
 
-// load reads what a batch needs, in one round trip.
+// load reads what a batch needs, in one round trip, and a second one if it changes printed coupons for the first time.
 func (f *fold) load(ctx context.Context, tx pgx.Tx, t touched) error {
 	w := &writer{tx: tx, schema: f.schema}
 	if campaigns := w.change(loadCampaignsSQL, &t.campaigns); campaigns != nil {
@@ -90,6 +91,21 @@ func (f *fold) load(ctx context.Context, tx pgx.Tx, t touched) error {
 	}
 	if err := w.flush(ctx); err != nil {
 		return fmt.Errorf("reading the rows to change: %w", err)
+	}
+	if f.loaded == len(t.listed) {
+		return nil
+	}
+	var printed arrays
+	for key := range t.listed {
+		if c := f.campaigns[key.campaign]; c != nil && c.coupons[key.n] == nil {
+			printed.add(key.campaign, key.n)
+		}
+	}
+	if coupons := w.change(loadPrintedSQL, &printed); coupons != nil {
+		coupons.Query(each(f.scanPrinted))
+	}
+	if err := w.flush(ctx); err != nil {
+		return fmt.Errorf("reading the allotments of coupons to change: %w", err)
 	}
 	return nil
 }
@@ -140,6 +156,7 @@ func (f *fold) scanCoupon(rows pgx.Rows) error {
 	}
 	k.n, k.redeemedCount, k.voidReason = uint32(n), uint32(count), reason.String
 	k.ownExpiry, k.redeemedAt, k.voidedAt = instantOf(own), instantOf(redeemed), instantOf(voided)
+	f.loaded++
 	if c := f.campaigns[name]; c != nil {
 		c.keep(k)
 	}

@@ -90,6 +90,11 @@ func (m *model) event(sequence uint64, line int, e *wire.Event) {
 		if int(c.Codes) > len(c.Coupons) {
 			m.extras[e.Campaign].last.At = 0
 		}
+	case wire.CouponsAllotted:
+		for n := e.FromN; n <= e.ThroughN; n++ {
+			open(couponName(e.Campaign, n))
+			m.stat(&wire.Event{Campaign: e.Campaign, At: e.At, N: n}, 0)
+		}
 	case wire.CouponClaimed:
 		open(couponName(e.Campaign, e.N))
 		m.stat(e, 0)
@@ -162,6 +167,7 @@ var modelTables = map[string]string{
 	"coupon_row":   `SELECT concat_ws('|', campaign, n, claimed_place) FROM scrip.coupon_row`,
 	"coupon_event": `SELECT concat_ws('|', campaign, n, place, us(at), what, us(expires_at), us(own_before), coalesce(order_id, ''), coalesce(reason, '')) FROM scrip.coupon_event`,
 	"expiry_event": `SELECT concat_ws('|', campaign, us(through), us(at), place, us(campaign_end)) FROM scrip.expiry_event`,
+	"allotment":    `SELECT concat_ws('|', campaign, batch, from_n, through_n, us(allotted_at), us(expires_at)) FROM scrip.allotment`,
 	"redemption":   `SELECT concat_ws('|', campaign, n, code, customer_id, order_id, us(redeemed_at), us(rolled_back_at), sequence, line) FROM scrip.redemption`,
 	"expiry_task":  `SELECT concat_ws('|', campaign, us(due_at), pending, redeemed, expired, state, us(processed_at)) FROM scrip.expiry_task`,
 	"reminder": `SELECT concat_ws('|', campaign, customer_id, kind, us(due_at), state, r, coalesce(n, 0), before_us, us(set_at), us(settled_at),
@@ -215,8 +221,10 @@ func (m *model) rows(c *oracle.Campaign, row func(string, ...any)) {
 			}
 			row("redemption", c.Name, k.N, k.Code, u.Customer, u.Order, u.At, u.RolledBackAt, x.redemptions[i])
 		}
-		row("coupon", c.Name, k.N, k.Code, k.Customer, status, k.ClaimedAt, due, k.Count, newest, x.last.At, x.last.Reason, string(x.first.Attributes))
-		row("coupon_row", c.Name, k.N, x.places[0])
+		if k.N != 0 {
+			row("coupon_row", c.Name, k.N, x.places[0])
+			row("coupon", c.Name, k.N, k.Code, k.Customer, status, k.ClaimedAt, due, k.Count, newest, x.last.At, x.last.Reason, string(x.first.Attributes))
+		}
 		if due == wire.Never || status == wire.StatusVoided {
 			continue
 		}
@@ -241,6 +249,9 @@ func (m *model) rows(c *oracle.Campaign, row func(string, ...any)) {
 		row("reminder", c.Name, r.Customer, r.Kind(), r.Due, r.State, i+1, r.N, int64(r.Before), x.first.At, x.last.At, x.places[0], x.places[1])
 	}
 	x, s := m.extras[c.Name], &c.Settings
+	for _, a := range c.Allotments {
+		row("allotment", c.Name, a.Batch, a.From, a.Through, a.At, a.OwnExpiry)
+	}
 	for _, a := range x.announcements {
 		row("expiry_event", c.Name, a.through, a.at, a.position, a.end)
 	}

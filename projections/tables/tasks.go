@@ -119,24 +119,29 @@ func (c *campaign) expire(l *Line) {
 const recountCampaignSQL = `
 UPDATE scrip.campaign c SET redeemed = x.redeemed, expired = x.expired,
     inheriting_live = x.inheriting_live, inheriting_redeemed = x.inheriting_redeemed
-FROM (SELECT count(*) FILTER (WHERE spent) AS redeemed,
-             count(*) FILTER (WHERE NOT spent AND coalesce(expires_at, ends_at) <= expired_through) AS expired,
-             count(*) FILTER (WHERE NOT spent AND expires_at IS NULL) AS inheriting_live,
-             count(*) FILTER (WHERE spent AND expires_at IS NULL) AS inheriting_redeemed
-      FROM (SELECT r.expires_at, k.expires_at AS ends_at, k.expired_through, r.redeemed_count >= k.max_redemptions AS spent
-            FROM scrip.coupon_row r JOIN scrip.campaign k ON k.campaign = r.campaign
-            WHERE r.campaign = $1 AND r.voided_at IS NULL) y) x
+FROM (SELECT coalesce(sum(coupons) FILTER (WHERE spent), 0) AS redeemed,
+             coalesce(sum(coupons) FILTER (WHERE NOT spent AND coalesce(expires_at, ends_at) <= expired_through), 0) AS expired,
+             coalesce(sum(coupons) FILTER (WHERE NOT spent AND expires_at IS NULL), 0) AS inheriting_live,
+             coalesce(sum(coupons) FILTER (WHERE spent AND expires_at IS NULL), 0) AS inheriting_redeemed
+      FROM (` + recountedSQL + `) y) x
 WHERE c.campaign = $1`
 
 // $1 = campaign
 const recountTasksSQL = `
 UPDATE scrip.expiry_task t SET live = x.live, redeemed = x.redeemed
-FROM (SELECT coalesce(r.expires_at, k.expires_at) AS due_at,
-             count(*) FILTER (WHERE r.redeemed_count < k.max_redemptions) AS live,
-             count(*) FILTER (WHERE r.redeemed_count >= k.max_redemptions) AS redeemed
-      FROM scrip.coupon_row r JOIN scrip.campaign k ON k.campaign = r.campaign
-      WHERE r.campaign = $1 AND r.voided_at IS NULL GROUP BY 1) x
+FROM (SELECT coalesce(expires_at, ends_at) AS due_at, coalesce(sum(coupons) FILTER (WHERE NOT spent), 0) AS live,
+             coalesce(sum(coupons) FILTER (WHERE spent), 0) AS redeemed
+      FROM (` + recountedSQL + `) y GROUP BY 1) x
 WHERE t.campaign = $1 AND t.due_at = x.due_at`
+
+// The coupons that are not void: each with a row, and those of each allotment without one.
+const recountedSQL = `
+SELECT r.expires_at, k.expires_at AS ends_at, k.expired_through, r.redeemed_count >= k.max_redemptions AS spent, 1 AS coupons
+FROM scrip.coupon_row r JOIN scrip.campaign k ON k.campaign = r.campaign
+WHERE r.campaign = $1 AND r.voided_at IS NULL
+UNION ALL SELECT a.expires_at, k.expires_at, k.expired_through, false, a.through_n - a.from_n + 1
+    - (SELECT count(*) FROM scrip.coupon_row r WHERE r.campaign = a.campaign AND r.n BETWEEN a.from_n AND a.through_n)
+FROM scrip.allotment a JOIN scrip.campaign k ON k.campaign = a.campaign WHERE a.campaign = $1`
 
 func recount(ctx context.Context, tx pgx.Tx, schema, campaign string) error {
 	batch := &pgx.Batch{}

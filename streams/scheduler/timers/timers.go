@@ -116,6 +116,10 @@ func (b *Timers) Fold(ev *wire.Event) (gone []Fired, err error) {
 	switch ev.Type {
 	case wire.CampaignUpdated:
 		b.anchor(e, &ev.Settings)
+	case wire.CouponsAllotted:
+		if ev.ExpiresAt != 0 { // which of them it is matters to reminders only, and they have none
+			b.expiresAt(e, ev.ExpiresAt)
+		}
 	case wire.CouponClaimed:
 		b.ownExpiry(e, ev.N, ev.ExpiresAt)
 	case wire.CouponExtended:
@@ -239,6 +243,11 @@ func (b *Timers) ownExpiry(e *Campaign, n uint32, at wire.Instant) {
 		return
 	}
 	e.own.add(n)
+	b.expiresAt(e, at)
+}
+
+// expiresAt adds an instant at which coupons expire.
+func (b *Timers) expiresAt(e *Campaign, at wire.Instant) {
 	if at <= e.expiredThrough || at == e.newest {
 		return
 	}
