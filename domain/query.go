@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -133,6 +134,51 @@ func (l *Lane) view(c *campaign) CampaignView {
 		v.LateAfter = s.LateAfter.String()
 	}
 	return v
+}
+
+// AllotmentView is an allotment as the list returns it.
+type AllotmentView struct {
+	Campaign   string     `json:"campaign"`
+	Batch      string     `json:"batch"`
+	FromN      uint32     `json:"from_n"`
+	ThroughN   uint32     `json:"through_n"`
+	Count      uint32     `json:"count"`
+	AllottedAt time.Time  `json:"allotted_at"`
+	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
+}
+
+// Allotments shows up to limit allotments of a campaign: those after the batch named after, "" = from the first; or if batch is
+// given, that one. next is the name to continue after, "" at the end. False if there is no such campaign.
+func (l *Lane) Allotments(name, after, batch string, limit int) (views []AllotmentView, next string, ok bool) {
+	c := l.campaigns[name]
+	if c == nil || c.allotted == nil {
+		return nil, "", c != nil
+	}
+	blocks := c.allotted.blocks
+	if from := cmp.Or(batch, after); from != "" {
+		k, there := c.allotted.named[from]
+		if !there {
+			return nil, "", true
+		}
+		blocks = blocks[k:]
+		if batch == "" {
+			blocks = blocks[1:]
+		} else {
+			blocks = blocks[:1]
+		}
+	}
+	for i := range blocks {
+		if i == limit {
+			return views, blocks[i-1].batch, true
+		}
+		b := &blocks[i]
+		v := AllotmentView{Campaign: c.name, Batch: b.batch, FromN: b.from, ThroughN: b.through, Count: b.size(), AllottedAt: b.at.Time()}
+		if at := c.expiry(b.expires); at != wire.Never {
+			v.ExpiresAt = timeOf(at)
+		}
+		views = append(views, v)
+	}
+	return views, "", true
 }
 
 // Coupon shows the coupon with that code, or n of the campaign; false if there is none. Its status is that of the given time.

@@ -25,7 +25,12 @@ import (
 )
 
 func (m *Main) codesCommand() *cobra.Command {
-	return cli.Group("codes", "Import codes, export claimed codes", m.codesImport(), m.codesExport())
+	return cli.Group("codes", "Import codes, export claimed ones, allot and print them", m.codesImport(), m.codesExport(),
+		m.line(lineCommand{use: "allot CAMPAIGN --count N --batch NAME", short: "Allot coupons for print", t: wire.Allot,
+			long: `Allot the next coupons of a campaign for print: they count as claimed, without a holder. scrip codes print then writes their
+codes. The first redemption that names a customer makes him the holder. The same batch and count again is a repeat.`,
+			example: "  scrip codes allot summer --count 1000000 --batch flyer-june\n  scrip codes print summer flyer-june --file flyer-june.csv"}),
+		m.listAllotments(), m.codesPrint())
 }
 
 // rejectsShown is how many bad rows are printed on standard error; --rejects writes all of them.

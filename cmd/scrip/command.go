@@ -42,6 +42,8 @@ var fieldFlags = []fieldFlag{
 	{"attributes", "attributes", object, false, "flat JSON object stored with the claim, for reports, at most 1 KiB"},
 	{"order_id", "order", text, false, "`ID` of the order the coupon is used for"},
 	{"reason", "reason", text, false, "stored with the event"},
+	{"count", "count", number, false, "coupons to allot"},
+	{"batch", "batch", text, false, "name of the allotment, once in a campaign: 1 to 64 of A-Z a-z 0-9 _ -"},
 	{"kind", "kind", text, false, "what the reminder announces: opens or expires"},
 	{"before", "before", period, false, "how long before it"},
 	{"n", "n", number, false, "number of the coupon in its campaign, instead of CODE"},

@@ -231,6 +231,7 @@ const (
 	OpResumeCampaign
 	OpEndCampaign
 	OpImportCodes
+	OpAllot
 	OpExportCodes
 	OpReadEvents
 	OpReadTables
@@ -290,7 +291,8 @@ var operations = [numOperations]operation{
 	OpResumeCampaign:   {name: "campaign.resume", roles: operators, command: wire.ResumeCampaign},
 	OpEndCampaign:      {name: "campaign.end", roles: operators, command: wire.EndCampaign},
 	OpImportCodes:      {name: "codes.import", roles: operators, command: wire.ImportCodes},
-	OpExportCodes:      {name: "codes.export", roles: operators, endpoints: []string{"codes.export"}},
+	OpAllot:            {name: "codes.allot", roles: operators, command: wire.Allot, endpoints: []string{"codes.allotments"}},
+	OpExportCodes:      {name: "codes.export", roles: operators, endpoints: []string{"codes.export", "codes.print"}},
 	OpReadEvents:       {name: "events.read", roles: readers},
 	OpReadTables:       {name: "tables.read", roles: readers, whole: true},
 	OpReadReminders:    {name: "reminders.read", roles: []Role{Sender, Operator}, endpoints: []string{"sender.open", "sender.next", "sender.ack", "sender.store"}, whole: true},

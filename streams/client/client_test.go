@@ -45,6 +45,7 @@ func TestEveryCommand(t *testing.T) {
 		wire.StatusReminderCancelled: func() (wire.Outcome, error) {
 			return r.Unremind(ctx, "summer", "c1", wire.KindOpens, time.Minute)
 		},
+		wire.StatusAllotted: func() (wire.Outcome, error) { return r.Allot(ctx, "summer", "flyer", 3) },
 		wire.StatusImported: func() (wire.Outcome, error) { return r.ImportCodes(ctx, "summer", numbered(3), nil) },
 	} {
 		out, err := do()

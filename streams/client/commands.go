@@ -92,6 +92,12 @@ func (c *Client) UpdateCampaign(ctx context.Context, name string, patch wire.Pat
 	return c.do(ctx, wire.Command{Type: wire.UpdateCampaign, Campaign: name, Patch: patch}, opts)
 }
 
+// Allot claims the next count coupons of a campaign for print, without a holder, as the batch of that name. The outcome has the
+// first of their numbers. The same batch and count again is a repeat.
+func (c *Client) Allot(ctx context.Context, campaign, batch string, count uint64, opts ...Option) (wire.Outcome, error) {
+	return c.do(ctx, wire.Command{Type: wire.Allot, Campaign: campaign, Batch: batch, Count: count}, opts)
+}
+
 // Pause refuses claims and redemptions until Resume.
 func (c *Client) Pause(ctx context.Context, campaign string, opts ...Option) (wire.Outcome, error) {
 	return c.do(ctx, wire.Command{Type: wire.PauseCampaign, Campaign: campaign}, opts)

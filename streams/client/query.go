@@ -124,6 +124,36 @@ func (c *Client) Campaigns(ctx context.Context, page Page) (all []domain.Campaig
 	return out.Items, out.Next, err
 }
 
+// Allotments lists the allotments of a campaign by number. next is the Page.After of the following page, empty on the last one.
+func (c *Client) Allotments(ctx context.Context, campaign string, page Page) (all []domain.AllotmentView, next string, err error) {
+	var out struct {
+		Items []domain.AllotmentView
+		Next  string
+	}
+	err = c.queryInto(ctx, "scrip.codes.allotments", query{Campaign: campaign, After: page.After, Limit: page.Limit}, &out)
+	return out.Items, out.Next, err
+}
+
+// Print passes the codes of an allotment to yield, some thousand at a time, from coupon from on, 0 = the first: from is the number
+// of the first of codes. After an error it can be called again with the number that comes next. It returns the first error of
+// yield. Only keys that see codes may.
+func (c *Client) Print(ctx context.Context, campaign, batch string, from uint32, yield func(from uint32, codes []string) error) error {
+	for {
+		var part struct {
+			Codes []string
+			FromN uint32 `json:"from_n"`
+			NextN uint32 `json:"next_n"`
+		}
+		err := c.queryInto(ctx, "scrip.codes.print", query{Campaign: campaign, Batch: batch, FromN: from}, &part)
+		if err == nil {
+			err = yield(part.FromN, part.Codes)
+		}
+		if from = part.NextN; err != nil || from == 0 {
+			return err
+		}
+	}
+}
+
 // query is the body of a query; each endpoint accepts some of the fields.
 type query struct {
 	ID         string `json:"id,omitempty"`
@@ -136,6 +166,8 @@ type query struct {
 	Before     string `json:"before,omitempty"`
 	After      string `json:"after,omitempty"`
 	Limit      int    `json:"limit,omitempty"`
+	Batch      string `json:"batch,omitempty"`
+	FromN      uint32 `json:"from_n,omitempty"`
 }
 
 func (c *Client) queryInto(ctx context.Context, subject string, q query, into any) error {

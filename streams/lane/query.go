@@ -30,6 +30,7 @@ type request struct {
 	After      string `json:"after"`
 	AfterN     uint32 `json:"after_n"`
 	Limit      int    `json:"limit"`
+	Batch      string `json:"batch"`
 	// WaitMS is how long the client waits, in milliseconds. 0 = defaultWait.
 	WaitMS int64 `json:"wait_ms"`
 }
@@ -106,6 +107,11 @@ func (o *owner) answer(q *request) []byte {
 	case "campaign.show":
 		if view, ok := o.term.State().Campaign(q.Campaign); ok {
 			return dataOf(view)
+		}
+		return refused(wire.CampaignNotFound, q.Campaign, "there is no campaign "+q.Campaign)
+	case "codes.allotments":
+		if items, next, ok := o.term.State().Allotments(q.Campaign, q.After, q.Batch, q.Limit); ok {
+			return dataOf(map[string]any{"items": items, "next": next})
 		}
 		return refused(wire.CampaignNotFound, q.Campaign, "there is no campaign "+q.Campaign)
 	case "coupon.show":

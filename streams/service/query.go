@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
@@ -38,6 +39,8 @@ var (
 	showCampaign   = queryOf("campaign.show", (*Service).oneLane, "campaign", "campaign")
 	listCampaigns  = queryOf("campaign.list", (*Service).list, "", "limit", "after")
 	showReminder   = queryOf("reminder.show", (*Service).reminder, "campaign customer_id kind before", "campaign", "customer_id", "kind", "before")
+	listAllotments = queryOf("codes.allotments", (*Service).allotments, "campaign", "campaign", "limit", "after")
+	printCodes     = queryOf("codes.print", (*Service).print, "campaign batch", "campaign", "batch", "from_n")
 )
 
 // queryOf returns a kind of query that takes these fields and needs some of them.
@@ -66,6 +69,8 @@ type query struct {
 	ops.Paging
 	AfterN uint32 `json:"after_n,omitempty"` // coupon of campaign After
 	WaitMS int64  `json:"wait_ms,omitempty"` // how long this service waits for the answer
+	Batch  string `json:"batch,omitempty" maxLength:"64"`
+	FromN  uint32 `json:"from_n,omitempty" minimum:"1" maximum:"1000000000"`
 
 	next  func(place string) string // seals the end of a page
 	own   []string                  // the answer leaves out other campaigns; nil = none
@@ -88,6 +93,10 @@ func (s *Service) startQuery(req *request, data []byte) {
 	}
 	q.next = func(place string) string { return s.opts.Cursors.Seal(q.Query, req.who, place) }
 	q.own, q.mask = req.who.Campaigns, req.keyed && !req.who.Codes
+	if q.mask && req.endpoint.operation == access.OpExportCodes {
+		req.deny("a key without the right to see codes may not print them")
+		return
+	}
 	s.background(s.queries, req, func(ctx context.Context) {
 		body, err := req.endpoint.query.answer(s, ctx, q)
 		if err == nil && q.Query == validateCoupon.name {
@@ -113,7 +122,11 @@ func (s *Service) recordLookUp(ctx context.Context, req *request, q *query) erro
 	if q.about == "" || q.mask || req.who.Name == "" {
 		return nil
 	}
-	return s.record(ctx, audit.By(req.who, audit.LookUp, strings.TrimSuffix(q.Query, ".show"), q.about))
+	kind := audit.LookUp
+	if req.endpoint.operation == access.OpExportCodes {
+		kind = audit.Export
+	}
+	return s.record(ctx, audit.By(req.who, kind, strings.TrimSuffix(q.Query, ".show"), q.about))
 }
 
 // shown is a coupon or an entry of a history, as JSON objects: with its code masked if the query's sender sees none.

@@ -51,6 +51,8 @@ var endpoints = func() (all []endpoint) {
 		queryOn("campaign.show", showCampaign),
 		queryOn("campaign.list", listCampaigns),
 		queryOn("reminder.show", showReminder),
+		queryOn("codes.allotments", listAllotments),
+		queryOn("codes.print", printCodes),
 	)
 	for i := range ops.Actions {
 		all = append(all, actionOn(&ops.Actions[i]))

@@ -102,6 +102,7 @@ func New(mux *http.ServeMux, o Options) *API {
 	a.readRoutes()
 	a.handleRoutes()
 	a.codeRoutes()
+	a.allotmentRoutes()
 	a.eventRoutes()
 	a.operate()
 	a.documentRoutes()
@@ -243,6 +244,7 @@ const (
 	oneCampaign = "/v1/campaigns/{campaign}"
 	oneCoupon   = oneCampaign + "/coupons/{n}"
 	reminders   = oneCampaign + "/reminders"
+	allotments  = oneCampaign + "/allotments"
 	oneReminder = reminders + "/{customer_id}/{kind}/{before}"
 )
 
@@ -276,6 +278,10 @@ func commandRoutes() []commandRoute {
 		Summary: "Resume a paused campaign"}
 	end := Route{Method: http.MethodPost, Path: oneCampaign + "/end", ID: "endCampaign", Tag: "campaigns",
 		Summary: "End a campaign", About: "Claims are refused for ever; coupons that were claimed stay valid."}
+	allot := Route{Method: http.MethodPost, Path: allotments, ID: "allotCoupons", Tag: "codes", Status: http.StatusCreated,
+		Summary: "Allot coupons for print",
+		About: "Claims the next coupons at once, without a holder; GET of their codes is the file to print. The first redemption that names a " +
+			"customer makes him the holder. The same batch with the same count again is a repeat (200), with another one batch_exists."}
 	void := Route{Method: http.MethodPost, Path: "/v1/coupons/void", ID: "voidCoupon", Tag: "coupons", Summary: "Make a coupon unusable"}
 	extend := Route{Method: http.MethodPost, Path: "/v1/coupons/extend", ID: "extendCoupon", Tag: "coupons",
 		Summary: "Give a coupon its own expiry", About: "It lies in the future. An expired coupon becomes valid again."}
@@ -290,6 +296,7 @@ func commandRoutes() []commandRoute {
 		{Route: pause, command: wire.PauseCampaign, campaign: true},
 		{Route: resume, command: wire.ResumeCampaign, campaign: true},
 		{Route: end, command: wire.EndCampaign, campaign: true},
+		{Route: allot, command: wire.Allot},
 		{Route: void, command: wire.Void},
 		{Route: extend, command: wire.Extend},
 	}

@@ -188,6 +188,8 @@ func location(t wire.CommandType, out *wire.Outcome) string {
 	switch t {
 	case wire.CreateCampaign:
 		return campaign
+	case wire.Allot:
+		return campaign + "/allotments/" + out.Batch + "/codes"
 	case wire.Claim:
 		return campaign + "/coupons/" + strconv.Itoa(int(out.N))
 	case wire.Redeem:

@@ -60,3 +60,19 @@ func (f *Form) Fields(r *Row) []string {
 	}
 	return all
 }
+
+// AppendCodes appends rows campaign,n,code of coupons from, from+1 …, none of whose fields needs quotes.
+func AppendCodes(dst []byte, campaign string, from uint32, codes []string, header bool) []byte {
+	if header {
+		dst = append(dst, PrintedHeader...)
+	}
+	for i, code := range codes {
+		dst = append(append(dst, campaign...), ',')
+		dst = append(strconv.AppendUint(dst, uint64(from)+uint64(i), 10), ',')
+		dst = append(append(dst, code...), '\n')
+	}
+	return dst
+}
+
+// PrintedHeader is the header row of a file of printed codes.
+const PrintedHeader = "campaign,n,code\n"
