@@ -26,6 +26,8 @@ var answers = [numCommands]answer{
 		refusals: []Refusal{CampaignNotFound, Outdated, NotHolder, Voided, AlreadyRedeemed, CampaignEnded, TooLate, LimitReached}},
 	Unremind: {has: list(fCustomerID, fKind, fBefore), may: list(fN),
 		refusals: []Refusal{CampaignNotFound, Outdated, NotHolder, TooLate}},
+	Allot: {has: list(fN, fCount, fBatch), may: list(fExpiresAt),
+		refusals: []Refusal{CampaignNotFound, BatchExists, CampaignEnded, CampaignPaused, ClaimClosed, SoldOut}},
 	Expire:    {may: list(fCount), refusals: []Refusal{CampaignNotFound}},
 	RemindDue: {has: list(fKind, fDueAt, fBefore), may: list(fCount), refusals: []Refusal{CampaignNotFound}},
 }

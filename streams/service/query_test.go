@@ -45,6 +45,11 @@ func TestBadInputAtEveryQueryEndpoint(t *testing.T) {
 				bad[`{"n":7,"campaign":"summer","code":"x"}`] = "code: given with n"
 				continue
 			}
+			if field == "from_n" {
+				bad[`{"from_n":0}`] = "from_n: must be a whole number from 1"
+				bad[`{"campaign":"summer","from_n":7}`] = "batch: missing"
+				continue
+			}
 			if field == "limit" {
 				bad[fmt.Sprintf(`{"limit":%d}`, e.query.fields[i].Most+1)] = fmt.Sprintf("limit: must be a whole number from 1 to %d", e.query.fields[i].Most)
 				bad[`{"limit":0}`] = "limit: must be a whole number"

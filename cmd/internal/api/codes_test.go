@@ -92,6 +92,50 @@ func TestImportAndExport(t *testing.T) {
 	}
 }
 
+// TestAllotments: a batch is made once, listed, and printed from any of its coupons on, for those who see codes.
+func TestAllotments(t *testing.T) {
+	r := apitest.Shared(t)
+	r.Key(t, "operator")
+	r.Key(t, "operator+codes")
+	c := r.Campaign(t, map[string]any{"codes": 9, "prefix": "sun"})
+	path := "/v1/campaigns/" + c + "/allotments"
+	ask := func(path string, count any, batch string, status int, code string) *apitest.Response {
+		t.Helper()
+		got := r.Ask(t, "operator", "POST", path, map[string]any{"count": count, "batch": batch}).Want(t, status)
+		if code != "" && got.Object(t)["code"] != code {
+			t.Errorf("%v %s: %s, want %s", count, batch, got.Body, code)
+		}
+		return got
+	}
+	if at := ask(path, 3, "flyer", 201, "").Header.Get("Location"); at != path+"/flyer/codes" {
+		t.Error(at)
+	}
+	ask(path, 3, "flyer", 200, "")
+	ask(path, 4, "flyer", 409, "batch_exists")
+	ask(path, 0, "none", 422, "invalid")
+	ask(path, 1, "a b", 422, "invalid")
+	ask(path, 7, "many", 409, "sold_out")
+	ask(path, 6, "rest", 201, "")
+	ask("/v1/campaigns/"+r.Campaign(t, map[string]any{"codes": 0})+"/allotments", 1, "flyer", 422, "invalid")
+	first := r.Ask(t, "operator", "GET", path+"?limit=1", nil).Want(t, 200).Object(t)
+	second := r.Ask(t, "operator", "GET", path+"?limit=1&after="+first["next"].(string), nil).Want(t, 200).Object(t)
+	if a := second["items"].([]any)[0].(map[string]any); a["batch"] != "rest" || a["from_n"] != 4.0 || a["through_n"] != 9.0 || second["next"] != nil {
+		t.Errorf("%v then %v", first, second)
+	}
+	all := string(r.Ask(t, "operator+codes", "GET", path+"/flyer/codes", nil).Want(t, 200).Body)
+	rest := string(r.Ask(t, "operator+codes", "GET", path+"/flyer/codes?from_n=3", nil).Want(t, 200).Body)
+	rows := strings.SplitAfter(all, "\n")
+	if len(rows) != 5 || rows[0] != "campaign,n,code\n" || !strings.HasPrefix(rows[1], c+",1,SUN-") || rest != rows[3] {
+		t.Errorf("%q and %q", all, rest)
+	}
+	r.Ask(t, "operator", "GET", path+"/flyer/codes", nil).Want(t, 403)
+	r.Ask(t, "operator+codes", "GET", path+"/flyer/codes?from_n=5", nil).Want(t, 422)
+	r.Ask(t, "operator+codes", "GET", path+"/none/codes", nil).Want(t, 404)
+	if entries := r.Ask(t, "", "GET", "/v1/audit?kind=export", nil); strings.Count(string(entries.Body), `"about":"`+c+` flyer from`) != 2 {
+		t.Errorf("%s", entries.Body)
+	}
+}
+
 // TestACorrectedFileUnderTheSameKey: its corrections are imported, and its report counts the codes of this file.
 func TestACorrectedFileUnderTheSameKey(t *testing.T) {
 	r := apitest.Shared(t)
