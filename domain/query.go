@@ -150,15 +150,16 @@ type AllotmentView struct {
 // Allotments shows up to limit allotments of a campaign: those after the batch named after, "" = from the first; or if batch is
 // given, that one. next is the name to continue after, "" at the end. False if there is no such campaign.
 func (l *Lane) Allotments(name, after, batch string, limit int) (views []AllotmentView, next string, ok bool) {
+	views = []AllotmentView{}
 	c := l.campaigns[name]
 	if c == nil || c.allotted == nil {
-		return nil, "", c != nil
+		return views, "", c != nil
 	}
 	blocks := c.allotted.blocks
 	if from := cmp.Or(batch, after); from != "" {
 		k, there := c.allotted.named[from]
 		if !there {
-			return nil, "", true
+			return views, "", true
 		}
 		blocks = blocks[k:]
 		if batch == "" {

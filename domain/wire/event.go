@@ -87,7 +87,7 @@ var events = [numEvents]EventSpec{
 	CodesImported: {Name: "codes.imported", About: AboutCampaign, Command: ImportCodes, Change: "-", Finds: NoRows,
 		Fields: list(fCodeList)},
 	CouponsAllotted: {Name: "coupons.allotted", About: AboutCampaign, Command: Allot, Change: "allotted", Finds: NoRows, Due: true,
-		Fields: list(fFromN, fThroughN, fBatch, fExpiresAt)},
+		Fields: list(fFromN, fThroughN, fBatch, fExpiresAt), Optional: list(fExpiresAt)},
 	CouponClaimed: {Name: "coupon.claimed", About: AboutCoupon, Command: Claim, Change: "claimed", Finds: NoRows, Due: true,
 		Fields: list(fN, fReplaces, fCode, fCustomerID, fAttributes, fExpiresAt), Optional: list(fReplaces, fAttributes, fExpiresAt)},
 	CouponRedeemed: {Name: "coupon.redeemed", About: AboutCoupon, Command: Redeem, Change: "redeemed", Finds: CouponRows,

@@ -23,6 +23,7 @@ POST /v1/coupons/extend {"campaign":"$c","n":1,"expires_at":"2099-01-01T00:00:00
 POST /v1/campaigns/{campaign}/reminders {"customer_id":"ann","kind":"expires","before":"1h"}
 DELETE /v1/campaigns/{campaign}/reminders/{customer_id}/{kind}/{before}
 POST /v1/coupons/void {"campaign":"$c","n":1}
+POST /v1/campaigns/{campaign}/allotments {"count":1,"batch":"b"}
 POST /v1/commands {"id":"$c-1","type":"claim","campaign":"$c","customer_id":"bob"}
 POST /v1/campaigns/{campaign}/end
 `
