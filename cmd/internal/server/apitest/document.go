@@ -2,6 +2,7 @@ package apitest
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -127,6 +128,37 @@ func (d *Document) Check(t testing.TB, req *http.Request, sent []byte, got *Resp
 	media = "application/json" // lines are judged one by one, after the answer started
 	if got.Status < 300 && len(sent) > 0 && req.Header.Get("Content-Type") == media && object(op, "requestBody", "content", media) != nil {
 		d.body(t, got.What+": the request", sent, pointer("paths", path, method, "requestBody", "content", media, "schema"), media)
+	}
+}
+
+// Examples fails the test for an operation without an example of each body, and for an example that its schema does not allow.
+// rule is what to do.
+func (d *Document) Examples(t testing.TB, rule string) {
+	for _, section := range []string{"paths", "webhooks"} {
+		for path, methods := range object(d.root, section) {
+			for method, of := range methods.(map[string]any) {
+				places := [][]string{{section, path, method, "requestBody"}}
+				for status := range object(d.root, section, path, method, "responses") {
+					if status < "300" {
+						places = append(places, []string{section, path, method, "responses", status})
+					}
+				}
+				for _, place := range places {
+					for media, content := range object(d.root, append(place, "content")...) {
+						example, there := content.(map[string]any)["example"]
+						if !there {
+							t.Errorf("%s has no example of %s %s: %s", of.(map[string]any)["operationId"], place[len(place)-1], media, rule)
+							continue
+						}
+						raw, err := json.Marshal(example)
+						if err != nil {
+							t.Fatal(err)
+						}
+						d.body(t, fmt.Sprintf("the example of %s in examples.json", of.(map[string]any)["operationId"]), raw, pointer(append(place, "content", media, "schema")...))
+					}
+				}
+			}
+		}
 	}
 }
 
