@@ -346,7 +346,7 @@ func TestQueries(t *testing.T) {
 		case q["campaign"] == "absent":
 			return `{"id":"","status":"refused","refusal":"campaign_not_found","message":"there is no campaign absent"}`
 		case q["query"] == "coupon.validate":
-			return fmt.Sprintf(`{"id":"","status":"valid","order_id":"%v"}`, q["order_id"])
+			return fmt.Sprintf(`{"id":"%v","status":"valid","order_id":"%v"}`, q["id"], q["order_id"])
 		case q["query"] == "campaign.show":
 			return `{"data":{"campaign":"summer","codes":5}}`
 		case q["query"] == "coupon.show":

@@ -50,9 +50,10 @@ func (c *Client) send(ctx context.Context, cmd *wire.Command, call command.Call)
 		return command.Ticket{}, &NotSentError{ID: cmd.ID, Cause: ErrClosed}
 	}
 	spec := cmd.Type.Spec()
-	if spec.Endpoint != "" && !spec.NamesCampaign() {
-		// Commands with a code, because the service knows the lane of a code, and those of operators, because the right to publish on
-		// the subject for commands of many campaigns includes an operator's rights.
+	known := spec.NamesCampaign() || spec.Scope == wire.ScopeProducer && cmd.Campaign != "" && cmd.N == 0 && c.opts.By == ""
+	if spec.Endpoint != "" && !known {
+		// Commands with a code alone, because the service knows its lane, and those of people and operators, because the right to publish
+		// on the subject for commands of many campaigns includes an operator's rights.
 		call.By = c.opts.By
 		return c.lanes.Request(ctx, "scrip."+spec.Endpoint, cmd, call)
 	}
@@ -61,7 +62,11 @@ func (c *Client) send(ctx context.Context, cmd *wire.Command, call command.Call)
 	case err != nil:
 		return command.Ticket{}, &NotSentError{ID: cmd.ID, Cause: err}
 	case log.requests && spec.Endpoint != "":
-		return c.lanes.Request(ctx, "scrip."+strings.TrimSuffix(spec.Endpoint, "*")+cmd.Campaign, cmd, call)
+		subject, named := strings.CutSuffix("scrip."+spec.Endpoint, "*")
+		if named {
+			subject += cmd.Campaign
+		}
+		return c.lanes.Request(ctx, subject, cmd, call)
 	}
 	return c.lanes.SendTo(ctx, topology.LaneOf(cmd.Campaign, log.lanes), cmd, call)
 }

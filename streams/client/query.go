@@ -63,13 +63,17 @@ func (c *Client) Validate(ctx context.Context, code, orderID string, opts ...Opt
 	for _, o := range opts {
 		o(&cmd)
 	}
-	reply, err := c.query(ctx, "scrip.coupon.validate", query{
-		ID: cmd.ID, Campaign: cmd.Campaign, Code: cmd.Code, N: cmd.N, CustomerID: cmd.CustomerID, OrderID: cmd.OrderID,
-	})
-	if err != nil {
+	command.EnsureID(&cmd)
+	body, err := json.Marshal(query{ID: cmd.ID, Campaign: cmd.Campaign, Code: cmd.Code, N: cmd.N, CustomerID: cmd.CustomerID, OrderID: cmd.OrderID})
+	switch {
+	case err != nil:
 		return wire.Outcome{}, err
+	case c.dead.Load():
+		return wire.Outcome{}, ErrClosed
 	}
-	return wire.ParseOutcome(reply)
+	w := command.NewWaiter()
+	ticket, err := c.lanes.RequestLine(ctx, "scrip.coupon.validate", cmd.ID, body, command.Call{By: c.opts.By, To: w})
+	return w.Wait(ctx, cmd.ID, ticket, err)
 }
 
 // Coupon returns a coupon and the newest of its history. The error is a *RefusedError if there is none.

@@ -237,7 +237,7 @@ func (l *Lanes) address(token string) (*route, uint64, bool) {
 		return nil, 0, false
 	}
 	lane, err := strconv.Atoi(number)
-	if err != nil || lane < 0 || lane > directRoute {
+	if err != nil || lane < 0 || lane >= len(l.routes) {
 		return nil, 0, false
 	}
 	n, err := strconv.ParseUint(seq, 36, 64)
@@ -325,16 +325,7 @@ func (r *route) answered(a *attempt, data []byte, out []delivery) []delivery {
 		r.lanes.counters.mismatched.Add(1)
 		return out
 	}
-	if r.direct && bytes.Contains(data, []byte(`"refusal":"not_durable"`)) {
-		// The refusal is about this attempt only. An earlier one, sent to another service or before a reconnect, may have been
-		// stored: then only an outcome that was decided may answer.
-		r.dead(a)
-		if b.live > 0 {
-			b.retryAfterNoResponders(r.lanes.now(), r.lanes.opts.RetryAfter)
-			return out
-		}
-	}
-	mismatched := false
+	mismatched, again := false, false
 	for j := range lines {
 		line := data
 		if end := bytes.IndexByte(data, '\n'); end >= 0 {
@@ -349,8 +340,17 @@ func (r *route) answered(a *attempt, data []byte, out []delivery) []delivery {
 		case !isFor(line, b.entries[i].id):
 			mismatched = true
 		default:
-			out = append(out, delivery{to: b.take(i), line: line})
+			err, decided := error(nil), true
+			if r.direct {
+				err, decided = r.decided(a, i, line)
+			}
+			if again = again || !decided; decided {
+				out = append(out, delivery{to: b.take(i), line: line, err: err})
+			}
 		}
+	}
+	if again {
+		b.retryAfterNoResponders(r.lanes.now(), r.lanes.opts.RetryAfter)
 	}
 	if mismatched {
 		r.lanes.counters.mismatched.Add(1)
@@ -360,6 +360,43 @@ func (r *route) answered(a *attempt, data []byte, out []delivery) []delivery {
 	}
 	return out
 }
+
+// decided reports whether a line of the service's answer is the outcome of entry i of an attempt, or the error. Without a status the
+// service does not know it either. A refusal by the service itself is about this attempt only: an earlier one, sent to another
+// service or before a reconnect, may have been stored, and then only an outcome that a lane decided may answer.
+func (r *route) decided(a *attempt, i int, line []byte) (err error, decided bool) {
+	b := a.batch
+	if n := len(idStart) + len(b.entries[i].id) + 1; len(line) > n && bytes.HasPrefix(line[n:], statusStart) && !bytes.HasPrefix(line[n:], statusRefused) {
+		return nil, true
+	}
+	out, err := wire.ParseOutcome(line)
+	if err != nil || out.Status == "" || out.Refusal == rateLimited {
+		return nil, false
+	}
+	others := b.live - 1
+	switch out.Refusal {
+	case wire.NotDurable:
+		if len(b.entries) == 1 {
+			r.dead(a)
+		}
+		return nil, others <= 0
+	case forbidden:
+		if denied := (&DeniedError{Why: out.Message}); others > 0 {
+			return &UnknownError{ID: out.ID, Cause: denied}, true
+		} else {
+			return &NotSentError{ID: out.ID, Cause: denied}, true
+		}
+	}
+	return nil, true
+}
+
+// Refusals by the service itself.
+const (
+	rateLimited wire.Refusal = "rate_limited"
+	forbidden   wire.Refusal = "forbidden"
+)
+
+var statusStart, statusRefused = []byte(`,"status":"`), []byte(`,"status":"refused"`)
 
 const idStart = `{"id":"`
 

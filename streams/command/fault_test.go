@@ -136,7 +136,7 @@ func TestAnswersOfTheService(t *testing.T) {
 				if m := r.sent[0]; m.Subject != "scrip.redeem" || m.Header.Get("Scrip-Timeout") != "3s" || m.Header.Get("Scrip-By") != "ann" {
 					t.Errorf("the request is %+v", m)
 				}
-				if n := len(r.routes[directRoute].Load().attempts); n > maxAttempts {
+				if n := len(r.routes[direct("scrip.redeem")].Load().attempts); n > maxAttempts {
 					t.Errorf("%d attempts are remembered for one line", n)
 				}
 				if test.status != "" {

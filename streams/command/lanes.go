@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,7 +55,7 @@ type Lanes struct {
 
 	mu     sync.Mutex // guards the creation of routes, and closed
 	closed bool
-	routes [directRoute + 1]atomic.Pointer[route]
+	routes [firstDirect + directRoutes]atomic.Pointer[route]
 
 	scratch  []delivery // owned by the inbox's goroutine
 	counters counters
@@ -81,7 +82,7 @@ func newLanes(nc conn, opts Options) *Lanes {
 
 // route returns a lane's route, and makes it at first use.
 func (l *Lanes) route(lane int) (*route, error) {
-	if lane < 0 || lane > directRoute {
+	if lane < 0 || lane >= len(l.routes) {
 		return nil, fmt.Errorf("lane %d does not exist; lanes go from 0 to %d", lane, topology.MaxLanes-1)
 	}
 	if r := l.routes[lane].Load(); r != nil {
@@ -169,9 +170,21 @@ func (l *Lanes) SendTo(ctx context.Context, lane int, cmd *wire.Command, call Ca
 	return l.encode(ctx, lane, "", cmd, call)
 }
 
-// Request sends a command to the micro service's endpoint at subject, alone. Otherwise it is like Send.
+// Request sends a command to the micro service's endpoint at subject. Otherwise it is like Send.
 func (l *Lanes) Request(ctx context.Context, subject string, cmd *wire.Command, call Call) (Ticket, error) {
-	return l.encode(ctx, directRoute, subject, cmd, call)
+	return l.encode(ctx, direct(subject), subject, cmd, call)
+}
+
+// RequestLine is Request of an encoded line without newline, which has that id.
+func (l *Lanes) RequestLine(ctx context.Context, subject, id string, json []byte, call Call) (Ticket, error) {
+	return l.add(ctx, direct(subject), subject, line{id: id, json: json, Call: call})
+}
+
+// direct is the number of the route of requests to a subject.
+func direct(subject string) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(subject)) // never fails
+	return firstDirect + int(h.Sum32()%directRoutes)
 }
 
 // lineBuffers are for encoded lines, which add copies.

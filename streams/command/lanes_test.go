@@ -120,7 +120,7 @@ func TestRoomIsBounded(t *testing.T) {
 		if _, err := r.add(t.Context(), 1, "", claimLine("summer", "elsewhere", 0, make(waiter, 1))); err != nil {
 			t.Errorf("another lane: %v", err)
 		}
-		for _, lane := range []int{-1, directRoute + 1} {
+		for _, lane := range []int{-1, firstDirect + directRoutes} {
 			if _, err := r.add(t.Context(), lane, "", over); err == nil || !strings.Contains(err.Error(), "does not exist") {
 				t.Errorf("lane %d: %v", lane, err)
 			}

@@ -118,7 +118,7 @@ func (r *rig) redeem(id string) (waiter, Ticket) {
 	r.t.Helper()
 	w := make(waiter, 2)
 	cmd := wire.Command{Type: wire.Redeem, ID: id, Code: "AAAA-BBBB-CCCC", OrderID: "o"}
-	ticket, err := r.add(r.t.Context(), directRoute, "scrip.redeem", line{id: id, json: cmd.AppendJSON(nil), Call: Call{By: "ann", To: w}})
+	ticket, err := r.add(r.t.Context(), direct("scrip.redeem"), "scrip.redeem", line{id: id, json: cmd.AppendJSON(nil), Call: Call{By: "ann", To: w}})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -26,6 +26,7 @@ type route struct {
 	lanes   *Lanes
 	number  int
 	direct  bool
+	slow    bool // direct: a request has had no answer for slowAfter, and each line is sent alone; guarded by mu
 	subject string
 	acks    string      // subject of this route's PubAcks, without the attempt's token
 	answers string      // subject of its outcomes, likewise
@@ -57,8 +58,8 @@ func newRoute(l *Lanes, number int) *route {
 		inFlight: make(map[*batch]struct{}),
 		attempts: make(map[uint64]*attempt),
 	}
-	if number == directRoute {
-		r.direct, r.most, r.lines = true, directInFlight, 1
+	if number >= firstDirect {
+		r.direct, r.lines = true, directLines
 		// The service should give up and answer before the line is sent again.
 		r.header = nats.Header{timeoutHeader: []string{min(r.pause()*3/4, maxTimeout).String()}}
 	} else {
@@ -110,7 +111,7 @@ func (r *route) add(line line, subject string) (Ticket, error) {
 		return Ticket{}, &NotSentError{ID: line.id, Cause: ErrClosed}
 	}
 	b := r.open
-	if b != nil && (len(b.entries) >= r.lines || len(b.buf)+len(line.json)+1 > int(r.lanes.limit.Load()) || b.by != line.By) {
+	if b != nil && (r.slow || len(b.entries) >= r.lines || b.subject != subject || len(b.buf)+len(line.json)+1 > int(r.lanes.limit.Load()) || b.by != line.By) {
 		r.full = append(r.full, b)
 		b = nil
 	}
@@ -145,6 +146,9 @@ func (r *route) add(line line, subject string) (Ticket, error) {
 // disk a third of the time.
 func (r *route) free() bool {
 	inFlight := len(r.inFlight) - r.overdue
+	if r.slow {
+		return (len(r.full) > 0 || r.open != nil) && inFlight < directInFlight
+	}
 	if len(r.full) > 0 {
 		return inFlight < r.most+fullInFlight
 	}
@@ -152,7 +156,7 @@ func (r *route) free() bool {
 	if b == nil || inFlight >= r.most {
 		return false
 	}
-	return r.direct || r.linesInFlight < minInFlightLines || len(b.entries) >= growthFactor*r.linesInFlight || b.sweeps > 1
+	return r.linesInFlight < minInFlightLines || len(b.entries) >= growthFactor*r.linesInFlight || b.sweeps > 1
 }
 
 // pump sends batches while messages may be sent. Called with the mutex held, which publish releases: a caller that finds

@@ -64,10 +64,16 @@ const (
 	// with 256 callers, fsynced, in CPU time of a claim: 20 µs if a message is sent with whatever it holds (47 lines each),
 	// 18 µs with 1 (70 lines), 16 µs with 2 (120 lines) or more.
 	growthFactor = 2
-	// directInFlight is how many requests to the micro service are in flight at once. Each is one line, so this bounds the
-	// requests that pile up while the service is unreachable, not the size of messages.
+	// firstDirect is the number of the first route of requests to the micro service, and directRoutes how many there are: those of one
+	// subject share a route and messages.
+	firstDirect  = topology.MaxLanes
+	directRoutes = 16
+	// directLines is how many lines a request has at most: their outcomes must fit into one message.
+	directLines = 500
+	// slowAfter is how long a request may have no answer before others do without company: their lines are of all lanes, and one
+	// without owner would delay the others. directInFlight bounds the requests that pile up then.
+	slowAfter      = 500 * time.Millisecond
 	directInFlight = 4096
-	directRoute    = topology.MaxLanes
 )
 
 // Run reads answers, expires deadlines and retries, until ctx ends or the connection is closed. Then the receivers that
@@ -165,6 +171,7 @@ func (l *Lanes) sweep(everything bool) {
 func (r *route) sweep(everything bool, out []delivery) []delivery {
 	now := r.lanes.now()
 	var overdue []*batch
+	slow := false
 	r.mu.Lock()
 	for b := range r.inFlight {
 		out = b.expire(now, out)
@@ -179,11 +186,13 @@ func (r *route) sweep(everything bool, out []delivery) []delivery {
 			r.overdue++
 			r.linesInFlight -= len(b.entries)
 		}
+		slow = slow || r.direct && !b.done && b.tries > 0 && now-b.sentAt >= slowAfter
 		// A batch that is acknowledged and has no outcome waits for its lane, which the node does reach.
 		if !b.done && !b.acked && b.tries > 0 && now-b.sentAt > unanswered && r.lanes.online.Load() {
 			r.lanes.mover.Unanswered() // an answer to any other message on the connection outweighs it
 		}
 	}
+	r.slow = slow
 	waiting := r.full[:0]
 	for _, b := range r.full {
 		if out = b.expire(now, out); b.waiting > 0 {

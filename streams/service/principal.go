@@ -47,6 +47,12 @@ func (s *Service) principal(m *nats.Msg) (p access.Principal, keyed bool, err er
 // a coupon that it names so: a producer has to know the code, but to look.
 func (r *request) allowed(campaign string, n uint32) bool {
 	// Permissions of NATS keep public keys out; here the rule holds whatever these are.
+	if r.of != nil && r.at > 0 && r.keyed && r.service.opts.Rate != nil { // the first line was counted with the request
+		if wait := r.service.opts.Rate(r.who); wait > 0 {
+			r.throttle(wait)
+			return false
+		}
+	}
 	r.byN = n != 0
 	byCode := !r.byN || r.who.Person() || r.endpoint.query == showCoupon
 	if !r.keyed || byCode && !r.who.Public && r.who.May(r.endpoint.operation, campaign) {

@@ -78,8 +78,11 @@ type query struct {
 	about string                    // what was looked up, for the audit stream; set by an answer that has codes
 }
 
-// startQuery answers a query in a goroutine of its own, because it waits for lanes and tables.
-func (s *Service) startQuery(req *request, data []byte) {
+// startQuery answers a query by run, which gives it a context: nil = in a goroutine of its own, because it waits for lanes and tables.
+func (s *Service) startQuery(req *request, data []byte, run func(func(context.Context))) {
+	if run == nil {
+		run = func(answer func(context.Context)) { s.background(s.queries, req, answer) }
+	}
 	q, err := parseQuery(req.endpoint.query, data)
 	if err == nil {
 		q.After, err = s.opts.Cursors.Open(q.Query, req.who, q.After)
@@ -88,6 +91,7 @@ func (s *Service) startQuery(req *request, data []byte) {
 		req.refuse(&wire.Outcome{ID: q.ID, Campaign: q.Campaign, Refusal: wire.Invalid, Message: err.Error()})
 		return
 	}
+	req.id = q.ID
 	if !req.allowed(q.Campaign, q.N) || !req.mayTry(q.Code) {
 		return
 	}
@@ -97,7 +101,7 @@ func (s *Service) startQuery(req *request, data []byte) {
 		req.deny("a key without the right to see codes may not print them")
 		return
 	}
-	s.background(s.queries, req, func(ctx context.Context) {
+	run(func(ctx context.Context) {
 		body, err := req.endpoint.query.answer(s, ctx, q)
 		if err == nil && q.Query == validateCoupon.name {
 			body, q.about, _, err = req.shown(body)

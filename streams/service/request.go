@@ -119,8 +119,8 @@ func (s *Service) handle(number int, m *nats.Msg) {
 	}
 	req.deadline = req.start.Add(timeout)
 	switch {
-	case e.query != nil:
-		s.startQuery(req, m.Data)
+	case e.query != nil && e.query != validateCoupon:
+		s.startQuery(req, m.Data, nil)
 		return
 	case e.action != nil:
 		s.startAction(req, m.Data)
@@ -133,7 +133,14 @@ func (s *Service) handle(number int, m *nats.Msg) {
 	if e.named {
 		campaign = m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
 	}
-	s.command(req, campaign, m.Data)
+	switch all := several(m.Data); {
+	case len(all) > 1:
+		s.startLines(req, campaign, all, len(m.Data))
+	case e.query != nil:
+		s.startQuery(req, m.Data, nil)
+	default:
+		s.command(req, campaign, m.Data)
+	}
 }
 
 // timeoutOf reads HeaderTimeout.
@@ -161,12 +168,22 @@ type request struct {
 	keyed    bool             // who has a key, whose rights are checked
 	byN      bool             // it names a coupon by campaign and n
 	tried    func(wrong bool) // ends the try of a code; nil = it has none
+	of       *lines           // it is a line of that request, at at; nil = it has a reply of its own
+	at       int
 }
 
 // answer sends a reply; header nil = an ordinary one. No body is empty: an empty message is a valid request to several JetStream APIs.
 func (r *request) answer(header nats.Header, body []byte, result result) {
 	r.ended(bytes.Contains(body, wrongCode))
 	r.service.metrics.observe(r.number, result, time.Since(r.start))
+	if r.of != nil {
+		r.of.put(r, header, body)
+		return
+	}
+	r.send(header, body)
+}
+
+func (r *request) send(header nats.Header, body []byte) {
 	if r.reply == "" {
 		return
 	}
