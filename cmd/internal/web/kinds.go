@@ -59,6 +59,7 @@ var kinds = map[Code]Kind{
 	Code(wire.Invalid):                {Status: http.StatusUnprocessableEntity},
 	Code(wire.CampaignNotFound):       {Status: http.StatusNotFound},
 	Code(wire.CampaignExists):         {Status: http.StatusConflict},
+	Code(wire.BatchExists):            {Status: http.StatusConflict},
 	Code(wire.CampaignEnded):          {Status: http.StatusConflict},
 	Code(wire.CampaignPaused):         {Status: http.StatusConflict},
 	Code(wire.ClaimNotOpen):           {Status: http.StatusConflict},
