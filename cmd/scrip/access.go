@@ -16,7 +16,7 @@ import (
 
 // accessCommand manages keys.
 func (m *Main) accessCommand() *cobra.Command {
-	g := cli.Group("access", "Make, list, revoke and replace keys of users",
+	g := cli.Group("access", "Make, show, revoke and replace keys of users",
 		command(m, action[ops.MadeKey]{
 			use: "create NAME --role ROLE", name: "access.create", args: []string{"name"}, short: "Make a key and print it, once",
 			long: `Make a key and print it, once. NAME names its user, 1 to 64 bytes; events and settings show it as "by".`,
@@ -28,6 +28,8 @@ func (m *Main) accessCommand() *cobra.Command {
 			print: m.printMade,
 		}),
 		m.accessList(),
+		command(m, action[access.Key]{use: "show KEY", name: "access.show", args: []string{"key"}, short: "Show a key",
+			print: func(k access.Key) error { return m.printKeys(ops.Page[access.Key]{Items: []access.Key{k}}) }}),
 		command(m, action[access.Key]{
 			use: "revoke KEY", name: "access.revoke", args: []string{"key"}, short: "End a key at once",
 			long: `End a key at once, on every server within a second: requests are refused, and connections and streams in progress end. KEY
@@ -47,7 +49,7 @@ until then both work, so that programs can be given the new one without an outag
 			example: `  scrip access rotate checkout-eu --overlap 24h`,
 			print:   m.printMade,
 		}))
-	g.Long = `Make, list, revoke and replace keys of users. A key opens NATS, as the user of the URL (--nats nats://KEY@HOST:4222), and HTTP
+	g.Long = `Make, show, revoke and replace keys of users. A key opens NATS, as the user of the URL (--nats nats://KEY@HOST:4222), and HTTP
 (Authorization: Bearer KEY). It is printed once; the log has its hash. A change is in force on every server within a second,
 and is recorded with its author, see scrip audit. Only operators, and who has the credentials of the data directory, may
 change keys.
@@ -127,22 +129,24 @@ func (m *Main) accessList() *cobra.Command {
 an hour.`,
 		example: `  scrip access list
   scrip access list --all -o json`,
-		json: func(page ops.Page[access.Key]) any { return inForce(page) },
-		print: func(page ops.Page[access.Key]) error {
-			var rows [][]string
-			for _, k := range inForce(page).Items {
-				ends := "-"
-				if !k.Ended.IsZero() {
-					ends = orZero(k.Ended) + " by " + k.EndedBy
-				}
-				rows = append(rows, []string{k.ID, k.Name, k.Role.String(), orText(strings.TrimPrefix(limits(&k), ", "), "-"),
-					orZero(k.Created) + " by " + k.CreatedBy, orZero(k.LastUsed), ends})
-			}
-			return m.table(page.Next, "KEY NAME ROLE LIMITS MADE USED ENDS", rows)
-		},
+		json:  func(page ops.Page[access.Key]) any { return inForce(page) },
+		print: func(page ops.Page[access.Key]) error { return m.printKeys(inForce(page)) },
 	})
 	cmd.Flags().BoolVar(&all, "all", false, "also those that were revoked or replaced")
 	return cmd
+}
+
+func (m *Main) printKeys(page ops.Page[access.Key]) error {
+	var rows [][]string
+	for _, k := range page.Items {
+		ends := "-"
+		if !k.Ended.IsZero() {
+			ends = orZero(k.Ended) + " by " + k.EndedBy
+		}
+		rows = append(rows, []string{k.ID, k.Name, k.Role.String(), orText(strings.TrimPrefix(limits(&k), ", "), "-"),
+			orZero(k.Created) + " by " + k.CreatedBy, orZero(k.LastUsed), ends})
+	}
+	return m.table(page.Next, "KEY NAME ROLE LIMITS MADE USED ENDS", rows)
 }
 
 // auditCommand lists the audit stream.

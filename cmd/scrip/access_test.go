@@ -161,9 +161,9 @@ func TestExportsAreRecorded(t *testing.T) {
 		code int
 		want string // the new entry
 	}{
-		{"codes export exported --data " + p.Data, 0, self + " export coupons.csv exported"},
-		{"codes export exported --mask-codes " + mask + " --data " + p.Data, 0, self + " export coupons.csv exported"},
-		{"codes export exported --nats " + limited + " --postgres " + tables, 0, "export-otto export coupons.csv exported"},
+		{"codes export exported --data " + p.Data, 0, self + " export codes exported"},
+		{"codes export exported --mask-codes " + mask + " --data " + p.Data, 0, self + " export codes exported"},
+		{"codes export exported --nats " + limited + " --postgres " + tables, 0, "export-otto export codes exported"},
 		{"codes export hidden --nats " + limited + " --postgres " + tables, cli.ExitFailed, ""},
 		{"codes export nobody --data " + p.Data, cli.ExitRefused, ""},
 		{"replay --campaign exported --data " + p.Data, 0, self + " export events --campaign exported"},

@@ -133,7 +133,7 @@ func TestWrongUsage(t *testing.T) {
 		{`config set reminder.batch 1 --by "a\nb"`, "printable"},
 		{"config changes --limit many", "whole number"},
 		{"config chang", "did you mean changes?"},
-		{"access", "needs a command: create, list, revoke, rotate"},
+		{"access", "needs a command: create, list, show, revoke, rotate"},
 		{"access create --role support", "needs NAME"},
 		{"access create bob --role producer --rate -1", "whole number"},
 		{"audit --since yesterday", "RFC 3339"},

@@ -27,7 +27,7 @@ func (m *Main) deadletterCommand() *cobra.Command {
 			use: "show ID", name: "deadletter.show", args: []string{"id"}, short: "Show a dead letter and the whole line", print: m.printLetter,
 			long: `Show a dead letter and its line: the whole line from its stream, or, if the command was purged since, the part that the
 dead letter quotes.`,
-			example: "  scrip deadletter show SCRIP_CMD_0/12/3",
+			example: "  scrip deadletter show SCRIP_CMD_0.12.3",
 		}),
 		m.deadletterRetry(), m.deadletterDiscard())
 	g.Long = `Show, retry and discard dead letters. There are two kinds:
@@ -37,7 +37,7 @@ dead letter quotes.`,
   events     lines on an event stream that the read tables could not apply; a correct log has none. They are missing in the
              tables; after an upgrade to a version that supports them, ` + "`scrip rebuild`" + ` applies them in log order.
 
-The id of a dead letter is the position of its line, as stream/message/line: SCRIP_CMD_0/12/3; line 0 is the whole message.
+The id of a dead letter is the position of its line, as stream.message.line: SCRIP_CMD_0.12.3; line 0 is the whole message.
 It stays open until it is retried or discarded. ` + "`scrip status`" + ` shows how many are open.
 
 Lines may hold codes: a key without the right to see codes gets the reasons, without what they quote, and no lines.`
@@ -102,8 +102,8 @@ only if they are given with --payload or --file: they would take effect with you
 
 Events cannot be retried: later events were applied without them. After an upgrade to a version that supports them,
 ` + "`scrip rebuild`" + ` applies them in log order.`,
-		example: `  scrip deadletter retry SCRIP_CMD_0/12/3
-  scrip deadletter retry SCRIP_CMD_0/12/3 --payload '{"id":"a1","type":"claim","campaign":"summer","customer_id":"alice"}'`,
+		example: `  scrip deadletter retry SCRIP_CMD_0.12.3
+  scrip deadletter retry SCRIP_CMD_0.12.3 --payload '{"id":"a1","type":"claim","campaign":"summer","customer_id":"alice"}'`,
 		prepare: func(cmd *cobra.Command, request fields, args []string) error {
 			letter = args[0]
 			corrected, err := m.correctedLines(cmd, payload, file)
@@ -191,7 +191,7 @@ The state of a dead letter and its note survive a rebuild of the read tables, bu
 the log (see scrip backup --help).
 
 With --all, every open one that --stream, --lane and --since select.`,
-		example: `  scrip deadletter discard SCRIP_CMD_0/12/3 --note 'test of the shop'
+		example: `  scrip deadletter discard SCRIP_CMD_0.12.3 --note 'test of the shop'
   scrip deadletter discard --all --stream commands --since -24h`,
 		prepare: func(_ *cobra.Command, request fields, args []string) error {
 			if len(args) > 0 {

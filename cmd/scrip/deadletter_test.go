@@ -18,7 +18,7 @@ func (p *process) parked(subject, message string, line int) string {
 	ack, err := p.nats().Publish(p.t.Context(), subject, []byte(message))
 	streamtest.Must(p.t, err)
 	p.row("1", "SELECT count(*)::text FROM scrip.dead_letter WHERE stream = $1 AND sequence = $2 AND line = $3", ack.Stream, int64(ack.Sequence), line)
-	return fmt.Sprintf("%s/%d/%d", ack.Stream, ack.Sequence, line)
+	return fmt.Sprintf("%s.%d.%d", ack.Stream, ack.Sequence, line)
 }
 
 // TestDeadLetters: what its commands print and their exit codes, from a bad line and an event that the tables cannot apply to
@@ -78,7 +78,7 @@ func TestDeadLetters(t *testing.T) {
 		{cli.ExitDone, "discarded: 3", []string{"discard", pause, number, event, "--note", "seen"}},
 		{cli.ExitDone, "seen", []string{"show", pause}},
 		{cli.ExitDone, "reopened: 1", []string{"discard", "--undo", event}},
-		{cli.ExitRefused, `{"status":"refused","refusal":"not_found","message":"`, []string{"show", "SCRIP_CMD_0/999/1", "-o", "json"}},
+		{cli.ExitRefused, `{"status":"refused","refusal":"not_found","message":"`, []string{"show", "SCRIP_CMD_0.999.1", "-o", "json"}},
 		{cli.ExitDone, "discarded: 0", []string{"discard", "--all", "--stream", "commands"}},
 		{cli.ExitRefused, "belong to all", []string{"discard", bad, "--lane", "1"}},
 		{cli.ExitUsage, "one of --payload and --file", []string{"retry", bad, "--payload", "x", "--file", "y"}},

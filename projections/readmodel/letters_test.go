@@ -74,7 +74,7 @@ func ids(list []Letter) string {
 	return strings.Join(out, " ")
 }
 
-const all = "SCRIP_CMD_1/5/1 SCRIP_EVT_1/1/1 SCRIP_CMD_0/12/0 SCRIP_CMD_0/11/2"
+const all = "SCRIP_CMD_1.5.1 SCRIP_EVT_1.1.1 SCRIP_CMD_0.12.0 SCRIP_CMD_0.11.2"
 
 func (r *letterRig) list(f LetterFilter) string {
 	r.t.Helper()
@@ -90,11 +90,11 @@ func TestList(t *testing.T) {
 	lane := 0
 	for want, f := range map[string]LetterFilter{
 		all:                                 {},
-		"SCRIP_EVT_1/1/1":                   {Stream: OfEvents},
-		"SCRIP_CMD_1/5/1":                   {Stream: "SCRIP_CMD_1"},
-		"SCRIP_CMD_0/12/0 SCRIP_CMD_0/11/2": {Lane: &lane, State: Open},
-		"SCRIP_CMD_1/5/1 SCRIP_EVT_1/1/1":   {Since: minute(2)},
-		"SCRIP_CMD_1/5/1 SCRIP_CMD_0/12/0 SCRIP_CMD_0/11/2": {Stream: OfCommands},
+		"SCRIP_EVT_1.1.1":                   {Stream: OfEvents},
+		"SCRIP_CMD_1.5.1":                   {Stream: "SCRIP_CMD_1"},
+		"SCRIP_CMD_0.12.0 SCRIP_CMD_0.11.2": {Lane: &lane, State: Open},
+		"SCRIP_CMD_1.5.1 SCRIP_EVT_1.1.1":   {Since: minute(2)},
+		"SCRIP_CMD_1.5.1 SCRIP_CMD_0.12.0 SCRIP_CMD_0.11.2": {Stream: OfCommands},
 		"": {State: Discarded},
 	} {
 		if got := r.list(f); got != want {
@@ -134,28 +134,28 @@ func (r *letterRig) find(id string) Letter {
 func TestFind(t *testing.T) {
 	r := newLetterRig(t)
 	r.fill()
-	l := r.find("SCRIP_CMD_0/11/2")
+	l := r.find("SCRIP_CMD_0.11.2")
 	if l.Reason != "customer_id: missing" || l.Payload != `{"id":"a"}` || !l.At.Equal(minute(1)) || l.EventSequence != 1 || l.EventLine != 1 || l.State != Open || l.IsEvent() {
 		t.Errorf("%+v", l)
 	}
-	if l := r.find("SCRIP_EVT_1/1/1"); !l.IsEvent() || !strings.Contains(l.Payload, `"nowhere"`) || !strings.Contains(l.Reason, "not in the tables") {
+	if l := r.find("SCRIP_EVT_1.1.1"); !l.IsEvent() || !strings.Contains(l.Payload, `"nowhere"`) || !strings.Contains(l.Reason, "not in the tables") {
 		t.Errorf("%+v", l)
 	}
-	absent, _ := ParseLetterID("SCRIP_CMD_0/11/3")
+	absent, _ := ParseLetterID("SCRIP_CMD_0.11.3")
 	if _, err := r.Find(t.Context(), absent); !errors.Is(err, ErrNoLetter) || !strings.Contains(err.Error(), "deadletter list") {
 		t.Errorf("an absent one: %v", err)
 	}
 	// The command stream was created again: the same position once more.
 	r.apply(0, 9, 9, fmt.Sprintf(rejected, 11, 2, `{"id":"z"}`))
-	twice, _ := ParseLetterID("SCRIP_CMD_0/11/2")
-	if _, err := r.Find(t.Context(), twice); !errors.Is(err, ErrManyLetters) || !strings.Contains(err.Error(), "SCRIP_CMD_0/11/2@1/1, SCRIP_CMD_0/11/2@9/1") {
+	twice, _ := ParseLetterID("SCRIP_CMD_0.11.2")
+	if _, err := r.Find(t.Context(), twice); !errors.Is(err, ErrManyLetters) || !strings.Contains(err.Error(), "SCRIP_CMD_0.11.2@1.1, SCRIP_CMD_0.11.2@9.1") {
 		t.Errorf("an ambiguous one: %v", err)
 	}
-	if l := r.find("SCRIP_CMD_0/11/2@9/1"); l.Payload != `{"id":"z"}` {
+	if l := r.find("SCRIP_CMD_0.11.2@9.1"); l.Payload != `{"id":"z"}` {
 		t.Errorf("the exact one: %+v", l)
 	}
-	for _, id := range []string{"", "12", "SCRIP_CMD_0", "SCRIP_CMD_0/1", "SCRIP_CMD_x/1/1", "SCRIP_RMD_0/1/1", "SCRIP_CMD_0/0/1", "SCRIP_CMD_0/1/x", "SCRIP_CMD_0/1/1@", "SCRIP_CMD_0/1/1@0/1", "SCRIP_CMD_0/1/1/1"} {
-		if _, err := ParseLetterID(id); err == nil || !strings.Contains(err.Error(), "SCRIP_CMD_0/12/3") {
+	for _, id := range []string{"", "12", "SCRIP_CMD_0", "SCRIP_CMD_0.1", "SCRIP_CMD_x.1.1", "SCRIP_RMD_0.1.1", "SCRIP_CMD_0.0.1", "SCRIP_CMD_0.1.x", "SCRIP_CMD_0.1.1@", "SCRIP_CMD_0.1.1@0.1", "SCRIP_CMD_0.1.1/1"} {
+		if _, err := ParseLetterID(id); err == nil || !strings.Contains(err.Error(), "SCRIP_CMD_0.12.3") {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
@@ -176,35 +176,35 @@ func TestSettle(t *testing.T) {
 	r.fill()
 	before := projtest.Digest(t, r.pool)
 	streamtest.Equal(t, "open at first", r.open(), LetterCounts{Commands: 3, Events: 1})
-	l := r.find("SCRIP_CMD_0/11/2")
+	l := r.find("SCRIP_CMD_0.11.2")
 	for _, step := range []struct {
 		state LetterState
 		note  string
 	}{{Discarded, "a test"}, {Discarded, "a test of the shop"}, {Retried, "claimed"}, {Retried, "claimed again"}} {
 		streamtest.Must(t, r.Settle(ctx, &l, step.state, step.note))
-		if l = r.find("SCRIP_CMD_0/11/2"); l.State != step.state || l.Note != step.note || l.SettledAt == nil {
+		if l = r.find("SCRIP_CMD_0.11.2"); l.State != step.state || l.Note != step.note || l.SettledAt == nil {
 			t.Errorf("%+v became %+v", step, l)
 		}
 		// Discarding without a note adds nothing to what is noted.
 		err := r.Settle(ctx, &l, Discarded, "")
-		if now := r.find("SCRIP_CMD_0/11/2"); errors.Is(err, ErrRetried) != (step.state == Retried) || now.State != l.State || now.Note != l.Note || !now.SettledAt.Equal(*l.SettledAt) {
+		if now := r.find("SCRIP_CMD_0.11.2"); errors.Is(err, ErrRetried) != (step.state == Retried) || now.State != l.State || now.Note != l.Note || !now.SettledAt.Equal(*l.SettledAt) {
 			t.Errorf("%+v, discarded without a note: %+v, %v", step, now, err)
 		}
 	}
 	if err := r.Settle(ctx, &l, Discarded, "noise"); !errors.Is(err, ErrRetried) {
 		t.Errorf("discarding what was retried: %v", err)
 	}
-	if err := r.Reopen(ctx, &l); !errors.Is(err, ErrRetried) || r.find("SCRIP_CMD_0/11/2").State != Retried {
+	if err := r.Reopen(ctx, &l); !errors.Is(err, ErrRetried) || r.find("SCRIP_CMD_0.11.2").State != Retried {
 		t.Errorf("opening what was retried: %v", err)
 	}
 	streamtest.Equal(t, "open after one was retried", r.open(), LetterCounts{Commands: 2, Events: 1})
-	streamtest.Equal(t, "retried", r.list(LetterFilter{State: Retried}), "SCRIP_CMD_0/11/2")
+	streamtest.Equal(t, "retried", r.list(LetterFilter{State: Retried}), "SCRIP_CMD_0.11.2")
 	streamtest.Equal(t, "the digests differ", projtest.Digest(t, r.pool), before)
 	if n, err := r.DiscardAll(ctx, LetterFilter{Stream: OfCommands}, "noise"); err != nil || n != 2 {
 		t.Errorf("discarding all commands: %d, %v", n, err)
 	}
 	streamtest.Equal(t, "open after that", r.open(), LetterCounts{Events: 1})
-	if l := r.find("SCRIP_CMD_0/11/2"); l.State != Retried || l.Note != "claimed again" {
+	if l := r.find("SCRIP_CMD_0.11.2"); l.State != Retried || l.Note != "claimed again" {
 		t.Errorf("a retried one was discarded with all: %+v", l)
 	}
 
@@ -235,7 +235,7 @@ func TestSettle(t *testing.T) {
 func TestNoRights(t *testing.T) {
 	r := newLetterRig(t)
 	r.fill()
-	l := r.find("SCRIP_CMD_0/11/2")
+	l := r.find("SCRIP_CMD_0.11.2")
 	as := projtest.Role(t, r.pool.Config().ConnString(), "reader")
 	for _, sql := range []string{"GRANT USAGE ON SCHEMA scrip, scrip_meta TO reader",
 		"GRANT SELECT ON ALL TABLES IN SCHEMA scrip TO reader", "GRANT SELECT ON scrip_meta.dead_letter TO reader"} {

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// LetterID identifies a dead letter by the position of the line: SCRIP_CMD_0/12/3. If a command stream was created again and
-// several have this position, that of the event is added: SCRIP_CMD_0/12/3@57/1.
+// LetterID identifies a dead letter by the position of the line: SCRIP_CMD_0.12.3. If a command stream was created again and
+// several have this position, that of the event is added: SCRIP_CMD_0.12.3@57.1.
 type LetterID struct {
 	Stream   string
 	Sequence uint64
@@ -26,9 +26,9 @@ type LetterID struct {
 }
 
 func (id LetterID) String() string {
-	s := fmt.Sprintf("%s/%d/%d", id.Stream, id.Sequence, id.Line)
+	s := fmt.Sprintf("%s.%d.%d", id.Stream, id.Sequence, id.Line)
 	if id.EventSequence != 0 {
-		s += fmt.Sprintf("@%d/%d", id.EventSequence, id.EventLine)
+		s += fmt.Sprintf("@%d.%d", id.EventSequence, id.EventLine)
 	}
 	return s
 }
@@ -44,9 +44,9 @@ func (id *LetterID) UnmarshalText(text []byte) (err error) {
 
 // ParseLetterID parses the result of String.
 func ParseLetterID(s string) (id LetterID, err error) {
-	wrong := fmt.Errorf("%q is not the id of a dead letter; ids are like %s/12/3, as `scrip deadletter list` shows them", s, topology.CmdStream(0))
+	wrong := fmt.Errorf("%q is not the id of a dead letter; ids are like %s.12.3, as `scrip deadletter list` shows them", s, topology.CmdStream(0))
 	name, event, exact := strings.Cut(s, "@")
-	parts := strings.Split(name, "/")
+	parts := strings.Split(name, ".")
 	if len(parts) != 3 {
 		return id, wrong
 	}
@@ -73,7 +73,7 @@ func ParseLetterID(s string) (id LetterID, err error) {
 		return id, wrong
 	}
 	if exact {
-		sequence, line, _ := strings.Cut(event, "/")
+		sequence, line, _ := strings.Cut(event, ".")
 		if !place(sequence, line, &id.EventSequence, &id.EventLine) {
 			return id, wrong
 		}

@@ -41,9 +41,9 @@ var Kinds = []Kind{Login, Keys, Settings, Export, LookUp, Jobs, Webhooks, DeadLe
 
 // The actions of kind Export.
 const (
-	Coupons = "coupons.csv" // About is the campaign
-	Events  = "events"      // About is the filter
-	Raw     = "raw events"  // a key that may read messages of the log logged in: what it reads passes no server
+	Coupons = "codes"      // About is the campaign
+	Events  = "events"     // About is the filter
+	Raw     = "raw events" // a key that may read messages of the log logged in: what it reads passes no server
 )
 
 // Entry is one line of the audit stream.

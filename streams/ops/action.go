@@ -36,6 +36,7 @@ type Action struct {
 var Actions = []Action{
 	action("access.create", (*Ops).CreateKey),
 	action("access.list", (*Ops).ListKeys).reads(),
+	action("access.show", (*Ops).ShowKey).reads(),
 	action("access.revoke", (*Ops).RevokeKey),
 	action("access.rotate", (*Ops).RotateKey),
 	action("config.get", (*Ops).GetSettings).reads(),

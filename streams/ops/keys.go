@@ -1,7 +1,9 @@
 package ops
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
@@ -49,6 +51,22 @@ func (o *Ops) ListKeys(ctx context.Context, _ Caller, q Paging) (Page[access.Key
 	return PageOf(all, q, func(k *access.Key) string { return k.ID })
 }
 
+// NamedKey names a key.
+type NamedKey struct {
+	Key string `json:"key" doc:"Its id or its name."`
+}
+
+// ShowKey shows a key without its secret, of a name the newest.
+func (o *Ops) ShowKey(ctx context.Context, _ Caller, q NamedKey) (access.Key, error) {
+	all, err := o.Keys.List(ctx)
+	for _, k := range slices.Backward(all) {
+		if k.ID == q.Key || k.Name == q.Key {
+			return k, nil
+		}
+	}
+	return access.Key{}, cmp.Or(err, access.ErrNoSuchKey)
+}
+
 // RevokeKey names a key.
 type RevokeKey struct {
 	Key string `json:"key" doc:"Its id; or a name: all its keys."`
@@ -61,7 +79,7 @@ func (o *Ops) RevokeKey(ctx context.Context, who Caller, q RevokeKey) (access.Ke
 
 // RotateKey names a key that is replaced.
 type RotateKey struct {
-	Key     string `json:"key" doc:"Its id or its name."`
+	NamedKey
 	Overlap string `json:"overlap,omitempty" doc:"How long the old one goes on working, a Go duration up to 720h; absent = it ends at once."`
 }
 

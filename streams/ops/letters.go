@@ -51,7 +51,7 @@ func (o *Ops) ListLetters(ctx context.Context, who Caller, q ListLetters) (Page[
 
 // ShowLetter names a dead letter.
 type ShowLetter struct {
-	ID string `json:"id" doc:"Of the dead letter, such as SCRIP_CMD_0/12/3."`
+	ID string `json:"id" doc:"Of the dead letter, such as SCRIP_CMD_0.12.3."`
 }
 
 // ShowLetter shows a dead letter with its whole line, masked as ListLetters masks it.
@@ -76,7 +76,7 @@ func (o *Ops) seen(ctx context.Context, who Caller, about string) error {
 
 // RetryLetter is a dead letter that is sent again.
 type RetryLetter struct {
-	ID        string   `json:"id" doc:"Of the dead letter, such as SCRIP_CMD_0/12/3."`
+	ID        string   `json:"id" doc:"Of the dead letter, such as SCRIP_CMD_0.12.3."`
 	Lines     []string `json:"lines,omitempty" nullable:"false" doc:"Corrected lines to send instead, at most 1,000. They take effect with your rights."`
 	CommandID string   `json:"command_id,omitempty" doc:"For a line without an id; else one is derived from the dead letter."`
 }

@@ -19,7 +19,6 @@ const (
 	NotFound       wire.Refusal = "not_found"       // there is no such thing
 	NameTaken      wire.Refusal = "name_taken"      // of a key
 	KeyEnded       wire.Refusal = "key_ended"       // it was revoked or replaced before
-	Changed        wire.Refusal = "changed"         // the change is for another version
 	NotRetriable   wire.Refusal = "not_retriable"   // a dead letter that cannot be sent again
 	AlreadyRetried wire.Refusal = "already_retried" // a dead letter whose retry cannot be undone
 	Busy           wire.Refusal = "busy"            // a job of this kind runs already
@@ -28,7 +27,7 @@ const (
 )
 
 // Codes are they.
-var Codes = []wire.Refusal{Malformed, Forbidden, NotFound, NameTaken, KeyEnded, Changed, NotRetriable, AlreadyRetried, Busy, Unavailable, UnknownOutcome}
+var Codes = []wire.Refusal{Malformed, Forbidden, NotFound, NameTaken, KeyEnded, NotRetriable, AlreadyRetried, Busy, Unavailable, UnknownOutcome}
 
 // Refusal is the error of each action: the code, the field of the request that is wrong, "" = none in particular, and a text
 // that names what to do.
@@ -52,7 +51,7 @@ var kinds = []struct {
 }{
 	{access.ErrForbidden, Forbidden}, {webhook.ErrForbidden, Forbidden},
 	{access.ErrNoSuchKey, NotFound}, {webhook.ErrNotFound, NotFound}, {ErrNoJob, NotFound},
-	{access.ErrNameTaken, NameTaken}, {access.ErrEnded, KeyEnded}, {webhook.ErrChanged, Changed}, {settings.ErrChanged, wire.VersionMismatch},
+	{access.ErrNameTaken, NameTaken}, {access.ErrEnded, KeyEnded}, {webhook.ErrChanged, wire.VersionMismatch}, {settings.ErrChanged, wire.VersionMismatch},
 	{access.ErrInvalid, wire.Invalid}, {once.ErrReused, wire.IdempotencyKeyReused}, {once.ErrCutOff, UnknownOutcome},
 	{registry.ErrUnknown, UnknownOutcome}, {registry.ErrUnrecorded, UnknownOutcome},
 }

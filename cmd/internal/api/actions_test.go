@@ -31,13 +31,14 @@ import (
 const uses = `
 access.create        keys:create          {"name":"$name","role":"support"}
 access.list          -                    {"limit":1}
+access.show          -                    {"key":"$key"}
 access.rotate        keys:rotate          {"key":"$key","overlap":"1h"}
 access.revoke        keys:revoke          {"key":"$key"}
 config.set           settings:set         {"settings":{"reminder.batch":77,"reminder.pause":{"$campaign":true}}}
 config.get           -                    {"setting":"reminder.batch"}
 config.changes       -                    {"setting":"reminder.batch"}
 audit.list           -                    {"kind":"keys","limit":1}
-codes.export         export:coupons.csv   {"campaign":"$campaign"}
+codes.export         export:codes         {"campaign":"$campaign"}
 reminder.list        -                    {"campaign":"$campaign","state":"pending"}
 status.show          -                    {}
 deadletter.list      lookup:deadletters   {"limit":1}
@@ -92,18 +93,18 @@ deadletter.list      invalid       {"state":"lost"}
 deadletter.list      invalid       {"stream":"letters"}
 deadletter.list      invalid       {"after":"x"}
 deadletter.show      invalid       {"id":"17"}
-deadletter.show      not_found     {"id":"SCRIP_CMD_0/99999/1"}
-deadletter.retry     not_found     {"id":"SCRIP_CMD_0/99999/1"}
+deadletter.show      not_found     {"id":"SCRIP_CMD_0.99999.1"}
+deadletter.retry     not_found     {"id":"SCRIP_CMD_0.99999.1"}
 deadletter.discard   invalid       {}
-deadletter.discard   invalid       {"all":true,"ids":["SCRIP_CMD_0/99999/1"]}
-deadletter.discard   not_found     {"ids":["SCRIP_CMD_0/99999/1"]}
+deadletter.discard   invalid       {"all":true,"ids":["SCRIP_CMD_0.99999.1"]}
+deadletter.discard   not_found     {"ids":["SCRIP_CMD_0.99999.1"]}
 webhook.create       malformed     {"types":["coupon.*"]}
 webhook.create       invalid       {"url":"ftp://x","types":["coupon.*"]}
 webhook.show         not_found     {"webhook":"none"}
 webhook.update       invalid       {"webhook":"$theirs"}
 webhook.update       invalid       {"webhook":"$theirs","rate":5000}
 webhook.update       invalid       {"webhook":"$theirs","rate":null}
-webhook.update       changed       {"webhook":"$theirs","rate":5,"version":999}
+webhook.update       version_mismatch {"webhook":"$theirs","rate":5,"version":999}
 webhook.pause        not_found     {"webhook":"none"}
 webhook.replay       malformed     {"webhook":"$theirs"}
 webhook.retry        not_found     {"webhook":"none"}
@@ -126,7 +127,7 @@ type door struct {
 
 // byHTTP sends requests by the routes.
 func byHTTP(r *apitest.Rig, as string) door {
-	routes := map[string]api.Route{"codes.export": {Method: "GET", Path: "/v1/campaigns/{campaign}/coupons.csv"}}
+	routes := map[string]api.Route{"codes.export": {Method: "GET", Path: "/v1/campaigns/{campaign}/codes"}}
 	for _, route := range api.New(http.NewServeMux(), api.Options{}).Routes() {
 		if route.Action != "" {
 			routes[route.Action] = route
@@ -179,8 +180,10 @@ func byHTTP(r *apitest.Rig, as string) door {
 				return map[string]any{"campaign": ""}, ""
 			}
 			v := got.Object(t)
-			if at := got.Header.Get("Location"); got.Status == 202 && at != fmt.Sprint("/v1/jobs/", v["id"]) {
-				t.Errorf("%s: Location is %q", action, at)
+			if got.Status == 201 || got.Status == 202 { // Location is where it can be read, by its id
+				if at := got.Header.Get("Location"); !strings.HasSuffix(at, fmt.Sprint("/", v["id"])) || r.Ask(t, as, "GET", at, nil).Status != 200 {
+					t.Errorf("%s: Location is %q", action, at)
+				}
 			}
 			return v, ""
 		}

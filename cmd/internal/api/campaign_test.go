@@ -126,7 +126,7 @@ func TestBadRequests(t *testing.T) {
 		code, location string
 	}{
 		"no JSON":                {"POST", "/v1/campaigns", `{"campaign"`, nil, 400, "malformed", "body"},
-		"no object":              {"POST", "/v1/campaigns", `[]`, nil, 422, "invalid", "body"},
+		"no object":              {"POST", "/v1/campaigns", `[]`, nil, 400, "malformed", "body"},
 		"no body":                {"POST", "/v1/campaigns", nil, nil, 400, "malformed", ""},
 		"an unknown field":       {"POST", "/v1/campaigns", `{"campaign":"x","codes":1,"colour":1}`, nil, 400, "malformed", "body.colour"},
 		"another case":           {"POST", "/v1/campaigns", `{"campaign":"x","codes":1,"Prefix":"A"}`, nil, 400, "malformed", "body.Prefix"},
@@ -167,7 +167,7 @@ func TestBadRequests(t *testing.T) {
 		"a setting that is none": {"PATCH", "/v1/settings", `{"settings":{"colour":"red"}}`, []string{"If-Match", "*"}, 422, "invalid", "body.settings.colour"},
 		"a value out of bounds":  {"PATCH", "/v1/settings", `{"settings":{"reminder.batch":0}}`, []string{"If-Match", "*"}, 422, "invalid", "body.settings.reminder.batch"},
 		"a pause of none":        {"PATCH", "/v1/settings", `{"settings":{"reminder.pause":{"none":true}}}`, []string{"If-Match", "*"}, 404, "campaign_not_found", ""},
-		"no dead letter":         {"POST", "/v1/dead-letters/retry", `{"id":"SCRIP_CMD_0/12/3"}`, nil, 404, "not_found", "body.id"},
+		"no dead letter":         {"POST", "/v1/dead-letters/retry", `{"id":"SCRIP_CMD_0.12.3"}`, nil, 404, "not_found", "body.id"},
 		"no id":                  {"POST", "/v1/dead-letters/retry", `{"id":"12"}`, nil, 422, "invalid", "body.id"},
 		"a role that is none":    {"POST", "/v1/keys", `{"name":"x","role":"king"}`, nil, 422, "invalid", "body.role"},
 		"no such key":            {"DELETE", "/v1/keys/none", nil, nil, 404, "not_found", ""},
@@ -175,7 +175,7 @@ func TestBadRequests(t *testing.T) {
 		"an event's cursor":      {"GET", "/v1/events?after=AAAA", nil, nil, 422, "invalid", "query.after"},
 		"no CSV":                 {"POST", path + "/codes", `{}`, nil, 415, "wrong_media_type", "header.Content-Type"},
 		"codes of generated":     {"POST", path + "/codes", "code\nABC", []string{"Content-Type", "text/csv"}, 422, "invalid", ""},
-		"an export of none":      {"GET", "/v1/campaigns/none/coupons.csv", nil, nil, 404, "campaign_not_found", ""},
+		"an export of none":      {"GET", "/v1/campaigns/none/codes", nil, nil, 404, "campaign_not_found", ""},
 		"no route":               {"GET", "/v1/none", nil, nil, 404, "not_found", ""},
 		"another method":         {"PUT", "/v1/campaigns", `{}`, nil, 405, "method_not_allowed", ""},
 	} {

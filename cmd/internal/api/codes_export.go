@@ -26,7 +26,7 @@ type ExportWanted struct {
 }
 
 func (a *API) exportRoute() {
-	readStream(a, Route{Method: http.MethodGet, Path: "/v1/campaigns/{campaign}/coupons.csv", ID: "exportCoupons", Tag: "codes", Summary: "Export the claimed coupons as CSV",
+	readStream(a, Route{Method: http.MethodGet, Path: "/v1/campaigns/{campaign}/codes", ID: "exportCodes", Tag: "codes", Summary: "Export the claimed coupons as CSV",
 		About: "In the order in which they were claimed, from the read tables: those of the last seconds may be missing. Codes that are not claimed " +
 			"are not exported. Without the right to see codes they are masked by a keyed hash, equal for equal codes. Exports are recorded in the audit stream. " +
 			"A transfer that ends early is cut off, not completed.",

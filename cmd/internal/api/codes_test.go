@@ -71,7 +71,7 @@ func TestImportAndExport(t *testing.T) {
 		return len(find(t, r, "", "campaign="+c).Items) == 5 && len(find(t, r, "", "order_id="+order).Items) == 1
 	})
 	export := func(as, query string) [][]string {
-		answer := r.Ask(t, as, "GET", "/v1/campaigns/"+c+"/coupons.csv"+query, nil).Want(t, 200)
+		answer := r.Ask(t, as, "GET", "/v1/campaigns/"+c+"/codes"+query, nil).Want(t, 200)
 		rows, err := csv.NewReader(strings.NewReader(string(answer.Body))).ReadAll()
 		if err != nil || len(rows) != 6 || !strings.Contains(answer.Header.Get("Content-Disposition"), c+".csv") {
 			t.Fatalf("%v: %s", err, answer.Body)

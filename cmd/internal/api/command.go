@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -118,7 +117,7 @@ func (c *commandRoute) read(w http.ResponseWriter, req *http.Request, x *exchang
 		}
 	}
 	if err := x.cmd.ParseView(x.body, wire.Defaults{Type: c.command, Campaign: campaign, Body: true}); err != nil {
-		return c.misread(err, campaign, x.body)
+		return c.misread(err, campaign)
 	}
 	x.cmd.IfVersion = version
 	return nil
@@ -137,10 +136,7 @@ func (c *commandRoute) appendPath(line []byte, req *http.Request) []byte {
 }
 
 // misread is the problem of a command that the parser refused.
-func (c *commandRoute) misread(err error, campaign string, body []byte) *web.Problem {
-	if text := bytes.TrimSpace(body); len(text) > 0 && text[0] != '{' && json.Valid(text) {
-		return invalid("body", "the body must be a JSON object")
-	}
+func (c *commandRoute) misread(err error, campaign string) *web.Problem {
 	problem := web.Invalid(err, "body", "", campaign)
 	if at := &problem.Errors[0].Location; slices.Contains(c.path, strings.TrimPrefix(*at, "body.")) {
 		*at = "path." + strings.TrimPrefix(*at, "body.")

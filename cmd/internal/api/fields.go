@@ -217,12 +217,9 @@ func (a *API) answered(w http.ResponseWriter, r *fieldRoute, answer any, err err
 	}
 	if r.tagged {
 		w.Header().Set("ETag", fmt.Sprintf(`"%v"`, reflect.Indirect(reflect.ValueOf(answer)).FieldByName("Version")))
-		if r.Status == http.StatusCreated {
-			w.Header().Set("Location", r.Path+"/"+reflect.Indirect(reflect.ValueOf(answer)).FieldByName("ID").String())
-		}
 	}
-	if job, ok := answer.(ops.Job); ok && r.Status == http.StatusAccepted {
-		w.Header().Set("Location", "/v1/jobs/"+job.ID)
+	if at := map[int]string{http.StatusCreated: r.Path, http.StatusAccepted: "/v1/jobs"}[r.Status]; at != "" {
+		w.Header().Set("Location", at+"/"+reflect.Indirect(reflect.ValueOf(answer)).FieldByName("ID").String())
 	}
 	w.WriteHeader(r.complete().Status)
 	_, _ = w.Write(append(body, '\n')) // the client may have closed the connection

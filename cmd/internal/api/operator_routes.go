@@ -46,7 +46,7 @@ var actionRoutes = []actionRoute{
 
 	{method: get, path: "/v1/dead-letters", action: "deadletter.list", id: "listDeadLetters", summary: "List dead letters", answer: ops.Page[readmodel.Letter]{},
 		about: "Lines that could not be parsed or applied. They may hold codes: a key without the right to see codes gets the reasons, without what they quote, and no lines."},
-	{method: get, path: "/v1/dead-letters/one", action: "deadletter.show", id: "getDeadLetter", summary: "Show a dead letter and its whole line", answer: readmodel.ShownLetter{},
+	{method: get, path: "/v1/dead-letters/{id}", action: "deadletter.show", id: "getDeadLetter", summary: "Show a dead letter and its whole line", answer: readmodel.ShownLetter{},
 		about: "Without the right to see codes, without the line."},
 	{method: post, path: "/v1/dead-letters/retry", action: "deadletter.retry", id: "retryDeadLetter", summary: "Send a refused command line again", answer: Retried{},
 		about: "Unchanged, which helps after an upgrade, or corrected. Lines keep their ids, so that a second retry has no second effect. " +
@@ -55,9 +55,10 @@ var actionRoutes = []actionRoute{
 		about: "Nothing is removed from the log or from the tables."},
 
 	{method: get, path: "/v1/keys", action: "access.list", id: "listKeys", summary: "List keys"},
+	{method: get, path: "/v1/keys/{key}", action: "access.show", id: "getKey", summary: "Show a key"},
 	{method: post, path: "/v1/keys", action: "access.create", id: "createKey", summary: "Make a key", status: http.StatusCreated,
 		about: "The secret is in this answer only. If the answer is lost, revoke the key and make another."},
-	{method: post, path: "/v1/keys/{key}/rotate", action: "access.rotate", id: "rotateKey", summary: "Replace a key", status: http.StatusCreated,
+	{method: post, path: "/v1/keys/{key}/rotate", action: "access.rotate", id: "rotateKey", summary: "Replace a key",
 		about: "The new one has the same name and rights. The old one ends when the overlap is over."},
 	{method: remove, path: "/v1/keys/{key}", action: "access.revoke", id: "revokeKey", summary: "Revoke a key",
 		about: "In force at every server within a second; streams in progress end. By a name, all its keys, also one within its overlap. A key that was revoked stays so."},

@@ -131,7 +131,7 @@ func (*keys) AllowsOrigin(string) bool { return false }
 func TestRevokedBetweenCheckAndStream(t *testing.T) {
 	for _, c := range []struct{ method, path, mediaType string }{
 		{"GET", "/v1/events?follow=1", ""},
-		{"GET", "/v1/campaigns/summer/coupons.csv", ""},
+		{"GET", "/v1/campaigns/summer/codes", ""},
 		{"POST", "/v1/campaigns/summer/codes", "text/csv"},
 	} {
 		mux := http.NewServeMux()

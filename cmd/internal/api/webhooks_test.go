@@ -93,8 +93,8 @@ func TestWebhooks(t *testing.T) {
 	if v := changed.Object(t); v["rate"] != 70.0 || v["url"] != in.URL || changed.Header.Get("ETag") == tag {
 		t.Errorf("%s", changed.Body)
 	}
-	as("PATCH", id, map[string]any{"rate": 8}, "If-Match", tag).Problem(t, 412, "changed", "")
-	as("POST", id+"/pause", nil, "If-Match", tag).Problem(t, 412, "changed", "")
+	as("PATCH", id, map[string]any{"rate": 8}, "If-Match", tag).Problem(t, 412, "version_mismatch", "")
+	as("POST", id+"/pause", nil, "If-Match", tag).Problem(t, 412, "version_mismatch", "")
 	if v := as("POST", id+"/pause", nil, "If-Match", changed.Header.Get("ETag")).Want(t, 200).Object(t); v["state"] != "paused" {
 		t.Errorf("%v", v)
 	}

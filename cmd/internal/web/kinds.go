@@ -25,7 +25,6 @@ const (
 	TooLarge          Code = "too_large"          // the body is longer than the route allows
 	TooSlow           Code = "too_slow"           // the body did not arrive in time
 	WrongMediaType    Code = "wrong_media_type"   // Content-Type
-	Changed           Code = "changed"            // If-Match: it was changed since
 	ConditionRequired Code = "condition_required" // If-Match is missing
 	RateLimited       Code = "rate_limited"       // the key's rate
 	TooManyWrongCodes Code = "too_many_wrong_codes"
@@ -92,7 +91,6 @@ var kinds = map[Code]Kind{
 	TooLarge:          {Status: http.StatusRequestEntityTooLarge},
 	TooSlow:           {Status: http.StatusRequestTimeout, Effect: NoEffect},
 	WrongMediaType:    {Status: http.StatusUnsupportedMediaType},
-	Changed:           {Status: http.StatusPreconditionFailed},
 	ConditionRequired: {Status: http.StatusPreconditionRequired},
 	RateLimited:       {Status: http.StatusTooManyRequests, Effect: NoEffect, RetryAfter: time.Second},
 	TooManyWrongCodes: {Status: http.StatusTooManyRequests, Effect: NoEffect, RetryAfter: time.Second},
