@@ -18,39 +18,41 @@ import (
 //	a bad line       is parked: quoted, with its reason, the first maxParked of a step
 //	a refusal        costs a line per campaign and step, when the step is closed
 const (
-	costLine    = 400 // what a line's events have beyond its length: campaign, time, number, code; sold_out
-	costParked  = 385 // a dead letter beside what it quotes
-	costUpdate  = 1200
-	costCancel  = 260
-	costRestore = 400  // a reminder.set event of a rollback
-	costDue     = 400  // a second reminders.due event
-	costRefused = 100  // a commands.refused event beside campaign and counts
-	costReason  = 16   // a count in it beside its name
-	costSample  = 16   // the names of campaigns that do not exist, beside the names
-	costSampled = 3    // one of them beside its name
-	costAny     = 2048 // more than any one line costs beyond its length
-	costClaim   = 150  // what coupon.claimed has beyond a claim that names its campaign: time, number, code, expiry
-	costReplace = 22   // the void coupon that it replaces; a coupon is replaced once
-	costName    = 80   // a campaign that only the subject named
-	costSoldOut = 250  // a campaign.sold_out event
+	costLine      = 400 // what a line's events have beyond its length: campaign, time, number, code; sold_out
+	costParked    = 385 // a dead letter beside what it quotes
+	costUpdate    = 1200
+	costCancel    = 260
+	costRestore   = 400                                           // a reminder.set event of a rollback
+	costDue       = 400                                           // a second reminders.due event
+	costRefused   = 100                                           // a commands.refused event beside campaign and counts
+	costReason    = 16                                            // a count in it beside its name
+	costSample    = 16                                            // the names of campaigns that do not exist, beside the names
+	costSampled   = 3                                             // one of them beside its name
+	costAny       = 2048                                          // more than any one line costs beyond its length
+	costClaim     = 150                                           // what coupon.claimed has beyond a claim that names its campaign: time, number, code, expiry
+	costReplace   = 22                                            // the void coupon that it replaces; a coupon is replaced once
+	costName      = 80                                            // a campaign that only the subject named
+	costSoldOut   = 250 + costRequestID                           // a campaign.sold_out event
+	costRequestID = len(`,"request_id":""`) + 2*wire.MaxRequestID // of an event that does not repeat its line
 )
 
 // eventsOfLine is the most events that one line makes: its own, those of the reminders of a coupon, and sold_out.
 const eventsOfLine = 2 + wire.MaxReminders
 
-// costBy is what a line's events have more if they carry the name of a person: `,"by":""` and the name, which may be escaped.
-func costBy(by string) int {
-	if by == "" {
+// costOf is what a line's events have more if they carry the name of a person, or a request id, which may be escaped.
+func costOf(text string) int {
+	if text == "" {
 		return 0
 	}
-	return eventsOfLine * (len(`,"by":""`) + 2*len(by))
+	return eventsOfLine * (len(`,"request_id":""`) + 2*len(text))
 }
 
 // How the types of commands are written. Types are matched exactly, so a search for the words misses none.
 var (
-	typeMark     = []byte(`"type":"`)
-	claimMark    = []byte(`claim"`)
-	campaignMark = []byte(`"campaign":`)
+	typeMark      = []byte(`"type":"`)
+	claimMark     = []byte(`claim"`)
+	campaignMark  = []byte(`"campaign":`)
+	requestIDMark = []byte(`"request_id":`)
 	// typeMarks has the words by command.
 	typeMarks = func() map[wire.CommandType][]byte {
 		marks := make(map[wire.CommandType][]byte)
@@ -83,7 +85,7 @@ func (l *Lane) cost(payload []byte, already int) int {
 		return parked
 	}
 	lines, cost, claims, bad := 0, 0, 0, 0 // bad: lines that may be
-	again := 0                             // reminders that may be set again
+	again, more := 0, 0                    // reminders that may be set again; what an event of a reminder has more
 	voided := l.voided                     // coupons that may be replaced
 	spent, set := 0, l.reminders           // coupons that may be used up, reminders that may go with them
 	in := lineReader{rest: payload}
@@ -103,6 +105,9 @@ func (l *Lane) cost(payload []byte, already int) int {
 				cost += costName
 			}
 			continue
+		}
+		if more == 0 && bytes.Contains(line, requestIDMark) {
+			more = costRequestID
 		}
 		if at < 0 { // unusual, or bad
 			for t := range wire.Commands() {
@@ -149,7 +154,7 @@ func (l *Lane) cost(payload []byte, already int) int {
 	cost += min(claims, len(l.campaigns))*costSoldOut + min(claims, voided)*costReplace
 	// What is set again was cancelled before, by this message or an earlier one, and may be cancelled again.
 	again = min(again, l.parked+min(spent*wire.MaxReminders, set+again))
-	return cost + min(spent*wire.MaxReminders, set+again)*costCancel + again*costRestore
+	return cost + min(spent*wire.MaxReminders, set+again)*(costCancel+more) + again*(costRestore+more)
 }
 
 // lineReader finds the lines of a message that are not empty.

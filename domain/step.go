@@ -29,6 +29,7 @@ type Step struct {
 	quote   int        // bytes a dead letter of the message being added may quote
 	full    bool       // the rest of the message being added is too much
 	by      string     // the person who sent the message being added; "" = none
+	request string     // the request id of the line being decided; "" = none
 }
 
 // scratch is memory that is reused from line to line. It belongs to the lane, which makes many steps but adds to one at a
@@ -85,7 +86,7 @@ func (s *Step) Reset() {
 func (s *Step) Fits(payload []byte, by string) bool {
 	size := s.size() + s.lane.cost(payload, s.parked) + costAny
 	if by != "" {
-		size += (min(bytes.Count(payload, newline)+1, wire.MaxMessageLines) + 1) * costBy(by)
+		size += (min(bytes.Count(payload, newline)+1, wire.MaxMessageLines) + 1) * costOf(by)
 	}
 	return size <= wire.MaxStep
 }
@@ -110,7 +111,7 @@ func (s *Step) Add(m Message, at wire.Instant, replies []byte) []byte {
 	now := s.lane.Advance(at)
 	newlines := bytes.Count(m.Payload, newline)
 	s.quote, s.full, s.by = min(quoteOf(newlines), s.lane.quoted), false, m.By
-	defer func() { s.by = "" }() // what Close writes names no person
+	defer func() { s.by, s.request = "", "" }() // what Close writes names neither
 	if problem := checkMessage(m.Payload, newlines); problem != nil {
 		return s.rejectMessage(m, problem, now, replies)
 	}
@@ -183,9 +184,9 @@ func checkMessage(payload []byte, newlines int) error {
 func (s *Step) decide(m Message, i int, now wire.Instant, replies []byte) []byte {
 	x := &s.lane.scratch
 	l := &x.lines[i]
-	s.Commands++
+	s.Commands, s.request = s.Commands+1, l.cmd.RequestID
 	// Once it is full, all later lines are refused, short ones too: the sender may depend on the order.
-	if s.full = s.full || s.size()+len(l.text)+costAny+costBy(s.by) > wire.MaxStep; s.full {
+	if s.full = s.full || s.size()+len(l.text)+costAny+costOf(s.by)+costOf(l.cmd.RequestID) > wire.MaxStep; s.full {
 		return s.tooMuch(m, l, replies)
 	}
 	if problem := s.check(m, l, x.prepared[i].c); problem != nil {
@@ -329,7 +330,7 @@ func (s *Step) park(m Message, number uint32, line []byte, reason, campaignName 
 
 func (s *Step) append(ev *wire.Event) {
 	s.lane.scratch.stamps.CodeAt = 0
-	ev.By = s.by
+	ev.By, ev.RequestID = s.by, s.request
 	s.Events = append(ev.AppendWith(s.Events, &s.lane.scratch.stamps), '\n')
 	s.Lines++
 }

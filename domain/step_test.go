@@ -372,9 +372,17 @@ func hostile() map[string]func(l *Lane) []string {
 
 func TestNoMessageMakesMoreThanAStepHolds(t *testing.T) {
 	for name, make := range hostile() {
-		for _, by := range []string{"", strings.Repeat(`"`, wire.MaxBy)} {
+		for i, by := range []string{"", strings.Repeat(`"`, wire.MaxBy), "ann"} {
 			l := testLane()
 			lines := make(l)
+			if i == 2 { // with request ids, as many as a message holds
+				for n := range lines {
+					lines[n] = strings.Replace(lines[n], `{"id"`, `{"request_id":"`+strings.Repeat(`\"`, wire.MaxRequestID)+`","id"`, 1)
+				}
+				for len(strings.Join(lines, "\n")) > wire.MaxMessage {
+					lines = lines[:len(lines)*9/10]
+				}
+			}
 			long := strings.Repeat("x", 64)
 			m := Message{Sequence: 1<<64 - 1, Scope: wire.ScopeTrusted, By: by, Payload: []byte(strings.Join(lines, "\n"))}
 			if strings.Contains(name, "claims") || strings.Contains(name, "bad") || strings.Contains(name, "control") {
@@ -384,7 +392,7 @@ func TestNoMessageMakesMoreThanAStepHolds(t *testing.T) {
 				t.Fatalf("%s by %q: the message has %d bytes", name, by, len(m.Payload))
 			}
 			s := NewStep(l)
-			bound := l.cost(m.Payload, 0) + (len(lines)+1)*costBy(by)
+			bound := l.cost(m.Payload, 0) + (len(lines)+1)*costOf(by)
 			outs := outcomes(t, s.Add(m, start, nil))
 			s.Close()
 			if len(outs) != len(lines) {

@@ -131,7 +131,7 @@ func drawValue(t *rapid.T, f Field, p any, must bool) {
 
 func drawEvent(t *rapid.T) Event {
 	e := Event{Type: EventType(rapid.IntRange(int(CampaignCreated), int(numEvents)-1).Draw(t, "type")), Campaign: "c_1-x", At: drawInstant(t)}
-	for _, f := range append(list(fID, fBy), e.Type.Spec().Fields...) {
+	for _, f := range append(list(fID, fBy, fRequestID), e.Type.Spec().Fields...) {
 		if f &^= always; f != fBefore || e.Kind != "" {
 			drawValue(t, f, e.at(f), f == fCounts)
 		}

@@ -60,7 +60,7 @@ type CommandSpec struct {
 	Name  string
 	Scope Scope // the narrowest one that it may come in; ScopeTrusted includes the producers' and the operators'
 
-	Required, Optional []Field // beside id and type; campaign is allowed to all; campaign and n may take the place of code
+	Required, Optional []Field // beside id and type; campaign, and request_id to people and programs, is allowed to all; campaign and n may take the place of code
 	Settings           bool    // takes the settings of a campaign too
 
 	// Endpoint is the subject of the service for it, without "scrip."; "" = none. A last token * is the campaign.
@@ -118,11 +118,14 @@ func list(fs ...Field) []Field { return fs }
 var allowed, required, written [numCommands]fieldSet
 
 func init() {
-	common := general | fields(fCustomerID, fAttributes, fCode, fOrderID, fReason)
+	common := general | fields(fCustomerID, fAttributes, fCode, fOrderID, fReason, fRequestID)
 	for t := range commands {
 		s := &commands[t]
 		required[t] = fields(s.Required...)
 		allowed[t] = general | required[t] | fields(s.Optional...)
+		if s.Scope != ScopeScheduler {
+			allowed[t].add(fRequestID)
+		}
 		written[t] = allowed[t] &^ common
 		if s.Settings {
 			written[t] &^= settingSet
@@ -255,6 +258,7 @@ type Command struct {
 	DueAt      Instant  // remind_due
 	ThroughR   uint64   // remind_due
 	ReadyAt    Instant  // remind_due: the instant from which it waited only for the operator's rate; 0 = it did not wait
+	RequestID  string   // of the request that sent it; "" = none
 	IfVersion  string   // update, pause, resume, end: the version that the campaign must have; "" = any
 	Count      uint64   // allot: coupons
 	Batch      string   // allot: their name
@@ -307,6 +311,8 @@ func (c *Command) at(f Field) any {
 		return &c.Count
 	case fBatch:
 		return &c.Batch
+	case fRequestID:
+		return &c.RequestID
 	}
 	return c.Patch.at(f)
 }
@@ -338,5 +344,5 @@ func (c *Command) AppendJSON(dst []byte) []byte {
 	if commands[c.Type].Settings {
 		dst = c.Patch.append(dst)
 	}
-	return append(dst, '}')
+	return append(appendStringField(dst, requestIDKey, c.RequestID), '}')
 }

@@ -202,7 +202,7 @@ func TestTheContractHasTheFieldsOfCommands(t *testing.T) {
 			if len(row) > 3 {
 				may = words(row[3])
 			}
-			for _, field := range list(allowed[c] &^ required[c] &^ fields(fID, fType)) {
+			for _, field := range list(allowed[c] &^ required[c] &^ fields(fID, fType, fRequestID)) {
 				if field == "campaign" && !c.HasCode() {
 					continue
 				}

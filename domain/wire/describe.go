@@ -35,10 +35,10 @@ type Description struct {
 	Nullable    bool // null takes it back to its default
 }
 
-// Describe returns the fields of a command beside id and type.
+// Describe returns the fields of a command beside id, type and request_id.
 func (t CommandType) Describe() (all []Description) {
 	c := Command{Type: t}
-	for rest := allowed[t] &^ fields(fID, fType); rest != 0; rest &= rest - 1 {
+	for rest := allowed[t] &^ fields(fID, fType, fRequestID); rest != 0; rest &= rest - 1 {
 		f := rest.first()
 		d := f.describe(c.at(f))
 		d.Required = required[t].has(f) && (f != fCode || !allowed[t].has(fN))
@@ -81,11 +81,11 @@ func (t CommandType) statuses() (all []string) {
 // Describe returns the fields of an event beside type.
 func (t EventType) Describe() (all []Description) {
 	e, spec := Event{Type: t}, &events[t]
-	optional := fields(spec.Optional...) | fields(fID, fBy)
+	optional := fields(spec.Optional...) | fields(fID, fBy, fRequestID)
 	if spec.About == AboutLane {
 		optional.add(fCampaign)
 	}
-	for _, f := range append(append(list(fCampaign, fAt, fID), spec.Fields...), fBy) {
+	for _, f := range append(append(list(fCampaign, fAt, fID), spec.Fields...), fBy, fRequestID) {
 		d := (f &^ always).describe(e.at(f)).plain()
 		d.Required = !optional.has(f)
 		all = append(all, d)

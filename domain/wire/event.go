@@ -71,7 +71,7 @@ type EventSpec struct {
 	Finds Rows
 	// Due is whether it may change what is due in a campaign, or when. The scheduler need not parse the others.
 	Due      bool
-	Fields   []Field // after type, campaign, at and id; by comes last
+	Fields   []Field // after type, campaign, at and id; by and request_id come last
 	Optional []Field // those that not every such event has
 }
 
@@ -203,6 +203,8 @@ type Event struct {
 	At       Instant
 	ID       string // of the command that caused it
 	By       string // the person whose command caused it; "" = a producer's, or not known
+	// RequestID is of the request whose command caused it, where its client sent one.
+	RequestID string
 
 	Number   uint32 // campaign number
 	Settings Settings
@@ -293,6 +295,8 @@ func (e *Event) at(f Field) any {
 		return &e.ID
 	case fBy:
 		return &e.By
+	case fRequestID:
+		return &e.RequestID
 	case fNumber:
 		return &e.Number
 	case fCodeList:
@@ -383,9 +387,12 @@ func (e *Event) Mask(mask func(s Secret, text string) string) {
 	}
 }
 
-// byKey starts the last field of every event that a person caused. It is no field of commands: who sends one is not taken
-// from its line.
-const byKey = `,"by":`
+// byKey starts the field of every event that a person caused. It is no field of commands: who sends one is not taken from its
+// line. requestIDKey starts the last one, of commands too.
+const (
+	byKey        = `,"by":`
+	requestIDKey = `,"request_id":`
+)
 
 // AppendJSON appends e as one line without the newline.
 func (e *Event) AppendJSON(dst []byte) []byte { return e.AppendWith(dst, nil) }
@@ -401,7 +408,7 @@ func (e *Event) AppendWith(dst []byte, cache *LineCache) []byte {
 	dst = cache.field(dst, `,"at":`, e.At)
 	dst = appendStringField(dst, `,"id":`, e.ID)
 	if spec.About != AboutCoupon {
-		return append(appendStringField(e.appendFields(dst, cache), byKey, e.By), '}')
+		return e.appendOrigin(e.appendFields(dst, cache))
 	}
 	dst = appendUintField(dst, `,"n":`, uint64(e.N))
 	dst = appendUintField(dst, `,"replaces":`, uint64(e.Replaces))
@@ -418,7 +425,12 @@ func (e *Event) AppendWith(dst []byte, cache *LineCache) []byte {
 	if e.ByN {
 		dst = append(dst, `,"by_n":true`...)
 	}
-	return append(appendStringField(dst, byKey, e.By), '}')
+	return e.appendOrigin(dst)
+}
+
+// appendOrigin ends a line.
+func (e *Event) appendOrigin(dst []byte) []byte {
+	return append(appendStringField(appendStringField(dst, byKey, e.By), requestIDKey, e.RequestID), '}')
 }
 
 // appendFields appends the fields of e's type in the order of the table.

@@ -45,6 +45,7 @@ const (
 	fWeakCodes
 	fCount
 	fBatch
+	fRequestID
 	numCommandFields
 )
 
@@ -148,6 +149,7 @@ var fieldSpecs = [numFields]fieldSpec{
 	fReadyAt:       {name: "ready_at"},
 	fIfVersion:     {name: "if_version", most: MaxVersion, about: "The version that the campaign must have."},
 	fWeakCodes:     {name: "weak_codes", about: "Codes that can be guessed are allowed."},
+	fRequestID:     {name: "request_id", most: MaxRequestID, about: "Of the request that caused it, where its client sent one: X-Request-Id."},
 	fAt:            {name: "at", about: "When it happened."},
 	fNumber:        {name: "number", most: math.MaxUint32, about: "Of the campaign: a part of its codes."},
 	fCodeList:      {name: "codes", secret: SecretCode, about: "The codes."},
@@ -268,6 +270,8 @@ func fieldNamed(name []byte) Field {
 		return fIfVersion
 	case "weak_codes":
 		return fWeakCodes
+	case "request_id":
+		return fRequestID
 	case "at":
 		return fAt
 	case "number":

@@ -17,7 +17,7 @@ type Defaults struct {
 	Type     CommandType // what the line must be; NoCommand = any
 	Campaign string      // the campaign the line must be for; "" = any
 	NoID     bool        // the line may come without an id (the service makes one)
-	Body     bool        // the line is the body of an HTTP request, which has id, type, if_version and Campaign elsewhere
+	Body     bool        // the line is the body of an HTTP request, which has id, type, if_version, request_id and Campaign elsewhere
 }
 
 // ParseCommand reads one command line into c, which is overwritten and keeps nothing of line. The error is an
@@ -68,9 +68,9 @@ func (d *Defaults) elsewhere() fieldSet {
 	case !d.Body:
 		return 0
 	case d.Campaign == "":
-		return fields(fID, fType, fIfVersion)
+		return fields(fID, fType, fIfVersion, fRequestID)
 	}
-	return fields(fID, fType, fIfVersion, fCampaign)
+	return fields(fID, fType, fIfVersion, fRequestID, fCampaign)
 }
 
 // detach copies what are views of the line.

@@ -120,7 +120,8 @@ func TestHandWrittenPathsAgreeWithTheTable(t *testing.T) {
 		for _, f := range []Field{fCampaign, fAt, fID} {
 			byTable = appendValue(byTable, f, e.at(f), nil)
 		}
-		byTable = append(appendValue(e.appendFields(byTable, nil), fBy, e.at(fBy), nil), '}')
+		byTable = appendValue(e.appendFields(byTable, nil), fBy, e.at(fBy), nil)
+		byTable = append(appendValue(byTable, fRequestID, e.at(fRequestID), nil), '}')
 		if !bytes.Equal(line, byTable) {
 			rt.Fatalf("an event is written as\n%s\nby the table as\n%s", line, byTable)
 		}
@@ -172,7 +173,7 @@ func TestHandWrittenPathsAgreeWithTheTable(t *testing.T) {
 func TestLinesHaveOnlyFieldsOfTheTable(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		e := drawEvent(rt)
-		next := append(append(list(fType, fCampaign, fAt, fID), e.Type.Spec().Fields...), fBy)
+		next := append(append(list(fType, fCampaign, fAt, fID), e.Type.Spec().Fields...), fBy, fRequestID)
 		o := object{data: e.AppendJSON(nil)}
 		for {
 			key, _, done, err := o.next()

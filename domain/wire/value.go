@@ -15,6 +15,7 @@ const (
 	MaxMessage      = 256 << 10 // one command message
 	MaxMessageLines = 1000      // command lines in one message
 	MaxCommandID    = 64
+	MaxRequestID    = 64
 	MaxBy           = 64
 	MaxCampaignName = 64
 	MaxCustomerID   = 128
