@@ -133,6 +133,7 @@ func aboutEntry(e *readmodel.Entry) string {
 	add("order", e.OrderID)
 	add("reason", e.Reason)
 	add("by", e.By)
+	add("request", e.RequestID)
 	if e.ByN {
 		add("named by n", fmt.Sprint(e.N))
 	}

@@ -55,6 +55,8 @@ type Entry struct {
 	ID string `json:"id,omitempty"`
 	// By is the person who sent that command, "" = no person.
 	By string `json:"by,omitempty"`
+	// RequestID is of the request that sent it, where its client sent one.
+	RequestID string `json:"request_id,omitempty"`
 	// ByN: that command named the coupon by campaign and n, not by its code.
 	ByN        bool            `json:"by_n,omitempty"`
 	Campaign   string          `json:"campaign"`
@@ -325,7 +327,7 @@ func (s *History) readMessage(ctx context.Context, m message, entries []*Entry) 
 			if !e.matches(&ev) {
 				return fmt.Errorf("message %d of lane %d: %w", m.sequence, m.lane, errOtherEvent)
 			}
-			e.ID, e.By, e.ByN, e.Replaces = ev.ID, ev.By, ev.ByN, ev.Replaces
+			e.ID, e.By, e.RequestID, e.ByN, e.Replaces = ev.ID, ev.By, ev.RequestID, ev.ByN, ev.Replaces
 			if ev.Type == wire.ReminderSet && ev.DueAt != 0 {
 				at := ev.DueAt.Time()
 				e.DueAt = &at

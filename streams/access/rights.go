@@ -144,12 +144,14 @@ type Author struct {
 	Via, From string
 	// Once is the id under which the client sends the same request again; "" = none.
 	Once string
+	// Request is the request id; "" = none.
+	Request string
 }
 
 // Entry is an entry of the audit stream of what the author does.
 func (a Author) Entry(kind audit.Kind, action, about string) audit.Entry {
 	e := audit.By(a, kind, action, about)
-	e.Via, e.From = a.Via, a.From
+	e.Via, e.From, e.RequestID = a.Via, a.From, a.Request
 	return e
 }
 

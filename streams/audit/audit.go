@@ -61,6 +61,8 @@ type Entry struct {
 	// Via is how: nats, http. From is the address of the client, where it is known.
 	Via  string `json:"via,omitempty"`
 	From string `json:"from,omitempty"`
+	// RequestID is of the request, which its answer has, too.
+	RequestID string `json:"request_id,omitempty"`
 
 	// Sequence is the entry's in the stream. Read sets it.
 	Sequence uint64 `json:"sequence,omitempty"`

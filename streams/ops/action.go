@@ -126,19 +126,28 @@ func (a *Action) TakesID() bool {
 	return !a.Reads && !slices.ContainsFunc(a.Fields, func(f Field) bool { return f.Name == idField })
 }
 
-// Parse reads the JSON object of a request, and its id; no text is an empty one.
-func (a *Action) Parse(data []byte) (fields Fields, id string, err error) {
+// Parse reads the JSON object of a request, without the fields of its sender, which it gives to who; no text is an empty one.
+func (a *Action) Parse(data []byte, who *Caller) (Fields, error) {
 	if len(data) > a.Most {
-		return nil, "", &Refusal{Code: wire.Invalid, Message: fmt.Sprintf("the request has %d bytes, at most %d are allowed", len(data), a.Most)}
+		return nil, &Refusal{Code: wire.Invalid, Message: fmt.Sprintf("the request has %d bytes, at most %d are allowed", len(data), a.Most)}
 	}
-	if fields, err = ParseFields(data); err != nil || fields[idField] == nil || !a.TakesID() {
-		return fields, "", err
+	fields, err := ParseFields(data)
+	if err == nil && a.TakesID() {
+		err = fields.take(idField, &who.Once)
 	}
-	if json.Unmarshal(fields[idField], &id) != nil || id == "" || len(id) > wire.MaxCommandID || !wire.Printable(id) {
-		return nil, "", invalid(idField, "must be 1 to 64 bytes of printable UTF-8")
+	if err == nil {
+		err = fields.take("request_id", &who.Request)
 	}
-	delete(fields, idField)
-	return fields, id, nil
+	return fields, err
+}
+
+// take removes an id from the fields.
+func (given Fields) take(name string, into *string) error {
+	if raw := given[name]; raw != nil && (json.Unmarshal(raw, into) != nil || *into == "" || len(*into) > wire.MaxCommandID || !wire.Printable(*into)) {
+		return invalid(name, "must be 1 to 64 bytes of printable UTF-8")
+	}
+	delete(given, name)
+	return nil
 }
 
 // Do carries out a request of an authenticated caller. A *Replayed is the answer to the same request before, under the same

@@ -167,9 +167,7 @@ func (j *Jobs) Start(ctx context.Context, who Caller, action string, request any
 	case err == nil && !last.Ended():
 		return Job{}, busy(&last)
 	}
-	e := audit.By(who.Principal, audit.Jobs, action, job.ID+" "+string(body))
-	e.Via, e.From = who.Via, who.From
-	if err := j.Audit.Append(ctx, e); err != nil {
+	if err := j.Audit.Append(ctx, who.Entry(audit.Jobs, action, job.ID+" "+string(body))); err != nil {
 		return Job{}, err
 	}
 	_, err = j.write(ctx, &job, revision)

@@ -40,9 +40,7 @@ type Ops struct {
 
 // record adds an entry to the audit stream. An action without its entry is not answered as done.
 func (o *Ops) record(ctx context.Context, who Caller, kind audit.Kind, action, about string) error {
-	e := audit.By(who.Principal, kind, action, about)
-	e.Via, e.From = who.Via, who.From
-	return o.Audit.Append(ctx, e)
+	return o.Audit.Append(ctx, who.Entry(kind, action, about))
 }
 
 // None is a request without fields.

@@ -22,10 +22,11 @@ func (s *Service) startAction(req *request, data []byte) {
 		who = access.Local("") // the credentials of the data directory, of a client that names no user
 	}
 	s.background(s.queries, req, func(ctx context.Context) {
-		fields, id, err := req.endpoint.action.Parse(data)
+		by := ops.Caller{Principal: who, Via: "nats"}
+		fields, err := req.endpoint.action.Parse(data, &by)
 		var answer any
 		if err == nil {
-			answer, err = req.endpoint.action.Do(ctx, s.opts.Ops, ops.Caller{Principal: who, Via: "nats", Once: id}, fields)
+			answer, err = req.endpoint.action.Do(ctx, s.opts.Ops, by, fields)
 		}
 		if err != nil {
 			req.refused(err)

@@ -201,7 +201,9 @@ func byNATS(t *testing.T, r *apitest.Rig, as string) door {
 	streamtest.Must(t, err)
 	t.Cleanup(nc.Close)
 	return door{"nats", func(t *testing.T, action string, fields map[string]json.RawMessage) (any, string) {
-		if fields = maps.Clone(fields); ops.Named(action).TakesID() {
+		fields = maps.Clone(fields)
+		fields["request_id"] = json.RawMessage(`"walk"`)
+		if ops.Named(action).TakesID() {
 			fields["id"] = json.RawMessage(strconv.Quote(apitest.Name("walk")))
 		}
 		body, err := json.Marshal(fields)

@@ -132,7 +132,7 @@ func (r Route) complete() Route {
 // enter returns the context of an authenticated request that may use the route, and whose body is not announced as too long.
 func (a *API) enter(r Route, w http.ResponseWriter, req *http.Request) (context.Context, *web.Problem) {
 	p, problem := a.who(r, w, req)
-	return a.with(req, p), problem
+	return a.with(w, req, p), problem
 }
 
 // who returns the principal of such a request.
@@ -160,14 +160,16 @@ func (a *API) who(r Route, w http.ResponseWriter, req *http.Request) (access.Pri
 }
 
 // with returns the context of a request of a principal.
-func (a *API) with(req *http.Request, p access.Principal) context.Context {
-	return context.WithValue(req.Context(), authorKey{}, access.Author{Principal: p, Via: "http", From: req.RemoteAddr, Once: req.Header.Get("Idempotency-Key")})
+func (a *API) with(w http.ResponseWriter, req *http.Request, p access.Principal) context.Context {
+	return context.WithValue(req.Context(), authorKey{}, access.Author{Principal: p, Via: "http", From: req.RemoteAddr,
+		Once: req.Header.Get("Idempotency-Key"), Request: w.Header().Get(web.RequestID)})
 }
 
 // stream adds a route with a plain handler. op has what the document shows beyond the route: parameters, bodies, answers.
 func (a *API) stream(r Route, op huma.Operation, handler func(w http.ResponseWriter, req *http.Request)) {
 	a.describe(r, op)
 	a.mux.HandleFunc(r.Method+" "+r.Path, func(w http.ResponseWriter, req *http.Request) {
+		web.EnsureRequestID(w.Header())
 		ctx, problem := a.enter(r, w, req)
 		if problem != nil {
 			problem.Write(w)

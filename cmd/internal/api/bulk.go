@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,7 @@ func (a *API) sendCommands(w http.ResponseWriter, req *http.Request, _ *struct{}
 	out, again, err := a.Ops.DoOnce(req.Context(), author(req.Context()), append([]byte("commands\n"), body...), true,
 		func() ([]byte, bool, error) { return a.sendLines(req, p, all) })
 	if err != nil {
-		a.refused(ops.RefusalOf(err), nil).Write(w)
+		a.refused(w, ops.RefusalOf(err), nil).Write(w)
 		return
 	}
 	if again {
@@ -92,7 +93,7 @@ func (a *API) sendCommands(w http.ResponseWriter, req *http.Request, _ *struct{}
 
 // sendLines sends lines and returns their outcomes. undecided: one has none that would be the same after a retry.
 func (a *API) sendLines(req *http.Request, p access.Principal, all [][]byte) (out []byte, undecided bool, err error) {
-	b := bulk{api: a, principal: p, from: req.RemoteAddr, until: time.Now().Add(commandWait),
+	b := bulk{api: a, principal: p, from: req.RemoteAddr, request: req.Header.Get(web.RequestID), until: time.Now().Add(commandWait),
 		entries: make([]bulkEntry, len(all)), done: make(chan struct{})}
 	if b.principal.Campaigns != nil {
 		b.lookUp(req.Context(), all)
@@ -115,6 +116,7 @@ type bulk struct {
 	api       *API
 	principal access.Principal
 	from      string    // address of the client
+	request   string    // its X-Request-Id; "" = it has sent none
 	until     time.Time // of each line
 	found     map[lookUp]*found
 	cmd       wire.Command // the line that is being sent
@@ -230,6 +232,7 @@ func (b *bulk) send(ctx context.Context, e *bulkEntry, line []byte) {
 		e.refuse(wire.Invalid, err.Error())
 		return
 	}
+	cmd.RequestID = cmp.Or(cmd.RequestID, b.request)
 	if problem := b.permit(e, cmd); problem != nil {
 		e.undecided = problem.Status == http.StatusTooManyRequests
 		e.refuse(wire.Refusal(problem.Code), problem.Detail)

@@ -37,7 +37,7 @@ func TestLinesWithoutOutcome(t *testing.T) {
 			body := `{"id":"a","type":"claim","campaign":"summer","customer_id":"ann"}` + "\n" + `{"id":"b","type":"claim","campaign":"summer","customer_id":"bob"}`
 			req := httptest.NewRequest("POST", "/v1/commands", strings.NewReader(body))
 			req.Header.Set("Content-Type", ndjson)
-			req = req.WithContext(a.with(req, access.Principal{ID: "shop", Role: access.Producer}))
+			req = req.WithContext(a.with(httptest.NewRecorder(), req, access.Principal{ID: "shop", Role: access.Producer}))
 			answer, answered := httptest.NewRecorder(), make(chan struct{})
 			go func() {
 				defer close(answered)

@@ -64,7 +64,7 @@ func (a *API) exportCoupons(w http.ResponseWriter, req *http.Request, in *Export
 	w.Header().Set("Content-Disposition", `attachment; filename="`+campaign+`.csv"`)
 	count, err := a.export(ctx, w, campaign, form)
 	if err != nil {
-		a.Logger.Warn("an export was cut off", "campaign", campaign, "coupons", count, "err", err)
+		a.Logger.Warn("an export was cut off", "request_id", web.EnsureRequestID(w.Header()), "campaign", campaign, "coupons", count, "err", err)
 		panic(http.ErrAbortHandler) // an ordinary end would make an incomplete file look complete
 	}
 }

@@ -102,7 +102,7 @@ func (a *API) importCodes(w http.ResponseWriter, req *http.Request, in *ImportWa
 		problem.Write(w)
 		return
 	}
-	run := &importing{api: a, w: w, stream: web.NewStream(w), line: Import{ID: id, Status: "importing", Campaign: campaign}}
+	run := &importing{api: a, w: w, stream: web.NewStream(w), line: Import{ID: id, Status: "importing", Campaign: campaign}, request: req.Header.Get(web.RequestID)}
 	if err := run.stream.Duplex(); err != nil && req.ProtoMajor < 2 {
 		a.Logger.Debug("an import answers after its body was read", "err", err)
 	}
@@ -118,6 +118,7 @@ type importing struct {
 	w       http.ResponseWriter
 	stream  web.Stream
 	line    Import
+	request string // X-Request-Id
 	printed time.Time
 	readErr error
 	gone    error // of writing: the client has gone, the import goes on to the end of what arrives
@@ -193,7 +194,7 @@ func (i *importing) all(ctx context.Context, body io.Reader, weak bool, by strin
 		i.line.Done = done
 		i.progress()
 	}
-	out, err := client.Import(ctx, wire.Command{ID: i.line.ID, Campaign: i.line.Campaign, WeakCodes: weak}, codes, progress,
+	out, err := client.Import(ctx, wire.Command{ID: i.line.ID, Campaign: i.line.Campaign, WeakCodes: weak, RequestID: i.request}, codes, progress,
 		func(ctx context.Context, cmd wire.Command, fn func(wire.Outcome, error)) error {
 			_, err := i.api.Lanes.Send(ctx, &cmd, command.Call{By: by, Deadline: time.Now().Add(importWait), To: &command.Func{ID: cmd.ID, Do: fn}})
 			return err

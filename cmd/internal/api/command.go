@@ -119,7 +119,7 @@ func (c *commandRoute) read(w http.ResponseWriter, req *http.Request, x *exchang
 	if err := x.cmd.ParseView(x.body, wire.Defaults{Type: c.command, Campaign: campaign, Body: true}); err != nil {
 		return c.misread(err, campaign)
 	}
-	x.cmd.IfVersion = version
+	x.cmd.IfVersion, x.cmd.RequestID = version, sentRequestID(w)
 	return nil
 }
 
@@ -151,7 +151,7 @@ func (a *API) carryOut(w http.ResponseWriter, req *http.Request, p access.Princi
 		return err
 	}
 	if p.Person() || p.Public && out.Repeat {
-		if err := a.hide(a.with(req, p), c.Operation, &out, x.cmd.N != 0); err != nil {
+		if err := a.hide(a.with(w, req, p), c.Operation, &out, x.cmd.N != 0); err != nil {
 			return err
 		}
 	}
@@ -172,7 +172,10 @@ func (a *API) carryOut(w http.ResponseWriter, req *http.Request, p access.Princi
 	}
 	header["Cache-Control"] = noStore
 	header["Content-Type"] = jsonType
-	header["Scrip-Command-Id"] = []string{x.cmd.ID}
+	id := []string{x.cmd.ID}
+	if header["Scrip-Command-Id"] = id; header[web.RequestID] == nil {
+		header[web.RequestID] = id
+	}
 	w.WriteHeader(status)
 	_, _ = w.Write(append(x.body, '\n')) // the client may have closed the connection
 	return nil
@@ -192,6 +195,14 @@ func location(t wire.CommandType, out *wire.Outcome) string {
 		return campaign + "/coupons/" + strconv.Itoa(int(out.N)) + "/redemptions/" + url.PathEscape(out.OrderID)
 	case wire.Remind:
 		return campaign + "/reminders/" + url.PathEscape(out.CustomerID) + "/" + out.Kind + "/" + out.Before.String()
+	}
+	return ""
+}
+
+// sentRequestID is the X-Request-Id of a request of commands, "" = its client has sent none.
+func sentRequestID(w http.ResponseWriter) string {
+	if given := w.Header()[web.RequestID]; given != nil {
+		return given[0]
 	}
 	return ""
 }

@@ -113,7 +113,7 @@ func (a *API) readEvents(w http.ResponseWriter, req *http.Request, in *EventsWan
 	case cause != nil && req.Context().Err() == nil:
 		sink.end(cause.Error())
 	case err != nil && req.Context().Err() == nil:
-		a.Logger.Warn("a stream of events ended", "err", err)
+		a.Logger.Warn("a stream of events ended", "request_id", web.EnsureRequestID(w.Header()), "err", err)
 		sink.end(err.Error())
 	}
 }

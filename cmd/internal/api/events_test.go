@@ -17,8 +17,8 @@ import (
 )
 
 type eventLine struct {
-	Type, Campaign, Code, Customer_ID, Cursor, Reason string
-	Lane, Sequence, Line                              int
+	Type, Campaign, Code, Customer_ID, Cursor, Reason, Request_ID string
+	Lane, Sequence, Line                                          int
 }
 
 // place identifies an event.

@@ -86,7 +86,7 @@ func readStream[Q any](a *API, route Route, op huma.Operation, handle func(http.
 		}
 		parameters, err := ops.Decode[Q](r.fields, given)
 		if err != nil {
-			a.refused(err, where).Write(w)
+			a.refused(w, err, where).Write(w)
 			return
 		}
 		handle(w, req, &parameters)
@@ -202,12 +202,12 @@ func ifMatch(req *http.Request, required bool) (version string, problem *web.Pro
 // answered writes the answer of an action, or its refusal.
 func (a *API) answered(w http.ResponseWriter, r *fieldRoute, answer any, err error, where places) {
 	if err != nil {
-		a.refused(err, where).Write(w)
+		a.refused(w, err, where).Write(w)
 		return
 	}
 	body, err := json.Marshal(answer)
 	if err != nil {
-		a.Logger.Error("an answer has no JSON", "err", err)
+		a.Logger.Error("an answer has no JSON", "request_id", web.EnsureRequestID(w.Header()), "err", err)
 		web.New(web.Internal, "the server has a defect; its log has the details").Write(w)
 		return
 	}

@@ -19,7 +19,7 @@ import (
 const queryWait = 5 * time.Second
 
 // problem turns the error of a handler into the answer.
-func (a *API) problem(err error) *web.Problem {
+func (a *API) problem(w http.ResponseWriter, err error) *web.Problem {
 	var p *web.Problem
 	if errors.As(err, &p) {
 		return p
@@ -37,7 +37,7 @@ func (a *API) problem(err error) *web.Problem {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return web.New(web.Unavailable, err.Error())
 	}
-	a.Logger.Error("a request failed", "err", err)
+	a.Logger.Error("a request failed", "request_id", web.EnsureRequestID(w.Header()), "err", err)
 	return web.New(web.Internal, "the server has a defect; its log has the details")
 }
 
@@ -56,13 +56,13 @@ func unavailable(what string, err error) *web.Problem {
 }
 
 // refuse answers with an error.
-func (a *API) refuse(w http.ResponseWriter, err error) { a.problem(err).Write(w) }
+func (a *API) refuse(w http.ResponseWriter, err error) { a.problem(w, err).Write(w) }
 
 // refused is the problem of a refusal.
-func (a *API) refused(err error, where places) *web.Problem {
+func (a *API) refused(w http.ResponseWriter, err error, where places) *web.Problem {
 	var no *ops.Refusal
 	if !errors.As(err, &no) {
-		return a.problem(err)
+		return a.problem(w, err)
 	}
 	problem := web.New(web.Code(no.Code), no.Message)
 	switch {

@@ -25,6 +25,8 @@ type Problem struct {
 	ID       string       `json:"id,omitempty"`       // of the command
 	Campaign string       `json:"campaign,omitempty"` // of the command
 	Errors   []FieldError `json:"errors,omitempty"`   // what is wrong in the request
+	// RequestID is the header X-Request-Id of the answer.
+	RequestID string `json:"request_id,omitempty"`
 
 	headers http.Header
 }
@@ -131,6 +133,10 @@ func (p *Problem) Write(w http.ResponseWriter) {
 	}
 	h["Content-Type"] = problemType
 	h["Cache-Control"] = noStore
+	if h[RequestID] == nil && p.ID != "" {
+		h[RequestID] = []string{p.ID}
+	}
+	p.RequestID = EnsureRequestID(h)
 	body := p.body()
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(p.Status)

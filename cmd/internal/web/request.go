@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -9,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // wellFormed calls next for requests whose path and query mean one thing. Package json would read U+FFFD for what is no UTF-8,
@@ -16,7 +19,11 @@ import (
 // finds the media type of a body in lower case and without parameters.
 func wellFormed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if problem := misformed(r.URL); problem != nil {
+		problem := nameRequest(w.Header(), r)
+		if problem == nil {
+			problem = misformed(r.URL)
+		}
+		if problem != nil {
 			problem.Write(w)
 			return
 		}
@@ -26,6 +33,35 @@ func wellFormed(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// RequestID is the header that names a request in its answer, in logs and in the events that it caused, in canonical form.
+const RequestID = "X-Request-Id"
+
+// nameRequest gives the answer the request id that the client has sent. Without one routes of commands answer with that of their
+// command, and all else gets a new one.
+func nameRequest(answer http.Header, r *http.Request) *Problem {
+	given := r.Header[RequestID]
+	switch {
+	case given == nil:
+		if !strings.HasPrefix(r.URL.Path, "/v1/") {
+			EnsureRequestID(answer)
+		}
+		return nil
+	case len(given) != 1 || given[0] == "" || len(given[0]) > wire.MaxRequestID || strings.ContainsFunc(given[0], func(c rune) bool { return c < ' ' || c > '~' }):
+		const must = "must be given once, with 1 to 64 printable ASCII characters, or not at all"
+		return New(Malformed, RequestID+" "+must).At("header."+RequestID, must)
+	}
+	answer[RequestID] = given
+	return nil
+}
+
+// EnsureRequestID returns the request id of an answer, which gets a new one if it has none.
+func EnsureRequestID(answer http.Header) string {
+	if answer[RequestID] == nil {
+		answer[RequestID] = []string{rand.Text()}
+	}
+	return answer[RequestID][0]
 }
 
 func misformed(u *url.URL) *Problem {

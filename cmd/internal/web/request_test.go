@@ -69,3 +69,32 @@ func TestOwnErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestRequestIDs: every answer has one, that of the client if it sent a good one.
+func TestRequestIDs(t *testing.T) {
+	h := NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/none" {
+			New(NotFound, "").Write(w)
+		}
+	})).Handler
+	for _, c := range []struct {
+		path   string
+		given  []string
+		status int
+	}{
+		{"/metrics", nil, 200}, {"/metrics", []string{"a b~"}, 200}, {"/v1/none", nil, 404}, {"/v1/none", []string{"abc"}, 404},
+		{"/", []string{""}, 400}, {"/", []string{"a", "a"}, 400}, {"/", []string{"ü"}, 400}, {"/", []string{strings.Repeat("x", 65)}, 400},
+	} {
+		w, req := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "http://x"+c.path, nil)
+		req.Header[RequestID] = c.given
+		if c.given == nil {
+			delete(req.Header, RequestID)
+		}
+		h.ServeHTTP(w, req)
+		got, good := w.Header()[RequestID], c.given != nil && c.status != 400
+		if w.Code != c.status || len(got) != 1 || got[0] == "" || good != (c.given != nil && got[0] == c.given[0]) ||
+			c.status != 200 && !strings.Contains(w.Body.String(), `"request_id":"`+got[0]+`"`) {
+			t.Errorf("%s %q: %d, %q, %s", c.path, c.given, w.Code, got, w.Body)
+		}
+	}
+}
