@@ -247,7 +247,8 @@ func (a *API) describeFields(r *fieldRoute) (op huma.Operation) {
 		op.Parameters = append(op.Parameters, p)
 	}
 	if len(body.Properties) > 0 {
-		op.RequestBody = &huma.RequestBody{Required: len(body.Required) > 0, Content: map[string]*huma.MediaType{jsonType[0]: {Schema: body}}}
+		op.RequestBody = &huma.RequestBody{Required: len(body.Required) > 0, Content: map[string]*huma.MediaType{
+			jsonType[0]: {Schema: a.named(strings.ToUpper(r.ID[:1])+r.ID[1:], body)}}}
 	}
 	return op
 }

@@ -53,13 +53,20 @@ func open(t *testing.T) *shop {
 		}
 		*host = u.Host
 	}
-	out, err := exec.CommandContext(t.Context(), e2e.Binary(), "access", "create", "shop", "--role", "producer", "--data", s.Data).Output()
+	s.key = s.newKey(t, "producer")
+	return s
+}
+
+// newKey makes a key, and waits until it is in force.
+func (s *shop) newKey(t *testing.T, role string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), e2e.Binary(), "access", "create", role, "--role", role, "--data", s.Data).Output()
 	if err != nil {
 		t.Fatalf("making a key: %v", err)
 	}
-	s.key = strings.TrimSpace(string(out))
+	key := strings.TrimSpace(string(out))
 	streamtest.Eventually(t, "the key is in force", func() bool {
-		nc, err := nats.Connect("nats://" + s.key + "@" + s.nats)
+		nc, err := nats.Connect("nats://" + key + "@" + s.nats)
 		if err != nil {
 			return false
 		}
@@ -68,14 +75,14 @@ func open(t *testing.T) *shop {
 		if err != nil {
 			t.Fatal(err)
 		}
-		req.Header.Set("Authorization", "Bearer "+s.key)
+		req.Header.Set("Authorization", "Bearer "+key)
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
 			return false
 		}
 		return resp.Body.Close() == nil && resp.StatusCode != http.StatusUnauthorized
 	})
-	return s
+	return key
 }
 
 // program is one of the examples.
@@ -180,9 +187,9 @@ func (s *shop) holders(t *testing.T, campaign string) map[string]string {
 	return fold.Holders(campaign)
 }
 
-// withModules copies a program to bin/examples of the repository, where the packages that it imports are: npm installs them
-// once. Without a registry the test is skipped.
-func withModules(t *testing.T, file string) string {
+// withModules copies files to bin/examples of the repository, where the packages that they import are: npm installs them once.
+// Without a registry the test is skipped.
+func withModules(t *testing.T, files ...string) string {
 	t.Helper()
 	dir, err := filepath.Abs("../../../bin/examples")
 	if err != nil {
@@ -194,8 +201,8 @@ func withModules(t *testing.T, file string) string {
 	lock := read(t, "package-lock.json")
 	have, _ := os.ReadFile(filepath.Join(dir, "package-lock.json"))
 	_, missing := os.Stat(filepath.Join(dir, "node_modules", ".package-lock.json")) // npm writes it at the end
-	for name, text := range map[string][]byte{file: read(t, file), "package.json": read(t, "package.json"), "package-lock.json": lock} {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+	for _, name := range append(files, "package.json", "package-lock.json") {
+		if err := os.WriteFile(filepath.Join(dir, name), read(t, name), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -208,7 +215,7 @@ func withModules(t *testing.T, file string) string {
 	npm.Dir = dir
 	if out, err := npm.CombinedOutput(); err != nil {
 		_ = os.RemoveAll(filepath.Join(dir, "node_modules")) // make test looks for it
-		t.Skipf("npm cannot install what %s imports: %v\n%s", file, err, out)
+		t.Skipf("npm cannot install what %s imports: %v\n%s", files, err, out)
 	}
 	return dir
 }
