@@ -10,9 +10,9 @@ import (
 
 func (m *Main) reminderCommand() *cobra.Command {
 	return cli.Group("reminder", "List reminders", command(m, action[ops.Page[domain.ReminderView]]{
-		use: "list CAMPAIGN", name: "reminder.list", args: []string{"campaign"}, short: "List the reminders of a campaign, in the order in which they were set",
-		long: `List the reminders of a campaign, in the order in which they were set, and what became of them. They come from the read
-tables, which may lag a little. See scrip remind and scrip unremind.`,
+		use: "list CAMPAIGN", name: "reminder.list", args: []string{"campaign"}, short: "List the reminders of a campaign, newest first",
+		long: `List the reminders of a campaign, those that were set last first, and what became of them. They come from the read tables,
+which may lag a little. See scrip remind and scrip unremind.`,
 		example: `  scrip reminder list summer --state pending
   scrip reminder list summer --customer alice -o json`,
 		print: func(page ops.Page[domain.ReminderView]) error {

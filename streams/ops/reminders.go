@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -17,10 +18,13 @@ type ListReminders struct {
 	Campaign   string `json:"campaign" doc:"Its name."`
 	CustomerID string `json:"customer_id,omitempty" maxLength:"128" doc:"Those of the customer."`
 	State      string `json:"state,omitempty" enum:"pending,fired,cancelled,dropped" doc:"Those in this state."`
+	// Kind and Before of one of its reminders, for a caller within the server; "" = all.
+	Kind   string        `json:"-"`
+	Before time.Duration `json:"-"`
 	Paging
 }
 
-// ListReminders lists the reminders of a campaign, in the order in which they were set.
+// ListReminders lists the reminders of a campaign, those that were set last first.
 func (o *Ops) ListReminders(ctx context.Context, _ Caller, q ListReminders) (Page[domain.ReminderView], error) {
 	switch {
 	case !wire.ValidCampaignName(q.Campaign):

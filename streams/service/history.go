@@ -15,12 +15,11 @@ import (
 )
 
 // History reads from the tables what the lanes' state does not have: what happened to a coupon or a customer, newest first,
-// up to limit entries before a cursor that they returned ("" = the newest), and the newest reminder, nil = there was none. The
-// methods return an error while the tables are unreachable. They are called by several goroutines at once.
+// up to limit entries before a cursor that they returned ("" = the newest). Both methods return an error while the tables are
+// unreachable. They are called by several goroutines at once.
 type History interface {
 	Coupon(ctx context.Context, campaign string, n uint32, limit int, before string) (HistoryPage, error)
 	Customer(ctx context.Context, customerID string, limit int, before string) (HistoryPage, error)
-	Reminder(ctx context.Context, campaign, customerID, kind string, before time.Duration) (*domain.ReminderView, error)
 }
 
 // HistoryPage is a part of a history, newest first.
@@ -173,21 +172,17 @@ func (s *Service) reminder(ctx context.Context, q *query) ([]byte, error) {
 	if err != nil || string(reply) != `{"data":null}` {
 		return reply, err
 	}
-	if s.opts.History == nil {
-		return nil, ops.ErrNoTables
-	}
-	ctx, cancel := context.WithTimeout(ctx, historyWait)
-	defer cancel()
-	before, _ := time.ParseDuration(q.Before) // parseQuery has checked it
-	found, err := s.opts.History.Reminder(ctx, q.Campaign, q.CustomerID, q.Kind, before)
+	one := ops.ListReminders{Campaign: q.Campaign, CustomerID: q.CustomerID, Kind: q.Kind, Paging: ops.Paging{Limit: 1}}
+	one.Before, _ = time.ParseDuration(q.Before) // parseQuery has checked it
+	found, err := s.opts.Ops.ListReminders(ctx, ops.Caller{}, one)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the read tables do not answer: %w", err)
-	case found == nil:
+		return nil, err
+	case len(found.Items) == 0:
 		out := wire.Outcome{Status: wire.StatusRefused, Campaign: q.Campaign, Refusal: ops.NotFound, Message: "there is no such reminder"}
 		return out.AppendJSON(nil), nil
 	}
-	return encode(found)
+	return encode(found.Items[0])
 }
 
 // shownCustomer is the answer of customer.show.

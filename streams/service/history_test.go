@@ -11,9 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
@@ -46,14 +44,6 @@ func (h history) Coupon(_ context.Context, campaign string, n uint32, limit int,
 
 func (h history) Customer(_ context.Context, customerID string, limit int, before string) (HistoryPage, error) {
 	return h(customerID, limit, before)
-}
-
-func (h history) Reminder(_ context.Context, campaign, customerID, kind string, before time.Duration) (*domain.ReminderView, error) {
-	page, err := h(fmt.Sprint(campaign, " ", customerID, " ", kind, " ", before), 1, "")
-	if err != nil || len(page.Entries) == 0 {
-		return nil, err
-	}
-	return &domain.ReminderView{State: "fired"}, nil
 }
 
 // shownPage is an answer of a show or of a list.

@@ -207,18 +207,18 @@ func (a *API) findCoupons(ctx context.Context, w *Wanted, where string) (*Coupon
 		return nil, invalid(where+".campaign", notACampaign)
 	}
 	if w.Code != "" || w.N != 0 {
-		err := w.check(where)
-		if err == nil && w.N != 0 {
-			return a.oneCoupon(ctx, w)
+		if err := w.check(where); err != nil {
+			return nil, err
 		}
-		var out *CouponList
-		if err == nil {
-			err = a.triedIn(ctx, func() (err error) {
-				out, err = a.oneCoupon(ctx, w)
-				return err
-			})
+		var one *OneCoupon
+		err := a.triedIn(ctx, func() (err error) {
+			one, err = a.oneCoupon(ctx, w)
+			return err
+		})
+		if err != nil {
+			return nil, err
 		}
-		return out, err
+		return &CouponList{Page: ops.Page[Coupon]{Items: []Coupon{one.Coupon}, Next: one.Next}, History: one.History}, nil
 	}
 	p := principal(ctx)
 	if w.Campaign != "" {
@@ -250,8 +250,8 @@ func (w *Wanted) by() string {
 	return "campaign " + w.Campaign
 }
 
-// oneCoupon shows the coupon of a code: as its lane has it, with what the read tables add.
-func (a *API) oneCoupon(ctx context.Context, w *Wanted) (*CouponList, error) {
+// oneCoupon shows the coupon of a name: as its lane has it, with what the read tables add.
+func (a *API) oneCoupon(ctx context.Context, w *Wanted) (*OneCoupon, error) {
 	p := principal(ctx)
 	campaign, err := a.campaignOf(ctx, p, access.OpShowCoupon, w.Code, w.Campaign)
 	if err != nil {
@@ -261,23 +261,21 @@ func (a *API) oneCoupon(ctx context.Context, w *Wanted) (*CouponList, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := a.Queries.CouponPage(ctx, w.Code, client.Page{Limit: w.Limit, After: after}, client.Campaign(campaign), client.N(uint32(w.N)))
+	found, err := a.Queries.CouponPage(ctx, w.Code, client.Page{Limit: w.Limit, After: after}, client.Campaign(campaign), client.N(uint32(w.N)), client.Order(w.Order))
 	if err != nil {
 		return nil, unanswered("the coupon", err)
 	}
-	out := &CouponList{}
-	coupon := couponOf(found.CouponView)
-	a.complete(ctx, &coupon)
-	if err := a.unmasked(ctx, "coupon", audit.Coupon(coupon.Campaign, coupon.N, w.N != 0)); err != nil {
+	out := &OneCoupon{Coupon: couponOf(found.CouponView), OrderStatus: found.OrderStatus, Next: a.Ops.Cursors.Seal("history", p, found.Next)}
+	if found.OrderStatus != "" {
+		out.OrderID = w.Order
+	}
+	a.complete(ctx, &out.Coupon)
+	if err := a.unmasked(ctx, "coupon", audit.Coupon(out.Campaign, out.N, w.N != 0)); err != nil {
 		return nil, err
 	}
-	coupon.mask(p)
-	out.Items = []Coupon{coupon}
-	if out.History, err = historyOf(found.History, p, nil); err != nil {
-		return nil, err
-	}
-	out.Next = a.Ops.Cursors.Seal("history", p, found.Next)
-	return out, nil
+	out.mask(p)
+	out.History, err = historyOf(found.History, p, nil)
+	return out, err
 }
 
 // unmasked records that codes are looked up in clear.

@@ -198,11 +198,11 @@ func TestReminders(t *testing.T) {
 	}
 	apitest.Until(t, "the tables have both", func() bool {
 		all, next := listed("producer", "")
-		return next == "" && fmt.Sprint(all) == "[ann & b/b opens pending eve opens pending]"
+		return next == "" && fmt.Sprint(all) == "[eve opens pending ann & b/b opens pending]"
 	})
 	first, next := listed("producer+"+c, "limit=1")
 	second, end := listed("producer+"+c, "limit=1&after="+next)
-	if of, _ := listed("producer", "customer_id=eve&state=pending"); fmt.Sprint(first, second, of) != "[ann & b/b opens pending] [eve opens pending] [eve opens pending]" || end != "" {
+	if of, _ := listed("producer", "customer_id=eve&state=pending"); fmt.Sprint(first, second, of) != "[eve opens pending] [ann & b/b opens pending] [eve opens pending]" || end != "" {
 		t.Errorf("%v, %v and %v, then %s", first, second, of, end)
 	}
 	r.Ask(t, "producer", "GET", list+"?after="+next, nil).Problem(t, 422, "invalid", "query.after") // of another key

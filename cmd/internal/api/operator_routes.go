@@ -42,7 +42,7 @@ var actionRoutes = []actionRoute{
 	{method: get, path: "/v1/audit", action: "audit.list", id: "readAudit", summary: "Read the audit stream",
 		about: "Log-ins, changes of keys, settings and webhooks, exports, and look-ups of codes in clear: newest first."},
 	{method: get, path: reminders, action: "reminder.list", id: "listReminders", tag: "shop", summary: "List the reminders of a campaign",
-		about: "In the order in which they were set, from the read tables, which may lag a little."},
+		about: "Newest first, from the read tables, which may lag a little."},
 
 	{method: get, path: "/v1/dead-letters", action: "deadletter.list", id: "listDeadLetters", summary: "List dead letters", answer: ops.Page[readmodel.Letter]{},
 		about: "Lines that could not be parsed or applied. They may hold codes: a key without the right to see codes gets the reasons, without what they quote, and no lines."},
