@@ -1,0 +1,127 @@
+package readmodel
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+)
+
+func aCampaign(name string) string {
+	return `INSERT INTO scrip.campaign (campaign, number, lane, status, generated_codes, imported_codes, claimed, redeemed, expired, voided, max_redemptions, per_customer, opens_at, created_at, inheriting_live, inheriting_redeemed)
+    VALUES ('` + name + `', 1, 3, 'active', 99, 0, 9, 0, 0, 0, 1, 1, now(), now(), 0, 0);`
+}
+
+// TestCouponsThatAFilterSelects: pages of a campaign, a customer and an order; by state, by time, by the end of a code. A short code
+// is not found by its last four symbols, of which a mask hides some.
+func TestCouponsThatAFilterSelects(t *testing.T) {
+	db := database(t)
+	exec(t, db, `
+`+aCampaign("a")+aCampaign("b")+`
+INSERT INTO scrip.coupon_row (campaign, n, code, customer_id, claimed_at, redeemed_count, redeemed_at, voided_at, claimed_place)
+    SELECT c, n, 'S-AAAA-BBBB-CC' || lpad(n::text, 2, '0'), 'k' || n % 3, timestamptz '2026-01-01T00:00:00Z' + n * interval '1 minute',
+           (n % 4 = 0)::int, CASE WHEN n % 4 = 0 THEN now() END, CASE WHEN n % 5 = 0 THEN now() END, n FROM generate_series(1, 20) n, (VALUES ('a'), ('b')) x (c);
+UPDATE scrip.coupon_row SET code = 'ABCDCC02' WHERE campaign = 'b' AND n = 2;
+INSERT INTO scrip.redemption_row (campaign, n, redeemed_at, sequence, line, code, customer_id, order_id) SELECT 'a', n, now(), n, 1, 'x', 'k1', 'o' FROM generate_series(4, 16, 4) n`)
+	coupons := NewCoupons(db)
+	list := func(f CouponFilter, limit int) (all []string) {
+		t.Helper()
+		var at CouponPlace
+		for more := true; more; {
+			var page []Coupon
+			var err error
+			page, at, more, err = coupons.List(t.Context(), f, at, limit)
+			streamtest.Must(t, err)
+			for _, c := range page {
+				all = append(all, fmt.Sprint(c.Campaign, c.N))
+			}
+			if all = append(all, "|"); len(all) > 99 {
+				t.Fatal("pages without an end")
+			}
+		}
+		return all
+	}
+	for _, test := range []struct {
+		f     CouponFilter
+		limit int
+		want  string
+	}{
+		{CouponFilter{Campaign: "a"}, 8, "[a1 a2 a3 a4 a5 a6 a7 a8 | a9 a10 a11 a12 a13 a14 a15 a16 | a17 a18 a19 a20 |]"},
+		{CouponFilter{Campaign: "a", Status: "voided"}, 3, "[a5 a10 a15 | a20 |]"},
+		{CouponFilter{Campaign: "a", Status: "redeemed"}, 9, "[a4 a8 a12 a16 |]"},
+		{CouponFilter{Campaign: "a", LastFour: "CC07"}, 9, "[a7 |]"},
+		{CouponFilter{Campaign: "b", LastFour: "CC02"}, 9, "[|]"},
+		{CouponFilter{CustomerID: "k1"}, 9, "[a1 a4 a7 a10 a13 a16 a19 b1 b4 | b7 b10 b13 b16 b19 |]"},
+		{CouponFilter{CustomerID: "k1", Status: "voided", Campaigns: []string{"b"}}, 9, "[b10 |]"},
+		{CouponFilter{OrderID: "o", Campaign: "a"}, 3, "[a4 a8 a12 | a16 |]"},
+		{CouponFilter{OrderID: "o", Campaign: "b"}, 3, "[|]"},
+	} {
+		if got := fmt.Sprint(list(test.f, test.limit)); got != test.want {
+			t.Errorf("%+v: %s, want %s", test.f, got, test.want)
+		}
+	}
+
+	for f, want := range map[*CouponFilter][]uint32{
+		{Campaign: "a", CustomerID: "k1"}: {7, 10},
+		{Campaign: "a", Status: "claimed", ClaimedFrom: minute(7), ClaimedBefore: minute(9)}: {7},
+		{Campaign: "none"}: {},
+	} {
+		hits, _, _, err := coupons.Hits(t.Context(), *f, 6, 8)
+		streamtest.Must(t, err)
+		if f.CustomerID != "" { // eight of its rows, not of the campaign's
+			hits = hits[:2]
+		}
+		if !slices.Equal(hits, want) {
+			t.Errorf("%+v: %v, want %v", f, hits, want)
+		}
+	}
+	if n, err := coupons.HaveRows(t.Context(), "a", []uint32{1, 20, 21}); n != 2 || err != nil {
+		t.Errorf("%d of three have rows, %v", n, err)
+	}
+}
+
+// TestDaysAndWhatIsDue: totals with refusals, also of a day without a claim; the values of an attribute; pages of both, and of what is due.
+func TestDaysAndWhatIsDue(t *testing.T) {
+	db := database(t)
+	exec(t, db, `
+`+aCampaign("a")+`
+INSERT INTO scrip.campaign_stats (campaign, day, attribute, value, claimed, redeemed, rolled_back, voided) VALUES
+    ('a', '2026-01-01Z', '', '', 5, 2, 1, 0), ('a', '2026-01-03Z', '', '', 7, 0, 0, 4),
+    ('a', '2026-01-01Z', 'shop', 'bonn', 2, 1, 0, 0), ('a', '2026-01-01Z', 'shop', 'ulm', 3, 1, 1, 0), ('b', '2026-01-01Z', '', '', 99, 0, 0, 0);
+INSERT INTO scrip.refusal_stats (campaign, day, lane, reason, refused) VALUES
+    ('a', '2026-01-01Z', 3, 'sold_out', 2), ('a', '2026-01-01Z', 1, 'sold_out', 1), ('a', '2026-01-02Z', 3, 'expired', 1), ('b', '2026-01-02Z', 3, 'expired', 9);
+INSERT INTO scrip.expiry_task (campaign, due_at, live, redeemed, lane, state) SELECT 'a', date_trunc('second', now()) + m * interval '1 minute', 2, 0, 3, 'pending' FROM generate_series(-1, 3) m`)
+	coupons := NewCoupons(db)
+	for attribute, want := range map[string]string{
+		"":     "[01-03  7 0 0 4 map[]] [01-02  0 0 0 0 map[expired:1] 01-01  5 2 1 0 map[sold_out:3]] []",
+		"shop": "[01-01 bonn 2 1 0 0 map[]] [01-01 ulm 3 1 1 0 map[]] []",
+	} {
+		var got []string
+		var at DayPlace
+		for _, limit := range []int{1, 2, 2} {
+			days, err := coupons.Days(t.Context(), "a", attribute, at, limit)
+			streamtest.Must(t, err)
+			page := []string{}
+			for _, d := range days {
+				page = append(page, fmt.Sprint(d.Day.Format("01-02"), " ", d.Value, " ", d.Claimed, d.Redeemed, d.RolledBack, d.Voided, " ", d.Refused))
+				at = DayPlace{d.Day, d.Value}
+			}
+			got = append(got, fmt.Sprint(page))
+		}
+		if is := fmt.Sprint(got); is != "["+want+"]" {
+			t.Errorf("%s: %s, want %s", attribute, is, want)
+		}
+	}
+	first, err := coupons.Seconds(t.Context(), Second{}, 2)
+	streamtest.Must(t, err)
+	rest, err := coupons.Seconds(t.Context(), first[1], 2)
+	streamtest.Must(t, err)
+	if len(first) != 2 || len(rest) != 1 || first[0].Due != 2 || first[0].Kind != "expiry" || first[0].Priority != "normal" || !first[1].Second.Before(rest[0].Second) {
+		t.Errorf("due: %+v, then %+v", first, rest)
+	}
+	late, err := coupons.Backlog(t.Context())
+	if err != nil || len(late) != 1 || late[0].Lane != 3 || late[0].Due != 4 || late[0].Kind != "expiry" || late[0].Seconds < 59 {
+		t.Errorf("backlog: %+v, %v", late, err)
+	}
+}
