@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -129,6 +130,11 @@ func flagOf(field string) string {
 	case "customer_id":
 		return "customer"
 	}
+	for i := range fieldFlags {
+		if f := &fieldFlags[i]; f.field == field {
+			return f.flag
+		}
+	}
 	return strings.ReplaceAll(field, "_", "-")
 }
 
@@ -140,6 +146,10 @@ func formOf(t reflect.Type) form {
 	switch {
 	case t == reflect.TypeFor[time.Time]():
 		return moment
+	case t == reflect.TypeFor[json.RawMessage]():
+		return object
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint32:
+		return numbers
 	case t.Kind() == reflect.Slice:
 		return list
 	case t.Kind() == reflect.Bool:

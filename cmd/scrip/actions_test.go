@@ -52,6 +52,13 @@ func TestEveryActionHasACommand(t *testing.T) {
 		{"backup.start", "backup .x", `{"name":".x"}`},
 		{"job.show", "job show verify-0", `{"id":"verify-0"}`},
 		{"job.list", "job list", ""},
+		{"coupon.list", "coupon list --campaign c --last-four AAA", `{"campaign":"c","last_four":"AAA"}`},
+		{"coupons.void", "coupons void none --all --dry-run", `{"campaign":"none","all":true,"dry_run":true}`},
+		{"coupons.extend", "coupons extend none --n 1,2 --most 1 --expires 2099-01-01T00:00:00Z", `{"campaign":"none","n":[1,2],"most":1,"expires_at":"2099-01-01T00:00:00Z"}`},
+		{"campaign.clone", "campaign clone none other --codes 5", `{"campaign":"none","to":"other","codes":5}`},
+		{"campaign.diff", "campaign diff none none", `{"campaign":"none","with":"none"}`},
+		{"campaign.statistics", "campaign statistics none", `{"campaign":"none"}`},
+		{"due.list", "due", ""},
 	} {
 		elsewhere[row.action] = "here"
 		got := p.run(strings.Fields(row.args)...)

@@ -37,6 +37,16 @@ var (
 		}
 		return n, nil
 	}}
+	numbers = form{"N,…", func(m *Main, s string) (all any, err error) {
+		list := strings.Split(s, ",")
+		values := make([]any, len(list))
+		for i := range list {
+			if values[i], err = number.parse(m, strings.TrimSpace(list[i])); err != nil {
+				return nil, errors.New("must be whole numbers with commas between them")
+			}
+		}
+		return values, nil
+	}}
 	yes = form{"bool", func(_ *Main, s string) (any, error) {
 		v, err := strconv.ParseBool(s)
 		if err != nil {

@@ -37,7 +37,7 @@ func (m *Main) jobCommand() *cobra.Command {
 		}
 		return m.table(all.Next, "JOB ACTION STATE STARTED BY SERVER ABOUT", rows)
 	}})
-	return cli.Group("job", "Show rebuilds, verifications and backups, which servers do", show, list)
+	return cli.Group("job", "Show rebuilds, verifications, backups and changes of many coupons, which servers do", show, list)
 }
 
 // progressText is how far a job is.
@@ -125,6 +125,8 @@ func (m *Main) printResult(j *ops.Job) error {
 		return err
 	}
 	switch j.Action {
+	case "coupons.void", "coupons.extend":
+		return as(j, m.printChanged)
 	case "verify.start":
 		return as(j, m.printVerified)
 	case "backup.start":

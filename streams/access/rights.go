@@ -246,7 +246,11 @@ const (
 	OpManageKeys
 	OpReadAudit
 	OpManageWebhooks
-	OpRunJobs  // rebuild, verify, backup
+	OpRunJobs // rebuild, verify, backup
+	OpReadJobs
+	OpListCoupons
+	OpReadStatistics
+	OpReadDue
 	OpDiagnose // metrics, profiles, details of readiness
 	numOperations
 )
@@ -280,14 +284,16 @@ var operations = [numOperations]operation{
 	OpValidate:         {name: "coupon.validate", roles: shops, endpoints: []string{"coupon.validate"}},
 	OpRemind:           {name: "remind", roles: producers, command: wire.Remind},
 	OpUnremind:         {name: "unremind", roles: producers, command: wire.Unremind},
-	OpVoid:             {name: "void", roles: helpers, command: wire.Void},
-	OpExtend:           {name: "extend", roles: helpers, command: wire.Extend},
+	OpVoid:             {name: "void", roles: helpers, command: wire.Void, endpoints: []string{"coupons.void"}},
+	OpExtend:           {name: "extend", roles: helpers, command: wire.Extend, endpoints: []string{"coupons.extend"}},
 	OpShowCoupon:       {name: "coupon.show", roles: shops, endpoints: []string{"coupon.show"}},
 	OpShowCustomer:     {name: "customer.show", roles: shops, own: true, endpoints: []string{"customer.show"}},
 	OpShowCampaign:     {name: "campaign.show", roles: shops, endpoints: []string{"campaign.show"}},
 	OpListCampaigns:    {name: "campaign.list", roles: shops, own: true, endpoints: []string{"campaign.list"}},
 	OpListReminders:    {name: "reminder.list", roles: shops, endpoints: []string{"reminder.list", "reminder.show"}},
-	OpCreateCampaign:   {name: "campaign.create", roles: operators, command: wire.CreateCampaign},
+	OpListCoupons:      {name: "coupon.list", roles: shops, own: true, endpoints: []string{"coupon.list"}},
+	OpReadStatistics:   {name: "campaign.statistics", roles: helpers, endpoints: []string{"campaign.statistics", "campaign.diff"}},
+	OpCreateCampaign:   {name: "campaign.create", roles: operators, command: wire.CreateCampaign, endpoints: []string{"campaign.clone"}},
 	OpUpdateCampaign:   {name: "campaign.update", roles: operators, command: wire.UpdateCampaign},
 	OpPauseCampaign:    {name: "campaign.pause", roles: operators, command: wire.PauseCampaign},
 	OpResumeCampaign:   {name: "campaign.resume", roles: operators, command: wire.ResumeCampaign},
@@ -310,8 +316,10 @@ var operations = [numOperations]operation{
 		"webhook.delete", "webhook.replay", "webhook.test", "webhook.deadletters", "webhook.retry", "webhook.rehearse",
 	}},
 	OpRunJobs: {name: "jobs.run", roles: operators, whole: true, endpoints: []string{
-		"rebuild.start", "rebuild.undo", "rebuild.drop", "verify.start", "backup.start", "job.show", "job.list",
+		"rebuild.start", "rebuild.undo", "rebuild.drop", "verify.start", "backup.start",
 	}},
+	OpReadJobs: {name: "jobs.read", roles: helpers, own: true, endpoints: []string{"job.show", "job.list"}},
+	OpReadDue:  {name: "due.read", roles: helpers, whole: true, endpoints: []string{"due.list"}},
 	OpDiagnose: {name: "diagnose", roles: operators, whole: true},
 }
 

@@ -30,6 +30,8 @@ type Action struct {
 	Request, Answer reflect.Type
 
 	call func(o *Ops, ctx context.Context, who Caller, fields Fields) (any, error)
+	// repeatable: what was cut off may be done again under the same who.Once.
+	repeatable bool
 }
 
 // Actions are all actions of people.
@@ -70,6 +72,13 @@ var Actions = []Action{
 	action("backup.start", (*Ops).StartBackup),
 	action("job.show", (*Ops).ShowJob).reads(),
 	action("job.list", (*Ops).ListJobs).reads(),
+	action("coupon.list", (*Ops).ListCoupons).reads(),
+	action("coupons.void", (*Ops).VoidCoupons).atMost(wire.MaxMessage), // it has a list
+	action("coupons.extend", (*Ops).ExtendCoupons).atMost(wire.MaxMessage),
+	cloneAction(),
+	action("campaign.diff", (*Ops).DiffCampaigns).reads(),
+	action("campaign.statistics", (*Ops).Statistics).reads(),
+	action("due.list", (*Ops).Due).reads(),
 }
 
 // action makes a row from a method of Ops.
@@ -191,7 +200,7 @@ func (a *Action) once(ctx context.Context, o *Ops, who Caller, fields Fields) (a
 		return nil, &Refusal{Code: Malformed, Message: err.Error()}
 	}
 	var answer any
-	body, replayed, err := o.DoOnce(ctx, who, request, a.Answer == reflect.TypeFor[Job](), func() (body []byte, forget bool, err error) {
+	body, replayed, err := o.DoOnce(ctx, who, request, a.repeatable || a.Answer == reflect.TypeFor[Job](), func() (body []byte, forget bool, err error) {
 		if answer, err = a.call(o, ctx, who, fields); err != nil {
 			return nil, RefusalOf(err).Code != UnknownOutcome, err
 		}
@@ -211,6 +220,9 @@ func (a *Action) once(ctx context.Context, o *Ops, who Caller, fields Fields) (a
 			return nil, fmt.Errorf("the first answer cannot be read: %w", err)
 		}
 		first.Answer = typed.Elem().Interface()
+	}
+	if job, ok := first.Answer.(Job); ok && o.Jobs.canGoOn(ctx, job.ID) {
+		return a.call(o, ctx, who, fields)
 	}
 	return first, nil
 }

@@ -182,6 +182,8 @@ func (f *Field) form() string {
 		return "a time such as 2026-01-02T15:04:05Z"
 	case f.Most != 0:
 		return fmt.Sprintf("a whole number from %d to %d", f.Least, f.Most)
+	case kind.Kind() == reflect.Slice && kind.Elem().Kind() == reflect.Uint32:
+		return "a list of whole numbers"
 	case kind.Kind() == reflect.Slice:
 		return "a list of strings"
 	case kind.Kind() == reflect.Map:

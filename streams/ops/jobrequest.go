@@ -2,11 +2,14 @@ package ops
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/backup"
 )
 
@@ -124,15 +127,27 @@ type NamedJob struct {
 }
 
 // ShowJob shows a job: its progress, or its result.
-func (o *Ops) ShowJob(ctx context.Context, _ Caller, q NamedJob) (Job, error) {
-	return o.Jobs.Show(ctx, q.ID)
+func (o *Ops) ShowJob(ctx context.Context, who Caller, q NamedJob) (Job, error) {
+	job, err := o.Jobs.Show(ctx, q.ID)
+	if err == nil && !job.shownTo(who) {
+		return Job{}, ErrNoJob
+	}
+	return job, err
+}
+
+// shownTo reports whether a caller may see a job: changes of many coupons if it may change those, all others if it may start them.
+func (j *Job) shownTo(who Caller) bool {
+	var q struct{ Campaign string }
+	_ = json.Unmarshal(j.Request, &q) // a request of another form is of no campaign
+	return who.May(access.OpRunJobs, "") || j.Kind == CouponsJob && who.May(access.OpVoid, q.Campaign)
 }
 
 // ListJobs lists the last job of each kind, newest first.
-func (o *Ops) ListJobs(ctx context.Context, _ Caller, q Paging) (Page[Job], error) {
+func (o *Ops) ListJobs(ctx context.Context, who Caller, q Paging) (Page[Job], error) {
 	all, err := o.Jobs.List(ctx)
 	if err != nil {
 		return Page[Job]{}, err
 	}
+	all = slices.DeleteFunc(all, func(j Job) bool { return !j.shownTo(who) })
 	return PageOf(all, q, func(j *Job) string { return j.ID })
 }

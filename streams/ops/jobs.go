@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -30,10 +31,12 @@ const (
 	RebuildJob = "rebuild"
 	VerifyJob  = "verify"
 	BackupJob  = "backup"
+	CouponsJob = "coupons"
 )
 
 // jobKinds are they, with the servers that run them.
-var jobKinds = map[string]string{RebuildJob: "the role projector", VerifyJob: "the role projector", BackupJob: "the role api"}
+var jobKinds = map[string]string{RebuildJob: "the role projector", VerifyJob: "the role projector", BackupJob: "the role api",
+	CouponsJob: "the role api and read tables"}
 
 // JobState is the state of a job.
 type JobState string
@@ -58,6 +61,8 @@ const (
 	jobUpdate = time.Second
 	// jobDead is how long a job may have no update before its server is taken for dead.
 	jobDead = 15 * time.Second
+	// jobResumed is how long the same request goes on where a job has failed.
+	jobResumed = 24 * time.Hour
 	// jobEnd bounds the attempts to store the end of a job.
 	jobEnd = 10 * time.Second
 	// jobStopped is the same while the server stops.
@@ -85,6 +90,23 @@ type Job struct {
 	Error    string          `json:"error,omitempty"`
 }
 
+// kept reports whether it failed, and has what the next run goes on from.
+func (j *Job) kept() bool {
+	return j.State == JobFailed && j.Progress != nil && j.Progress.Kept != nil
+}
+
+// canGoOn reports whether the last job of its kind has this id and can go on.
+func (j *Jobs) canGoOn(ctx context.Context, id string) bool {
+	job, err := j.Show(ctx, id)
+	return err == nil && job.kept()
+}
+
+// resumes reports whether a job goes on where the last one of its kind has failed: the same request of the same user.
+func (j *Job) resumes(last *Job) bool {
+	return last.kept() && j.Started.Sub(last.Updated) < jobResumed &&
+		j.Action == last.Action && j.By == last.By && j.Key == last.Key && bytes.Equal(j.Request, last.Request)
+}
+
 // Ended reports whether the job has ended.
 func (j *Job) Ended() bool { return j.State != JobWaiting && j.State != JobRunning }
 
@@ -96,13 +118,17 @@ type JobProgress struct {
 	// Events are event lines that were applied.
 	Events uint64 `json:"events,omitempty"`
 	Note   string `json:"note,omitempty"`
+	// Kept is what a job that failed goes on from when its request is sent again.
+	Kept json.RawMessage `json:"kept,omitempty"`
 }
 
 // JobRun is a job for the function that does it.
 type JobRun struct {
-	Action  string
-	Request json.RawMessage
-	By      string
+	ID, Action string
+	Request    json.RawMessage
+	By         string
+	// Kept is that of the progress at which a run before this one failed; nil = there was none.
+	Kept json.RawMessage
 	// Report stores progress, at the next update. It may be called by several goroutines.
 	Report func(JobProgress)
 }
@@ -129,7 +155,8 @@ var ErrNoJob = errors.New("there is no such job; only the last one of each kind 
 // it replaces, so two servers never have one.
 //
 // What a crash does: nothing updates the job of a dead server any more. After jobDead it is shown as failed, and the next one
-// of its kind replaces it. What its work left, a rebuild or a backup removes when it is started again.
+// of its kind replaces it: one with the same request goes on from the progress that is stored, under the same id. What its work
+// left, a rebuild or a backup removes when it is started again.
 type Jobs struct {
 	JetStream jetstream.JetStream
 	// Server is the id of this server, and Work what it runs, by kind; none = it only starts and shows jobs.
@@ -151,17 +178,14 @@ func (j *Jobs) Start(ctx context.Context, who Caller, action string, request any
 		return Job{}, fmt.Errorf("encoding the request: %w", err)
 	}
 	now := j.Clock.Now().UTC().Truncate(time.Millisecond)
-	name := rand.Text()
-	if who.Once != "" {
-		sum := sha256.Sum256([]byte(who.Client() + " " + who.Once))
-		name = base32.StdEncoding.EncodeToString(sum[:])
-	}
-	job := Job{ID: kind + "-" + strings.ToLower(name[:10]), Kind: kind, Action: action, State: JobWaiting, By: who.Name, Key: who.ID,
+	job := Job{ID: kind + "-" + nameOf(who)[:10], Kind: kind, Action: action, State: JobWaiting, By: who.Name, Key: who.ID,
 		Request: body, Started: now, Updated: now}
 	last, revision, err := j.read(ctx, kind)
 	switch {
 	case err != nil && !errors.Is(err, ErrNoJob):
 		return Job{}, err
+	case err == nil && job.resumes(&last):
+		job.ID, job.Progress = last.ID, last.Progress
 	case err == nil && last.ID == job.ID && who.Once != "": // the answer to its first request was lost
 		return last, nil
 	case err == nil && !last.Ended():
@@ -181,6 +205,16 @@ func (j *Jobs) Start(ctx context.Context, who Caller, action string, request any
 		return Job{}, &Refusal{Code: UnknownOutcome, Message: fmt.Sprintf("job %s may have been started: %s; see scrip job list", job.ID, err)}
 	}
 	return job, nil
+}
+
+// nameOf is a name for what a request makes: the same one for a retry of it.
+func nameOf(who Caller) string {
+	name := rand.Text()
+	if who.Once != "" {
+		sum := sha256.Sum256([]byte(who.Client() + " " + who.Once))
+		name = base32.StdEncoding.EncodeToString(sum[:])
+	}
+	return strings.ToLower(name[:20])
 }
 
 // Show returns a job.
@@ -350,12 +384,12 @@ func (j *Jobs) take(ctx context.Context, job Job, revision uint64) {
 	logger.Info("job started", "action", job.Action, "by", job.By)
 	working, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	progress, ended := make(chan JobProgress, 1), make(chan struct{})
+	progress, ended, kept := make(chan JobProgress, 1), make(chan struct{}), job.Progress
 	var result any
 	var failed error
 	go func() {
 		defer close(ended)
-		result, failed = j.Work[job.Kind](working, JobRun{Action: job.Action, Request: job.Request, By: job.By, Report: func(p JobProgress) {
+		run := JobRun{ID: job.ID, Action: job.Action, Request: job.Request, By: job.By, Report: func(p JobProgress) {
 			select {
 			case <-progress: // only the newest counts
 			default:
@@ -364,15 +398,19 @@ func (j *Jobs) take(ctx context.Context, job Job, revision uint64) {
 			case progress <- p:
 			default:
 			}
-		}})
+		}}
+		if kept != nil {
+			run.Kept = kept.Kept
+		}
+		result, failed = j.Work[job.Kind](working, run)
 	}()
 	tick := time.NewTicker(jobUpdate)
 	defer tick.Stop()
+updates:
 	for working.Err() == nil {
 		select {
 		case <-ended:
-			j.end(ctx, job, revision, result, failed)
-			return
+			break updates
 		case p := <-progress:
 			job.Progress = &p
 			continue
@@ -386,6 +424,11 @@ func (j *Jobs) take(ctx context.Context, job Job, revision uint64) {
 		}
 	}
 	<-ended
+	select {
+	case p := <-progress:
+		job.Progress = &p
+	default:
+	}
 	j.end(ctx, job, revision, result, failed)
 }
 
@@ -422,7 +465,7 @@ func (j *Jobs) end(ctx context.Context, job Job, revision uint64, result any, fa
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	logger := cmp.Or(j.Logger, slog.Default()).With("job", job.ID)
-	job.State, job.Updated, job.Progress = JobDone, j.Clock.Now().UTC(), nil
+	job.State, job.Updated = JobDone, j.Clock.Now().UTC()
 	var no *Refusal
 	switch {
 	case errors.As(failed, &no):
@@ -440,6 +483,9 @@ func (j *Jobs) end(ctx context.Context, job Job, revision uint64, result any, fa
 		default:
 			job.Result = body
 		}
+	}
+	if job.State != JobFailed {
+		job.Progress = nil
 	}
 	err := natsx.Retry(ctx, func(ctx context.Context) (err error) {
 		revision, err = j.update(ctx, &job, revision)

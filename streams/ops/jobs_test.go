@@ -93,7 +93,7 @@ func TestAJobRunsOnceAtOneServer(t *testing.T) {
 	}
 	streamtest.Eventually(t, "progress is shown", func() bool {
 		job, err := caller.Show(t.Context(), job.ID)
-		return err == nil && job.State == JobRunning && job.Progress != nil && *job.Progress == JobProgress{Phase: "loading", Done: 1, Total: 2}
+		return err == nil && job.State == JobRunning && job.Progress != nil && job.Progress.Phase == "loading" && job.Progress.Done == 1 && job.Progress.Total == 2
 	})
 	var no *Refusal
 	if _, err := r.at("two", wall.Machine, nil).Start(t.Context(), ann, "rebuild.undo", nil); !errors.As(err, &no) || no.Code != Busy || !strings.Contains(no.Message, job.ID) {
@@ -199,4 +199,45 @@ func TestTheRetryOfAStartFindsItsJob(t *testing.T) {
 	if _, err := j.Start(t.Context(), who, "verify.start", None{}); err == nil || RefusalOf(err).Code != Busy {
 		t.Errorf("another start is answered %v", err)
 	}
+}
+
+// TestAJobGoesOn: the same request of the same user goes on from what a run that failed has kept, under its id; another one starts from the beginning.
+func TestAJobGoesOn(t *testing.T) {
+	r := newJobRig(t)
+	runs := make(chan JobRun, 1)
+	fails := errors.New("the lane is away")
+	r.serve("one", map[string]JobWork{CouponsJob: func(_ context.Context, run JobRun) (any, error) {
+		runs <- run
+		run.Report(JobProgress{Phase: "changing", Kept: []byte(`{"after":7}`)})
+		return nil, fails
+	}})
+	caller := r.at("caller", wall.Machine, nil)
+	start := func(action, request string, kept string) string {
+		t.Helper()
+		job := r.start(caller, action, map[string]string{"campaign": request})
+		if run := <-runs; run.ID != job.ID || string(run.Kept) != kept {
+			t.Errorf("%s of %s: runs %s from %s, want %s", action, request, run.ID, run.Kept, kept)
+		}
+		r.becomes(caller, job.ID, JobFailed)
+		return job.ID
+	}
+	first := start("coupons.void", "a", "")
+	if again := start("coupons.void", "a", `{"after":7}`); again != first {
+		t.Errorf("job %s goes on as %s", first, again)
+	}
+	if other := start("coupons.void", "b", ""); other == first {
+		t.Error("another request goes on")
+	}
+	start("coupons.extend", "b", "")
+	fails = nil
+	job := r.start(caller, "coupons.extend", map[string]string{"campaign": "b"})
+	<-runs
+	if job = r.becomes(caller, job.ID, JobDone); job.Progress != nil {
+		t.Errorf("%+v", job)
+	}
+	last := r.start(caller, "coupons.extend", map[string]string{"campaign": "b"})
+	if run := <-runs; last.ID == job.ID || run.Kept != nil {
+		t.Error("a job that is done goes on")
+	}
+	r.becomes(caller, last.ID, JobDone)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/once"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/webhook"
@@ -32,6 +33,10 @@ type Ops struct {
 	Jobs *Jobs
 	// Cursors seals the ends of pages.
 	Cursors Cursors
+	// Lanes send commands that an action consists of.
+	Lanes *command.Lanes
+	// Coupons are the coupons in the read tables. Nil = this server has no read tables.
+	Coupons Coupons
 	// Letters are the dead letters in the read tables. Nil = this server has no read tables.
 	Letters Letters
 	// Reminders are those in the read tables. Nil likewise.

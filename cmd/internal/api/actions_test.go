@@ -64,6 +64,13 @@ rebuild.undo         jobs:rebuild.undo    {}
 rebuild.drop         jobs:rebuild.drop    {}
 backup.start         jobs:backup.start    {"name":"$name"}
 verify.start         jobs:verify.start    {"campaign":"$campaign"}
+coupon.list          lookup:coupons       {"customer_id":"nobody"}
+coupons.void         jobs:coupons.void    {"campaign":"$campaign","all":true,"dry_run":true}
+coupons.extend       jobs:coupons.extend  {"campaign":"$campaign","n":[1],"most":1,"expires_at":"2099-01-01T00:00:00Z"}
+campaign.clone       -                    {"campaign":"$campaign","to":"$name-clone"}
+campaign.diff        -                    {"campaign":"$campaign","with":"$name-clone"}
+campaign.statistics  -                    {"campaign":"$campaign","attribute":"none"}
+due.list             -                    {}
 job.show             -                    {"id":"$job"}
 job.list             -                    {}
 `
@@ -116,6 +123,18 @@ verify.start         invalid       {"limit":1001}
 backup.start         malformed     {}
 backup.start         invalid       {"name":"../there"}
 job.show             not_found     {"id":"verify-0"}
+coupon.list          invalid       {}
+coupon.list          invalid       {"last_four":"AAAA","customer_id":"ann"}
+coupon.list          invalid       {"campaign":"none","last_four":"AAA"}
+coupon.list          invalid       {"campaign":"none","after":"x"}
+coupons.void         invalid       {"campaign":"none","all":true}
+coupons.void         campaign_not_found {"campaign":"none","all":true,"dry_run":true}
+coupons.extend       malformed     {"campaign":"none","all":true,"most":1}
+campaign.clone       malformed     {"campaign":"none"}
+campaign.clone       campaign_not_found {"campaign":"none","to":"x"}
+campaign.diff        campaign_not_found {"campaign":"none","with":"none"}
+campaign.statistics  campaign_not_found {"campaign":"none"}
+due.list             invalid       {"limit":0}
 `
 
 // door is a way to the actions, used with the key of an operator.
@@ -181,7 +200,11 @@ func byHTTP(r *apitest.Rig, as string) door {
 			}
 			v := got.Object(t)
 			if got.Status == 201 || got.Status == 202 { // Location is where it can be read, by its id
-				if at := got.Header.Get("Location"); !strings.HasSuffix(at, fmt.Sprint("/", v["id"])) || r.Ask(t, as, "GET", at, nil).Status != 200 {
+				id := v["id"]
+				if action == "campaign.clone" {
+					id = v["campaign"]
+				}
+				if at := got.Header.Get("Location"); !strings.HasSuffix(at, fmt.Sprint("/", id)) || r.Ask(t, as, "GET", at, nil).Status != 200 {
 					t.Errorf("%s: Location is %q", action, at)
 				}
 			}
@@ -330,7 +353,7 @@ func TestEveryActionThroughEveryDoor(t *testing.T) {
 			switch action {
 			case "access.create", "access.rotate":
 				values["key"] = object["id"].(string)
-			case "rebuild.start", "rebuild.undo", "rebuild.drop", "backup.start", "verify.start":
+			case "rebuild.start", "rebuild.undo", "rebuild.drop", "backup.start", "verify.start", "coupons.void", "coupons.extend":
 				values["job"] = object["id"].(string)
 				apitest.Until(t, action+" is done", func() bool {
 					return r.Ask(t, "", "GET", "/v1/jobs/"+values["job"], nil).Want(t, 200).Object(t)["state"] == "done"
@@ -377,7 +400,7 @@ func TestEveryActionThroughEveryDoor(t *testing.T) {
 	bad := strings.Split(strings.TrimSpace(refusals), "\n")
 	for i := range ops.Actions {
 		if name := ops.Actions[i].Name; name != "codes.export" { // over HTTP it has another form
-			bad = append(bad, name+` malformed {"webhook":"x","key":"x","colour":"blue"}`)
+			bad = append(bad, name+` malformed {"campaign":"x","webhook":"x","key":"x","colour":"blue"}`)
 		}
 	}
 	before := [][]string{entries(t, r, keys[0], "http"), entries(t, r, keys[1], "nats")}

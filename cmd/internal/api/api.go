@@ -310,12 +310,8 @@ func (a *API) readRoutes() {
 		Summary: "List campaigns", Operation: access.OpListCampaigns, Later: true}}, a.listCampaigns)
 	read(a, fieldRoute{tagged: true, Route: Route{Method: http.MethodGet, Path: oneCampaign, ID: "getCampaign", Tag: "campaigns",
 		Summary: "Show a campaign", Operation: access.OpShowCampaign}}, a.getCampaign)
-	read(a, fieldRoute{Route: Route{Method: http.MethodGet, Path: "/v1/coupons", ID: "listCoupons", Tag: "coupons", Summary: "Find coupons",
-		About: "By code, by campaign and n, customer or order, or all of a campaign in the order of their claims; beside a customer or an " +
-			"order, campaign selects those of the campaign. URLs end up in logs of proxies: POST /v1/coupons/search keeps codes out of them.",
-		Operation: access.OpShowCoupon, Later: true}}, a.listCoupons)
 	read(a, fieldRoute{Route: Route{Method: http.MethodPost, Path: "/v1/coupons/search", ID: "searchCoupons", Tag: "coupons",
-		Summary: "Find coupons, with the code in the body", Operation: access.OpShowCoupon, Later: true, Reads: true}}, a.searchCoupons)
+		Summary: "Find one coupon by its code, or what GET /v1/coupons lists", About: "URLs end up in logs of proxies; this keeps codes out of them.", Operation: access.OpShowCoupon, Later: true, Reads: true}}, a.searchCoupons)
 	read(a, fieldRoute{Route: Route{Method: http.MethodPost, Path: "/v1/validations", ID: "validate", Tag: "shop",
 		Summary: "Check whether a redemption would be accepted now",
 		About: "Changes nothing. To a public key every code that cannot be redeemed is code_not_valid. Wrong codes are counted: too " +

@@ -156,7 +156,7 @@ func TestBadRequests(t *testing.T) {
 		"a limit above":          {"GET", "/v1/campaigns?limit=1001", nil, nil, 422, "invalid", "query.limit"},
 		"a limit of letters":     {"GET", "/v1/campaigns?limit=many", nil, nil, 422, "invalid", "query.limit"},
 		"a cursor of its own":    {"GET", "/v1/campaigns?after=x", nil, nil, 422, "invalid", "query.after"},
-		"no criterion":           {"GET", "/v1/coupons", nil, nil, 422, "invalid", "query"},
+		"no criterion":           {"GET", "/v1/coupons", nil, nil, 422, "invalid", "query.campaign"},
 		"two criteria":           {"POST", "/v1/coupons/search", `{"code":"a","order_id":"b"}`, nil, 422, "invalid", "body"},
 		"a code that is none":    {"POST", "/v1/coupons/search", `{"code":"x"}`, nil, 404, "code_not_found", ""},
 		"void of nothing":        {"POST", "/v1/coupons/void", `{}`, nil, 400, "malformed", "body.code"},

@@ -10,6 +10,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/codescsv"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 	"github.com/seed-4a2410e3/scrip/projections/replay"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
@@ -92,10 +93,10 @@ func (a *API) exists(ctx context.Context, campaign string) error {
 func (a *API) export(ctx context.Context, w http.ResponseWriter, campaign string, form codescsv.Form) (count int, err error) {
 	stream, rows := web.NewStream(w), csv.NewWriter(w)
 	_ = rows.Write(codescsv.Columns) // Error below returns a failure
-	for place := int64(0); ; {
-		reading, cancel := context.WithTimeout(ctx, streamWait)
-		page, err := a.query(reading, ofCampaign, campaign, campaign, place, exportPage, nil)
-		cancel()
+	coupons, at := readmodel.NewCoupons(a.DB), readmodel.CouponPlace{}
+	for more := true; more; {
+		var page []readmodel.Coupon
+		page, at, more, err = coupons.List(ctx, readmodel.CouponFilter{Campaign: campaign}, at, exportPage)
 		if err != nil {
 			return count, err
 		}
@@ -110,9 +111,6 @@ func (a *API) export(ctx context.Context, w http.ResponseWriter, campaign string
 			return count, err
 		}
 		count += len(page)
-		if len(page) < exportPage {
-			return count, nil
-		}
-		place = int64(page[len(page)-1].N)
 	}
+	return count, nil
 }

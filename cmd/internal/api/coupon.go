@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain"
@@ -20,21 +19,7 @@ import (
 )
 
 // Coupon is a coupon. What its lane does not have, the read tables add: while they are away those fields are absent.
-type Coupon struct {
-	Campaign      string          `json:"campaign"`
-	N             uint32          `json:"n" doc:"Its number in the campaign."`
-	Code          string          `json:"code" doc:"With stars, but for its end, unless the key sees codes."`
-	Status        string          `json:"status" doc:"claimed, redeemed, expired or voided."`
-	CustomerID    string          `json:"customer_id,omitempty"`
-	ClaimedAt     *time.Time      `json:"claimed_at,omitempty"`
-	ExpiresAt     *time.Time      `json:"expires_at,omitempty"`
-	RedeemedCount uint32          `json:"redeemed_count"`
-	RedeemedAt    *time.Time      `json:"redeemed_at,omitempty"`
-	VoidedAt      *time.Time      `json:"voided_at,omitempty"`
-	VoidReason    string          `json:"void_reason,omitempty"`
-	Attributes    json.RawMessage `json:"attributes,omitempty" doc:"Of the claim."`
-	Benefit       json.RawMessage `json:"benefit,omitempty" doc:"The campaign's, in the answer to one code."`
-}
+type Coupon readmodel.Coupon
 
 // History is what happened, newest first, from the read tables.
 type History struct {
@@ -71,21 +56,49 @@ func (c *CouponName) check(where string) error {
 	return nil
 }
 
-// Wanted selects coupons: one, with its history, or those of a customer, an order or a campaign, of which campaign may be given
-// beside the others.
+// Wanted selects coupons: one, with its history, or a list.
 type Wanted struct {
-	CouponName
-	Customer string `json:"customer_id,omitempty" maxLength:"128" doc:"Those that the customer holds."`
-	Order    string `json:"order_id,omitempty" maxLength:"128" doc:"Those that were redeemed for the order, also if that was rolled back."`
-	ops.Paging
+	Code string `json:"code,omitempty" maxLength:"128" doc:"Of one coupon, as it was typed. Of imported codes campaign is needed, too."`
+	N    int    `json:"n,omitempty" minimum:"1" maximum:"1000000000" doc:"Of one coupon, with campaign and instead of code: its number."`
+	ops.ListCoupons
 }
 
-func (a *API) listCoupons(ctx context.Context, in *Wanted) (*CouponList, error) {
-	return a.findCoupons(ctx, in, "query")
+func (a *API) searchCoupons(ctx context.Context, w *Wanted) (*CouponList, error) {
+	switch {
+	case w.Code == "" && w.N == 0:
+		return a.listCoupons(ctx, &w.ListCoupons)
+	case w.CustomerID != "" || w.OrderID != "" || w.Status != "" || w.LastFour != "":
+		return nil, invalid("body", "give a code or n, or what selects a list")
+	}
+	name := CouponName{w.Code, w.Campaign, w.N}
+	if err := name.check("body"); err != nil {
+		return nil, err
+	}
+	var one *OneCoupon
+	err := a.triedIn(ctx, func() (err error) {
+		one, err = a.oneCoupon(ctx, w)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &CouponList{Page: ops.Page[Coupon]{Items: []Coupon{one.Coupon}, Next: one.Next}, History: one.History}, nil
 }
 
-func (a *API) searchCoupons(ctx context.Context, in *Wanted) (*CouponList, error) {
-	return a.findCoupons(ctx, in, "body")
+// listCoupons carries out coupon.list.
+func (a *API) listCoupons(ctx context.Context, q *ops.ListCoupons) (*CouponList, error) {
+	raw, _ := json.Marshal(q) // never fails
+	fields, _ := ops.ParseFields(raw)
+	answer, err := ops.Named("coupon.list").Do(ctx, a.Ops, author(ctx), fields)
+	if err != nil {
+		return nil, err
+	}
+	list := answer.(ops.Page[any])
+	out := &CouponList{Page: ops.Page[Coupon]{Items: make([]Coupon, len(list.Items)), Next: list.Next}}
+	for i, of := range list.Items {
+		out.Items[i] = Coupon(*of.(*readmodel.Coupon))
+	}
+	return out, nil
 }
 
 // Validation is the body of a validation.
@@ -184,72 +197,6 @@ func (a *API) campaignOf(ctx context.Context, p access.Principal, o access.Opera
 	return campaign, nil
 }
 
-// findCoupons is the search. where is the part of the request that has the fields.
-func (a *API) findCoupons(ctx context.Context, w *Wanted, where string) (*CouponList, error) {
-	given := 0
-	for _, f := range [][2]string{{"code", w.Code}, {"customer_id", w.Customer}, {"order_id", w.Order}} {
-		if f[1] != "" {
-			given++
-		}
-		if !wire.Printable(f[1]) { // no command has such a text, and PostgreSQL refuses U+0000 as a defect of the query
-			return nil, invalid(where+"."+f[0], "must be printable UTF-8 without control characters")
-		}
-	}
-	if w.N != 0 && w.Code == "" {
-		given++
-	}
-	switch {
-	case given > 1:
-		return nil, invalid(where, "give one of code, n, customer_id and order_id")
-	case given == 0 && w.Campaign == "":
-		return nil, invalid(where, "give code, customer_id, order_id or campaign")
-	case w.Campaign != "" && !wire.ValidCampaignName(w.Campaign):
-		return nil, invalid(where+".campaign", notACampaign)
-	}
-	if w.Code != "" || w.N != 0 {
-		if err := w.check(where); err != nil {
-			return nil, err
-		}
-		var one *OneCoupon
-		err := a.triedIn(ctx, func() (err error) {
-			one, err = a.oneCoupon(ctx, w)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-		return &CouponList{Page: ops.Page[Coupon]{Items: []Coupon{one.Coupon}, Next: one.Next}, History: one.History}, nil
-	}
-	p := principal(ctx)
-	if w.Campaign != "" {
-		if problem := web.Check(p, access.OpShowCoupon, w.Campaign); problem != nil {
-			return nil, problem
-		}
-	}
-	list, err := a.readCoupons(ctx, w, p)
-	if err != nil {
-		return nil, err
-	}
-	if err := a.unmasked(ctx, "coupons", w.by()); err != nil {
-		return nil, err
-	}
-	for i := range list.Items {
-		list.Items[i].mask(p)
-	}
-	return &CouponList{Page: list}, nil
-}
-
-// by names what a list is by, for the audit stream.
-func (w *Wanted) by() string {
-	switch {
-	case w.Customer != "":
-		return "customer " + w.Customer
-	case w.Order != "":
-		return "order " + w.Order
-	}
-	return "campaign " + w.Campaign
-}
-
 // oneCoupon shows the coupon of a name: as its lane has it, with what the read tables add.
 func (a *API) oneCoupon(ctx context.Context, w *Wanted) (*OneCoupon, error) {
 	p := principal(ctx)
@@ -261,13 +208,13 @@ func (a *API) oneCoupon(ctx context.Context, w *Wanted) (*OneCoupon, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := a.Queries.CouponPage(ctx, w.Code, client.Page{Limit: w.Limit, After: after}, client.Campaign(campaign), client.N(uint32(w.N)), client.Order(w.Order))
+	found, err := a.Queries.CouponPage(ctx, w.Code, client.Page{Limit: w.Limit, After: after}, client.Campaign(campaign), client.N(uint32(w.N)), client.Order(w.OrderID))
 	if err != nil {
 		return nil, unanswered("the coupon", err)
 	}
 	out := &OneCoupon{Coupon: couponOf(found.CouponView), OrderStatus: found.OrderStatus, Next: a.Ops.Cursors.Seal("history", p, found.Next)}
 	if found.OrderStatus != "" {
-		out.OrderID = w.Order
+		out.OrderID = w.OrderID
 	}
 	a.complete(ctx, &out.Coupon)
 	if err := a.unmasked(ctx, "coupon", audit.Coupon(out.Campaign, out.N, w.N != 0)); err != nil {
@@ -276,6 +223,19 @@ func (a *API) oneCoupon(ctx context.Context, w *Wanted) (*OneCoupon, error) {
 	out.mask(p)
 	out.History, err = historyOf(found.History, p, nil)
 	return out, err
+}
+
+// complete adds what only the read tables have. While they are away, or lag, it is absent.
+func (a *API) complete(ctx context.Context, c *Coupon) {
+	if a.DB == nil {
+		return
+	}
+	found, err := readmodel.NewCoupons(a.DB).ByNumber(ctx, c.Campaign, c.N)
+	if err != nil || len(found) == 0 {
+		return
+	}
+	row := &found[0]
+	c.CustomerID, c.ClaimedAt, c.RedeemedAt, c.VoidedAt, c.VoidReason, c.Attributes = row.CustomerID, row.ClaimedAt, row.RedeemedAt, row.VoidedAt, row.VoidReason, row.Attributes
 }
 
 // unmasked records that codes are looked up in clear.

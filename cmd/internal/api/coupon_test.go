@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 type coupons struct {
@@ -23,9 +25,18 @@ type coupons struct {
 // find reads all pages of a search.
 func find(t *testing.T, r *apitest.Rig, as, query string) (all coupons) {
 	t.Helper()
+	values, err := url.ParseQuery(query)
+	streamtest.Must(t, err)
+	body := map[string]any{}
+	for name := range values {
+		if body[name] = values.Get(name); name == "limit" {
+			body[name] = json.Number(values.Get(name))
+		}
+	}
 	for after := ""; ; {
 		var page coupons
-		r.Ask(t, as, "GET", "/v1/coupons?"+query+"&after="+after, nil).Want(t, 200).Into(t, &page)
+		body["after"] = after
+		r.Ask(t, as, "POST", "/v1/coupons/search", body).Want(t, 200).Into(t, &page)
 		all.Items, all.History = append(all.Items, page.Items...), append(all.History, page.History...)
 		if after = page.Next; after == "" {
 			return all

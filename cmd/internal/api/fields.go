@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
@@ -136,6 +137,11 @@ func (r *fieldRoute) given(w http.ResponseWriter, req *http.Request) (ops.Fields
 		}
 		fields[name], where[name] = quoted(r.field(name), values[0]), at
 	}
+	for i := range r.fields { // those that are missing
+		if name := r.fields[i].Name; r.inQuery && where[name] == "" {
+			where[name] = "query." + name
+		}
+	}
 	return fields, where, nil
 }
 
@@ -218,7 +224,9 @@ func (a *API) answered(w http.ResponseWriter, r *fieldRoute, answer any, err err
 	if r.tagged {
 		w.Header().Set("ETag", fmt.Sprintf(`"%v"`, reflect.Indirect(reflect.ValueOf(answer)).FieldByName("Version")))
 	}
-	if at := map[int]string{http.StatusCreated: r.Path, http.StatusAccepted: "/v1/jobs"}[r.Status]; at != "" {
+	if view, ok := answer.(domain.CampaignView); ok {
+		w.Header().Set("Location", "/v1/campaigns/"+view.Campaign)
+	} else if at := map[int]string{http.StatusCreated: r.Path, http.StatusAccepted: "/v1/jobs"}[r.Status]; at != "" {
 		w.Header().Set("Location", at+"/"+reflect.Indirect(reflect.ValueOf(answer)).FieldByName("ID").String())
 	}
 	w.WriteHeader(r.complete().Status)

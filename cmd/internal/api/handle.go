@@ -42,7 +42,7 @@ func (a *API) getCoupon(ctx context.Context, in *CouponHandle) (*OneCoupon, erro
 	if err := checkCampaign(in.Campaign); err != nil {
 		return nil, err
 	}
-	return a.oneCoupon(ctx, &Wanted{CouponName: CouponName{Campaign: in.Campaign, N: in.N}, Order: in.OrderID, Paging: in.Paging})
+	return a.oneCoupon(ctx, &Wanted{N: in.N, ListCoupons: ops.ListCoupons{Campaign: in.Campaign, OrderID: in.OrderID, Paging: in.Paging}})
 }
 
 func (a *API) getRedemption(ctx context.Context, in *CouponHandle) (*OneCoupon, error) {

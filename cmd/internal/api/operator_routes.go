@@ -98,7 +98,25 @@ var actionRoutes = []actionRoute{
 		about: "Into a new directory of the server, which its result names. " + jobAbout},
 	{method: get, path: "/v1/jobs", action: "job.list", id: "listJobs", summary: "List the last job of each kind"},
 	{method: get, path: "/v1/jobs/{id}", action: "job.show", id: "getJob", summary: "Show a job: its progress, or its result"},
+
+	{method: get, path: "/v1/coupons", action: "coupon.list", id: "listCoupons", tag: "coupons", summary: "List coupons of a campaign, a customer or an order", answer: ops.Page[Coupon]{},
+		about: "From the read tables, by campaign and number. With status or last_four a page of a campaign may be short, or empty, and have a next."},
+	{method: post, path: oneCampaign + "/coupons/void", action: "coupons.void", id: "voidCoupons", tag: "coupons", summary: "Void many coupons of a campaign", status: http.StatusAccepted,
+		about: "Those that n, codes or a filter selects, or all. " + couponsAbout},
+	{method: post, path: oneCampaign + "/coupons/extend", action: "coupons.extend", id: "extendCoupons", tag: "coupons", summary: "Change the expiry of many coupons of a campaign", status: http.StatusAccepted,
+		about: "Those that n, codes or a filter selects, or all. " + couponsAbout},
+	{method: post, path: oneCampaign + "/clone", action: "campaign.clone", id: "cloneCampaign", tag: "campaigns", summary: "Create a campaign with the settings of another one", status: http.StatusCreated, tagged: true,
+		about: "But those that are given. Imported codes are not copied. A time that has passed is refused: give it."},
+	{method: get, path: oneCampaign + "/diff", action: "campaign.diff", id: "diffCampaigns", tag: "campaigns", summary: "List the settings in which two campaigns differ"},
+	{method: get, path: oneCampaign + "/statistics", action: "campaign.statistics", id: "listDays", tag: "campaigns", summary: "Count what happened in a campaign by day, newest first", answer: ops.Page[readmodel.Day]{},
+		about: "From the read tables. Days are of UTC."},
+	{method: get, path: "/v1/due", action: "due.list", id: "listDue", summary: "List what falls due within an hour, and what is due and not done", answer: ops.DuePage[readmodel.Second, readmodel.Late]{},
+		about: "From the read tables."},
 }
+
+// couponsAbout is what changes of many coupons have in common.
+const couponsAbout = "They are counted first: if more than most are selected nothing is changed, and with dry_run nothing is changed at all. After a failure " +
+	"the same request within a day goes on where it was; no coupon is changed twice. " + jobAbout
 
 // jobAbout is what all actions that start a job have in common.
 const jobAbout = "The answer is the job, which goes on whether its caller waits or not: see Location. While one of the same kind runs it is refused (busy)."

@@ -18,8 +18,9 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
-// startJobs starts what runs long actions for operators: rebuilds and verifications where tables are projected, backups where
-// requests are answered, since such a server has the code key. Requests start them by s.jobs.
+// startJobs prepares what runs long actions: rebuilds and verifications where tables are projected, backups where requests are
+// answered, since such a server has the code key, and changes of many coupons where there are tables, too. Requests start them by
+// s.jobs.
 //
 // A rebuild may use 50 MiB for each of its loaders, of which there are at most four. The process has no memory limit of its own
 // for that: a soft limit would slow down the lanes, which share it.
@@ -40,7 +41,14 @@ func (s *server) startJobs(ctx context.Context) error {
 		work[ops.BackupJob] = func(ctx context.Context, run ops.JobRun) (any, error) { return s.takeBackup(ctx, js, run) }
 	}
 	s.jobs = &ops.Jobs{JetStream: js, Server: s.id, Work: work, Audit: s.keys.audit, Clock: wall.Machine, Logger: s.log}
-	s.group.start("jobs", s.jobs.Run)
+	return nil
+}
+
+// runJobs runs them. It is the last step: they end before the parts that they need.
+func (s *server) runJobs(context.Context) error {
+	if s.jobs != nil {
+		s.group.start("jobs", s.jobs.Run)
+	}
 	return nil
 }
 

@@ -143,7 +143,7 @@ func (s *server) start(ctx context.Context) error {
 	hs := web.NewServer(s.opts.HTTPProxies.Handler(s.byName(s.opts.HTTPListen, s.handler())))
 	s.group.start("http", serveHTTP(hs, conns, listener))
 
-	for _, step := range []func(context.Context) error{s.startNATS, s.openLog, s.startAccess, s.startStatus, s.startTables, s.skipMessages, s.startConfig, s.startClock, s.startLanes, s.startProjector, s.startAnalysts, s.startJobs, s.startAPI, s.startWebhooks} {
+	for _, step := range []func(context.Context) error{s.startNATS, s.openLog, s.startAccess, s.startStatus, s.startTables, s.skipMessages, s.startConfig, s.startClock, s.startLanes, s.startProjector, s.startAnalysts, s.startJobs, s.startAPI, s.startWebhooks, s.runJobs} {
 		if err := step(ctx); err != nil {
 			return err
 		}

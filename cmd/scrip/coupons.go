@@ -1,0 +1,145 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/projections/readmodel"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
+)
+
+func (m *Main) couponList() *cobra.Command {
+	return command(m, action[ops.Page[readmodel.Coupon]]{
+		use: "list", name: "coupon.list", short: "List coupons of a campaign, a customer or an order",
+		long: `List coupons of a campaign, a customer or an order, by campaign and number, from the read tables. With --status or --last-four a
+page of a campaign may be short, or empty, and yet not the last one.`,
+		example: `  scrip coupon list --campaign summer --last-four LRR5
+  scrip coupon list --campaign summer --status voided --limit 1000 -o json
+  scrip coupon list --order 4711`,
+		print: func(page ops.Page[readmodel.Coupon]) error {
+			var rows [][]string
+			for i := range page.Items {
+				c := &page.Items[i]
+				rows = append(rows, []string{c.Campaign, fmt.Sprint(c.N), c.Code, c.Status, c.CustomerID, orDash(c.ClaimedAt), orDash(c.ExpiresAt), fmt.Sprint(c.RedeemedCount), c.VoidReason})
+			}
+			return m.table(page.Next, "CAMPAIGN N CODE STATUS CUSTOMER CLAIMED EXPIRES REDEEMED VOIDED", rows)
+		},
+	})
+}
+
+// couponsCommand changes many coupons.
+func (m *Main) couponsCommand() *cobra.Command {
+	change := func(verb, flag, short string) *cobra.Command {
+		name := "coupons." + verb
+		cmd := &cobra.Command{
+			Use: verb + " CAMPAIGN", Short: short, Args: cli.Args("CAMPAIGN"),
+			Long: short + `. They are selected by --n, by --codes, by a filter (--status --customer --claimed-from --claimed-before), or by --all.
+With --dry-run they are counted, and nothing is changed. Else --most is needed: if more are selected, nothing is changed.
+
+A server with read tables does it. ` + onServer + `
+
+If it fails or its server dies, send the same command again within a day: it goes on where it was, and no coupon is changed twice.`,
+			Example: fmt.Sprintf("  scrip coupons %[1]s summer --status claimed --claimed-before 2026-11-01T00:00:00Z --dry-run\n"+
+				"  scrip coupons %[1]s summer --status claimed --claimed-before 2026-11-01T00:00:00Z --most 5000 %[2]s\n"+
+				"  scrip coupons %[1]s summer --n 17,18,21 --most 3 %[2]s", verb, flag),
+		}
+		idFlag(cmd, false)
+		given, required := m.actionFlags(cmd, name, "campaign")
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			given["campaign"] = args[0]
+			if err := cli.Require(cmd, required...); err != nil {
+				return err
+			}
+			return m.run(cmd, name, given)
+		}
+		return cmd
+	}
+	return cli.Group("coupons", "Void or extend many coupons of a campaign",
+		change("void", "--reason recall", "Void many coupons of a campaign permanently"),
+		change("extend", "--expires +72h", "Change the expiry of many coupons of a campaign"))
+}
+
+func (m *Main) printChanged(r ops.CouponsChanged) error {
+	rows := [][2]string{{fmt.Sprintf("selected %d", r.Matched), ""}, {"changed", fmt.Sprint(r.Done)}, {"so already", fmt.Sprint(r.Repeated)}}
+	for _, why := range slices.Sorted(maps.Keys(r.Refused)) {
+		var n []string
+		for _, c := range r.First {
+			if c.Refusal == why {
+				n = append(n, fmt.Sprint(c.N))
+			}
+		}
+		rows = append(rows, [2]string{"refused: " + string(why), fmt.Sprintf("%d, such as %s", r.Refused[why], orText(strings.Join(n, " "), "-"))})
+	}
+	return cli.Fields(m.Out, rows)
+}
+
+func (m *Main) campaignClone() *cobra.Command {
+	return command(m, action[domain.CampaignView]{
+		use: "clone CAMPAIGN TO", name: "campaign.clone", args: []string{"campaign", "to"}, short: "Create a campaign with the settings of another one",
+		long: `Create a campaign with the settings of another one, but those that are given. Imported codes are not copied. Times that have
+passed are refused: give them. The same request again is a repeat, as of scrip campaign create.`,
+		example: `  scrip campaign clone summer winter --opens 2026-12-01T00:00:00Z --closes none --expires 2027-01-31T00:00:00Z`,
+		print: func(c domain.CampaignView) error {
+			_, err := fmt.Fprintf(m.Out, "created %s with %d codes; see scrip campaign show %s\n", c.Campaign, c.Codes, c.Campaign)
+			return err
+		},
+	})
+}
+
+func (m *Main) campaignDiff() *cobra.Command {
+	return command(m, action[ops.Page[ops.SettingDiff]]{
+		use: "diff CAMPAIGN WITH", name: "campaign.diff", args: []string{"campaign", "with"}, short: "List the settings in which two campaigns differ",
+		print: func(page ops.Page[ops.SettingDiff]) error {
+			var rows [][]string
+			value := func(v json.RawMessage) string { return orText(strings.Trim(string(v), `"`), "-") }
+			for _, d := range page.Items {
+				rows = append(rows, []string{d.Setting, value(d.Campaign), value(d.With)})
+			}
+			return m.table(page.Next, "SETTING CAMPAIGN WITH", rows)
+		},
+	})
+}
+
+func (m *Main) campaignStatistics() *cobra.Command {
+	return command(m, action[ops.Page[readmodel.Day]]{
+		use: "statistics CAMPAIGN", name: "campaign.statistics", args: []string{"campaign"}, short: "Count what happened in a campaign by day, newest first",
+		long:    "Count what happened in a campaign by day of UTC, newest first: in all, or by the values of an attribute of its claims.",
+		example: "  scrip campaign statistics summer\n  scrip campaign statistics summer --attribute channel",
+		print: func(page ops.Page[readmodel.Day]) error {
+			var rows [][]string
+			for _, d := range page.Items {
+				var refused []string
+				for _, why := range slices.Sorted(maps.Keys(d.Refused)) {
+					refused = append(refused, fmt.Sprint(why, " ", d.Refused[why]))
+				}
+				rows = append(rows, []string{d.Day.Format(time.DateOnly), orText(d.Value, "-"), fmt.Sprint(d.Claimed), fmt.Sprint(d.Redeemed),
+					fmt.Sprint(d.RolledBack), fmt.Sprint(d.Voided), orText(strings.Join(refused, ", "), "-")})
+			}
+			return m.table(page.Next, "DAY VALUE CLAIMED REDEEMED ROLLED_BACK VOIDED REFUSED", rows)
+		},
+	})
+}
+
+func (m *Main) dueCommand() *cobra.Command {
+	return command(m, action[ops.DuePage[readmodel.Second, readmodel.Late]]{
+		use: "due", name: "due.list", short: "List what falls due within an hour, and what is due and not done",
+		print: func(list ops.DuePage[readmodel.Second, readmodel.Late]) error {
+			var rows [][]string
+			for _, l := range list.Backlog {
+				rows = append(rows, []string{"since " + orZero(l.OldestDueAt), fmt.Sprint("lane ", l.Lane), l.Priority, l.Kind, fmt.Sprint(l.Due)})
+			}
+			for _, s := range list.Items {
+				rows = append(rows, []string{orZero(s.Second), "-", s.Priority, s.Kind, fmt.Sprint(s.Due)})
+			}
+			return m.table(list.Next, "DUE LANE PRIORITY KIND COUNT", rows)
+		},
+	})
+}

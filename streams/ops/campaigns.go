@@ -1,0 +1,200 @@
+package ops
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/command"
+)
+
+// settingsOf are the settings of campaigns.
+var settingsOf = slices.DeleteFunc(wire.CreateCampaign.Describe(), func(d wire.Description) bool { return d.Name == "campaign" })
+
+// cloneRequest is the request of campaign.clone: a struct with a field for each setting that may differ.
+var cloneRequest = func() reflect.Type {
+	all := []reflect.StructField{
+		{Name: "Campaign", Type: reflect.TypeFor[string](), Tag: `json:"campaign" doc:"The source."`},
+		{Name: "To", Type: reflect.TypeFor[string](), Tag: `json:"to" doc:"The name of the new campaign."`},
+	}
+	kinds := map[wire.Value]reflect.Type{wire.NumberValue: reflect.TypeFor[int](), wire.InstantValue: reflect.TypeFor[time.Time](), wire.JSONValue: reflect.TypeFor[json.RawMessage]()}
+	for _, d := range settingsOf {
+		kind := kinds[d.Value]
+		if kind == nil {
+			kind = reflect.TypeFor[string]()
+		}
+		tag := fmt.Sprintf("json:%q doc:%q", d.Name+",omitempty", d.About)
+		all = append(all, reflect.StructField{Name: "S_" + d.Name, Type: kind, Tag: reflect.StructTag(tag)})
+	}
+	return reflect.StructOf(all)
+}()
+
+// cloneAction is the row of campaign.clone.
+func cloneAction() Action {
+	a := Action{Name: "campaign.clone", Operation: access.OpCreateCampaign, Fields: FieldsOf(cloneRequest), Most: wire.MaxLine,
+		Request: cloneRequest, Answer: reflect.TypeFor[domain.CampaignView](), repeatable: true}
+	a.call = func(o *Ops, ctx context.Context, who Caller, fields Fields) (any, error) {
+		given := maps.Clone(fields)
+		maps.DeleteFunc(given, func(name string, value json.RawMessage) bool { return string(value) == "null" }) // back to the default
+		q := reflect.New(cloneRequest)
+		if err := given.Read(q.Interface(), a.Fields); err != nil {
+			return nil, err
+		}
+		settings := maps.Clone(fields)
+		delete(settings, "campaign")
+		delete(settings, "to")
+		return o.cloneCampaign(ctx, who, q.Elem().FieldByName("Campaign").String(), q.Elem().FieldByName("To").String(), settings)
+	}
+	return a
+}
+
+// cloneCampaign creates a campaign with the settings of another one, but those that are given. Imported codes are not copied. A time
+// of the source that has passed is refused as in create_campaign, unless it is given, too.
+func (o *Ops) cloneCampaign(ctx context.Context, who Caller, from, to string, given Fields) (any, error) {
+	if err := who.Check(access.OpCreateCampaign, to); err != nil {
+		return nil, err
+	}
+	source, err := o.Queries.Campaign(ctx, from)
+	if err != nil {
+		return nil, found(err)
+	}
+	if source.Imported {
+		source.Codes = 0
+	}
+	line := settingsIn(&source)
+	// An end and a life time exclude each other: giving the one replaces the other.
+	for _, pair := range [][2]string{{"expires_at", "valid_for"}, {"valid_for", "expires_at"}} {
+		if given[pair[0]] != nil && given[pair[1]] == nil {
+			delete(line, pair[1])
+		}
+	}
+	maps.Copy(line, given)
+	line["campaign"], _ = json.Marshal(to)
+	text, err := json.Marshal(line)
+	if err != nil {
+		return nil, err
+	}
+	var cmd wire.Command
+	if err := wire.ParseCommand(text, wire.Defaults{Type: wire.CreateCampaign, NoID: true}, &cmd); err != nil {
+		no := &Refusal{Code: wire.Invalid, Message: err.Error()}
+		var wrong *wire.InvalidError
+		if errors.As(err, &wrong) {
+			if no.Field = wrong.Field; no.Field == "campaign" {
+				no.Field = "to"
+			}
+		}
+		return nil, no
+	}
+	cmd.ID = "clone-" + nameOf(who)
+	wait := command.NewWaiter()
+	ticket, err := o.Lanes.Send(ctx, &cmd, command.Call{By: who.By(), To: wait})
+	out, err := wait.Wait(ctx, cmd.ID, ticket, err)
+	switch {
+	case err != nil:
+		return nil, err
+	case out.Refused():
+		setting, _, _ := strings.Cut(out.Message, ":") // if it names one
+		if !slices.ContainsFunc(settingsOf, func(d wire.Description) bool { return d.Name == setting }) {
+			setting = ""
+		}
+		return nil, &Refusal{Code: out.Refusal, Field: setting, Message: out.Message}
+	}
+	view, err := o.Queries.Campaign(ctx, to)
+	if err != nil {
+		return nil, &Refusal{Code: UnknownOutcome, Message: "it was done, but the campaign cannot be read at the moment: " + err.Error()}
+	}
+	if out.Repeat {
+		body, err := json.Marshal(view)
+		return &Replayed{view, body}, err
+	}
+	return view, nil
+}
+
+// settingsIn are the settings of a campaign that have a value.
+func settingsIn(v *domain.CampaignView) Fields {
+	all, settings := Fields{}, Fields{}
+	text, _ := json.Marshal(v) // never fails
+	_ = json.Unmarshal(text, &all)
+	for _, d := range settingsOf {
+		if all[d.Name] != nil {
+			settings[d.Name] = all[d.Name]
+		}
+	}
+	return settings
+}
+
+// TwoCampaigns names two campaigns that are compared.
+type TwoCampaigns struct {
+	Campaign string `json:"campaign" doc:"The name of the one."`
+	With     string `json:"with" doc:"The name of the other."`
+}
+
+// SettingDiff is a setting that has two values. One that is absent is the default.
+type SettingDiff struct {
+	Setting  string          `json:"setting"`
+	Campaign json.RawMessage `json:"campaign,omitempty"`
+	With     json.RawMessage `json:"with,omitempty"`
+}
+
+// DiffCampaigns lists the settings in which two campaigns differ, in the order in which settings are listed.
+func (o *Ops) DiffCampaigns(ctx context.Context, who Caller, q TwoCampaigns) (out Page[SettingDiff], err error) {
+	var settings [2]Fields
+	for i, name := range []string{q.Campaign, q.With} {
+		if err := who.Check(access.OpReadStatistics, name); err != nil {
+			return out, err
+		}
+		v, err := o.Queries.Campaign(ctx, name)
+		if err != nil {
+			return out, found(err)
+		}
+		settings[i] = settingsIn(&v)
+	}
+	for _, d := range settingsOf {
+		if a, b := settings[0][d.Name], settings[1][d.Name]; !bytes.Equal(a, b) {
+			out.Items = append(out.Items, SettingDiff{d.Name, a, b})
+		}
+	}
+	return out, nil
+}
+
+// CampaignStatistics are the days of a campaign.
+type CampaignStatistics struct {
+	Campaign  string `json:"campaign" doc:"Its name."`
+	Attribute string `json:"attribute,omitempty" maxLength:"1024" doc:"Of the claims: each day by its values; absent = the totals of each day."`
+	Paging
+}
+
+// Statistics counts what happened in a campaign by day, newest first.
+func (o *Ops) Statistics(ctx context.Context, _ Caller, q CampaignStatistics) (Page[any], error) {
+	if o.Coupons == nil {
+		return Page[any]{}, ErrNoTables
+	}
+	if err := o.mustExist(ctx, q.Campaign); err != nil {
+		return Page[any]{}, err
+	}
+	return o.Coupons.Statistics(ctx, q)
+}
+
+// DuePage is what falls due within an hour, by second.
+type DuePage[Second, Late any] struct {
+	Page[Second]
+	Backlog []Late `json:"backlog" nullable:"false" doc:"What is due and not done, by lane."`
+}
+
+// Due lists what falls due within an hour, and what is due and not done.
+func (o *Ops) Due(ctx context.Context, _ Caller, q Paging) (DuePage[any, any], error) {
+	if o.Coupons == nil {
+		return DuePage[any, any]{}, ErrNoTables
+	}
+	return o.Coupons.Due(ctx, q)
+}
