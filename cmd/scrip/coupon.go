@@ -36,10 +36,11 @@ next page.`,
 		Example: `  scrip coupon show 7KQ2-9F3M-XW4T
   scrip coupon show --campaign summer --n 17 --limit 10 -o json`,
 	}
+	cmd.Flags().StringVar(&c.OrderID, "order", "", "`ID` of an order, to show whether it redeemed the coupon")
 	couponFlags(cmd.Flags(), &c)
 	pageFlags(cmd, &page)
 	return m.query(cmd, func(ctx context.Context, s *session, given []string) error {
-		coupon, err := s.CouponPage(ctx, codeOf(given), page, client.Campaign(c.Campaign), client.N(c.N))
+		coupon, err := s.CouponPage(ctx, codeOf(given), page, client.Campaign(c.Campaign), client.N(c.N), client.Order(c.OrderID))
 		if err != nil {
 			return err
 		}
@@ -47,7 +48,7 @@ next page.`,
 			return cli.JSON(m.Out, coupon)
 		}
 		rows := [][2]string{{coupon.Code, ""}, {"status", coupon.Status}, {"campaign", coupon.Campaign}, {"n", fmt.Sprint(coupon.N)},
-			{"expires", orDash(coupon.ExpiresAt)}, {"redeemed", times(coupon.RedeemedCount)}, {"benefit", string(coupon.Benefit)}}
+			{"expires", orDash(coupon.ExpiresAt)}, {"redeemed", times(coupon.RedeemedCount)}, {"order", coupon.OrderStatus}, {"benefit", string(coupon.Benefit)}}
 		if err := cli.Fields(m.Out, filled(rows)); err != nil {
 			return err
 		}
