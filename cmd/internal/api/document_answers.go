@@ -3,12 +3,12 @@ package api
 import (
 	_ "embed"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -75,78 +75,60 @@ func typeName(of string) (name string) {
 
 // problems adds the problems that an operation may have, by their status. Those of a command are its refusals and no others.
 func (a *API) problems(op *huma.Operation, r Route, refusals []wire.Refusal) {
-	may := []web.Code{web.Malformed, web.RateLimited, web.Overloaded, web.Unavailable, web.Stopping, web.UnknownOutcome, web.Internal, web.Code(wire.Invalid)}
-	for _, refusal := range refusals {
-		may = append(may, web.Code(refusal))
+	may := append(texts(refusals), texts([]web.Code{web.Malformed, web.Code(wire.Invalid), web.RateLimited, web.Overloaded, web.Unavailable, web.UnknownOutcome, web.Internal})...)
+	add := func(when bool, codes ...web.Code) {
+		if when {
+			may = append(may, texts(codes)...)
+		}
 	}
-	public := false
-	if r.Operation != access.NoOperation {
-		may = append(may, web.Unauthorized, web.Forbidden)
-		public = access.Principal{Role: access.Producer, Public: true}.CheckRole(r.Operation) == nil
-	}
-	if public {
-		may = append(may, web.OriginNotAllowed)
-	}
-	if op.RequestBody != nil {
-		may = append(may, web.TooSlow, web.TooLarge, web.WrongMediaType)
-	}
-	if slices.Contains(refusals, wire.CodeNotFound) {
-		may = append(may, web.TooManyWrongCodes)
-	}
+	command := refusals != nil
+	add(r.Operation != access.NoOperation, web.Unauthorized, web.Forbidden)
+	add((access.Principal{Role: access.Producer, Public: true}).CheckRole(r.Operation) == nil, web.OriginNotAllowed)
+	add(op.RequestBody != nil, web.TooSlow, web.TooLarge, web.WrongMediaType)
+	add(slices.Contains(refusals, wire.CodeNotFound), web.TooManyWrongCodes)
+	add(!command && strings.Contains(r.Path, "{"), web.NotFound)
+	add(!command && r.Unsafe(), web.Code(ops.Busy))
 	for _, p := range op.Parameters {
-		switch {
-		case p.Name == "If-Match":
-			may = append(may, web.Code(wire.VersionMismatch))
-			if p.Required {
-				may = append(may, web.ConditionRequired)
-			}
-		case p.In == "path" && refusals == nil:
-			may = append(may, web.NotFound)
-		case p.Name == "Idempotency-Key" && refusals == nil:
-			may = append(may, web.Code(ops.Busy))
-		}
+		add(p.Name == "If-Match", web.Code(wire.VersionMismatch))
+		add(p.Name == "If-Match" && p.Required, web.ConditionRequired)
 	}
+	slices.Sort(may)
 	by := map[int][]string{}
-	for _, c := range may {
-		if status := web.KindOf(c).Status; !slices.Contains(by[status], string(c)) {
-			by[status] = append(by[status], string(c))
-		}
+	for _, c := range slices.Compact(may) {
+		status := web.KindOf(web.Code(c)).Status
+		by[status] = append(by[status], c)
 	}
 	for status, of := range by {
-		answer := &huma.Response{Ref: "#/components/responses/" + a.sharedProblem(status)}
-		if refusals != nil && (status < 405 && status > 401 || status == 409 || status == 422) {
-			slices.Sort(of)
+		answer := a.sharedProblem(strings.NewReplacer(" ", "", "-", "").Replace(http.StatusText(status)), status)
+		if command && status > http.StatusUnauthorized && status < http.StatusTooManyRequests {
 			only := text("")
 			only.Enum = enum(of)
-			answer = &huma.Response{Description: http.StatusText(status) + ": " + strings.Join(of, ", ") + ".", Headers: withRate(nil),
-				Content: map[string]*huma.MediaType{web.ProblemType: {Schema: &huma.Schema{AllOf: []*huma.Schema{
-					a.schema(reflect.TypeFor[web.Problem]()), {Type: huma.TypeObject, Properties: map[string]*huma.Schema{"code": only}}}}}}}
+			answer = a.anyOf(of, &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{"code": only}})
 		}
 		op.Responses[strconv.Itoa(status)] = answer
 	}
-	op.Responses["default"] = &huma.Response{Ref: "#/components/responses/" + a.sharedProblem(0)}
+	op.Responses["default"] = a.sharedProblem("Problem", 0)
 }
 
-// sharedProblem returns the name of the answers with problems of a status, 0 = of any.
-func (a *API) sharedProblem(status int) string {
-	name, about := strings.NewReplacer(" ", "", "-", "").Replace(http.StatusText(status)), []string{}
-	for _, c := range codes {
-		if web.KindOf(web.Code(c)).Status == status {
-			about = append(about, c)
-		}
+// anyOf is an answer with a problem that has one of some codes.
+func (a *API) anyOf(of []string, more ...*huma.Schema) *huma.Response {
+	s := a.schema(reflect.TypeFor[web.Problem]())
+	if more != nil {
+		s = &huma.Schema{AllOf: append(more, s)}
 	}
-	if status == 0 {
-		name, about = "Problem", []string{"any code"}
-	}
+	return &huma.Response{Description: "A problem: " + strings.Join(of, ", ") + ".", Headers: withRate(nil), Content: map[string]*huma.MediaType{web.ProblemType: {Schema: s}}}
+}
+
+// sharedProblem refers to an answer with any problem of a status, 0 = of all.
+func (a *API) sharedProblem(name string, status int) *huma.Response {
+	of := slices.DeleteFunc(slices.Clone(codes), func(c string) bool { return web.KindOf(web.Code(c)).Status != status })
 	if a.document.Components.Responses[name] == nil {
-		of := &huma.Response{Description: "A problem: " + strings.Join(about, ", ") + ".", Headers: withRate(nil),
-			Content: map[string]*huma.MediaType{web.ProblemType: {Schema: a.schema(reflect.TypeFor[web.Problem]())}}}
-		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-			of.Headers["Retry-After"] = &huma.Header{Ref: "#/components/headers/Retry-After"}
-		}
-		a.document.Components.Responses[name] = of
+		a.document.Components.Responses[name] = a.anyOf(of)
 	}
-	return name
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		a.document.Components.Responses[name].Headers["Retry-After"] = &huma.Header{Ref: "#/components/headers/Retry-After"}
+	}
+	return &huma.Response{Ref: "#/components/responses/" + name}
 }
 
 // withRate adds the headers of web.Rates.
@@ -171,16 +153,16 @@ type example struct {
 var exampleFile []byte
 
 // examples has a row for each operation of the document, by its id.
-var examples = func() (all map[string]example) {
+var examples = sync.OnceValue(func() (all map[string]example) {
 	if err := json.Unmarshal(exampleFile, &all); err != nil {
-		panic(fmt.Sprintf("examples.json: %v", err))
+		panic("examples.json: " + err.Error())
 	}
 	return all
-}()
+})
 
 // exampleOf adds the examples to an operation.
 func exampleOf(op *huma.Operation) {
-	of := examples[op.OperationID]
+	of := examples()[op.OperationID]
 	add := func(content map[string]*huma.MediaType, raw json.RawMessage) {
 		for name, media := range content {
 			if strings.HasPrefix(name, "text/") {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -45,56 +46,49 @@ func eventSchema() any {
 		"oneOf": one, "$defs": all}
 }
 
-// union is the schema of a value that has one of some forms by its type.
-type union struct {
-	a    *API
-	name string
-	of   *huma.Schema
+// union adds a schema of values that have one of some forms, which are the references to their schemas by type.
+func (a *API) union(name string, forms map[string]*huma.Schema) *huma.Schema {
+	of := &huma.Schema{Discriminator: &huma.Discriminator{PropertyName: "type", Mapping: map[string]string{}}}
+	for _, value := range slices.Sorted(maps.Keys(forms)) {
+		of.OneOf, of.Discriminator.Mapping[value] = append(of.OneOf, forms[value]), forms[value].Ref
+	}
+	return a.named(name, of)
 }
-
-func (a *API) union(name string) *union {
-	return &union{a, name, &huma.Schema{OneOf: []*huma.Schema{}, Discriminator: &huma.Discriminator{PropertyName: "type", Mapping: map[string]string{}}}}
-}
-
-func (u *union) add(value, name string, s *huma.Schema) *huma.Schema {
-	ref := u.a.named(name, s)
-	u.of.OneOf, u.of.Discriminator.Mapping[value] = append(u.of.OneOf, ref), ref.Ref
-	return ref
-}
-
-func (u *union) done() *huma.Schema { return u.a.named(u.name, u.of) }
 
 // eventStreamLine is the schema of a line of GET /v1/events.
 func (a *API) eventStreamLine() *huma.Schema {
-	u := a.union("EventLine")
-	for t := range wire.Events() {
-		u.add(t.String(), typeName(t.String())+"Event", eventLine(t))
-	}
 	cursor := wire.Description{Name: "cursor", About: "Send it as after to continue after all lines before it.", Required: true}
-	u.add("cursor", "CursorLine", open(objectOf([]wire.Description{typed("cursor"), cursor})))
-	u.add("end", "EndLine", open(objectOf([]wire.Description{typed("end"), {Name: "reason", About: "Why the stream ended while it followed.", Required: true}, cursor})))
-	return u.done()
+	reason := wire.Description{Name: "reason", About: "Why the stream ended while it followed.", Required: true}
+	forms := map[string]*huma.Schema{
+		"cursor": a.named("CursorLine", open(objectOf([]wire.Description{typed("cursor"), cursor}))),
+		"end":    a.named("EndLine", open(objectOf([]wire.Description{typed("end"), reason, cursor}))),
+	}
+	for t := range wire.Events() {
+		forms[t.String()] = a.named(typeName(t.String())+"Event", eventLine(t))
+	}
+	return a.union("EventLine", forms)
 }
 
 // commandLine is the schema of a line of POST /v1/commands.
 func (a *API) commandLine() *huma.Schema {
-	u := a.union("CommandLine")
+	forms := map[string]*huma.Schema{}
 	for t := range wire.Commands() {
 		if wire.ScopeProducer.Allows(t) {
 			fields := []wire.Description{{Name: "id", About: wire.About("id"), Bytes: wire.MaxCommandID, Required: true}, typed(t.String())}
-			u.add(t.String(), typeName(t.String())+"Line", objectOf(append(fields, t.Describe()...)))
+			forms[t.String()] = a.named(typeName(t.String())+"Line", objectOf(append(fields, t.Describe()...)))
 		}
 	}
-	return u.done()
+	return a.union("CommandLine", forms)
 }
 
 // webhooks adds what endpoints of webhooks get.
 func (a *API) webhooks() {
 	a.document.Webhooks = map[string]*huma.PathItem{}
-	form := func(name, about string, data *huma.Schema) *huma.Schema {
-		s := open(objectOf([]wire.Description{typed(name), {Name: "timestamp", About: about, Value: wire.InstantValue, Required: true}}))
+	form := func(name string, data *huma.Schema) *huma.Schema {
+		s := open(objectOf([]wire.Description{typed(name), {Name: "timestamp", About: "When it happened.", Value: wire.InstantValue, Required: true},
+			{Name: "id", About: "Of an event in a batch: the webhook-id that it has in a request of its own."}}))
 		s.Properties["data"], s.Required = data, append(s.Required, "data")
-		return s
+		return a.named(typeName(name)+"Webhook", s)
 	}
 	add := func(name, summary string, body *huma.Schema) {
 		failed := open(&huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{
@@ -116,29 +110,22 @@ func (a *API) webhooks() {
 		exampleOf(op)
 		a.document.Webhooks[name] = &huma.PathItem{Post: op}
 	}
-	batch := a.union("BatchedEvent")
+	forms := map[string]*huma.Schema{}
 	for _, name := range webhook.Types() {
 		var data []wire.Description
 		for _, f := range wire.EventNamed([]byte(name)).Describe() {
-			if f.Name == "at" {
-				continue
-			}
 			if slices.Contains(webhook.SecretFields, f.Name) {
 				f.Required, f.About = false, "Of webhooks with codes. "+f.About
 			}
-			data = append(data, f)
+			if f.Name != "at" {
+				data = append(data, f)
+			}
 		}
-		body := form(name, "When it happened.", open(objectOf(data)))
-		add(name, "An event of type "+name, a.named(typeName(name)+"Webhook", body))
-		inBatch := *body
-		inBatch.Properties = map[string]*huma.Schema{"id": text("The webhook-id of a request with this event alone."),
-			"type": body.Properties["type"], "timestamp": body.Properties["timestamp"], "data": body.Properties["data"]}
-		inBatch.Required = append([]string{"id"}, body.Required...)
-		batch.add(name, typeName(name)+"InBatch", &inBatch)
+		forms[name] = form(name, open(objectOf(data)))
+		add(name, "An event of type "+name, forms[name])
 	}
-	add(webhook.TypeEvents, "Several events, to webhooks with a batch above 1", a.named("EventsWebhook", form(webhook.TypeEvents, "Of the last of them.",
-		open(&huma.Schema{Type: huma.TypeObject, Required: []string{"events"}, Properties: map[string]*huma.Schema{
-			"events": {Type: huma.TypeArray, Items: batch.done()}}}))))
-	add(webhook.TypeTest, "A test request", a.named("TestWebhook", form(webhook.TypeTest, "Of the try.",
-		open(objectOf([]wire.Description{{Name: "webhook", About: "The id of the webhook.", Required: true}})))))
+	batch := open(objectOf([]wire.Description{{Name: "events", Required: true}}))
+	batch.Properties["events"] = &huma.Schema{Type: huma.TypeArray, Items: a.union("EventOfBatch", forms)}
+	add(webhook.TypeEvents, "Several events, to webhooks with a batch above 1", form(webhook.TypeEvents, batch))
+	add(webhook.TypeTest, "A test request", form(webhook.TypeTest, open(objectOf([]wire.Description{{Name: "webhook", About: "The id of the webhook.", Required: true}}))))
 }

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"bytes"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
@@ -24,6 +27,45 @@ func TestEveryOperationHasExamples(t *testing.T) {
 	d, err := apitest.ReadDocument(w.Body.Bytes())
 	streamtest.Must(t, err)
 	d.Examples(t, `add a row to cmd/internal/api/examples.json: "OPERATION": {"request": …, "answer": …, "text": "… of CSV and server-sent events"}`)
+}
+
+// TestEventsMatchTheirSchema: what GET /v1/events and schema.json have agree, and every text in the document with few values lists them.
+func TestEventsMatchTheirSchema(t *testing.T) {
+	r := apitest.Shared(t)
+	r.Claim(t, r.Campaign(t, map[string]any{"codes": 1}), "ann")
+	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(r.Ask(t, "-", "GET", "/v1/events/schema.json", nil).Want(t, 200).Body))
+	streamtest.Must(t, err)
+	c := jsonschema.NewCompiler()
+	streamtest.Must(t, c.AddResource("mem:///events.json", parsed))
+	schema, err := c.Compile("mem:///events.json")
+	streamtest.Must(t, err)
+	events := 0
+	for line := range bytes.Lines(r.Ask(t, "", "GET", "/v1/events", nil).Want(t, 200).Body) {
+		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(line))
+		streamtest.Must(t, err)
+		if value.(map[string]any)["type"] == "cursor" {
+			continue
+		}
+		if events++; schema.Validate(value) != nil {
+			t.Errorf("%s: %v", line, schema.Validate(value))
+		}
+	}
+	if events < 2 {
+		t.Errorf("%d events", events)
+	}
+	var doc struct {
+		Components struct {
+			Schemas map[string]struct{ Properties map[string]map[string]any }
+		}
+	}
+	r.Ask(t, "-", "GET", "/v1/openapi.json", nil).Want(t, 200).Into(t, &doc)
+	for name, s := range doc.Components.Schemas {
+		for _, field := range []string{"status", "state", "kind", "role", "type", "refusal", "effect", "priority", "coupon_status", "what"} {
+			if of := s.Properties[field]; of["type"] == "string" && of["enum"] == nil && name+"."+field != "LaneStatus.state" && name+"."+field != "Limit.what" {
+				t.Errorf("%s of the schema %s lists no values: add them to fieldValues or values in document_schema.go", field, name)
+			}
+		}
+	}
 }
 
 // TestProducersPage: PRODUCERS.md has a request of each route that producers may use, and they succeed.

@@ -236,6 +236,7 @@ func (a *API) answered(w http.ResponseWriter, r *fieldRoute, answer any, err err
 // describeFields is what the document has of a request.
 func (a *API) describeFields(r *fieldRoute) (op huma.Operation) {
 	schema := huma.SchemaFromType(a.document.Components.Schemas, r.request)
+	complete(r.request, schema)
 	body := &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{}, AdditionalProperties: false}
 	for i := range r.fields {
 		f := &r.fields[i]
