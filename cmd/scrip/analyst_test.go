@@ -56,7 +56,7 @@ func TestAnAnalystReadsTables(t *testing.T) {
 		t.Errorf("code %s", masked)
 	}
 	streamtest.Equal(t, "with the right to codes", text(clear, both), code)
-	for _, relation := range []string{"campaign", "coupon", "redemption", "expiry_task", "reminder", "campaign_stats", "refusal_stats", "checkpoint", "backlog()", "due_next_hour()"} {
+	for _, relation := range []string{"allotment", "campaign", "coupon", "redemption", "expiry_task", "reminder", "campaign_stats", "refusal_stats", "checkpoint", "backlog()", "due_next_hour()"} {
 		text(db, "SELECT count(*)::text FROM (SELECT * FROM scrip."+relation+") x")
 	}
 	text(db, "SELECT count(reason)::text FROM scrip.dead_letter")

@@ -87,32 +87,27 @@ func resumed(f *os.File, campaign string) (next uint32, err error) {
 	if err != nil || size == 0 {
 		return 0, err
 	}
-	head := make([]byte, min(size, int64(len(codescsv.PrintedHeader))))
 	tail := make([]byte, min(size, 256)) // more than two rows
-	if _, err := f.ReadAt(head, 0); err != nil {
+	at := size - int64(len(tail))
+	if _, err := f.ReadAt(tail, at); err != nil {
 		return 0, err
 	}
-	if _, err := f.ReadAt(tail, size-int64(len(tail))); err != nil {
-		return 0, err
-	}
-	whole := tail[:bytes.LastIndexByte(tail, '\n')+1]
-	row := string(whole[bytes.LastIndexByte(bytes.TrimSuffix(whole, []byte("\n")), '\n')+1:])
+	end := bytes.LastIndexByte(tail, '\n') + 1
+	row := string(tail[bytes.LastIndexByte(tail[:max(end-1, 0)], '\n')+1 : end])
 	fields := strings.Split(row, ",")
-	n, end := uint64(0), int64(0)
-	switch ours := strings.HasPrefix(codescsv.PrintedHeader, string(head)); {
-	case ours && (row == codescsv.PrintedHeader || len(head) < len(codescsv.PrintedHeader)): // it is written again
-	case ours && len(fields) == 3 && fields[0] == campaign:
-		if n, err = strconv.ParseUint(fields[1], 10, 30); err == nil {
-			end = size - int64(len(tail)-len(whole))
-			n++
-			break
+	switch {
+	case at == 0 && (row == codescsv.PrintedHeader || end == 0 && strings.HasPrefix(codescsv.PrintedHeader, string(tail))): // written again
+	case len(fields) == 3 && fields[0] == campaign:
+		n, err := strconv.ParseUint(fields[1], 10, 30)
+		if err != nil {
+			return 0, err
 		}
-		fallthrough
+		next, at = uint32(n)+1, at+int64(end)
 	default:
 		return 0, fmt.Errorf("it is no file of printed codes of campaign %s; give another --file", campaign)
 	}
-	if err = f.Truncate(end); err == nil {
-		_, err = f.Seek(end, io.SeekStart)
+	if err = f.Truncate(at); err == nil {
+		_, err = f.Seek(at, io.SeekStart)
 	}
-	return uint32(n), err
+	return next, err
 }
