@@ -1,37 +1,49 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/domain"
-	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
+// listed prints a page of a list with these fields as columns.
+func listed[T any](m *Main, fields string) func(ops.Page[T]) error {
+	return func(page ops.Page[T]) error {
+		var rows [][]string
+		for i := range page.Items {
+			text, err := json.Marshal(&page.Items[i])
+			var values map[string]json.RawMessage
+			if err = cmp.Or(err, json.Unmarshal(text, &values)); err != nil {
+				return err
+			}
+			var row []string
+			for _, name := range strings.Fields(fields) {
+				row = append(row, orText(strings.Trim(string(values[name]), `"{}`), "-"))
+			}
+			rows = append(rows, row)
+		}
+		return m.table(page.Next, strings.ToUpper(fields), rows)
+	}
+}
+
 func (m *Main) couponList() *cobra.Command {
-	return command(m, action[ops.Page[readmodel.Coupon]]{
+	return command(m, action[ops.Page[ops.Coupon]]{
 		use: "list", name: "coupon.list", short: "List coupons of a campaign, a customer or an order",
 		long: `List coupons of a campaign, a customer or an order, by campaign and number, from the read tables. With --status or --last-four a
 page of a campaign may be short, or empty, and yet not the last one.`,
 		example: `  scrip coupon list --campaign summer --last-four LRR5
   scrip coupon list --campaign summer --status voided --limit 1000 -o json
   scrip coupon list --order 4711`,
-		print: func(page ops.Page[readmodel.Coupon]) error {
-			var rows [][]string
-			for i := range page.Items {
-				c := &page.Items[i]
-				rows = append(rows, []string{c.Campaign, fmt.Sprint(c.N), c.Code, c.Status, c.CustomerID, orDash(c.ClaimedAt), orDash(c.ExpiresAt), fmt.Sprint(c.RedeemedCount), c.VoidReason})
-			}
-			return m.table(page.Next, "CAMPAIGN N CODE STATUS CUSTOMER CLAIMED EXPIRES REDEEMED VOIDED", rows)
-		},
+		print: listed[ops.Coupon](m, "campaign n code status customer_id claimed_at expires_at redeemed_count void_reason"),
 	})
 }
 
@@ -86,7 +98,7 @@ func (m *Main) campaignClone() *cobra.Command {
 		use: "clone CAMPAIGN TO", name: "campaign.clone", args: []string{"campaign", "to"}, short: "Create a campaign with the settings of another one",
 		long: `Create a campaign with the settings of another one, but those that are given. Imported codes are not copied. Times that have
 passed are refused: give them. The same request again is a repeat, as of scrip campaign create.`,
-		example: `  scrip campaign clone summer winter --opens 2026-12-01T00:00:00Z --closes none --expires 2027-01-31T00:00:00Z`,
+		example: `  scrip campaign clone summer winter --opens 2026-12-01T00:00:00Z --expires 2027-01-31T00:00:00Z`,
 		print: func(c domain.CampaignView) error {
 			_, err := fmt.Fprintf(m.Out, "created %s with %d codes; see scrip campaign show %s\n", c.Campaign, c.Codes, c.Campaign)
 			return err
@@ -97,49 +109,27 @@ passed are refused: give them. The same request again is a repeat, as of scrip c
 func (m *Main) campaignDiff() *cobra.Command {
 	return command(m, action[ops.Page[ops.SettingDiff]]{
 		use: "diff CAMPAIGN WITH", name: "campaign.diff", args: []string{"campaign", "with"}, short: "List the settings in which two campaigns differ",
-		print: func(page ops.Page[ops.SettingDiff]) error {
-			var rows [][]string
-			value := func(v json.RawMessage) string { return orText(strings.Trim(string(v), `"`), "-") }
-			for _, d := range page.Items {
-				rows = append(rows, []string{d.Setting, value(d.Campaign), value(d.With)})
-			}
-			return m.table(page.Next, "SETTING CAMPAIGN WITH", rows)
-		},
+		print: listed[ops.SettingDiff](m, "setting campaign with"),
 	})
 }
 
 func (m *Main) campaignStatistics() *cobra.Command {
-	return command(m, action[ops.Page[readmodel.Day]]{
+	return command(m, action[ops.Page[ops.Day]]{
 		use: "statistics CAMPAIGN", name: "campaign.statistics", args: []string{"campaign"}, short: "Count what happened in a campaign by day, newest first",
 		long:    "Count what happened in a campaign by day of UTC, newest first: in all, or by the values of an attribute of its claims.",
 		example: "  scrip campaign statistics summer\n  scrip campaign statistics summer --attribute channel",
-		print: func(page ops.Page[readmodel.Day]) error {
-			var rows [][]string
-			for _, d := range page.Items {
-				var refused []string
-				for _, why := range slices.Sorted(maps.Keys(d.Refused)) {
-					refused = append(refused, fmt.Sprint(why, " ", d.Refused[why]))
-				}
-				rows = append(rows, []string{d.Day.Format(time.DateOnly), orText(d.Value, "-"), fmt.Sprint(d.Claimed), fmt.Sprint(d.Redeemed),
-					fmt.Sprint(d.RolledBack), fmt.Sprint(d.Voided), orText(strings.Join(refused, ", "), "-")})
-			}
-			return m.table(page.Next, "DAY VALUE CLAIMED REDEEMED ROLLED_BACK VOIDED REFUSED", rows)
-		},
+		print:   listed[ops.Day](m, "day value claimed redeemed rolled_back voided refused"),
 	})
 }
 
 func (m *Main) dueCommand() *cobra.Command {
-	return command(m, action[ops.DuePage[readmodel.Second, readmodel.Late]]{
-		use: "due", name: "due.list", short: "List what falls due within an hour, and what is due and not done",
-		print: func(list ops.DuePage[readmodel.Second, readmodel.Late]) error {
-			var rows [][]string
-			for _, l := range list.Backlog {
-				rows = append(rows, []string{"since " + orZero(l.OldestDueAt), fmt.Sprint("lane ", l.Lane), l.Priority, l.Kind, fmt.Sprint(l.Due)})
+	return command(m, action[ops.DuePage]{
+		use: "due", name: "due.list", short: "List what is due and not done, and what falls due within an hour",
+		print: func(due ops.DuePage) error {
+			if err := listed[ops.Overdue](m, "oldest_due_at lane priority kind due")(ops.Page[ops.Overdue]{Items: due.Backlog}); err != nil {
+				return err
 			}
-			for _, s := range list.Items {
-				rows = append(rows, []string{orZero(s.Second), "-", s.Priority, s.Kind, fmt.Sprint(s.Due)})
-			}
-			return m.table(list.Next, "DUE LANE PRIORITY KIND COUNT", rows)
+			return listed[ops.DueSecond](m, "second priority kind due")(due.Page)
 		},
 	})
 }

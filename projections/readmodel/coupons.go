@@ -8,26 +8,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
-// Coupon is a coupon as the read tables have it.
-type Coupon struct {
-	Campaign      string          `json:"campaign"`
-	N             uint32          `json:"n" doc:"Its number in the campaign."`
-	Code          string          `json:"code" doc:"With stars, but for its end, unless the key sees codes."`
-	Status        string          `json:"status" enum:"claimed,redeemed,expired,voided"`
-	CustomerID    string          `json:"customer_id,omitempty"`
-	ClaimedAt     *time.Time      `json:"claimed_at,omitempty"`
-	ExpiresAt     *time.Time      `json:"expires_at,omitempty"`
-	RedeemedCount uint32          `json:"redeemed_count"`
-	RedeemedAt    *time.Time      `json:"redeemed_at,omitempty"`
-	VoidedAt      *time.Time      `json:"voided_at,omitempty"`
-	VoidReason    string          `json:"void_reason,omitempty"`
-	Attributes    json.RawMessage `json:"attributes,omitempty" doc:"Of the claim."`
-	Benefit       json.RawMessage `json:"benefit,omitempty" doc:"The campaign's, in the answer to one code."`
-}
-
-// Coupons reads coupons, and what is counted about them. Answers are as of the checkpoints, and may lag.
+// Coupons implements ops.Coupons: it reads coupons, and what is counted about them. Answers are as of the checkpoints, and may lag.
 type Coupons struct{ db *pgxpool.Pool }
 
 // NewCoupons returns a Coupons. It sends no query.
@@ -36,15 +21,15 @@ func NewCoupons(db *pgxpool.Pool) *Coupons { return &Coupons{db} }
 // readWait bounds a statement: an exchange of tables waits for it, and all other readers wait for the exchange.
 const readWait = 5 * time.Second
 
-// query runs one query and collects its rows.
-func query[R any](ctx context.Context, c *Coupons, scan pgx.RowToFunc[R], sql string, args ...any) (all []R, err error) {
+// query runs one query and collects its rows, by position.
+func query[R any](ctx context.Context, c *Coupons, sql string, args ...any) (all []R, err error) {
 	err = pgx.BeginTxFunc(ctx, c.db, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d", readWait.Milliseconds())); err != nil {
 			return err
 		}
 		rows, err := tx.Query(ctx, sql, args...)
 		if err == nil {
-			all, err = pgx.AppendRows([]R{}, rows, scan)
+			all, err = pgx.AppendRows([]R{}, rows, pgx.RowToStructByPos[R])
 		}
 		return err
 	})
@@ -52,64 +37,6 @@ func query[R any](ctx context.Context, c *Coupons, scan pgx.RowToFunc[R], sql st
 		return nil, fmt.Errorf("the read tables cannot be read: %w", err)
 	}
 	return all, nil
-}
-
-// CouponFilter selects coupons: of Campaign, CustomerID or OrderID, one of which is needed.
-type CouponFilter struct {
-	Campaign, CustomerID, OrderID, Status string
-	// LastFour are the last symbols of the code, in upper case, without hyphens; needs Campaign. A short code, of which a mask shows
-	// fewer, is not found by them.
-	LastFour string
-	// ClaimedFrom and ClaimedBefore bound the time of the claim, ClaimedBefore excluded. Zero = no bound.
-	ClaimedFrom, ClaimedBefore time.Time
-	// Campaigns are those that may be seen, nil = all.
-	Campaigns []string
-}
-
-// CouponPlace is a coupon at which a page ends. The zero value is the beginning.
-type CouponPlace struct {
-	Campaign string
-	N        uint32
-}
-
-const couponColumns = `SELECT c.campaign, c.n, c.code, c.status, c.customer_id, c.claimed_at, c.expires_at, c.redeemed_count, c.redeemed_at,
-       c.voided_at, coalesce(c.void_reason, '') AS void_reason, coalesce(c.attributes, '') AS attributes FROM scrip.coupon c WHERE `
-
-// scanned is how many coupons of a campaign one statement of a filtered list reads.
-const scanned = 300_000
-
-// hitsSQL reads a page of a campaign by its key: $1 the campaign, $2 the last n before it, $3 how many rows. It returns the coupons
-// of the page that the filter selects, its end, and how many rows it has. Coupons of a customer are collected by their hash index
-// first: the planner would else walk the key.
-const (
-	hitsSQL = `SELECT coalesce(array_agg(c.n ORDER BY c.n) FILTER (WHERE c.status = coalesce($4, c.status) AND c.customer_id = coalesce($5, c.customer_id)
-    AND c.claimed_at >= coalesce($6, c.claimed_at) AND ($7::timestamptz IS NULL OR c.claimed_at < $7)
-    AND ($8::text IS NULL OR length(replace(c.code, '-', '')) >= 12 AND right(replace(c.code, '-', ''), 4) = $8)), '{}'),
-    coalesce(max(c.n), $2::bigint), count(*) FROM (`
-	hitsByKey      = hitsSQL + `SELECT * FROM scrip.coupon c WHERE c.campaign = $1 AND c.n > $2::bigint ORDER BY c.n LIMIT $3) c`
-	hitsByCustomer = `WITH k AS MATERIALIZED (SELECT * FROM scrip.coupon c WHERE c.customer_id = $5) ` + hitsSQL +
-		`SELECT * FROM k c WHERE c.campaign = $1 AND c.n > $2::bigint ORDER BY c.n LIMIT $3) c`
-)
-
-// Hits are the coupons of a campaign that a filter selects among the rows that follow after, in their order. last is the end of these
-// rows, where the next call goes on if there are more.
-func (c *Coupons) Hits(ctx context.Context, f CouponFilter, after uint32, rows int) (hits []uint32, last uint32, more bool, err error) {
-	sql := hitsByKey
-	if f.CustomerID != "" {
-		sql = hitsByCustomer
-	}
-	type page struct {
-		hits []uint32
-		last uint32
-		rows int
-	}
-	got, err := query(ctx, c, func(row pgx.CollectableRow) (p page, err error) {
-		return p, row.Scan(&p.hits, &p.last, &p.rows)
-	}, sql, f.Campaign, after, rows, given(f.Status), given(f.CustomerID), given(f.ClaimedFrom), given(f.ClaimedBefore), given(f.LastFour))
-	if err != nil {
-		return nil, 0, false, err
-	}
-	return got[0].hits, got[0].last, got[0].rows == rows, nil
 }
 
 // given is a value of a filter, nil if it is the zero value.
@@ -121,13 +48,60 @@ func given[T comparable](v T) *T {
 	return &v
 }
 
-// HaveRows counts which of these coupons of a campaign have rows: those that are claimed.
-func (c *Coupons) HaveRows(ctx context.Context, campaign string, n []uint32) (int64, error) {
-	got, err := query(ctx, c, pgx.RowTo[int64], `SELECT count(*) FROM scrip.coupon_row WHERE campaign = $1 AND n = ANY($2::bigint[])`, campaign, n)
-	if err != nil {
-		return 0, err
+// pageOf cuts a page from its entries and the one after it. Its cursor is the place of the last one, as JSON.
+func pageOf[T any](list []T, limit int, place func(*T) any) (page ops.Page[T]) {
+	if page.Items = list; len(list) > limit {
+		page.Items, page.Next = list[:limit], cursorOf(place(&list[limit-1]))
 	}
-	return got[0], nil
+	return page
+}
+
+func cursorOf(place any) string {
+	text, _ := json.Marshal(place) // never fails
+	return string(text)
+}
+
+// placed reads a cursor; "" is the start. Only servers seal one.
+func placed[P any](after string) (place P, err error) {
+	if after != "" {
+		err = json.Unmarshal([]byte(after), &place)
+	}
+	return place, err
+}
+
+// In UTC, as the other answers are.
+const couponColumns = `SELECT c.campaign, c.n, c.code, c.status, c.customer_id, c.claimed_at AT TIME ZONE 'UTC' AS claimed_at, c.expires_at AT TIME ZONE 'UTC' AS expires_at,
+       c.redeemed_count, c.redeemed_at AT TIME ZONE 'UTC' AS redeemed_at, c.voided_at AT TIME ZONE 'UTC' AS voided_at, coalesce(c.void_reason, '') AS void_reason,
+       c.attributes FROM scrip.coupon c WHERE `
+
+// hitsSQL reads a page of a campaign by its key: $1 the campaign, $2 the last n before it, $3 how many rows. It returns the coupons
+// of the page that the filter selects, its end, and how many rows it has. Coupons of a customer are collected by their hash index
+// first: the planner would else walk the key. A short code, of which a mask shows fewer than four symbols, is not found by them.
+const (
+	hitsSQL = `SELECT coalesce(array_agg(c.n ORDER BY c.n) FILTER (WHERE c.status = coalesce($4, c.status) AND c.customer_id = coalesce($5, c.customer_id)
+    AND c.claimed_at >= coalesce($6, c.claimed_at) AND ($7::timestamptz IS NULL OR c.claimed_at < $7)
+    AND ($8::text IS NULL OR length(replace(c.code, '-', '')) >= 12 AND right(replace(c.code, '-', ''), 4) = $8)), '{}'),
+    coalesce(max(c.n), $2::bigint), count(*) FROM (`
+	hitsByKey      = hitsSQL + `SELECT * FROM scrip.coupon c WHERE c.campaign = $1 AND c.n > $2::bigint ORDER BY c.n LIMIT $3) c`
+	hitsByCustomer = `WITH k AS MATERIALIZED (SELECT * FROM scrip.coupon c WHERE c.customer_id = $5) ` + hitsSQL +
+		`SELECT * FROM k c WHERE c.campaign = $1 AND c.n > $2::bigint ORDER BY c.n LIMIT $3) c`
+)
+
+// Hits implements ops.Coupons.
+func (c *Coupons) Hits(ctx context.Context, campaign, lastFour string, f ops.CouponFilter, after uint32, rows int) (hits []uint32, last uint32, more bool, err error) {
+	sql := hitsByKey
+	if f.CustomerID != "" {
+		sql = hitsByCustomer
+	}
+	got, err := query[struct {
+		Hits []uint32
+		Last uint32
+		Rows int
+	}](ctx, c, sql, campaign, after, rows, given(f.Status), given(f.CustomerID), given(f.ClaimedFrom), given(f.ClaimedBefore), given(lastFour))
+	if err != nil {
+		return nil, 0, false, err
+	}
+	return got[0].Hits, got[0].Last, got[0].Rows == rows, nil
 }
 
 // The pages of a customer and of an order: $1 is either, $2 and $3 the place, $4 the most rows, $5 the campaigns that may be seen, $6
@@ -139,57 +113,93 @@ const (
 	ofOrder    = `WITH o AS MATERIALIZED (SELECT DISTINCT x.campaign, x.n FROM scrip.redemption_row x WHERE x.order_id COLLATE "POSIX" = $1), k AS MATERIALIZED (` +
 		couponColumns + `(c.campaign, c.n) IN (SELECT o.campaign, o.n FROM o)) SELECT * FROM k c WHERE true` + after
 	byNumber = couponColumns + `c.campaign = $1 AND c.n = ANY($2::bigint[]) ORDER BY c.n`
+
+	// scanned is how many coupons of a campaign one statement of a filtered list reads.
+	scanned = 300_000
 )
 
-// List returns a page of up to limit coupons. more: another may follow after next. A page of a campaign may have fewer, since one
-// call reads scanned rows at most.
-func (c *Coupons) List(ctx context.Context, f CouponFilter, at CouponPlace, limit int) (list []Coupon, next CouponPlace, more bool, err error) {
-	if f.CustomerID == "" && f.OrderID == "" {
-		rows := limit
-		if f.Status != "" || f.LastFour != "" {
+// couponPlace is a coupon at which a page ends.
+type couponPlace struct {
+	Campaign string
+	N        uint32
+}
+
+// List implements ops.Coupons. A page of a campaign may be short, since one call reads scanned rows at most.
+func (c *Coupons) List(ctx context.Context, q ops.ListCoupons, campaigns []string) (page ops.Page[ops.Coupon], err error) {
+	at, err := placed[couponPlace](q.After)
+	if err != nil {
+		return page, err
+	}
+	if q.CustomerID == "" && q.OrderID == "" {
+		rows := q.Limit
+		if q.Status != "" || q.LastFour != "" {
 			rows = scanned
 		}
-		hits, last, more, err := c.Hits(ctx, f, at.N, rows)
+		hits, last, more, err := c.Hits(ctx, q.Campaign, q.LastFour, ops.CouponFilter{Status: q.Status}, at.N, rows)
 		if err != nil {
-			return nil, next, false, err
+			return page, err
 		}
-		if len(hits) > limit {
-			hits, last, more = hits[:limit], hits[limit-1], true
+		if len(hits) > q.Limit {
+			hits, last, more = hits[:q.Limit], hits[q.Limit-1], true
 		}
-		list, err = c.ByNumber(ctx, f.Campaign, hits...)
-		return list, CouponPlace{f.Campaign, last}, more, err
+		if more {
+			page.Next = cursorOf(couponPlace{q.Campaign, last})
+		}
+		page.Items, err = c.ByNumber(ctx, q.Campaign, hits...)
+		return page, err
 	}
-	sql, of := ofCustomer, f.CustomerID
-	if f.OrderID != "" {
-		sql, of = ofOrder, f.OrderID
+	sql, of := ofCustomer, q.CustomerID
+	if q.OrderID != "" {
+		sql, of = ofOrder, q.OrderID
 	}
-	if f.Campaign != "" {
-		f.Campaigns = []string{f.Campaign}
+	if q.Campaign != "" {
+		campaigns = []string{q.Campaign}
 	}
-	list, err = query(ctx, c, scanCoupon, sql, of, at.Campaign, at.N, limit+1, f.Campaigns, given(f.Status))
-	if err != nil || len(list) <= limit {
-		return list, next, false, err
-	}
-	list = list[:limit]
-	return list, CouponPlace{list[limit-1].Campaign, list[limit-1].N}, true, nil
+	list, err := query[ops.Coupon](ctx, c, sql, of, at.Campaign, at.N, q.Limit+1, campaigns, given(q.Status))
+	return pageOf(list, q.Limit, func(c *ops.Coupon) any { return couponPlace{c.Campaign, c.N} }), err
 }
 
-// ByNumber returns coupons of a campaign, without those that are not claimed.
-func (c *Coupons) ByNumber(ctx context.Context, campaign string, n ...uint32) ([]Coupon, error) {
-	return query(ctx, c, scanCoupon, byNumber, campaign, n)
+// ByNumber implements ops.Coupons.
+func (c *Coupons) ByNumber(ctx context.Context, campaign string, n ...uint32) ([]ops.Coupon, error) {
+	return query[ops.Coupon](ctx, c, byNumber, campaign, n)
 }
 
-func scanCoupon(row pgx.CollectableRow) (c Coupon, err error) {
-	var attributes string
-	err = row.Scan(&c.Campaign, &c.N, &c.Code, &c.Status, &c.CustomerID, &c.ClaimedAt, &c.ExpiresAt, &c.RedeemedCount, &c.RedeemedAt, &c.VoidedAt, &c.VoidReason, &attributes)
-	if json.Valid([]byte(attributes)) {
-		c.Attributes = json.RawMessage(attributes)
+// daysSQL is a page of days, newest first: $1 the campaign, $2 the attribute, ” = the totals, $3 and $4 the place, $5 the most rows.
+const daysSQL = `
+SELECT s.day AT TIME ZONE 'UTC', s.value, sum(s.claimed)::bigint, sum(s.redeemed)::bigint, sum(s.rolled_back)::bigint, sum(s.voided)::bigint,
+       jsonb_object_agg(s.reason, s.refused) FILTER (WHERE s.reason IS NOT NULL)
+FROM (SELECT day, value, claimed, redeemed, rolled_back, voided, NULL AS reason, 0 AS refused FROM scrip.campaign_stats WHERE campaign = $1 AND attribute = $2
+      UNION ALL
+      SELECT day, '', 0, 0, 0, 0, reason, sum(refused) FROM scrip.refusal_stats WHERE campaign = $1 AND $2::text = '' GROUP BY day, reason) s
+WHERE $3::timestamptz IS NULL OR s.day < $3 OR s.day = $3 AND s.value > $4
+GROUP BY s.day, s.value ORDER BY s.day DESC, s.value LIMIT $5`
+
+// Days implements ops.Coupons.
+func (c *Coupons) Days(ctx context.Context, q ops.ListDays) (page ops.Page[ops.Day], err error) {
+	at, err := placed[ops.Day](q.After)
+	if err != nil {
+		return page, err
 	}
-	for _, t := range []**time.Time{&c.ClaimedAt, &c.ExpiresAt, &c.RedeemedAt, &c.VoidedAt} {
-		if *t != nil {
-			utc := (*t).UTC()
-			*t = &utc
-		}
+	list, err := query[ops.Day](ctx, c, daysSQL, q.Campaign, q.Attribute, given(at.Day), at.Value, q.Limit+1)
+	return pageOf(list, q.Limit, func(d *ops.Day) any { return ops.Day{Day: d.Day, Value: d.Value} }), err
+}
+
+const (
+	dueSQL = `SELECT second AT TIME ZONE 'UTC', priority, kind, due FROM scrip.due_next_hour()
+WHERE $1::timestamptz IS NULL OR (second, priority, kind) > ($1, $2::text, $3::text) ORDER BY second, priority, kind LIMIT $4`
+	backlogSQL = `SELECT lane, priority, kind, due, oldest_due_at AT TIME ZONE 'UTC', oldest_due_seconds FROM scrip.backlog() ORDER BY lane, priority, kind`
+)
+
+// Due implements ops.Coupons.
+func (c *Coupons) Due(ctx context.Context, q ops.Paging) (page ops.DuePage, err error) {
+	at, err := placed[ops.DueSecond](q.After)
+	if err != nil {
+		return page, err
 	}
-	return c, err
+	if page.Backlog, err = query[ops.Overdue](ctx, c, backlogSQL); err != nil {
+		return page, err
+	}
+	list, err := query[ops.DueSecond](ctx, c, dueSQL, given(at.Second), at.Priority, at.Kind, q.Limit+1)
+	page.Page = pageOf(list, q.Limit, func(s *ops.DueSecond) any { return s })
+	return page, err
 }

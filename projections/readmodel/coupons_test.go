@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -25,17 +27,15 @@ INSERT INTO scrip.coupon_row (campaign, n, code, customer_id, claimed_at, redeem
 UPDATE scrip.coupon_row SET code = 'ABCDCC02' WHERE campaign = 'b' AND n = 2;
 INSERT INTO scrip.redemption_row (campaign, n, redeemed_at, sequence, line, code, customer_id, order_id) SELECT 'a', n, now(), n, 1, 'x', 'k1', 'o' FROM generate_series(4, 16, 4) n`)
 	coupons := NewCoupons(db)
-	list := func(f CouponFilter, limit int) (all []string) {
+	list := func(q ops.ListCoupons, campaigns []string) (all []string) {
 		t.Helper()
-		var at CouponPlace
-		for more := true; more; {
-			var page []Coupon
-			var err error
-			page, at, more, err = coupons.List(t.Context(), f, at, limit)
+		for more := true; more; more = q.After != "" {
+			page, err := coupons.List(t.Context(), q, campaigns)
 			streamtest.Must(t, err)
-			for _, c := range page {
+			for _, c := range page.Items {
 				all = append(all, fmt.Sprint(c.Campaign, c.N))
 			}
+			q.After = page.Next
 			if all = append(all, "|"); len(all) > 99 {
 				t.Fatal("pages without an end")
 			}
@@ -43,31 +43,32 @@ INSERT INTO scrip.redemption_row (campaign, n, redeemed_at, sequence, line, code
 		return all
 	}
 	for _, test := range []struct {
-		f     CouponFilter
-		limit int
-		want  string
+		q         ops.ListCoupons
+		limit     int
+		want      string
+		campaigns []string
 	}{
-		{CouponFilter{Campaign: "a"}, 8, "[a1 a2 a3 a4 a5 a6 a7 a8 | a9 a10 a11 a12 a13 a14 a15 a16 | a17 a18 a19 a20 |]"},
-		{CouponFilter{Campaign: "a", Status: "voided"}, 3, "[a5 a10 a15 | a20 |]"},
-		{CouponFilter{Campaign: "a", Status: "redeemed"}, 9, "[a4 a8 a12 a16 |]"},
-		{CouponFilter{Campaign: "a", LastFour: "CC07"}, 9, "[a7 |]"},
-		{CouponFilter{Campaign: "b", LastFour: "CC02"}, 9, "[|]"},
-		{CouponFilter{CustomerID: "k1"}, 9, "[a1 a4 a7 a10 a13 a16 a19 b1 b4 | b7 b10 b13 b16 b19 |]"},
-		{CouponFilter{CustomerID: "k1", Status: "voided", Campaigns: []string{"b"}}, 9, "[b10 |]"},
-		{CouponFilter{OrderID: "o", Campaign: "a"}, 3, "[a4 a8 a12 | a16 |]"},
-		{CouponFilter{OrderID: "o", Campaign: "b"}, 3, "[|]"},
+		{q: ops.ListCoupons{Campaign: "a"}, limit: 8, want: "[a1 a2 a3 a4 a5 a6 a7 a8 | a9 a10 a11 a12 a13 a14 a15 a16 | a17 a18 a19 a20 |]"},
+		{q: ops.ListCoupons{Campaign: "a", Status: "voided"}, limit: 3, want: "[a5 a10 a15 | a20 |]"},
+		{q: ops.ListCoupons{Campaign: "a", Status: "redeemed"}, limit: 9, want: "[a4 a8 a12 a16 |]"},
+		{q: ops.ListCoupons{Campaign: "a", LastFour: "CC07"}, limit: 9, want: "[a7 |]"},
+		{q: ops.ListCoupons{Campaign: "b", LastFour: "CC02"}, limit: 9, want: "[|]"},
+		{q: ops.ListCoupons{CustomerID: "k1"}, limit: 9, want: "[a1 a4 a7 a10 a13 a16 a19 b1 b4 | b7 b10 b13 b16 b19 |]"},
+		{q: ops.ListCoupons{CustomerID: "k1", Status: "voided"}, limit: 9, want: "[b10 |]", campaigns: []string{"b"}},
+		{q: ops.ListCoupons{OrderID: "o", Campaign: "a"}, limit: 3, want: "[a4 a8 a12 | a16 |]"},
+		{q: ops.ListCoupons{OrderID: "o", Campaign: "b"}, limit: 3, want: "[|]"},
 	} {
-		if got := fmt.Sprint(list(test.f, test.limit)); got != test.want {
-			t.Errorf("%+v: %s, want %s", test.f, got, test.want)
+		test.q.Limit = test.limit
+		if got := fmt.Sprint(list(test.q, test.campaigns)); got != test.want {
+			t.Errorf("%+v: %s, want %s", test.q, got, test.want)
 		}
 	}
 
-	for f, want := range map[*CouponFilter][]uint32{
-		{Campaign: "a", CustomerID: "k1"}: {7, 10},
-		{Campaign: "a", Status: "claimed", ClaimedFrom: minute(7), ClaimedBefore: minute(9)}: {7},
-		{Campaign: "none"}: {},
+	for f, want := range map[ops.CouponFilter][]uint32{
+		{CustomerID: "k1"}: {7, 10},
+		{Status: "claimed", ClaimedFrom: minute(7), ClaimedBefore: minute(9)}: {7},
 	} {
-		hits, _, _, err := coupons.Hits(t.Context(), *f, 6, 8)
+		hits, _, _, err := coupons.Hits(t.Context(), "a", "", f, 6, 8)
 		streamtest.Must(t, err)
 		if f.CustomerID != "" { // eight of its rows, not of the campaign's
 			hits = hits[:2]
@@ -76,8 +77,8 @@ INSERT INTO scrip.redemption_row (campaign, n, redeemed_at, sequence, line, code
 			t.Errorf("%+v: %v, want %v", f, hits, want)
 		}
 	}
-	if n, err := coupons.HaveRows(t.Context(), "a", []uint32{1, 20, 21}); n != 2 || err != nil {
-		t.Errorf("%d of three have rows, %v", n, err)
+	if there, err := coupons.ByNumber(t.Context(), "a", 20, 1, 21); err != nil || len(there) != 2 || there[1].VoidedAt == nil || there[0].ClaimedAt.Location() != time.UTC {
+		t.Errorf("%+v, %v", there, err)
 	}
 }
 
@@ -94,34 +95,37 @@ INSERT INTO scrip.refusal_stats (campaign, day, lane, reason, refused) VALUES
 INSERT INTO scrip.expiry_task (campaign, due_at, live, redeemed, lane, state) SELECT 'a', date_trunc('second', now()) + m * interval '1 minute', 2, 0, 3, 'pending' FROM generate_series(-1, 3) m`)
 	coupons := NewCoupons(db)
 	for attribute, want := range map[string]string{
-		"":     "[01-03  7 0 0 4 map[]] [01-02  0 0 0 0 map[expired:1] 01-01  5 2 1 0 map[sold_out:3]] []",
-		"shop": "[01-01 bonn 2 1 0 0 map[]] [01-01 ulm 3 1 1 0 map[]] []",
+		"":     "[01-03  7 0 0 4 map[]] [01-02  0 0 0 0 map[expired:1] 01-01  5 2 1 0 map[sold_out:3]]",
+		"shop": "[01-01 bonn 2 1 0 0 map[]] [01-01 ulm 3 1 1 0 map[]]",
 	} {
 		var got []string
-		var at DayPlace
-		for _, limit := range []int{1, 2, 2} {
-			days, err := coupons.Days(t.Context(), "a", attribute, at, limit)
+		q := ops.ListDays{Campaign: "a", Attribute: attribute}
+		for _, limit := range []int{1, 2} {
+			q.Limit = limit
+			days, err := coupons.Days(t.Context(), q)
 			streamtest.Must(t, err)
 			page := []string{}
-			for _, d := range days {
+			for _, d := range days.Items {
 				page = append(page, fmt.Sprint(d.Day.Format("01-02"), " ", d.Value, " ", d.Claimed, d.Redeemed, d.RolledBack, d.Voided, " ", d.Refused))
-				at = DayPlace{d.Day, d.Value}
 			}
-			got = append(got, fmt.Sprint(page))
+			got, q.After = append(got, fmt.Sprint(page)), days.Next
+		}
+		if q.After != "" {
+			t.Errorf("%s: a page after the last one", attribute)
 		}
 		if is := fmt.Sprint(got); is != "["+want+"]" {
 			t.Errorf("%s: %s, want %s", attribute, is, want)
 		}
 	}
-	first, err := coupons.Seconds(t.Context(), Second{}, 2)
+	first, err := coupons.Due(t.Context(), ops.Paging{Limit: 2})
 	streamtest.Must(t, err)
-	rest, err := coupons.Seconds(t.Context(), first[1], 2)
+	rest, err := coupons.Due(t.Context(), ops.Paging{Limit: 2, After: first.Next})
 	streamtest.Must(t, err)
-	if len(first) != 2 || len(rest) != 1 || first[0].Due != 2 || first[0].Kind != "expiry" || first[0].Priority != "normal" || !first[1].Second.Before(rest[0].Second) {
+	if len(first.Items) != 2 || len(rest.Items) != 1 || rest.Next != "" || first.Items[0].Due != 2 || first.Items[0].Kind != "expiry" || first.Items[0].Priority != "normal" ||
+		!first.Items[1].Second.Before(rest.Items[0].Second) {
 		t.Errorf("due: %+v, then %+v", first, rest)
 	}
-	late, err := coupons.Backlog(t.Context())
-	if err != nil || len(late) != 1 || late[0].Lane != 3 || late[0].Due != 4 || late[0].Kind != "expiry" || late[0].Seconds < 59 {
-		t.Errorf("backlog: %+v, %v", late, err)
+	if late := first.Backlog; len(late) != 1 || late[0].Lane != 3 || late[0].Due != 4 || late[0].Kind != "expiry" || late[0].Seconds < 59 {
+		t.Errorf("backlog: %+v", late)
 	}
 }

@@ -77,8 +77,8 @@ var Actions = []Action{
 	action("coupons.extend", (*Ops).ExtendCoupons).atMost(wire.MaxMessage),
 	cloneAction(),
 	action("campaign.diff", (*Ops).DiffCampaigns).reads(),
-	action("campaign.statistics", (*Ops).Statistics).reads(),
-	action("due.list", (*Ops).Due).reads(),
+	action("campaign.statistics", (*Ops).ListDays).reads(),
+	action("due.list", (*Ops).ListDue).reads(),
 }
 
 // action makes a row from a method of Ops.

@@ -166,35 +166,3 @@ func (o *Ops) DiffCampaigns(ctx context.Context, who Caller, q TwoCampaigns) (ou
 	}
 	return out, nil
 }
-
-// CampaignStatistics are the days of a campaign.
-type CampaignStatistics struct {
-	Campaign  string `json:"campaign" doc:"Its name."`
-	Attribute string `json:"attribute,omitempty" maxLength:"1024" doc:"Of the claims: each day by its values; absent = the totals of each day."`
-	Paging
-}
-
-// Statistics counts what happened in a campaign by day, newest first.
-func (o *Ops) Statistics(ctx context.Context, _ Caller, q CampaignStatistics) (Page[any], error) {
-	if o.Coupons == nil {
-		return Page[any]{}, ErrNoTables
-	}
-	if err := o.mustExist(ctx, q.Campaign); err != nil {
-		return Page[any]{}, err
-	}
-	return o.Coupons.Statistics(ctx, q)
-}
-
-// DuePage is what falls due within an hour, by second.
-type DuePage[Second, Late any] struct {
-	Page[Second]
-	Backlog []Late `json:"backlog" nullable:"false" doc:"What is due and not done, by lane."`
-}
-
-// Due lists what falls due within an hour, and what is due and not done.
-func (o *Ops) Due(ctx context.Context, _ Caller, q Paging) (DuePage[any, any], error) {
-	if o.Coupons == nil {
-		return DuePage[any, any]{}, ErrNoTables
-	}
-	return o.Coupons.Due(ctx, q)
-}

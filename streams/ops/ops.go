@@ -35,6 +35,8 @@ type Ops struct {
 	Cursors Cursors
 	// Lanes send commands that an action consists of.
 	Lanes *command.Lanes
+	// Wrong counts codes that were tried.
+	Wrong *access.WrongCodes
 	// Coupons are the coupons in the read tables. Nil = this server has no read tables.
 	Coupons Coupons
 	// Letters are the dead letters in the read tables. Nil = this server has no read tables.

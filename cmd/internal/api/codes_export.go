@@ -93,16 +93,15 @@ func (a *API) exists(ctx context.Context, campaign string) error {
 func (a *API) export(ctx context.Context, w http.ResponseWriter, campaign string, form codescsv.Form) (count int, err error) {
 	stream, rows := web.NewStream(w), csv.NewWriter(w)
 	_ = rows.Write(codescsv.Columns) // Error below returns a failure
-	coupons, at := readmodel.NewCoupons(a.DB), readmodel.CouponPlace{}
-	for more := true; more; {
-		var page []readmodel.Coupon
-		page, at, more, err = coupons.List(ctx, readmodel.CouponFilter{Campaign: campaign}, at, exportPage)
+	q := ops.ListCoupons{Campaign: campaign, Paging: ops.Paging{Limit: exportPage}}
+	for more := true; more; more = q.After != "" {
+		page, err := readmodel.NewCoupons(a.DB).List(ctx, q, nil)
 		if err != nil {
 			return count, err
 		}
 		stream.Writing(streamWait)
-		for i := range page {
-			c := &page[i]
+		for i := range page.Items {
+			c := &page.Items[i]
 			_ = rows.Write(form.Fields(&codescsv.Row{Campaign: c.Campaign, N: c.N, Code: c.Code, CustomerID: c.CustomerID, Status: c.Status,
 				ClaimedAt: c.ClaimedAt, ExpiresAt: c.ExpiresAt, RedeemedCount: c.RedeemedCount, RedeemedAt: c.RedeemedAt}))
 		}
@@ -110,7 +109,7 @@ func (a *API) export(ctx context.Context, w http.ResponseWriter, campaign string
 		if err := rows.Error(); err != nil {
 			return count, err
 		}
-		count += len(page)
+		count, q.After = count+len(page.Items), page.Next
 	}
 	return count, nil
 }

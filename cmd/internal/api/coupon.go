@@ -19,7 +19,7 @@ import (
 )
 
 // Coupon is a coupon. What its lane does not have, the read tables add: while they are away those fields are absent.
-type Coupon readmodel.Coupon
+type Coupon = ops.Coupon
 
 // History is what happened, newest first, from the read tables.
 type History struct {
@@ -93,12 +93,7 @@ func (a *API) listCoupons(ctx context.Context, q *ops.ListCoupons) (*CouponList,
 	if err != nil {
 		return nil, err
 	}
-	list := answer.(ops.Page[any])
-	out := &CouponList{Page: ops.Page[Coupon]{Items: make([]Coupon, len(list.Items)), Next: list.Next}}
-	for i, of := range list.Items {
-		out.Items[i] = Coupon(*of.(*readmodel.Coupon))
-	}
-	return out, nil
+	return &CouponList{Page: answer.(ops.Page[Coupon])}, nil
 }
 
 // Validation is the body of a validation.
@@ -220,7 +215,7 @@ func (a *API) oneCoupon(ctx context.Context, w *Wanted) (*OneCoupon, error) {
 	if err := a.unmasked(ctx, "coupon", audit.Coupon(out.Campaign, out.N, w.N != 0)); err != nil {
 		return nil, err
 	}
-	out.mask(p)
+	mask(&out.Coupon, p)
 	out.History, err = historyOf(found.History, p, nil)
 	return out, err
 }
@@ -250,7 +245,7 @@ func couponOf(v domain.CouponView) Coupon {
 	return Coupon{Campaign: v.Campaign, N: v.N, Code: v.Code, Status: v.Status, ExpiresAt: v.ExpiresAt, RedeemedCount: v.RedeemedCount, Benefit: v.Benefit}
 }
 
-func (c *Coupon) mask(p access.Principal) {
+func mask(c *Coupon, p access.Principal) {
 	if !p.Codes {
 		c.Code = code.Mask(c.Code)
 	}
@@ -309,7 +304,7 @@ func (a *API) getCustomer(ctx context.Context, in *CustomerPage) (*OneCustomer, 
 		return nil, err
 	}
 	for i := range out.Items {
-		out.Items[i].mask(p)
+		mask(&out.Items[i], p)
 	}
 	if out.History, err = historyOf(found.History, p, p.Campaigns); err != nil {
 		return nil, err

@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/readmodel"
@@ -40,7 +39,7 @@ func TestChangeOfManyCoupons(t *testing.T) {
 	t.Cleanup(db.Close)
 	lanes := command.New(r.Shop.Conn(), command.Options{Count: 2})
 	t.Cleanup(streamtest.Background(t, lanes.Run))
-	coupons := &server.Coupons{Tables: readmodel.NewCoupons(db), Queries: r.Shop, Lanes: lanes}
+	people := &ops.Ops{Coupons: readmodel.NewCoupons(db), Queries: r.Shop, Lanes: lanes}
 	rows := func(want int, sql string) {
 		t.Helper()
 		apitest.Until(t, fmt.Sprint(want, " ", sql), func() bool {
@@ -53,7 +52,7 @@ func TestChangeOfManyCoupons(t *testing.T) {
 
 	change := func(ctx context.Context, id, action, request string, kept json.RawMessage, report func(ops.JobProgress)) (ops.CouponsChanged, error) {
 		run := ops.JobRun{ID: id, Action: "coupons." + action, Request: json.RawMessage(strings.Replace(request, "{", `{"campaign":"`+c+`",`, 1)), By: "ann", Kept: kept, Report: report}
-		got, err := coupons.Change(ctx, run)
+		got, err := people.ChangeCoupons(ctx, run)
 		result, _ := got.(ops.CouponsChanged)
 		return result, err
 	}

@@ -99,7 +99,7 @@ var actionRoutes = []actionRoute{
 	{method: get, path: "/v1/jobs", action: "job.list", id: "listJobs", summary: "List the last job of each kind"},
 	{method: get, path: "/v1/jobs/{id}", action: "job.show", id: "getJob", summary: "Show a job: its progress, or its result"},
 
-	{method: get, path: "/v1/coupons", action: "coupon.list", id: "listCoupons", tag: "coupons", summary: "List coupons of a campaign, a customer or an order", answer: ops.Page[Coupon]{},
+	{method: get, path: "/v1/coupons", action: "coupon.list", id: "listCoupons", tag: "coupons", summary: "List coupons of a campaign, a customer or an order",
 		about: "From the read tables, by campaign and number. With status or last_four a page of a campaign may be short, or empty, and have a next."},
 	{method: post, path: oneCampaign + "/coupons/void", action: "coupons.void", id: "voidCoupons", tag: "coupons", summary: "Void many coupons of a campaign", status: http.StatusAccepted,
 		about: "Those that n, codes or a filter selects, or all. " + couponsAbout},
@@ -108,9 +108,9 @@ var actionRoutes = []actionRoute{
 	{method: post, path: oneCampaign + "/clone", action: "campaign.clone", id: "cloneCampaign", tag: "campaigns", summary: "Create a campaign with the settings of another one", status: http.StatusCreated, tagged: true,
 		about: "But those that are given. Imported codes are not copied. A time that has passed is refused: give it."},
 	{method: get, path: oneCampaign + "/diff", action: "campaign.diff", id: "diffCampaigns", tag: "campaigns", summary: "List the settings in which two campaigns differ"},
-	{method: get, path: oneCampaign + "/statistics", action: "campaign.statistics", id: "listDays", tag: "campaigns", summary: "Count what happened in a campaign by day, newest first", answer: ops.Page[readmodel.Day]{},
+	{method: get, path: oneCampaign + "/statistics", action: "campaign.statistics", id: "listDays", tag: "campaigns", summary: "Count what happened in a campaign by day, newest first",
 		about: "From the read tables. Days are of UTC."},
-	{method: get, path: "/v1/due", action: "due.list", id: "listDue", summary: "List what falls due within an hour, and what is due and not done", answer: ops.DuePage[readmodel.Second, readmodel.Late]{},
+	{method: get, path: "/v1/due", action: "due.list", id: "listDue", summary: "List what falls due within an hour, and what is due and not done",
 		about: "From the read tables."},
 }
 

@@ -80,14 +80,13 @@ func (s *server) newOps(js jetstream.JetStream, lanes *command.Lanes) *ops.Ops {
 	hooks.Reach = s.webhookGuard().Reach
 	all := &ops.Ops{
 		Keys: s.keys.store, Settings: s.settings, Webhooks: hooks, Audit: s.keys.audit, Queries: client.New(js.Conn(), client.Options{}),
-		Status: func(ctx context.Context) (any, error) { return s.readStatus(ctx, js) }, Jobs: s.jobs, PostgresURL: s.analystURL, Lanes: lanes,
+		Status: func(ctx context.Context) (any, error) { return s.readStatus(ctx, js) }, Jobs: s.jobs, PostgresURL: s.analystURL, Lanes: lanes, Wrong: s.keys.registry.Wrong,
 		Cursors: ops.Cursors{Secret: s.key, Log: s.stream.UUID},
 		Once:    once.Open(js, s.key, s.stream.UUID),
 	}
 	if s.tables != nil {
 		all.Letters = newLetters(s.tables.pool, js, lanes)
-		coupons := &Coupons{Tables: readmodel.NewCoupons(s.tables.pool), Queries: all.Queries, Lanes: lanes, Wrong: s.keys.registry.Wrong}
-		all.Coupons, s.jobs.Work[ops.CouponsJob] = coupons, coupons.Change
+		all.Coupons, s.jobs.Work[ops.CouponsJob] = readmodel.NewCoupons(s.tables.pool), all.ChangeCoupons
 	}
 	return all
 }
