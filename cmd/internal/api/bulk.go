@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -33,16 +34,8 @@ func (a *API) bulkRoute() {
 		Operation: access.OpClaim, Later: true, Body: wire.MaxMessage},
 		huma.Operation{
 			RequestBody: &huma.RequestBody{Required: true, Content: lines(a.commandLine())},
-			Responses:   answer("200", "Outcome lines.", lines(a.named("OutcomeLine", outcomeLine()))),
+			Responses:   answer("200", "Outcome lines.", lines(a.schema(reflect.TypeFor[Outcome]()))),
 		}, a.sendCommands)
-}
-
-// outcomeLine is the schema of a line of the answer. Unlike an outcome it has no status while its result is unknown.
-func outcomeLine() *huma.Schema {
-	line := open(objectOf(wire.NoCommand.DescribeOutcome()))
-	line.Required = nil
-	line.Properties["refusal"].Enum = enum(codes)
-	return line
 }
 
 // sendCommands sends lines and waits for all their outcomes. Nothing is sent if there are too many of them.

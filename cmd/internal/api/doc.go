@@ -7,8 +7,8 @@
 //	                              │                                                 ├─ ops ───── actions of operators
 //	                              └─> one OpenAPI 3.1 document: /v1/openapi.json    └─ replay ── event streams
 //
-// The document follows from the tables of commands and fields in domain/wire, and from the Go types of requests and answers; huma
-// makes their schemas.
+// The document follows from the tables of commands, answers, events and fields in domain/wire, and from the Go types of requests and
+// answers; huma makes their schemas. Examples are in examples.json.
 //
 // Every route is a [Route] and names its access.Operation: permissions, the document and the tests go through the same list.
 //

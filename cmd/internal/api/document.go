@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -124,7 +125,10 @@ func (a *API) describe(r Route, op huma.Operation, refusals ...wire.Refusal) {
 		op.Security = []map[string][]string{{keyScheme: {}}, {ownerScheme: {}}}
 		op.Extensions = map[string]any{"x-scrip-operation": r.Operation.String(), "x-scrip-roles": roles}
 		for _, answer := range op.Responses {
-			answer.Headers = withRate(answer.Headers)
+			if answer.Headers == nil {
+				answer.Headers = map[string]*huma.Header{}
+			}
+			maps.Copy(answer.Headers, rateHeaders)
 		}
 	}
 	a.problems(&op, r, refusals)

@@ -3,6 +3,7 @@ package api
 import (
 	_ "embed"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -116,7 +117,7 @@ func (a *API) anyOf(of []string, more ...*huma.Schema) *huma.Response {
 	if more != nil {
 		s = &huma.Schema{AllOf: append(more, s)}
 	}
-	return &huma.Response{Description: "A problem: " + strings.Join(of, ", ") + ".", Headers: withRate(nil), Content: map[string]*huma.MediaType{web.ProblemType: {Schema: s}}}
+	return &huma.Response{Description: "A problem: " + strings.Join(of, ", ") + ".", Headers: maps.Clone(rateHeaders), Content: map[string]*huma.MediaType{web.ProblemType: {Schema: s}}}
 }
 
 // sharedProblem refers to an answer with any problem of a status, 0 = of all.
@@ -131,16 +132,9 @@ func (a *API) sharedProblem(name string, status int) *huma.Response {
 	return &huma.Response{Ref: "#/components/responses/" + name}
 }
 
-// withRate adds the headers of web.Rates.
-func withRate(headers map[string]*huma.Header) map[string]*huma.Header {
-	if headers == nil {
-		headers = map[string]*huma.Header{}
-	}
-	for _, name := range []string{"RateLimit-Policy", "RateLimit"} {
-		headers[name] = &huma.Header{Ref: "#/components/headers/" + name}
-	}
-	return headers
-}
+// rateHeaders are those of web.Rates.
+var rateHeaders = map[string]*huma.Header{
+	"RateLimit-Policy": {Ref: "#/components/headers/RateLimit-Policy"}, "RateLimit": {Ref: "#/components/headers/RateLimit"}}
 
 // example is a request and its answer; of lines it has one of them.
 type example struct {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"reflect"
@@ -43,18 +44,14 @@ func schemaName(t reflect.Type, hint string) string {
 }
 
 // codes are those that a problem may have.
-var codes = func() []string {
-	all := append(texts(web.Codes()), texts(ops.Codes)...)
-	slices.Sort(all)
-	return slices.Compact(all)
-}()
+var codes = slices.Compact(slices.Sorted(slices.Values(append(texts(web.Codes()), texts(ops.Codes)...))))
 
 // values are the texts that a type of text has.
 var values = map[reflect.Type][]string{
 	reflect.TypeFor[web.Code]():              codes,
 	reflect.TypeFor[web.Effect]():            {string(web.NoEffect), string(web.UnknownEffect)},
 	reflect.TypeFor[wire.Refusal]():          texts(slices.Collect(wire.Refusals())),
-	reflect.TypeFor[access.Role]():           names(access.Keyed),
+	reflect.TypeFor[access.Role]():           texts(access.Keyed),
 	reflect.TypeFor[audit.Kind]():            texts(audit.Kinds),
 	reflect.TypeFor[webhook.State]():         texts(webhook.States),
 	reflect.TypeFor[readmodel.LetterState](): texts(readmodel.LetterStates),
@@ -64,21 +61,14 @@ var values = map[reflect.Type][]string{
 // fieldValues are those of fields that are plain texts, by the name of the type in Go. Further fields have those of the log's field
 // of the same name.
 var fieldValues = map[string][]string{
-	"CampaignView.status": domain.CampaignStatuses, "Entry.what": changes(), "Job.kind": ops.JobKinds(), "Job.action": nil,
+	"CampaignView.status": domain.CampaignStatuses, "Entry.what": changes(), "Job.kind": ops.JobKinds(),
 	"Problem.type": {"about:blank"}, "Validated.reason": append(texts(unusable), string(web.CodeNotValid)),
 	"Import.refusal": texts(slices.Collect(wire.Refusals())), "Retried.state": texts(readmodel.LetterStates), "DeletedWebhook.state": {"deleted"},
 }
 
-func texts[T ~string](list []T) (all []string) {
+func texts[T any](list []T) (all []string) {
 	for _, one := range list {
-		all = append(all, string(one))
-	}
-	return all
-}
-
-func names[T interface{ String() string }](list []T) (all []string) {
-	for _, one := range list {
-		all = append(all, one.String())
+		all = append(all, fmt.Sprint(one))
 	}
 	return all
 }

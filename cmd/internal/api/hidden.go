@@ -64,12 +64,14 @@ func guessable(where string) *web.Problem {
 	return web.New(web.Forbidden, "n: "+wire.CodeOnly).At(where, wire.CodeOnly)
 }
 
-// Outcome is the outcome of a command, as lanes write it.
+// Outcome is the outcome of a command, as lanes write it. One whose result is unknown has no status.
 type Outcome struct{ wire.Outcome }
 
 // Schema follows from the fields of outcomes.
 func (Outcome) Schema(r huma.Registry) *huma.Schema {
-	return define(r, "Outcome", open(objectOf(wire.NoCommand.DescribeOutcome())))
+	s := open(objectOf(wire.NoCommand.DescribeOutcome()))
+	s.Properties["refusal"].Enum = enum(codes) // of a line that a key may not send, too
+	return define(r, "Outcome", s)
 }
 
 // shown masks the code in an outcome that its reader may not see. The event of a change names the person who sent it; what a person
