@@ -40,7 +40,7 @@ func (s *Service) read(ctx context.Context, q *query, into any) (refused []byte,
 	return nil, nil
 }
 
-// printedAtOnce is how many codes an answer has: with the longest prefix they are 680 KB.
+// printedAtOnce is the most codes of an answer: with the longest prefix they are 680 KB.
 const printedAtOnce = 20_000
 
 // printed is a part of the codes of an allotment.
@@ -76,8 +76,9 @@ func (s *Service) print(ctx context.Context, q *query) ([]byte, error) {
 		return refuse(wire.Invalid, fmt.Sprintf("from_n: must be %d to %d, the coupons of batch %s", a.FromN, a.ThroughN, a.Batch))
 	}
 	out := printed{Campaign: q.Campaign, Batch: q.Batch, FromN: from, Codes: []string{}}
+	most := min(printedAtOnce, s.room()/(code.MaxCodeLen+3))
 	var buf [code.MaxCodeLen]byte
-	for n := from; n <= a.ThroughN && len(out.Codes) < printedAtOnce; n++ {
+	for n := from; n <= a.ThroughN && len(out.Codes) < most; n++ {
 		out.Codes = append(out.Codes, string(s.opts.Batch.Codec.AppendCode(buf[:0], of.Data.Prefix, of.Data.Number, n)))
 	}
 	if next := from + uint32(len(out.Codes)); next <= a.ThroughN {
