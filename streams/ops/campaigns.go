@@ -74,7 +74,7 @@ func (o *Ops) cloneCampaign(ctx context.Context, who Caller, from, to string, gi
 	line := settingsIn(&source)
 	// An end and a life time exclude each other: giving the one replaces the other.
 	for _, pair := range [][2]string{{"expires_at", "valid_for"}, {"valid_for", "expires_at"}} {
-		if given[pair[0]] != nil && given[pair[1]] == nil {
+		if one := given[pair[0]]; one != nil && string(one) != "null" && given[pair[1]] == nil {
 			delete(line, pair[1])
 		}
 	}
@@ -95,7 +95,7 @@ func (o *Ops) cloneCampaign(ctx context.Context, who Caller, from, to string, gi
 		}
 		return nil, no
 	}
-	cmd.ID = "clone-" + nameOf(who)
+	cmd.ID, cmd.RequestID = "clone-"+nameOf(who), who.Request
 	wait := command.NewWaiter()
 	ticket, err := o.Lanes.Send(ctx, &cmd, command.Call{By: who.By(), To: wait})
 	out, err := wait.Wait(ctx, cmd.ID, ticket, err)

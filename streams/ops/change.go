@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -232,7 +231,7 @@ func (j *change) count(ctx context.Context) error {
 	}
 	return j.pages(ctx, 0, wire.MaxCodes, func(hits []uint32, last uint32) error {
 		j.is.Matched, j.is.Through = j.is.Matched+int64(len(hits)), last
-		j.run.Report(JobProgress{Phase: "counting", Done: int64(last)})
+		j.run.Report(JobProgress{Phase: "counting", Done: int64(last), Total: int64(last)})
 		return nil
 	})
 }
@@ -259,46 +258,48 @@ func (j *change) pages(ctx context.Context, after, through uint32, do func(hits 
 
 // send sends a command for each coupon, and waits for all outcomes. After an error none of them counts.
 func (j *change) send(ctx context.Context, all []uint32) error {
-	type sent struct {
-		id     string
-		wait   *command.Waiter
-		ticket command.Ticket
-		err    error
+	type answer struct {
+		n   uint32
+		out wire.Outcome
+		err error
 	}
-	waiting := make([]sent, len(all))
-	for i, n := range all {
-		cmd := wire.Command{Type: wire.Void, ID: fmt.Sprintf("%s-%d", j.run.ID, n), Campaign: j.q.Campaign, N: n, Reason: j.q.Reason}
+	answers := make(chan answer, len(all)) // with room for those that come after an error
+	for _, n := range all {
+		cmd := wire.Command{Type: wire.Void, ID: fmt.Sprintf("%s-%d", j.run.ID, n), Campaign: j.q.Campaign, N: n, Reason: j.q.Reason, RequestID: j.run.RequestID}
 		if j.run.Action == "coupons.extend" {
 			cmd.Type, cmd.ExpiresAt = wire.Extend, wire.At(j.q.ExpiresAt)
 		}
-		s := sent{id: cmd.ID, wait: command.NewWaiter()}
-		s.ticket, s.err = j.Lanes.Send(ctx, &cmd, command.Call{By: j.run.By, To: s.wait})
-		waiting[i] = s
+		to := &command.Func{ID: cmd.ID, Do: func(out wire.Outcome, err error) { answers <- answer{n, out, err} }}
+		if _, err := j.Lanes.Send(ctx, &cmd, command.Call{By: j.run.By, To: to}); err != nil {
+			return err
+		}
 	}
-	var failed error
 	is := j.is
 	is.Refused = map[wire.Refusal]int64{}
 	maps.Copy(is.Refused, j.is.Refused)
-	for i, s := range waiting {
-		out, err := s.wait.Wait(ctx, s.id, s.ticket, s.err)
+	for range all {
+		var a answer
+		select {
+		case a = <-answers:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 		switch {
-		case err != nil:
-			failed = cmp.Or(failed, err)
-		case out.Refusal == wire.NotDurable:
-			failed = cmp.Or(failed, errors.New(out.Message))
-		case out.Refused():
-			if is.Refused[out.Refusal]++; len(is.First) < refusedShown {
-				is.First = append(is.First, RefusedCoupon{N: all[i], Refusal: out.Refusal, Message: out.Message})
+		case a.err != nil:
+			return a.err
+		case a.out.Refusal == wire.NotDurable:
+			return errors.New(a.out.Message)
+		case a.out.Refused():
+			if is.Refused[a.out.Refusal]++; len(is.First) < refusedShown {
+				is.First = append(is.First, RefusedCoupon{N: a.n, Refusal: a.out.Refusal, Message: a.out.Message})
 			}
-		case out.Repeat:
+		case a.out.Repeat:
 			is.Repeated++
 		default:
 			is.Done++
 		}
 	}
-	if failed == nil {
-		is.After = all[len(all)-1]
-		j.is = is
-	}
-	return failed
+	is.After = all[len(all)-1]
+	j.is = is
+	return nil
 }

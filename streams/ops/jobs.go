@@ -81,8 +81,10 @@ type Job struct {
 	By      string          `json:"by"`
 	Key     string          `json:"key,omitempty"`
 	Request json.RawMessage `json:"request,omitempty"`
-	Server  string          `json:"server,omitempty" doc:"The server that runs it."`
-	Started time.Time       `json:"started"`
+	// RequestID is the request id of the request that started it.
+	RequestID string    `json:"request_id,omitempty"`
+	Server    string    `json:"server,omitempty" doc:"The server that runs it."`
+	Started   time.Time `json:"started"`
 	// Updated is written about once a second while it runs.
 	Updated  time.Time       `json:"updated"`
 	Progress *JobProgress    `json:"progress,omitempty"`
@@ -124,9 +126,9 @@ type JobProgress struct {
 
 // JobRun is a job for the function that does it.
 type JobRun struct {
-	ID, Action string
-	Request    json.RawMessage
-	By         string
+	ID, Action    string
+	Request       json.RawMessage
+	By, RequestID string
 	// Kept is that of the progress at which a run before this one failed; nil = there was none.
 	Kept json.RawMessage
 	// Report stores progress, at the next update. It may be called by several goroutines.
@@ -179,7 +181,7 @@ func (j *Jobs) Start(ctx context.Context, who Caller, action string, request any
 	}
 	now := j.Clock.Now().UTC().Truncate(time.Millisecond)
 	job := Job{ID: kind + "-" + nameOf(who)[:10], Kind: kind, Action: action, State: JobWaiting, By: who.Name, Key: who.ID,
-		Request: body, Started: now, Updated: now}
+		RequestID: who.Request, Request: body, Started: now, Updated: now}
 	last, revision, err := j.read(ctx, kind)
 	switch {
 	case err != nil && !errors.Is(err, ErrNoJob):
@@ -389,7 +391,7 @@ func (j *Jobs) take(ctx context.Context, job Job, revision uint64) {
 	var failed error
 	go func() {
 		defer close(ended)
-		run := JobRun{ID: job.ID, Action: job.Action, Request: job.Request, By: job.By, Report: func(p JobProgress) {
+		run := JobRun{ID: job.ID, Action: job.Action, Request: job.Request, By: job.By, RequestID: job.RequestID, Report: func(p JobProgress) {
 			select {
 			case <-progress: // only the newest counts
 			default:
