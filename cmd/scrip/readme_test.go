@@ -31,6 +31,7 @@ var documents = []string{"README.md", "streams/PRODUCERS.md", "projections/ANALY
 var notTyped = map[string]string{
 	"bin/scrip demo": "TestDemo runs it",
 	"nats request ":  "the nats CLI may not be installed: the same request is sent through nats.go",
+	"printf '%s":     "likewise; tests of the service and the SDK send several lines",
 	"nats sub ":      "the nats CLI may not be installed, and it goes on until it is stopped",
 	"bin/pushsender": "it goes on until it is stopped and needs a web server; cmd/pushsender has tests of its own",
 	"psql":           "its statements are typed one by one",

@@ -85,8 +85,8 @@ func TestChangesAreAudited(t *testing.T) {
 			t.Errorf("%+v", entry)
 		}
 	}
-	if got := strings.Join(actions, " "); got != "create rotate test delete" || all[0].About == e.ID {
-		t.Errorf("recorded: %s, %+v", got, all[0])
+	if got := strings.Join(actions, " "); got != "delete test rotate create" || all[3].About == e.ID {
+		t.Errorf("recorded: %s, %+v", got, all)
 	}
 	if reg, err := r.store.read(within(t)); err != nil || reg.gone[e.ID] == nil {
 		t.Errorf("%+v, %v", reg, err)
