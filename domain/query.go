@@ -89,7 +89,7 @@ func (l *Lane) Reminder(cmd *wire.Command) (v ReminderView, pending bool) {
 		return v, false
 	}
 	_, pending = l.pendingReminder(d.c, d.customer, cmd.Kind, cmd.Before, n)
-	v = ReminderView{Campaign: cmd.Campaign, CustomerID: cmd.CustomerID, Kind: cmd.Kind, Before: cmd.Before.String(), N: n, State: "pending"}
+	v = ReminderView{Campaign: cmd.Campaign, CustomerID: cmd.CustomerID, Kind: cmd.Kind, Before: wire.Period(cmd.Before).String(), N: n, State: "pending"}
 	if due := d.dueAt(n); due != wire.Never {
 		v.DueAt = timeOf(due)
 	}
@@ -128,10 +128,10 @@ func (l *Lane) view(c *campaign) CampaignView {
 		Priority: s.Priority, Benefit: s.Benefit, Reminders: c.reminders().Len(), MostReminders: s.Reminders, CreatedAt: c.created.Time(),
 	}
 	if s.ValidFor != 0 {
-		v.ValidFor = s.ValidFor.String()
+		v.ValidFor = wire.Period(s.ValidFor).String()
 	}
 	if s.LateAfter != 0 {
-		v.LateAfter = s.LateAfter.String()
+		v.LateAfter = wire.Period(s.LateAfter).String()
 	}
 	return v
 }

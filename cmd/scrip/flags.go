@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -59,11 +58,8 @@ var (
 		return at.Time(), err
 	}}
 	period = form{"DURATION", func(_ *Main, s string) (any, error) {
-		d, err := time.ParseDuration(s)
-		if err != nil {
-			return nil, errors.New("must be a duration such as 90s, 1m, 72h")
-		}
-		return d.String(), nil
+		var d wire.Period
+		return &d, d.UnmarshalText([]byte(s))
 	}}
 	object = form{"JSON", func(_ *Main, s string) (any, error) {
 		if !json.Valid([]byte(s)) {

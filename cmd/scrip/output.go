@@ -51,7 +51,7 @@ func (m *Main) printOutcome(o wire.Outcome) error {
 	}
 	add("benefit", string(o.Benefit))
 	if o.Kind != "" {
-		add("reminder", o.Before.String()+" before it "+o.Kind)
+		add("reminder", wire.Period(o.Before).String()+" before it "+o.Kind)
 	}
 	if o.DueAt != 0 {
 		add("due", o.DueAt.String())

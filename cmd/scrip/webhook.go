@@ -43,10 +43,10 @@ starts now; scrip webhook replay delivers what was before.`, `  scrip webhook up
 any moment.`,
 			print: m.printSecret,
 		}),
-		webhookChange(m, "pause", "Deliver nothing for now", "Deliver nothing for now. The position stays, and events older than --max-age-hours become dead letters after the pause.", ""),
+		webhookChange(m, "pause", "Deliver nothing for now", "Deliver nothing for now. The position stays, and events older than --max-age become dead letters after the pause.", ""),
 		webhookChange(m, "resume", "Deliver again", "Deliver again, also to a webhook that a server disabled.", ""),
 		webhookChange(m, "delete", "Remove a webhook", "Remove a webhook and its position. Its dead letters stay.", ""),
-		webhookChange(m, "replay", "Deliver again what happened from a time on", `Deliver again what happened from a time on, under the same event ids. Events older than --max-age-hours are delivered, too:
+		webhookChange(m, "replay", "Deliver again what happened from a time on", `Deliver again what happened from a time on, under the same event ids. Events older than --max-age are delivered, too:
 their age counts from the replay. What waits is part of it: a --from after the oldest event that is not delivered is refused.
 Dead letters stay in the list.`, "  scrip webhook replay 7kq29f3m --from -2h"),
 		webhookRequest(m, "test", "Send a test request, and print its result", `Send a test request of type webhook.test, and print its result. A server sends it, also to a webhook that is paused. It is not
@@ -166,7 +166,7 @@ func (m *Main) printWebhook(e ops.WebhookDetails) error {
 		{"campaigns", orText(strings.Join(e.Campaigns, ","), "all")}, {"batch", fmt.Sprint(e.Batch)}, {"codes", fmt.Sprint(e.Codes)},
 		{"created", orZero(e.Created) + " by " + plain(e.By, 128)}, {"failing since", orZero(e.FailingSince)},
 		{"last test", orText(plain(e.LastTest, 200), "-")}, {"last retry", orText(plain(e.LastRetry, 200), "-")},
-		{"schedule", strings.Join(e.Schedule, ",")}, {"last rehearsal", orText(plain(e.LastRehearsal, 2000), "-")},
+		{"schedule", strings.ReplaceAll(strings.Trim(fmt.Sprint(e.Schedule), "[]"), " ", ",")}, {"last rehearsal", orText(plain(e.LastRehearsal, 2000), "-")},
 	})
 	if err != nil {
 		return err

@@ -370,7 +370,7 @@ func appendValue(dst []byte, f Field, p any, cache *LineCache) []byte {
 		if *p == 0 && f != fBefore {
 			return dst
 		}
-		return AppendText(append(dst, key...), p.String())
+		return append(Period(*p).Append(append(append(dst, key...), '"')), '"')
 	case *[]string:
 		return appendTextsField(dst, key, *p)
 	case *[]RefusalCount:

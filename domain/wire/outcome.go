@@ -59,7 +59,7 @@ func (o *Outcome) AppendWith(dst []byte, cache *LineCache) []byte {
 	dst = appendRawField(dst, `,"benefit":`, o.Benefit)
 	dst = appendStringField(dst, `,"kind":`, o.Kind)
 	if o.Kind != "" {
-		dst = AppendText(append(dst, `,"before":`...), o.Before.String())
+		dst = append(Period(o.Before).Append(append(dst, `,"before":"`...)), '"')
 	}
 	dst = cache.field(dst, `,"due_at":`, o.DueAt)
 	dst = appendUintField(dst, `,"count":`, o.Count)

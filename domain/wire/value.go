@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -256,4 +257,34 @@ func digits(s []byte) (v int64, ok bool) {
 		v = v*10 + int64(c-'0')
 	}
 	return v, len(s) > 0
+}
+
+// Period is a duration, as all JSON has it: a string such as 1h30m.
+type Period time.Duration
+
+// Append appends the one form of durations: that of Go, without the zero units at its end.
+func (p Period) Append(dst []byte) []byte {
+	s := time.Duration(p).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-len("0s")]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-len("0m")]
+	}
+	return append(dst, s...)
+}
+
+func (p Period) String() string { return string(p.Append(nil)) }
+
+// MarshalText is Append.
+func (p Period) MarshalText() ([]byte, error) { return p.Append(nil), nil }
+
+// UnmarshalText reads any duration of Go.
+func (p *Period) UnmarshalText(text []byte) error {
+	d, err := time.ParseDuration(string(text))
+	if err != nil {
+		return errors.New("must be a duration such as 90s, 1h30m, 24h")
+	}
+	*p = Period(d)
+	return nil
 }

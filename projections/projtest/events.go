@@ -44,8 +44,8 @@ func (r *Rig) Work() {
 		r.Claim(lane, 8)
 		r.Write(lane, act("coupon.redeemed", 1, `,"order_id":"o1","redeemed_count":1`), act("coupon.redeemed", 2, `,"order_id":"o2","redeemed_count":1`))
 		r.Write(lane, act("coupon.rolled_back", 2, `,"order_id":"o2","redeemed_count":0,"status":"claimed"`), act("coupon.voided", 3, `,"reason":"fraud","status":"voided"`))
-		r.Write(lane, fmt.Sprintf(`{"type":"reminder.set","campaign":%q,"at":"@","r":1,"customer_id":"customer-4","kind":"expires","before":"1h0m0s","due_at":"2026-05-31T23:00:00Z","n":4}`, c),
-			fmt.Sprintf(`{"type":"reminder.set","campaign":%q,"at":"@","r":2,"customer_id":"customer-5","kind":"expires","before":"1h0m0s","due_at":"2026-05-31T23:00:00Z","n":5}`, c))
+		r.Write(lane, fmt.Sprintf(`{"type":"reminder.set","campaign":%q,"at":"@","r":1,"customer_id":"customer-4","kind":"expires","before":"1h","due_at":"2026-05-31T23:00:00Z","n":4}`, c),
+			fmt.Sprintf(`{"type":"reminder.set","campaign":%q,"at":"@","r":2,"customer_id":"customer-5","kind":"expires","before":"1h","due_at":"2026-05-31T23:00:00Z","n":5}`, c))
 		r.Write(lane, act("coupon.extended", 4, `,"expires_at":"2026-01-01T02:00:00Z","status":"claimed"`),
 			fmt.Sprintf(`{"type":"reminder.cancelled","campaign":%q,"at":"@","r":2}`, c),
 			fmt.Sprintf(`{"type":"commands.refused","campaign":%q,"at":"@","counts":{"sold_out":7}}`, c),

@@ -24,8 +24,8 @@ const events = `
 {"type":"campaign.created","campaign":"c","at":"@1","number":1,"codes":9,"expires_at":"@60","max_redemptions":1}
 {"type":"campaign.created","campaign":"d","at":"@1","number":2,"codes":9,"opens_at":"@30","max_redemptions":1}
 {"type":"coupon.claimed","campaign":"c","at":"@2","id":"i1","n":1,"code":"AAAA","customer_id":"ann","attributes":{"shop":"bonn"}} + {"type":"coupon.claimed","campaign":"c","at":"@2","id":"i2","n":2,"code":"BBBB","customer_id":"bob"}
-{"type":"reminder.set","campaign":"c","at":"@3","id":"i3","r":1,"customer_id":"ann","kind":"expires","before":"10m0s","due_at":"@50","n":1}
-{"type":"reminder.set","campaign":"d","at":"@4","id":"i4","r":1,"customer_id":"ann","kind":"opens","before":"10m0s","due_at":"@20"}
+{"type":"reminder.set","campaign":"c","at":"@3","id":"i3","r":1,"customer_id":"ann","kind":"expires","before":"10m","due_at":"@50","n":1}
+{"type":"reminder.set","campaign":"d","at":"@4","id":"i4","r":1,"customer_id":"ann","kind":"opens","before":"10m","due_at":"@20"}
 {"type":"coupon.redeemed","campaign":"c","at":"@5","id":"i5","n":1,"code":"AAAA","order_id":"o1","redeemed_count":1} + {"type":"reminder.cancelled","campaign":"c","at":"@5","id":"i5","r":1}
 {"type":"coupon.rolled_back","campaign":"c","at":"@6","id":"i6","n":1,"code":"AAAA","order_id":"o1","redeemed_count":0,"status":"claimed"}
 {"type":"coupon.voided","campaign":"c","at":"@7","id":"i7","n":2,"code":"BBBB","reason":"fraud","status":"voided"}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
@@ -46,7 +47,7 @@ func (s *History) Reminders(ctx context.Context, q ops.ListReminders) (page ops.
 			page.Next = strconv.FormatInt(end, 10)
 			return nil
 		}
-		v.Before, v.N, v.DueAt, v.SettledAt = (time.Duration(us) * time.Microsecond).String(), uint32(n), timeOf(due), timeOf(settled)
+		v.Before, v.N, v.DueAt, v.SettledAt = wire.Period(time.Duration(us)*time.Microsecond).String(), uint32(n), timeOf(due), timeOf(settled)
 		page.Items, end = append(page.Items, v), r
 		return nil
 	})

@@ -58,21 +58,21 @@ func TestEventsToRows(t *testing.T) {
 			{"type":"campaign.created","campaign":"c","at":"@1","number":4,"codes":10,"max_redemptions":1}
 			{"type":"coupon.claimed","campaign":"c","at":"@2","n":1,"code":"A","customer_id":"ann","expires_at":"@40"}
 			{"type":"coupon.claimed","campaign":"c","at":"@2","n":2,"code":"B","customer_id":"bob","expires_at":"@60"}
-			{"type":"reminder.set","campaign":"c","at":"@3","r":1,"customer_id":"ann","kind":"expires","before":"10m0s","due_at":"@30","n":1}
-			{"type":"reminder.set","campaign":"c","at":"@3","r":2,"customer_id":"bob","kind":"expires","before":"30m0s","due_at":"@30","n":2}
-			{"type":"reminder.set","campaign":"c","at":"@3","r":3,"customer_id":"ann","kind":"expires","before":"10m0s","due_at":"@30","n":1} + {"type":"reminders.due","campaign":"c","at":"@50","kind":"expires","due_at":"@30","from_r":1,"through_r":3,"fired":0,"dropped":2,"passed":"@50"} + {"type":"reminders.due","campaign":"c","at":"@50","kind":"expires","due_at":"@30","from_r":2,"through_r":2,"fired":1,"dropped":0}`,
+			{"type":"reminder.set","campaign":"c","at":"@3","r":1,"customer_id":"ann","kind":"expires","before":"10m","due_at":"@30","n":1}
+			{"type":"reminder.set","campaign":"c","at":"@3","r":2,"customer_id":"bob","kind":"expires","before":"30m","due_at":"@30","n":2}
+			{"type":"reminder.set","campaign":"c","at":"@3","r":3,"customer_id":"ann","kind":"expires","before":"10m","due_at":"@30","n":1} + {"type":"reminders.due","campaign":"c","at":"@50","kind":"expires","due_at":"@30","from_r":1,"through_r":3,"fired":0,"dropped":2,"passed":"@50"} + {"type":"reminders.due","campaign":"c","at":"@50","kind":"expires","due_at":"@30","from_r":2,"through_r":2,"fired":1,"dropped":0}`,
 			map[string]string{subscribed: "c ann expires @30 dropped 1 1 @50\nc bob expires @30 fired 2 2 @50\nc ann expires @30 dropped 3 1 @50"}},
 		{"reminders without an anchor are due never, and again when there is one", `
 			{"type":"campaign.created","campaign":"c","at":"@1","number":4,"codes":10,"opens_at":"@20","expires_at":"@60"}
-			{"type":"reminder.set","campaign":"c","at":"@2","r":1,"customer_id":"ann","kind":"opens","before":"5m0s","due_at":"@15"}
-			{"type":"reminder.set","campaign":"c","at":"@2","r":2,"customer_id":"bob","kind":"opens","before":"5m0s","due_at":"@15"}
+			{"type":"reminder.set","campaign":"c","at":"@2","r":1,"customer_id":"ann","kind":"opens","before":"5m","due_at":"@15"}
+			{"type":"reminder.set","campaign":"c","at":"@2","r":2,"customer_id":"bob","kind":"opens","before":"5m","due_at":"@15"}
 			{"type":"campaign.updated","campaign":"c","at":"@3","number":4,"codes":10,"expires_at":"@60"}
 			{"type":"reminders.due","campaign":"c","at":"@15","kind":"opens","due_at":"@15","from_r":1,"through_r":2,"fired":2,"dropped":0}
 			{"type":"reminder.cancelled","campaign":"c","at":"@16","r":2}`,
 			map[string]string{subscribed: "c ann opens - pending 1 - -\nc bob opens - cancelled 2 - @16", "SELECT opens_at FROM scrip.campaign": "@1"}},
 		{"moved away and fired in one batch", `
 			{"type":"campaign.created","campaign":"c","at":"@1","number":4,"codes":10,"opens_at":"@20"}
-			{"type":"reminder.set","campaign":"c","at":"@2","r":1,"customer_id":"ann","kind":"opens","before":"5m0s","due_at":"@15"} + {"type":"campaign.updated","campaign":"c","at":"@3","number":4,"codes":10,"opens_at":"@30"} + {"type":"campaign.updated","campaign":"c","at":"@3","number":4,"codes":10,"opens_at":"@40"} + {"type":"reminder.set","campaign":"c","at":"@4","r":2,"customer_id":"bob","kind":"opens","before":"1m0s","due_at":"@39"} + {"type":"reminders.due","campaign":"c","at":"@35","kind":"opens","due_at":"@35","from_r":1,"through_r":1,"fired":1,"dropped":0} + {"type":"reminder.cancelled","campaign":"c","at":"@36","r":2}`,
+			{"type":"reminder.set","campaign":"c","at":"@2","r":1,"customer_id":"ann","kind":"opens","before":"5m","due_at":"@15"} + {"type":"campaign.updated","campaign":"c","at":"@3","number":4,"codes":10,"opens_at":"@30"} + {"type":"campaign.updated","campaign":"c","at":"@3","number":4,"codes":10,"opens_at":"@40"} + {"type":"reminder.set","campaign":"c","at":"@4","r":2,"customer_id":"bob","kind":"opens","before":"1m0s","due_at":"@39"} + {"type":"reminders.due","campaign":"c","at":"@35","kind":"opens","due_at":"@35","from_r":1,"through_r":1,"fired":1,"dropped":0} + {"type":"reminder.cancelled","campaign":"c","at":"@36","r":2}`,
 			map[string]string{subscribed: "c ann opens @35 fired 1 - @35\nc bob opens @39 cancelled 2 - @36"}},
 		{"stats by day and attribute", `
 			{"type":"campaign.created","campaign":"c","at":"@1","number":4,"codes":10,"max_redemptions":1}

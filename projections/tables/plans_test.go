@@ -15,15 +15,15 @@ import (
 // everything that happens in campaigns, one % each; minute 40 is after the last of it.
 const everything = `
 {"type":"campaign.created","campaign":"%","at":"@1","number":1,"codes":10,"opens_at":"@20","expires_at":"@60","max_redemptions":1}
-{"type":"reminder.set","campaign":"%","at":"@1","r":1,"customer_id":"ann","kind":"opens","before":"5m0s","due_at":"@15"}
+{"type":"reminder.set","campaign":"%","at":"@1","r":1,"customer_id":"ann","kind":"opens","before":"5m","due_at":"@15"}
 {"type":"campaign.updated","campaign":"%","at":"@2","number":1,"codes":10,"opens_at":"@10","expires_at":"@70","max_redemptions":1}
 {"type":"reminders.due","campaign":"%","at":"@5","kind":"opens","due_at":"@5","from_r":1,"through_r":1,"fired":1,"dropped":0}
 {"type":"coupon.claimed","campaign":"%","at":"@11","n":1,"code":"%-1","customer_id":"ann","attributes":{"shop":"bonn"}}
 {"type":"coupon.claimed","campaign":"%","at":"@11","n":2,"code":"%-2","customer_id":"bob"}
 {"type":"coupon.claimed","campaign":"%","at":"@11","n":3,"code":"%-3","customer_id":"cid","expires_at":"@30"}
 {"type":"commands.refused","campaign":"%","at":"@11","counts":{"sold_out":3}}
-{"type":"reminder.set","campaign":"%","at":"@12","r":2,"customer_id":"ann","kind":"expires","before":"10m0s","due_at":"@60","n":1}
-{"type":"reminder.set","campaign":"%","at":"@12","r":3,"customer_id":"bob","kind":"expires","before":"10m0s","due_at":"@60","n":2}
+{"type":"reminder.set","campaign":"%","at":"@12","r":2,"customer_id":"ann","kind":"expires","before":"10m","due_at":"@60","n":1}
+{"type":"reminder.set","campaign":"%","at":"@12","r":3,"customer_id":"bob","kind":"expires","before":"10m","due_at":"@60","n":2}
 {"type":"coupon.redeemed","campaign":"%","at":"@13","n":1,"code":"%-1","order_id":"o1","redeemed_count":1}
 {"type":"coupon.rolled_back","campaign":"%","at":"@14","n":1,"code":"%-1","order_id":"o1","status":"claimed"}
 {"type":"campaign.updated","campaign":"%","at":"@15","number":1,"codes":10,"opens_at":"@10","expires_at":"@70","max_redemptions":2}
@@ -101,7 +101,7 @@ func TestFiringChangesNoIndex(t *testing.T) {
 	const reminders = 3000
 	lines := []byte(stamped(`{"type":"campaign.created","campaign":"c","at":"@1","number":1,"codes":10,"opens_at":"@20","max_redemptions":1}` + "\n"))
 	for n := range reminders {
-		lines = append(lines, stamped(fmt.Sprintf(`{"type":"reminder.set","campaign":"c","at":"@1","r":%d,"customer_id":"customer-%d","kind":"opens","before":"5m0s","due_at":"@15"}`, n+1, n))...)
+		lines = append(lines, stamped(fmt.Sprintf(`{"type":"reminder.set","campaign":"c","at":"@1","r":%d,"customer_id":"customer-%d","kind":"opens","before":"5m","due_at":"@15"}`, n+1, n))...)
 		lines = append(lines, '\n')
 	}
 	commit(t, conn, r.batch([]message{{at: minute(1), lines: lines}}))

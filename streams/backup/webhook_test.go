@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/backup"
 	"github.com/seed-4a2410e3/scrip/streams/push"
@@ -130,7 +131,7 @@ func TestWebhooksComeBack(t *testing.T) {
 	store := webhooks(r.js, r.log)
 	id := map[string]string{}
 	for path, hours := range map[string]int{"/shop": 168, "/old": 1, "/live": 168, "/moved": 168} {
-		made, secret, err := store.Create(t.Context(), ann, webhook.Config{URL: e.URL + path, Types: []string{"coupon.claimed"}, MaxAgeHours: hours, Batch: 100})
+		made, secret, err := store.Create(t.Context(), ann, webhook.Config{URL: e.URL + path, Types: []string{"coupon.claimed"}, MaxAge: wire.Period(hours) * wire.Period(time.Hour), Batch: 100})
 		streamtest.Must(t, err)
 		id[path], e.secret[path] = made.ID, secret
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 )
 
@@ -80,18 +81,11 @@ func (o *Ops) RevokeKey(ctx context.Context, who Caller, q RevokeKey) (access.Ke
 // RotateKey names a key that is replaced.
 type RotateKey struct {
 	NamedKey
-	Overlap string `json:"overlap,omitempty" doc:"How long the old one goes on working, a Go duration up to 720h; absent = it ends at once."`
+	Overlap wire.Period `json:"overlap,omitempty" doc:"How long the old one goes on working, a Go duration up to 720h; absent = it ends at once."`
 }
 
 // RotateKey replaces a key by one with the same name and rights.
 func (o *Ops) RotateKey(ctx context.Context, who Caller, q RotateKey) (MadeKey, error) {
-	var overlap time.Duration
-	if q.Overlap != "" {
-		var err error
-		if overlap, err = time.ParseDuration(q.Overlap); err != nil {
-			return MadeKey{}, invalid("overlap", "must be a duration such as 24h")
-		}
-	}
-	k, secret, err := o.Keys.Rotate(ctx, q.Key, overlap, who)
+	k, secret, err := o.Keys.Rotate(ctx, q.Key, time.Duration(q.Overlap), who)
 	return o.made(k, secret, err)
 }

@@ -15,16 +15,16 @@ import (
 
 // CreateWebhook are the settings of a webhook, which package webhook checks.
 type CreateWebhook struct {
-	URL         string   `json:"url" doc:"An https URL of at most 2048 bytes, without user and fragment."`
-	Types       []string `json:"types" nullable:"false" doc:"Event types such as coupon.claimed, or coupon.* and campaign.*."`
-	Campaigns   []string `json:"campaigns,omitempty" nullable:"false" doc:"That it is limited to, at most 100; absent = all."`
-	Batch       int      `json:"batch,omitempty" doc:"The most events in one request, 1 to 500; 1 unless given."`
-	Rate        int      `json:"rate,omitempty" doc:"The most requests a second, 1 to 1,000; 50 unless given."`
-	Concurrency int      `json:"concurrency,omitempty" doc:"The most requests at once, 1 to 64; 4 unless given."`
-	MaxAgeHours int      `json:"max_age_hours,omitempty" doc:"After how many hours an event is a dead letter instead, 1 to 720; 168 unless given."`
-	Schedule    []string `json:"schedule,omitempty" nullable:"false" doc:"The waits between tries, 1 to 20 durations of 1s to 24h such as 5s, 5m; ten tries within three days unless given."`
-	GiveUp4xx   bool     `json:"give_up_4xx,omitempty" doc:"Make events dead letters at once when the endpoint answers 4xx other than 408, 409, 410, 425 and 429."`
-	Codes       bool     `json:"codes,omitempty" doc:"Include codes and attributes."`
+	URL         string        `json:"url" doc:"An https URL of at most 2048 bytes, without user and fragment."`
+	Types       []string      `json:"types" nullable:"false" doc:"Event types such as coupon.claimed, or coupon.* and campaign.*."`
+	Campaigns   []string      `json:"campaigns,omitempty" nullable:"false" doc:"That it is limited to, at most 100; absent = all."`
+	Batch       int           `json:"batch,omitempty" doc:"The most events in one request, 1 to 500; 1 unless given."`
+	Rate        int           `json:"rate,omitempty" doc:"The most requests a second, 1 to 1,000; 50 unless given."`
+	Concurrency int           `json:"concurrency,omitempty" doc:"The most requests at once, 1 to 64; 4 unless given."`
+	MaxAge      wire.Period   `json:"max_age,omitempty" doc:"After how long an event is a dead letter instead, 1h to 720h; 168h unless given."`
+	Schedule    []wire.Period `json:"schedule,omitempty" nullable:"false" doc:"The waits between tries, 1 to 20 durations of 1s to 24h such as 5s, 5m; ten tries within three days unless given."`
+	GiveUp4xx   bool          `json:"give_up_4xx,omitempty" doc:"Make events dead letters at once when the endpoint answers 4xx other than 408, 409, 410, 425 and 429."`
+	Codes       bool          `json:"codes,omitempty" doc:"Include codes and attributes."`
 }
 
 // MadeWebhook is a webhook with its secret.
@@ -77,16 +77,16 @@ func (o *Ops) ShowWebhook(ctx context.Context, _ Caller, q NamedWebhook) (Webhoo
 
 // WebhookPatch is a change of settings: what is left out stays.
 type WebhookPatch struct {
-	URL         *string   `json:"url,omitempty"`
-	Types       *[]string `json:"types,omitempty" doc:"One that is added starts now: see replay."`
-	Campaigns   *[]string `json:"campaigns,omitempty" doc:"Empty = all."`
-	Batch       *int      `json:"batch,omitempty"`
-	Rate        *int      `json:"rate,omitempty"`
-	Concurrency *int      `json:"concurrency,omitempty"`
-	MaxAgeHours *int      `json:"max_age_hours,omitempty"`
-	Schedule    *[]string `json:"schedule,omitempty" doc:"Empty = ten tries within three days."`
-	GiveUp4xx   *bool     `json:"give_up_4xx,omitempty"`
-	Codes       *bool     `json:"codes,omitempty"`
+	URL         *string      `json:"url,omitempty"`
+	Types       *[]string    `json:"types,omitempty" doc:"One that is added starts now: see replay."`
+	Campaigns   *[]string    `json:"campaigns,omitempty" doc:"Empty = all."`
+	Batch       *int         `json:"batch,omitempty"`
+	Rate        *int         `json:"rate,omitempty"`
+	Concurrency *int         `json:"concurrency,omitempty"`
+	MaxAge      *wire.Period `json:"max_age,omitempty"`
+	Schedule    *[]string    `json:"schedule,omitempty" doc:"Empty = ten tries within three days."`
+	GiveUp4xx   *bool        `json:"give_up_4xx,omitempty"`
+	Codes       *bool        `json:"codes,omitempty"`
 }
 
 // onto returns settings with those of the patch: both have the same names in JSON.

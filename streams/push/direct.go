@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -106,9 +107,9 @@ func (d *direct) open(ctx context.Context) (o opened, err error) {
 	if err := g.Wait(); err != nil {
 		return o, err
 	}
-	o.AckWait = d.lanes[0].CachedInfo().Config.AckWait
+	o.AckWait = wire.Period(d.lanes[0].CachedInfo().Config.AckWait)
 	for _, c := range append(d.classes[:], d.lanes...) {
-		o.AckWait = min(o.AckWait, c.CachedInfo().Config.AckWait)
+		o.AckWait = min(o.AckWait, wire.Period(c.CachedInfo().Config.AckWait))
 	}
 	return o, nil
 }

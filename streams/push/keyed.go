@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -107,7 +108,7 @@ func (k *keyed) open(ctx context.Context) (o opened, err error) {
 		since = k.opts.Since.at.UTC().Format(time.RFC3339Nano)
 	}
 	for {
-		_, data, err := k.request(ctx, EndpointOpen, request{Since: since, AckWait: k.opts.AckWait, Unacked: k.opts.Unacked}, openFor)
+		_, data, err := k.request(ctx, EndpointOpen, request{Since: since, AckWait: wire.Period(k.opts.AckWait), Unacked: k.opts.Unacked}, openFor)
 		if err == nil {
 			err = json.Unmarshal(data, &o)
 		}
@@ -126,7 +127,7 @@ func (k *keyed) open(ctx context.Context) (o opened, err error) {
 func (k *keyed) pull(ctx context.Context, at place, take func(delivery) error) error {
 	patience, cancel := longer(ctx, drainFor)
 	defer cancel()
-	what := request{Lane: &at.lane, Wait: pollFor}
+	what := request{Lane: &at.lane, Wait: wire.Period(pollFor)}
 	if at.waits {
 		what.Lane, what.Class = nil, at.class.String()
 	}
@@ -178,7 +179,7 @@ func delivered(m *nats.Msg) (got delivery, err error) {
 }
 
 func (k *keyed) answer(token, as string, delay time.Duration) error {
-	body, err := json.Marshal(request{Name: k.opts.Name, Token: token, As: as, Delay: delay})
+	body, err := json.Marshal(request{Name: k.opts.Name, Token: token, As: as, Delay: wire.Period(delay)})
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/priority"
@@ -116,7 +117,7 @@ func value[V any](v V, err error) (Answer, error) {
 
 // on is the backend of the name.
 func (x *Proxy) on(r *request) (*direct, error) {
-	opts := Options{Name: r.Name, AckWait: r.AckWait, Unacked: r.Unacked, Logger: x.log}
+	opts := Options{Name: r.Name, AckWait: time.Duration(r.AckWait), Unacked: r.Unacked, Logger: x.log}
 	switch r.Since {
 	case "", "now":
 	case "start":
@@ -155,10 +156,10 @@ func (x *Proxy) next(ctx context.Context, r *request) (Answer, error) {
 	default:
 		return Answer{}, invalid("give a lane or a class")
 	}
-	if r.Wait <= 0 || r.Wait > waitMost {
-		return Answer{}, invalid("wait is %d ns, expected 1 to %d", r.Wait, waitMost)
+	if r.Wait <= 0 || r.Wait > wire.Period(waitMost) {
+		return Answer{}, invalid("wait is %s, expected more than 0s and up to %s", r.Wait, wire.Period(waitMost))
 	}
-	m, err := x.pullOne(ctx, stream, name, r.Wait)
+	m, err := x.pullOne(ctx, stream, name, time.Duration(r.Wait))
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return value(missing, nil)
@@ -226,7 +227,7 @@ func ack(ctx context.Context, on backend, r *request) (Answer, error) {
 	case r.As == asAck:
 		return value(struct{}{}, on.confirm(ctx, r.Token))
 	case r.As == asNak, r.As == asProgress:
-		return value(struct{}{}, on.answer(r.Token, r.As, r.Delay))
+		return value(struct{}{}, on.answer(r.Token, r.As, time.Duration(r.Delay)))
 	}
 	return Answer{}, invalid("as is %q, expected %s, %s or %s", r.As, asAck, asNak, asProgress)
 }

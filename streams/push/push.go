@@ -165,11 +165,12 @@ func (p *Pusher) prepare(ctx context.Context) error {
 		p.lanes[n].used = o.Lanes[n].Used
 	}
 	// AckWait is the one that the consumers were created with.
-	if o.AckWait != p.opts.AckWait {
+	ackWait := time.Duration(o.AckWait)
+	if ackWait != p.opts.AckWait {
 		p.opts.Logger.InfoContext(ctx, "the push sender's AckWait was fixed at its first start and stays as it is",
-			"name", p.opts.Name, "ack_wait", o.AckWait, "requested", p.opts.AckWait)
+			"name", p.opts.Name, "ack_wait", ackWait, "requested", p.opts.AckWait)
 	}
-	p.progressEvery = o.AckWait / 3 // two in a row may be lost
+	p.progressEvery = ackWait / 3 // two in a row may be lost
 	return nil
 }
 

@@ -3,6 +3,7 @@ package push
 import (
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
@@ -40,17 +41,17 @@ type request struct {
 	Name string `json:"name"`
 
 	// Since is "now", "start" or a time as RFC 3339; it, AckWait and Unacked count for a new name.
-	Since   string        `json:"since,omitempty"`
-	AckWait time.Duration `json:"ack_wait,omitempty"` // ns
-	Unacked int           `json:"unacked,omitempty"`
+	Since   string      `json:"since,omitempty"`
+	AckWait wire.Period `json:"ack_wait,omitempty"`
+	Unacked int         `json:"unacked,omitempty"`
 
-	Lane  *int          `json:"lane,omitempty"`
-	Class string        `json:"class,omitempty"`
-	Wait  time.Duration `json:"wait,omitempty"` // ns, up to waitMost
+	Lane  *int        `json:"lane,omitempty"`
+	Class string      `json:"class,omitempty"`
+	Wait  wire.Period `json:"wait,omitempty"` // up to waitMost
 
-	Token string        `json:"token,omitempty"` // headerToken of the message
-	As    string        `json:"as,omitempty"`    // one of asAck, asNak, asProgress
-	Delay time.Duration `json:"delay,omitempty"` // ns, with asNak
+	Token string      `json:"token,omitempty"` // headerToken of the message
+	As    string      `json:"as,omitempty"`    // one of asAck, asNak, asProgress
+	Delay wire.Period `json:"delay,omitempty"` // with asNak
 
 	Do      string      `json:"do,omitempty"`
 	Message *messageID  `json:"message,omitempty"`
@@ -81,10 +82,10 @@ const (
 
 // opened is what open returns, and the answer of EndpointOpen.
 type opened struct {
-	Log     string        `json:"log"`
-	Format  int           `json:"format"`
-	AckWait time.Duration `json:"ack_wait"` // ns, the shortest of its consumers
-	Lanes   []openedLane  `json:"lanes"`
+	Log     string       `json:"log"`
+	Format  int          `json:"format"`
+	AckWait wire.Period  `json:"ack_wait"` // the shortest of its consumers
+	Lanes   []openedLane `json:"lanes"`
 }
 
 type openedLane struct {

@@ -99,12 +99,12 @@ func number(name, about string, least, most int, example string, field func(*Set
 
 func period(name, about string, least, most time.Duration, example string, field func(*Settings) *time.Duration) scalar {
 	return scalar{
-		name: name, about: about, bounds: fmt.Sprintf("a duration from %s to %s", shortly(least), shortly(most)), example: example, kind: Text,
+		name: name, about: about, bounds: fmt.Sprintf("a duration from %s to %s", wire.Period(least), wire.Period(most)), example: example, kind: Text,
 		parse: func(s *Settings, text string) bool {
 			d, err := time.ParseDuration(text)
 			return err == nil && assign(field(s), d, least, most)
 		},
-		text: func(s *Settings) string { return shortly(*field(s)) },
+		text: func(s *Settings) string { return wire.Period(*field(s)).String() },
 	}
 }
 
@@ -115,18 +115,6 @@ func assign[T cmp.Ordered](field *T, value, least, most T) bool {
 	}
 	*field = value
 	return true
-}
-
-// shortly omits the zeros: 8760h0m0s is 8760h.
-func shortly(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }
 
 // pause is a family of settings, one for each campaign.

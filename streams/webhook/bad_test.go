@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/registry"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -241,23 +242,23 @@ func TestGuard(t *testing.T) {
 
 func TestConfigIsChecked(t *testing.T) {
 	good := Config{URL: "https://shop.example/hooks", Types: []string{"coupon.*", "coupons.expired", "reminder.due", "campaign.created"}}
-	if s, err := good.Validate(); err != nil || s.Batch != 1 || s.Rate != 50 || s.Concurrency != 4 || s.MaxAgeHours != 168 {
+	if s, err := good.Validate(); err != nil || s.Batch != 1 || s.Rate != 50 || s.Concurrency != 4 || s.MaxAge != 168*hour {
 		t.Errorf("%+v, %v", s, err)
 	}
 	for want, change := range map[string]func(*Config){
-		"url must be an https":   func(s *Config) { s.URL = "ftp://x" },
-		"neither user":           func(s *Config) { s.URL = "https://u:p@x/" },
-		"url must be an":         func(s *Config) { s.URL = "https://x/" + strings.Repeat("a", 3000) },
-		"give at least one":      func(s *Config) { s.Types = nil },
-		"is none of":             func(s *Config) { s.Types = []string{"reminder.set"} },
-		"is no name":             func(s *Config) { s.Campaigns = []string{"a b"} },
-		"campaigns: 101":         func(s *Config) { s.Campaigns = make([]string, 101) },
-		"batch is 501":           func(s *Config) { s.Batch = 501 },
-		"rate is -1":             func(s *Config) { s.Rate = -1 },
-		"concurrency is 65":      func(s *Config) { s.Concurrency = 65 },
-		"schedule must be":       func(s *Config) { s.Schedule = []string{"5s", "1ms"} },
-		"schedule has 21":        func(s *Config) { s.Schedule = make([]string, 21) },
-		"max_age_hours is 10000": func(s *Config) { s.MaxAgeHours = 10_000 },
+		"url must be an https":    func(s *Config) { s.URL = "ftp://x" },
+		"neither user":            func(s *Config) { s.URL = "https://u:p@x/" },
+		"url must be an":          func(s *Config) { s.URL = "https://x/" + strings.Repeat("a", 3000) },
+		"give at least one":       func(s *Config) { s.Types = nil },
+		"is none of":              func(s *Config) { s.Types = []string{"reminder.set"} },
+		"is no name":              func(s *Config) { s.Campaigns = []string{"a b"} },
+		"campaigns: 101":          func(s *Config) { s.Campaigns = make([]string, 101) },
+		"batch is 501":            func(s *Config) { s.Batch = 501 },
+		"rate is -1":              func(s *Config) { s.Rate = -1 },
+		"concurrency is 65":       func(s *Config) { s.Concurrency = 65 },
+		"schedule must be":        func(s *Config) { s.Schedule = []wire.Period{5 * second, second / 10} },
+		"schedule has 21":         func(s *Config) { s.Schedule = make([]wire.Period, 21) },
+		"max_age is 10000h; give": func(s *Config) { s.MaxAge = 10_000 * hour },
 	} {
 		s := good
 		change(&s)

@@ -24,11 +24,11 @@ type Config struct {
 	Rate int `json:"rate,omitempty"`
 	// Concurrency is the most requests at once, 1 to 64. Defaults to 4.
 	Concurrency int `json:"concurrency,omitempty"`
-	// MaxAgeHours is after how long an event is not delivered any more, 1 to 720. Defaults to 168, a week.
-	MaxAgeHours int `json:"max_age_hours,omitempty"`
+	// MaxAge is after how long an event is not delivered any more, 1h to 720h. Defaults to a week.
+	MaxAge wire.Period `json:"max_age,omitempty"`
 	// Schedule are the waits after the first failed try, the second, and so on: 1 to 20 durations of 1s to 24h. An event has one
 	// try more. Defaults to those of the specification's example: ten tries within three days.
-	Schedule []string `json:"schedule,omitempty"`
+	Schedule []wire.Period `json:"schedule,omitempty"`
 	// GiveUp4xx: an answer 4xx other than 408, 409, 410, 425 and 429 makes its events a dead letter at once.
 	GiveUp4xx bool `json:"give_up_4xx,omitempty"`
 	// Codes includes codes and attributes.
@@ -36,13 +36,18 @@ type Config struct {
 }
 
 // schedule are the waits of a config without its own.
-var schedule = []string{"5s", "5m", "30m", "2h", "5h", "10h", "14h", "20h", "24h"}
+var schedule = []wire.Period{5 * second, 5 * minute, 30 * minute, 2 * hour, 5 * hour, 10 * hour, 14 * hour, 20 * hour, 24 * hour}
+
+const (
+	second = wire.Period(time.Second)
+	minute = wire.Period(time.Minute)
+	hour   = wire.Period(time.Hour)
+)
 
 // waits returns the schedule of a valid config.
 func (s *Config) waits() (all []time.Duration) {
-	for _, text := range s.Schedule {
-		d, _ := time.ParseDuration(text)
-		all = append(all, d)
+	for _, d := range s.Schedule {
+		all = append(all, time.Duration(d))
 	}
 	return all
 }
@@ -93,16 +98,22 @@ func (s Config) Validate() (Config, error) {
 	if len(s.Schedule) > 20 {
 		return s, fmt.Errorf("schedule has %d waits; give 1 to 20", len(s.Schedule))
 	}
-	for _, d := range s.waits() {
-		if d < time.Second || d > 24*time.Hour {
+	for _, d := range s.Schedule {
+		if d < second || d > 24*hour {
 			return s, fmt.Errorf("schedule must be durations of 1s to 24h, such as 5s,5m,2h")
 		}
+	}
+	if s.MaxAge == 0 {
+		s.MaxAge = 168 * hour
+	}
+	if s.MaxAge < hour || s.MaxAge > 720*hour {
+		return s, fmt.Errorf("max_age is %s; give 1h to 720h", s.MaxAge)
 	}
 	for _, n := range []struct {
 		name         string
 		value        *int
 		preset, most int
-	}{{"batch", &s.Batch, 1, 500}, {"rate", &s.Rate, 50, 1000}, {"concurrency", &s.Concurrency, 4, 64}, {"max_age_hours", &s.MaxAgeHours, 168, 720}} {
+	}{{"batch", &s.Batch, 1, 500}, {"rate", &s.Rate, 50, 1000}, {"concurrency", &s.Concurrency, 4, 64}} {
 		if *n.value == 0 {
 			*n.value = n.preset
 		}

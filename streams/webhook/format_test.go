@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/golden"
 	"github.com/seed-4a2410e3/scrip/streams/registry"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -19,7 +20,7 @@ func TestTheFormat(t *testing.T) {
 	changes := []registry.Change[Change]{
 		{Record: Change{Webhook: "aaaaaaaa", What: Create, Config: &Config{
 			URL: "https://shop.example/hooks?a=1&b=2", Types: []string{"coupon.*", "reminder.due"}, Campaigns: []string{"summer"},
-			Batch: 10, Rate: 50, Concurrency: 4, MaxAgeHours: 168, Codes: true,
+			Batch: 10, Rate: 50, Concurrency: 4, MaxAge: wire.Period(168 * time.Hour), Codes: true,
 		}, Secret: []byte("sealed")}, By: "ann@ops", At: at},
 		{Record: Change{Webhook: "bbbbbbbb", What: Create, Config: &Config{URL: "https://crm.example/", Types: []string{"campaign.*"}}, Secret: []byte("sealed")}, By: "ann@ops", At: at},
 		{Record: Change{Webhook: "aaaaaaaa", What: Rotate, Secret: []byte("newer")}, By: "bob@ops", At: at},

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -25,7 +26,7 @@ func letter(t *testing.T, r *rig, run *Runner, e Endpoint, clock *streamtest.Clo
 // An event that is older than the age limit is given up without a request, and not before.
 func TestAgeLimit(t *testing.T) {
 	r := newRig(t)
-	e, _ := r.create(t, Config{MaxAgeHours: 24})
+	e, _ := r.create(t, Config{MaxAge: wire.Period(24 * time.Hour)})
 	clock := streamtest.NewClock()
 	started := clock.Now()
 	run := r.runner(r.js, func(o *Options) { o.Clock = clock })
@@ -43,7 +44,7 @@ func TestAgeLimit(t *testing.T) {
 // across a replay.
 func TestDeadLettersAreRetried(t *testing.T) {
 	r := newRig(t)
-	e, _ := r.create(t, Config{MaxAgeHours: 24})
+	e, _ := r.create(t, Config{MaxAge: wire.Period(24 * time.Hour)})
 	clock := streamtest.NewClock()
 	letter(t, r, r.runner(r.js, func(o *Options) { o.Clock = clock }), e, clock)
 	first := r.received()[0]
@@ -80,7 +81,7 @@ func TestDeadLettersAreRetried(t *testing.T) {
 // Pages have each dead letter once, oldest first, those of before a replay and those of after it.
 func TestDeadLettersInPages(t *testing.T) {
 	r := newRig(t)
-	e, _ := r.create(t, Config{MaxAgeHours: 24})
+	e, _ := r.create(t, Config{MaxAge: wire.Period(24 * time.Hour)})
 	r.answers(unavailable)
 	clock := streamtest.NewClock()
 	run := r.runner(r.js, func(o *Options) { o.Clock = clock })
@@ -184,7 +185,7 @@ func TestAReplayLeavesNothingOut(t *testing.T) {
 // A retry ends when its endpoint is changed: what it has not sent yet does not go to the URL of before.
 func TestARetryEndsAtAChange(t *testing.T) {
 	r := newRig(t)
-	e, _ := r.create(t, Config{MaxAgeHours: 24})
+	e, _ := r.create(t, Config{MaxAge: wire.Period(24 * time.Hour)})
 	clock := streamtest.NewClock()
 	letter(t, r, r.runner(r.js, func(o *Options) { o.Clock = clock }), e, clock)
 	r.answers(nil)

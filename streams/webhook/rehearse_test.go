@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -14,7 +15,7 @@ import (
 // a dead letter that a retry delivers. Without an event it reports that.
 func TestRehearsal(t *testing.T) {
 	r := newRig(t)
-	e, _ := r.create(t, Config{Schedule: []string{"1s", "5h"}, Types: []string{"coupon.*", "reminder.due"}})
+	e, _ := r.create(t, Config{Schedule: []wire.Period{second, 5 * hour}, Types: []string{"coupon.*", "reminder.due"}})
 	run := r.runner(r.js, func(o *Options) { o.rehearsal = 20 * time.Millisecond })
 	r.make(t, Change{Webhook: e.ID, What: Pause}) // it does not depend on the state
 	streamtest.Background(t, run.Run)

@@ -111,7 +111,7 @@ func (r *Runner) rehearse(ctx context.Context, e Endpoint) {
 				err := s.push(ctx, batch)
 				wait := ""
 				if tries > 0 {
-					wait = " after " + e.Schedule[tries-1]
+					wait = " after " + e.Schedule[tries-1].String()
 				}
 				tries++
 				result := "delivered"

@@ -288,7 +288,7 @@ func (r *Runner) record(ctx context.Context, c Change) error {
 func (r *Runner) options(e *Endpoint, name string, since time.Time) push.Options {
 	return push.Options{
 		Name: name, Workers: e.Concurrency, Batch: e.Batch, Timeout: 2 * time.Minute, Tries: len(e.Schedule) + 1, Pause: 5 * time.Second, Schedule: e.waits(),
-		MaxAge: time.Duration(e.MaxAgeHours) * time.Hour, Grace: 3 * time.Second, Since: push.From(since), SealKey: seal.Text(r.o.CodeKey, r.o.Log.UUID),
+		MaxAge: time.Duration(e.MaxAge), Grace: 3 * time.Second, Since: push.From(since), SealKey: seal.Text(r.o.CodeKey, r.o.Log.UUID),
 		AckWait: r.o.ackWait,
 		Clock:   r.o.Clock, Logger: r.o.Logger,
 	}

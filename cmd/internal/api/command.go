@@ -194,7 +194,7 @@ func location(t wire.CommandType, out *wire.Outcome) string {
 	case wire.Redeem:
 		return campaign + "/coupons/" + strconv.Itoa(int(out.N)) + "/redemptions/" + url.PathEscape(out.OrderID)
 	case wire.Remind:
-		return campaign + "/reminders/" + url.PathEscape(out.CustomerID) + "/" + out.Kind + "/" + out.Before.String()
+		return campaign + "/reminders/" + url.PathEscape(out.CustomerID) + "/" + out.Kind + "/" + wire.Period(out.Before).String()
 	}
 	return ""
 }

@@ -75,7 +75,7 @@ var actionRoutes = []actionRoute{
 	{method: post, path: "/v1/webhooks/{webhook}/rotate", action: "webhook.rotate", id: "rotateWebhook", summary: "Replace the secret of a webhook", tagged: true,
 		about: "For 24 hours requests are signed with both. The secret is in this answer only."},
 	{method: post, path: "/v1/webhooks/{webhook}/pause", action: "webhook.pause", id: "pauseWebhook", summary: "Deliver nothing for now", match: mayMatch, tagged: true,
-		about: "The position stays. Events that are older than max_age_hours after the pause become dead letters."},
+		about: "The position stays. Events that are older than max_age after the pause become dead letters."},
 	{method: post, path: "/v1/webhooks/{webhook}/resume", action: "webhook.resume", id: "resumeWebhook", summary: "Deliver again", match: mayMatch, tagged: true,
 		about: "Also to a webhook that a server disabled."},
 	{method: post, path: "/v1/webhooks/{webhook}/replay", action: "webhook.replay", id: "replayWebhook", summary: "Deliver again what happened from a time on",
