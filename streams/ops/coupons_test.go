@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/access"
 )
 
 // TestSelectionsThatAreRefused: coupons are named in one way, and a change has a limit.
@@ -34,6 +36,24 @@ func TestSelectionsThatAreRefused(t *testing.T) {
 		}
 		if (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%.60s: %v, want %s", request, err, want)
+		}
+	}
+}
+
+// TestWhoSeesAJob: changes of many coupons are for who may make them, of the campaigns of the key; all other jobs for who may start one.
+func TestWhoSeesAJob(t *testing.T) {
+	for _, test := range []struct {
+		role            access.Role
+		campaigns       []string
+		coupons, backup bool
+	}{
+		{access.Operator, nil, true, true}, {access.Operator, []string{"a"}, true, false}, {access.Support, nil, true, false},
+		{access.Support, []string{"a"}, true, false}, {access.Support, []string{"b"}, false, false}, {access.Producer, nil, false, false},
+	} {
+		who := Caller{Principal: access.Principal{ID: "x", Name: "x", Role: test.role, Campaigns: test.campaigns}}
+		coupons, backup := Job{Kind: CouponsJob, Request: []byte(`{"campaign":"a"}`)}, Job{Kind: BackupJob, Request: []byte(`{"name":"x"}`)}
+		if coupons.shownTo(who) != test.coupons || backup.shownTo(who) != test.backup {
+			t.Errorf("%s %v sees coupons %t, a backup %t", test.role, test.campaigns, coupons.shownTo(who), backup.shownTo(who))
 		}
 	}
 }

@@ -119,6 +119,12 @@ func TestCoupons(t *testing.T) {
 		t.Errorf("%s", entries.Body)
 	}
 
+	// A page token of another key.
+	var page coupons
+	r.Ask(t, "support", "GET", "/v1/coupons?limit=1&campaign="+a, nil).Want(t, 200).Into(t, &page)
+	r.Ask(t, "support", "GET", "/v1/coupons?limit=1&campaign="+a+"&after="+page.Next, nil).Want(t, 200)
+	r.Ask(t, "support+codes", "GET", "/v1/coupons?limit=1&campaign="+a+"&after="+page.Next, nil).Problem(t, 422, "invalid", "query.after")
+
 	// A customer, whose id has a slash.
 	who := "/v1/customers/" + url.PathEscape(ann)
 	for as, want := range map[string]int{"": 4, "support+" + b: 1} {
