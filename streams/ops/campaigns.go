@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -86,14 +85,7 @@ func (o *Ops) cloneCampaign(ctx context.Context, who Caller, from, to string, gi
 	}
 	var cmd wire.Command
 	if err := wire.ParseCommand(text, wire.Defaults{Type: wire.CreateCampaign, NoID: true}, &cmd); err != nil {
-		no := &Refusal{Code: wire.Invalid, Message: err.Error()}
-		var wrong *wire.InvalidError
-		if errors.As(err, &wrong) {
-			if no.Field = wrong.Field; no.Field == "campaign" {
-				no.Field = "to"
-			}
-		}
-		return nil, no
+		return nil, refusedSetting(wire.Invalid, err.Error())
 	}
 	cmd.ID, cmd.RequestID = "clone-"+nameOf(who), who.Request
 	wait := command.NewWaiter()
@@ -103,11 +95,7 @@ func (o *Ops) cloneCampaign(ctx context.Context, who Caller, from, to string, gi
 	case err != nil:
 		return nil, err
 	case out.Refused():
-		setting, _, _ := strings.Cut(out.Message, ":") // if it names one
-		if !slices.ContainsFunc(settingsOf, func(d wire.Description) bool { return d.Name == setting }) {
-			setting = ""
-		}
-		return nil, &Refusal{Code: out.Refusal, Field: setting, Message: out.Message}
+		return nil, refusedSetting(out.Refusal, out.Message)
 	}
 	view, err := o.Queries.Campaign(ctx, to)
 	if err != nil {
@@ -118,6 +106,18 @@ func (o *Ops) cloneCampaign(ctx context.Context, who Caller, from, to string, gi
 		return &Replayed{view, body}, err
 	}
 	return view, nil
+}
+
+// refusedSetting is a refusal whose message starts with the field that is wrong, if there is one.
+func refusedSetting(why wire.Refusal, message string) *Refusal {
+	field, _, _ := strings.Cut(message, ":")
+	switch {
+	case field == "campaign":
+		field = "to"
+	case !slices.ContainsFunc(settingsOf, func(d wire.Description) bool { return d.Name == field }):
+		field = ""
+	}
+	return &Refusal{Code: why, Field: field, Message: message}
 }
 
 // settingsIn are the settings of a campaign that have a value.
