@@ -48,11 +48,14 @@ func newDocument() *huma.OpenAPI {
 		Components: &huma.Components{
 			Schemas:   huma.NewMapRegistry("#/components/schemas/", schemaName),
 			Responses: map[string]*huma.Response{},
+			Parameters: map[string]*huma.Param{web.RequestID: {Name: web.RequestID, In: "header", Schema: text(""),
+				Description: "Of your choice, 1 to 64 printable ASCII characters; the answer has it."}},
 			Headers: map[string]*huma.Header{
 				"RateLimit-Policy": {Schema: text(""), Description: "While keys have a rate (setting http.rate): what a key may do, as " +
 					"\"key\";q=REQUESTS;w=SECONDS. By draft-ietf-httpapi-ratelimit-headers-10."},
 				"RateLimit": {Schema: text(""),
 					Description: "What is left of it, as \"key\";r=REQUESTS;t=SECONDS until all of it is. 429 rate_limited has Retry-After."},
+				web.RequestID: {Schema: text(""), Description: "Of this request: logs, events and the audit stream have it."},
 				"Retry-After": {Schema: text(""), Description: "After how many seconds to send the request again."},
 			},
 			SecuritySchemes: map[string]*huma.SecurityScheme{
@@ -116,6 +119,7 @@ func (a *API) describe(r Route, op huma.Operation, refusals ...wire.Refusal) {
 		op.Parameters = append(op.Parameters, idempotencyKey())
 	}
 	op.Method, op.Path, op.OperationID, op.Summary, op.Description, op.Tags = r.Method, r.Path, r.ID, r.Summary, r.About, []string{r.Tag}
+	op.Parameters = append(op.Parameters, &huma.Param{Ref: "#/components/parameters/" + web.RequestID})
 	op.Security = []map[string][]string{}
 	if r.Operation != access.NoOperation {
 		var roles []string
@@ -124,12 +128,12 @@ func (a *API) describe(r Route, op huma.Operation, refusals ...wire.Refusal) {
 		}
 		op.Security = []map[string][]string{{keyScheme: {}}, {ownerScheme: {}}}
 		op.Extensions = map[string]any{"x-scrip-operation": r.Operation.String(), "x-scrip-roles": roles}
-		for _, answer := range op.Responses {
-			if answer.Headers == nil {
-				answer.Headers = map[string]*huma.Header{}
-			}
-			maps.Copy(answer.Headers, rateHeaders)
+	}
+	for _, answer := range op.Responses {
+		if answer.Headers == nil {
+			answer.Headers = map[string]*huma.Header{}
 		}
+		maps.Copy(answer.Headers, commonHeaders)
 	}
 	a.problems(&op, r, refusals)
 	exampleOf(&op)

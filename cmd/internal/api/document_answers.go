@@ -117,7 +117,7 @@ func (a *API) anyOf(of []string, more ...*huma.Schema) *huma.Response {
 	if more != nil {
 		s = &huma.Schema{AllOf: append(more, s)}
 	}
-	return &huma.Response{Description: "A problem: " + strings.Join(of, ", ") + ".", Headers: maps.Clone(rateHeaders), Content: map[string]*huma.MediaType{web.ProblemType: {Schema: s}}}
+	return &huma.Response{Description: "A problem: " + strings.Join(of, ", ") + ".", Headers: maps.Clone(commonHeaders), Content: map[string]*huma.MediaType{web.ProblemType: {Schema: s}}}
 }
 
 // sharedProblem refers to an answer with any problem of a status, 0 = of all.
@@ -132,8 +132,9 @@ func (a *API) sharedProblem(name string, status int) *huma.Response {
 	return &huma.Response{Ref: "#/components/responses/" + name}
 }
 
-// rateHeaders are those of web.Rates.
-var rateHeaders = map[string]*huma.Header{
+// commonHeaders are those of all answers.
+var commonHeaders = map[string]*huma.Header{
+	web.RequestID:      {Ref: "#/components/headers/" + web.RequestID},
 	"RateLimit-Policy": {Ref: "#/components/headers/RateLimit-Policy"}, "RateLimit": {Ref: "#/components/headers/RateLimit"}}
 
 // example is a request and its answer; of lines it has one of them.
