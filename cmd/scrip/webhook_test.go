@@ -18,7 +18,7 @@ func TestWebhookCommands(t *testing.T) {
 	receiver.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	receiver.StartTLS()
 	defer receiver.Close()
-	made := p.must("webhook", "create", receiver.URL, "--types", "coupon.extended,reminder.due", "--batch", "10", "--by", "ann")
+	made := p.must("webhook", "create", receiver.URL, "--types", "coupon.extended,reminder.due", "--campaign", "without-events", "--batch", "10", "--by", "ann")
 	id, secret := made["id"].(string), made["secret"].(string)
 	if _, err := signature.Parse(secret); err != nil || made["state"] != "active" {
 		t.Errorf("%v %v", made, err)
