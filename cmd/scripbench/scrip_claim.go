@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/client"
 )
 
 const (
@@ -111,7 +112,7 @@ var errRepeat = errors.New("answered as a repeat, without a repeated claim")
 func (s *scripServer) claim(ctx context.Context, p *plan, i int) answer {
 	a := claimed(s.sdk.Claim(ctx, p.campaign(i), p.customer(i)))
 	if a.verdict == won && p.redeem {
-		o, err := s.sdk.Redeem(ctx, a.code, p.order(i))
+		o, err := s.sdk.Redeem(ctx, a.code, p.order(i), client.Campaign(p.campaign(i)))
 		if err == nil && o.Refused() {
 			err = fmt.Errorf("redeeming %s: %s", a.code, o.Message)
 		}
