@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -137,7 +136,7 @@ func (o *Outcome) at(f Field) any {
 // ParseOutcome reads an outcome line. Unknown fields are skipped: a newer server may send more.
 func ParseOutcome(line []byte) (Outcome, error) {
 	var o Outcome
-	ob := object{data: line}
+	ob := object{data: bytes.Clone(line)} // its texts are parts of it: one allocation, and not one for each
 	for {
 		key, raw, done, err := ob.next()
 		if err != nil {
@@ -148,14 +147,6 @@ func ParseOutcome(line []byte) (Outcome, error) {
 		}
 		if err := readValue(o.at(fieldNamed(key)), raw); err != nil {
 			return o, fmt.Errorf("the outcome's %s: %w", key, err)
-		}
-	}
-	for _, f := range outcomeFields {
-		switch p := o.at(f).(type) {
-		case *string:
-			*p = strings.Clone(*p)
-		case *[]byte:
-			*p = bytes.Clone(*p)
 		}
 	}
 	return o, nil
