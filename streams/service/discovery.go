@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -93,9 +94,11 @@ func (in *instance) endpoint(i int) error {
 	e, stats := &endpoints[i], &micro.EndpointStats{}
 	stats.Name, stats.Subject, stats.QueueGroup = e.name, e.subject, Name
 	in.stats.Endpoints = append(in.stats.Endpoints, stats)
-	in.info.Endpoints = append(in.info.Endpoints, micro.EndpointInfo{
-		Name: e.name, Subject: e.subject, QueueGroup: Name, Metadata: map[string]string{"takes": e.takes},
-	})
+	about := map[string]string{"takes": e.takes}
+	if e.several() {
+		about["lines"] = strconv.Itoa(wire.MaxMessageLines)
+	}
+	in.info.Endpoints = append(in.info.Endpoints, micro.EndpointInfo{Name: e.name, Subject: e.subject, QueueGroup: Name, Metadata: about})
 	for _, subject := range []string{e.subject, access.GuestSubjectOf(e.subject)} {
 		sub, err := in.s.nc.QueueSubscribe(subject, Name, func(m *nats.Msg) {
 			start := time.Now()

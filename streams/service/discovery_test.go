@@ -55,6 +55,12 @@ func TestDiscovery(t *testing.T) {
 	if want := map[string]string{"log": r.owner.Log.UUID, "lanes": "2", "version": "1.2.3", "sync": "always"}; !maps.Equal(info.Metadata, want) {
 		t.Errorf("metadata %v", info.Metadata)
 	}
+	for _, e := range info.Endpoints {
+		want := map[string]string{"redeem": "1000", "coupon-validate": "1000", "claim": "1000", "coupon-show": "", "access-create": ""}
+		if lines, known := want[e.Name]; known && e.Metadata["lines"] != lines {
+			t.Errorf("%s takes %q lines", e.Name, e.Metadata["lines"])
+		}
+	}
 	var stats micro.Stats
 	ask(&stats, "$SRV.STATS.scrip")
 	claim := slices.IndexFunc(stats.Endpoints, func(e *micro.EndpointStats) bool { return e.Name == "claim" })

@@ -85,6 +85,11 @@ func queryOn(subject string, q *queryKind) endpoint {
 	}
 }
 
+// several reports whether a request may have several lines.
+func (e *endpoint) several() bool {
+	return e.action == nil && e.push == "" && (e.query == nil || e.query == validateCoupon)
+}
+
 // handle handles a request on endpoint number of endpoints. It runs on the endpoint's goroutine: it must not wait.
 //
 // A request whose reply subject is no inbox is dropped before anything of it is parsed or sent: an answer is published with
@@ -119,7 +124,7 @@ func (s *Service) handle(number int, m *nats.Msg) {
 	}
 	req.deadline = req.start.Add(timeout)
 	switch {
-	case e.query != nil && e.query != validateCoupon:
+	case e.query != nil && !e.several():
 		s.startQuery(req, m.Data, nil)
 		return
 	case e.action != nil:
