@@ -15,8 +15,7 @@ BEGIN
   END IF;
   -- The lines of dead letters have codes.
   EXECUTE format('GRANT USAGE ON SCHEMA scrip, scrip_meta TO %I', readers);
-  EXECUTE format('GRANT SELECT ON scrip.allotment, scrip.campaign, scrip.coupon, scrip.redemption, scrip.expiry_task, scrip.reminder, scrip.campaign_stats, scrip.refusal_stats, '
-    'scrip.checkpoint, scrip_meta.push_audience, scrip_meta.push_dead_letter TO %I', readers);
+  EXECUTE format('GRANT SELECT ON {{relations}} TO %I', readers);
   EXECUTE format('GRANT SELECT (stream, lane, sequence, line, reason, at) ON scrip.dead_letter TO %I', readers);
   EXECUTE format('GRANT SELECT ON scrip.dead_letter TO %I', clear);
   FOR who IN SELECT * FROM jsonb_to_recordset(wanted) AS x (id text, verifier text, codes boolean) LOOP

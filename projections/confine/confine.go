@@ -126,7 +126,7 @@ func Install(owner string) []string {
 	return []string{
 		"CREATE SCHEMA IF NOT EXISTS " + Schema,
 		"CREATE OR REPLACE FUNCTION " + Schema + ".analysts(wanted jsonb) RETURNS void LANGUAGE plpgsql SECURITY DEFINER " +
-			"SET search_path = pg_catalog, pg_temp AS $confine$" + analystsBody + "$confine$",
+			"SET search_path = pg_catalog, pg_temp AS $confine$" + analystsBody() + "$confine$",
 		"CREATE OR REPLACE FUNCTION " + Schema + ".projection(wanted text, secret text) RETURNS text LANGUAGE plpgsql SECURITY DEFINER " +
 			"SET search_path = pg_catalog, pg_temp AS $confine$" + body + "$confine$",
 		"REVOKE ALL ON SCHEMA " + Schema + " FROM PUBLIC",

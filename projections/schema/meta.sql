@@ -6,7 +6,11 @@ CREATE TABLE IF NOT EXISTS scrip_meta.format (version bigint NOT NULL);
 -- The key of masks of codes, as HMAC-SHA256 uses it, of one row at most. Servers write it; without it masks are NULL.
 CREATE TABLE IF NOT EXISTS scrip_meta.mask (
     inner_pad bytea NOT NULL, -- and the word that separates codes from other texts
-    outer_pad bytea NOT NULL
+    outer_pad bytea NOT NULL,
+    one       boolean NOT NULL DEFAULT true,
+
+    CONSTRAINT mask_key PRIMARY KEY (one),
+    CONSTRAINT mask_is_one CHECK (one)
 );
 
 -- Whether this session is an analyst's without the right to codes. It is not immutable, and need not be: it cannot change within a
