@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // replayFlags is the command line of `scrip replay`.
@@ -166,23 +168,34 @@ func (m *Main) replay(ctx context.Context, cmd *cobra.Command, flags *replayFlag
 	if flags.filter.Mask, err = openMask(flags.mask); err != nil {
 		return err
 	}
-	run, postgres, closed, err := m.replaySource(ctx, flags)
-	if err != nil {
+	progress := m.replayProgress(target.toOut)
+	opts := replay.Options{
+		Filter: flags.filter, Follow: flags.follow, Progress: progress.show,
+		Logger: slog.New(slog.NewTextHandler(m.Err, &slog.HandlerOptions{ReplaceAttr: withoutTime})),
+	}
+	if opts.Remote, err = m.remote(flags); err != nil {
 		return err
 	}
-	defer closed()
+	log, url := replay.RemoteLog, flags.postgres
+	var js jetstream.JetStream
+	if opts.Remote == nil {
+		s, err := m.connect()
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		if js, log, err = m.replayedLog(ctx, s, flags); err != nil {
+			return err
+		}
+		url = cmp.Or(url, s.server.PostgresURL)
+	}
 	if target.sink == nil {
-		url := cmp.Or(flags.postgres, postgres)
 		if url == "" {
 			return cli.Usagef("--postgres: the database is unknown here; give its URL")
 		}
 		target.sink = replay.Postgres(url, target.table, flags.reset)
 	}
-	progress := m.replayProgress(target.toOut)
-	sum, err := run(target.sink, replay.Options{
-		Filter: flags.filter, Follow: flags.follow, Progress: progress.show,
-		Logger: slog.New(slog.NewTextHandler(m.Err, &slog.HandlerOptions{ReplaceAttr: withoutTime})),
-	})
+	sum, err := replay.Run(ctx, js, log, target.sink, opts)
 	took := progress.end()
 	if err != nil {
 		return err
@@ -190,33 +203,15 @@ func (m *Main) replay(ctx context.Context, cmd *cobra.Command, flags *replayFlag
 	return m.printReplayed(replayed{Status: "replayed", Summary: sum, To: target.name}, target.toOut, took)
 }
 
-// replaySource returns what replays: over HTTP with a key, else from the log; and the server's database, if it is known.
-func (m *Main) replaySource(ctx context.Context, flags *replayFlags) (run func(replay.Sink, replay.Options) (replay.Summary, error), postgres string, closed func(), err error) {
-	remote, err := m.remote(flags)
-	if err != nil {
-		return nil, "", nil, err
-	}
-	if remote != nil {
-		return func(sink replay.Sink, o replay.Options) (replay.Summary, error) { return remote.Run(ctx, sink, o) }, "", remote.Client.CloseIdleConnections, nil
-	}
-	s, err := m.connect()
-	if err != nil {
-		return nil, "", nil, err
-	}
-	look, cancel := context.WithTimeout(ctx, m.global.timeout)
+// replayedLog finds the log, and records a replay in clear.
+func (m *Main) replayedLog(ctx context.Context, s *session, flags *replayFlags) (jetstream.JetStream, topology.Log, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.global.timeout)
 	defer cancel()
-	js, log, err := m.log(look, s)
+	js, log, err := m.log(ctx, s)
 	if err == nil && flags.filter.Mask == nil {
-		by := audit.By(access.Local(userAtHost()), audit.Export, audit.Events, flags.filter.String())
-		err = audit.Open(js, m.Clock).Append(look, by)
+		err = audit.Open(js, m.Clock).Append(ctx, audit.By(access.Local(userAtHost()), audit.Export, audit.Events, flags.filter.String()))
 	}
-	if err != nil {
-		s.close()
-		return nil, "", nil, err
-	}
-	return func(sink replay.Sink, o replay.Options) (replay.Summary, error) {
-		return replay.Run(ctx, js, log, sink, o)
-	}, s.server.PostgresURL, s.close, nil
+	return js, log, err
 }
 
 // keyVariable holds a key.

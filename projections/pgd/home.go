@@ -69,7 +69,7 @@ func (c *Cluster) prepare(ctx context.Context) (_ *home, err error) {
 		}
 	}()
 	pm := h.running()
-	if pm != nil && (got.inherited || !h.current(all)) {
+	if pm != nil && (got.inherited || !h.current(all) || c.opts.Port != 0 && pm.port != c.opts.Port) {
 		c.log.WarnContext(ctx, "stopping the PostgreSQL that an earlier scrip left running: it is of another version, configuration or data directory", "pid", pm.pid, "dir", h.place.data())
 		if _, err := h.halt(ctx, leftLimit); err != nil {
 			return nil, err

@@ -7,7 +7,7 @@
 //	SCRIP_EVT_… ─┘  filter    ├─ Postgres            a schema of its own: typed rows, a SQL file, or Go
 //	                          └─ a Sink of yours     anything
 //
-// Remote does the same with a key, from GET /v1/events.
+// With Options.Remote the events come from GET /v1/events, with a key.
 //
 // Run reads one lane after another, each in order, to the end that it had when Run started; the same log gives the same
 // output. With Follow, Run then reads all lanes as events arrive. Memory is bounded by one batch and, per lane that is

@@ -21,20 +21,15 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// Remote reads the events over HTTP instead of from the log, as GET /v1/events has them, with a key: without its right to codes,
-// codes and customers are masked.
-//
-// All lanes have one position, of lane 0 of a log named "http": its digest is the cursor after the batch, its sequence a count.
+// Remote is where a replay reads events over HTTP instead of from the log, as GET /v1/events has them, with a key: without its
+// right to codes, codes and customers are masked. Run then takes no JetStream, and the log RemoteLog.
 type Remote struct {
 	URL, Key string // http://HOST:PORT
 	Client   *http.Client
 }
 
-// Run is described at the function Run.
-func (m *Remote) Run(ctx context.Context, sink Sink, opts Options) (Summary, error) {
-	opts.remote = m
-	return Run(ctx, nil, topology.Log{UUID: "http", Lanes: 1}, sink, opts)
-}
+// RemoteLog has one position for all lanes, of lane 0: its digest is the cursor after a batch, its sequence a count.
+var RemoteLog = topology.Log{UUID: "http", Lanes: 1}
 
 // remote reads all batches after a position, and with Follow those that follow.
 func (r *run) remote(ctx context.Context, positions map[int]eventlog.Position) error {
@@ -84,18 +79,18 @@ func (r *run) receive(ctx context.Context, at *eventlog.Position) error {
 		query.Set("types", strings.Join(types, ","))
 		query.Set("campaign", strings.Join(f.Campaigns, ","))
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.opts.remote.URL+"/v1/events?"+query.Encode(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.opts.Remote.URL+"/v1/events?"+query.Encode(), nil)
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Authorization", "Bearer "+r.opts.remote.Key)
-	answer, err := r.opts.remote.Client.Do(req)
+	req.Header.Set("Authorization", "Bearer "+r.opts.Remote.Key)
+	answer, err := r.opts.Remote.Client.Do(req)
 	if err != nil {
 		return &unavailableError{err}
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		var problem struct{ Title, Detail string }
+		var problem struct{ Detail string }
 		_ = json.NewDecoder(io.LimitReader(answer.Body, 16<<10)).Decode(&problem)
 		err := fmt.Errorf("the server answers %s: %s", answer.Status, problem.Detail)
 		if answer.StatusCode >= 500 || answer.StatusCode == http.StatusTooManyRequests {
@@ -125,9 +120,12 @@ func (r *run) receive(ctx context.Context, at *eventlog.Position) error {
 			return &unavailableError{errors.New(head.Reason)}
 		case head.Cursor != "" && head.Type == "cursor":
 			b.To = eventlog.Position{Log: r.log.UUID, Sequence: at.Sequence + 1, Digest: head.Cursor}
-			if err := r.alone(func() error { return r.received(ctx, &b) }); err != nil {
+			if err := r.alone(func() error { return r.sink.Write(ctx, &b) }); err != nil {
 				return err
 			}
+			r.done.Events += uint64(len(b.Events))
+			r.done.Messages++
+			r.opts.Progress(r.done)
 			*at, b = b.To, Batch{}
 			continue
 		}
@@ -144,16 +142,6 @@ func (r *run) receive(ctx context.Context, at *eventlog.Position) error {
 			b.Events = append(b.Events, e)
 		}
 	}
-}
-
-func (r *run) received(ctx context.Context, b *Batch) error {
-	if err := r.sink.Write(ctx, b); err != nil {
-		return err
-	}
-	r.done.Events += uint64(len(b.Events))
-	r.done.Messages++
-	r.opts.Progress(r.done)
-	return nil
 }
 
 // unpositioned is the line as AppendPositioned got it.

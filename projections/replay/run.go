@@ -40,8 +40,8 @@ type Options struct {
 	// Logger logs what no error reports: lines and messages that are ignored, and a database that is unavailable.
 	// Defaults to slog.Default.
 	Logger *slog.Logger
-
-	remote *Remote // nil = from the log itself
+	// Remote is where events are read; nil = from the log itself.
+	Remote *Remote
 }
 
 // Progress is the state of a replay.
@@ -80,7 +80,7 @@ func Run(ctx context.Context, js jetstream.JetStream, log topology.Log, sink Sin
 	}
 	r := &run{js: js, log: log, sink: sink, opts: opts}
 	lanes := log.Lanes
-	if opts.remote != nil {
+	if opts.Remote != nil {
 		lanes = 0 // not known
 	}
 	if err := opts.Filter.Check(lanes); err != nil {
@@ -150,7 +150,7 @@ func (r *run) once(ctx context.Context) (err error) {
 		r.waiting = false
 		r.opts.Logger.InfoContext(ctx, "the database is available again")
 	}
-	if r.opts.remote != nil {
+	if r.opts.Remote != nil {
 		return r.remote(ctx, positions)
 	}
 	var lanes []*reading

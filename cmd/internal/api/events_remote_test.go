@@ -43,10 +43,13 @@ func TestARemoteReplayOverCuts(t *testing.T) {
 		}
 	}))
 	defer proxy.Close()
-	remote := replay.Remote{URL: proxy.URL, Key: r.Keys["analyst"], Client: proxy.Client()}
+	opts := replay.Options{Filter: replay.Filter{Campaigns: []string{campaign}}, Logger: slog.New(slog.DiscardHandler)}
+	cut, whole := opts, opts
+	cut.Follow, cut.Remote = true, &replay.Remote{URL: proxy.URL, Key: r.Keys["analyst"], Client: proxy.Client()}
+	whole.Remote = &replay.Remote{URL: r.URL, Key: r.Keys["analyst"], Client: http.DefaultClient}
 	var got streamtest.Buffer
 	stop := streamtest.Background(t, func(ctx context.Context) error {
-		_, err := remote.Run(ctx, replay.Stream(&got, replay.NDJSON), replay.Options{Follow: true, Filter: replay.Filter{Campaigns: []string{campaign}}, Logger: slog.New(slog.DiscardHandler)})
+		_, err := replay.Run(ctx, nil, replay.RemoteLog, replay.Stream(&got, replay.NDJSON), cut)
 		return err
 	})
 	for range 20 {
@@ -55,7 +58,7 @@ func TestARemoteReplayOverCuts(t *testing.T) {
 	streamtest.Eventually(t, "all events are there", func() bool { return strings.Count(got.String(), "\n") >= 21 && cuts.Load() >= 4 })
 	stop()
 	var want bytes.Buffer
-	_, err := (&replay.Remote{URL: r.URL, Key: r.Keys["analyst"], Client: http.DefaultClient}).Run(t.Context(), replay.Stream(&want, replay.NDJSON), replay.Options{Filter: replay.Filter{Campaigns: []string{campaign}}})
+	_, err := replay.Run(t.Context(), nil, replay.RemoteLog, replay.Stream(&want, replay.NDJSON), whole)
 	streamtest.Must(t, err)
 	streamtest.Equal(t, "events", got.String(), want.String())
 }
