@@ -24,7 +24,7 @@ func parquetRows(t *testing.T, path string) (list []string) {
 			want = "INT(32,true)"
 		case "at", "expires_at", "due_at", "through":
 			want = "TIMESTAMP(isAdjustedToUTC=true,unit=MICROS)"
-		case "sequence", "n", "redeemed_count", "r", "fired", "dropped", "count", "command_sequence", "command_line":
+		case "sequence", "n", "from_n", "through_n", "redeemed_count", "r", "fired", "dropped", "count", "command_sequence", "command_line":
 			want = "INT(64,true)"
 		}
 		if got := f.Type().String(); got != want || f.Name() != Columns[i].Name {
