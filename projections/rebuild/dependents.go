@@ -39,11 +39,7 @@ func (o *object) String() string { return o.Type + " " + o.Identity }
 var objectsSQL string
 
 func objects(ctx context.Context, tx pgx.Tx, name string) ([]object, error) {
-	rows, err := tx.Query(ctx, objectsSQL, name)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[object])
+	return schema.Collect(ctx, tx, pgx.RowToStructByPos[object], objectsSQL, name)
 }
 
 // identified returns the identity that an object has if its schema is named scrip.
@@ -215,11 +211,7 @@ FROM pg_default_acl d JOIN pg_namespace s ON s.oid = d.defaclnamespace, aclexplo
 )
 
 func (g *dependents) addStatements(ctx context.Context, tx pgx.Tx, o *object, sql string) error {
-	rows, err := tx.Query(ctx, sql, o.OID)
-	if err != nil {
-		return err
-	}
-	statements, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	statements, err := schema.Collect(ctx, tx, pgx.RowTo[string], sql, o.OID)
 	g.recreate = append(g.recreate, step{o.String(), statements})
 	return err
 }

@@ -180,11 +180,7 @@ var grantsSQL string
 
 // copyGrants gives the roles that may use one schema's tables the same rights on another's.
 func copyGrants(ctx context.Context, tx pgx.Tx, from, to string) error {
-	rows, err := tx.Query(ctx, grantsSQL, from, to)
-	if err != nil {
-		return fmt.Errorf("reading the grants on the tables: %w", err)
-	}
-	grants, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	grants, err := schema.Collect(ctx, tx, pgx.RowTo[string], grantsSQL, from, to)
 	if err != nil {
 		return fmt.Errorf("reading the grants on the tables: %w", err)
 	}
@@ -205,10 +201,7 @@ func setAside(ctx context.Context, tx pgx.Tx, name string) error {
 
 // dropSchema drops a schema of this package, waiting at most the given time for readers of its tables.
 func dropSchema(ctx context.Context, tx pgx.Tx, name string, wait time.Duration) error {
-	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", wait.Milliseconds())); err != nil {
-		return err
-	}
-	_, err := tx.Exec(ctx, "DROP SCHEMA IF EXISTS "+name+" CASCADE")
+	_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d; DROP SCHEMA IF EXISTS %s CASCADE", wait.Milliseconds(), name))
 	return err
 }
 
@@ -231,11 +224,7 @@ func (s *Session) discard(ctx context.Context, name string) error {
 func (s *Session) dropAside(ctx context.Context) (left []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rows, err := s.conn.Query(ctx, "SELECT nspname::text FROM pg_namespace WHERE starts_with(nspname, $1) ORDER BY 1", droppedPrefix)
-	if err != nil {
-		return nil, err
-	}
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	names, err := schema.Collect(ctx, s.conn, pgx.RowTo[string], "SELECT nspname::text FROM pg_namespace WHERE starts_with(nspname, $1) ORDER BY 1", droppedPrefix)
 	if err != nil {
 		return nil, err
 	}

@@ -59,11 +59,7 @@ WHERE s.nspname = $1 AND t.relname = ANY($2) ORDER BY NOT x.indisprimary, i.reln
 
 // takeIndexes drops the indexes of the big tables and returns their definitions.
 func takeIndexes(ctx context.Context, tx pgx.Tx, name string) ([]index, error) {
-	rows, err := tx.Query(ctx, indexesSQL, name, filledBare)
-	if err != nil {
-		return nil, err
-	}
-	taken, err := pgx.CollectRows(rows, pgx.RowToStructByPos[index])
+	taken, err := schema.Collect(ctx, tx, pgx.RowToStructByPos[index], indexesSQL, name, filledBare)
 	if err != nil {
 		return nil, err
 	}
@@ -176,13 +172,7 @@ func makeIndex(ctx context.Context, db *pgxpool.Pool, x index) error {
 			memory = btreeMemory
 		}
 		// Several indexes are created at once; parallel workers for each would only compete for the CPUs.
-		if _, err := tx.Exec(ctx, "SET LOCAL maintenance_work_mem = '"+memory+"'"); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, "SET LOCAL max_parallel_maintenance_workers = 0"); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, x.Definition)
+		_, err := tx.Exec(ctx, "SET LOCAL maintenance_work_mem = '"+memory+"'; SET LOCAL max_parallel_maintenance_workers = 0; "+x.Definition)
 		return err
 	})
 	if schema.State(err) == "23505" {

@@ -243,7 +243,7 @@ var snapshot = pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadO
 // The parameters of Sprintf are schema and table.
 const digestSQL = `SELECT count(*), coalesce(sum(hash_record_extended(x, 0)), 0)::text FROM %s.%s x`
 
-func digest(ctx context.Context, db rower, schema, table string, rows *int64, sum *string) error {
+func digest(ctx context.Context, db schema.Querier, schema, table string, rows *int64, sum *string) error {
 	return db.QueryRow(ctx, fmt.Sprintf(digestSQL, schema, table)).Scan(rows, sum)
 }
 

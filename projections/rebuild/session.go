@@ -235,28 +235,20 @@ func (s *Session) ends(ctx context.Context) ([]uint64, error) {
 	return ends, nil
 }
 
-// rower is the common interface of a pool, a connection and a transaction.
-type rower interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
 // positions returns the checkpoints of the tables of a schema, a position per lane; sequence 0 for a lane without one.
-func (s *Session) positions(ctx context.Context, db rower, name string) ([]eventlog.Position, error) {
+func (s *Session) positions(ctx context.Context, db schema.Querier, name string) ([]eventlog.Position, error) {
 	list := make([]eventlog.Position, s.log.Lanes)
 	for n := range list {
 		list[n] = eventlog.Position{Log: s.log.UUID, Lane: n}
 	}
-	rows, err := db.Query(ctx, "SELECT lane, sequence, log, digest FROM "+name+".checkpoint WHERE projection = $1", fill.Projection)
-	if err == nil {
-		var at eventlog.Position
-		_, err = pgx.ForEachRow(rows, []any{&at.Lane, &at.Sequence, &at.Log, &at.Digest}, func() error {
-			if at.Lane >= 0 && at.Lane < len(list) {
-				list[at.Lane] = at
-			}
-			return nil
-		})
-	}
+	rows, _ := db.Query(ctx, "SELECT lane, sequence, log, digest FROM "+name+".checkpoint WHERE projection = $1", fill.Projection) // its error is that of the rows
+	var at eventlog.Position
+	_, err := pgx.ForEachRow(rows, []any{&at.Lane, &at.Sequence, &at.Log, &at.Digest}, func() error {
+		if at.Lane >= 0 && at.Lane < len(list) {
+			list[at.Lane] = at
+		}
+		return nil
+	})
 	if tables.Missing(err) {
 		return list, nil
 	}
@@ -264,13 +256,9 @@ func (s *Session) positions(ctx context.Context, db rower, name string) ([]event
 }
 
 // tablesOf returns the tables of a schema, sorted.
-func tablesOf(ctx context.Context, db rower, name string) ([]string, error) {
-	rows, err := db.Query(ctx, `SELECT c.relname::text FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
+func tablesOf(ctx context.Context, db schema.Querier, name string) ([]string, error) {
+	return schema.Collect(ctx, db, pgx.RowTo[string], `SELECT c.relname::text FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
 		WHERE s.nspname = $1 AND c.relkind IN ('r', 'p') ORDER BY c.relname COLLATE "C"`, name)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 // explain adds to errors of PostgreSQL what the operator can do.
@@ -331,7 +319,7 @@ WHERE l.locktype = 'advisory' AND l.granted AND l.classid::bigint = $1 AND l.obj
   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
 // holder describes the connection that has an advisory lock; found is false if none has it.
-func holder(ctx context.Context, db rower, lock int64) (text string, found bool, err error) {
+func holder(ctx context.Context, db schema.Querier, lock int64) (text string, found bool, err error) {
 	var pid int
 	var name string
 	var since time.Time
@@ -355,7 +343,7 @@ func applicationName(what string) string {
 }
 
 // sameVersion refuses tables of another version than this program's.
-func sameVersion(ctx context.Context, db rower) error {
+func sameVersion(ctx context.Context, db schema.Querier) error {
 	version, err := schema.Applied(ctx, db)
 	switch {
 	case err != nil:
@@ -376,7 +364,7 @@ func newer(version int64) error {
 
 // replaceable returns the format of the live tables, or an error if they must not be replaced: a projector of a newer
 // version would stop permanently on tables of this one.
-func replaceable(ctx context.Context, db rower) (version int64, err error) {
+func replaceable(ctx context.Context, db schema.Querier) (version int64, err error) {
 	version, err = schema.Applied(ctx, db)
 	if err == nil && version > schema.Format {
 		err = newer(version)

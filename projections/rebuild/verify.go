@@ -218,7 +218,7 @@ func (c *check) snapshot(ctx context.Context) (tx pgx.Tx, err error) {
 
 // positions verifies that the checkpoints are positions in this log, and returns the sequences up to which to fold it.
 // A lane without a valid checkpoint is folded to its end, or to the checkpoint's sequence.
-func (c *check) positions(ctx context.Context, db rower) ([]uint64, error) {
+func (c *check) positions(ctx context.Context, db schema.Querier) ([]uint64, error) {
 	ends, err := c.s.ends(ctx)
 	if err != nil {
 		return nil, err
@@ -330,14 +330,13 @@ func definitionsOf(ctx context.Context, tx pgx.Tx, name string) ([]definition, e
 	if _, err := tx.Exec(ctx, "SET LOCAL search_path = pg_catalog"); err != nil {
 		return nil, err
 	}
-	rows, err := tx.Query(ctx, definitionsSQL, name)
+	list, err := schema.Collect(ctx, tx, pgx.RowToStructByPos[definition], definitionsSQL, name)
 	if err != nil {
 		return nil, fmt.Errorf("reading the definitions of schema %s: %w", name, err)
 	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[definition])
 	own := regexp.MustCompile(`\b` + name + `\b`)
 	for i := range list {
 		list[i].Text = own.ReplaceAllLiteralString(list[i].Text, schema.Name)
 	}
-	return list, err
+	return list, nil
 }

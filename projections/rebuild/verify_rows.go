@@ -34,12 +34,8 @@ FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
 WHERE s.nspname = $1 AND c.relkind IN ('r', 'p') AND c.relname <> 'checkpoint' ORDER BY c.relname COLLATE "C"`
 
 // shapes reads the definitions of the tables of a schema, sorted by name, without checkpoint.
-func shapes(ctx context.Context, db rower, name string) ([]shape, error) {
-	rows, err := db.Query(ctx, shapesSQL, name)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s shape, err error) {
+func shapes(ctx context.Context, db schema.Querier, name string) ([]shape, error) {
+	scan := func(row pgx.CollectableRow) (s shape, err error) {
 		err = row.Scan(&s.table, &s.columns, &s.key)
 		s.group, s.lane = "x.lane::text", slices.Contains(s.columns, "lane")
 		if slices.Contains(s.columns, "campaign") {
@@ -51,7 +47,8 @@ func shapes(ctx context.Context, db rower, name string) ([]shape, error) {
 			}
 		}
 		return s, err
-	})
+	}
+	return schema.Collect(ctx, db, scan, shapesSQL, name)
 }
 
 // tables compares all tables.
@@ -156,12 +153,8 @@ func (c *check) groups(ctx context.Context, tx pgx.Tx, s shape, by, where string
 		return fmt.Sprintf(`(SELECT %s COLLATE "C" AS name, count(*) AS n, sum(hash_record_extended(ROW(x.%s), 0)) AS digest FROM %s.%s x WHERE %s GROUP BY 1)`,
 			by, strings.Join(s.columns, ", x."), name, s.table, where)
 	}
-	rows, err := tx.Query(ctx, `SELECT name, coalesce(f.n, 0), coalesce(e.n, 0), (f.n, f.digest) IS DISTINCT FROM (e.n, e.digest)
+	return schema.Collect(ctx, tx, pgx.RowToStructByPos[group], `SELECT name, coalesce(f.n, 0), coalesce(e.n, 0), (f.n, f.digest) IS DISTINCT FROM (e.n, e.digest)
 		FROM `+side(schema.Name)+` f FULL JOIN `+side(ScratchSchema)+` e USING (name) ORDER BY 1`, args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[group])
 }
 
 // rows compares rows column by column, as text. A row that is there twice differs once.
@@ -171,29 +164,27 @@ func (c *check) rows(ctx context.Context, tx pgx.Tx, s shape, t *VerifiedTable, 
 			strings.Join(s.key, "::text, x."), strings.Join(s.columns, "::text, x."), name, s.table, where)
 	}
 	live, scratch := side(schema.Name), side(ScratchSchema)
-	found, err := tx.Query(ctx, `SELECT array_to_string(key, '/'), f.row, e.row FROM (`+live+` EXCEPT ALL `+scratch+`) f
-		FULL JOIN (`+scratch+` EXCEPT ALL `+live+`) e USING (key) ORDER BY key`, args...)
-	if err != nil {
-		return err
-	}
+	found, _ := tx.Query(ctx, `SELECT array_to_string(key, '/'), f.row, e.row FROM (`+live+` EXCEPT ALL `+scratch+`) f
+		FULL JOIN (`+scratch+` EXCEPT ALL `+live+`) e USING (key) ORDER BY key`, args...) // its error is that of the rows
 	d := Difference{Table: s.table}
 	var is, want []*string
-	_, err = pgx.ForEachRow(found, []any{&d.Key, &is, &want}, func() error {
+	_, err := pgx.ForEachRow(found, []any{&d.Key, &is, &want}, func() error {
 		d.Column, d.Expected, d.Found = "", nil, nil
 		switch {
 		case is == nil:
 			t.Missing++
 			d.Problem = Missing
-			c.found(d)
-			return nil
 		case want == nil:
 			t.TooMany++
 			d.Problem = TooMany
+		default:
+			t.Changed++
+			d.Problem = Changed
+		}
+		if d.Problem != Changed {
 			c.found(d)
 			return nil
 		}
-		t.Changed++
-		d.Problem = Changed
 		var changed []Difference
 		for i, column := range s.columns {
 			if d.Found, d.Expected = is[i], want[i]; !same(d.Found, d.Expected) {

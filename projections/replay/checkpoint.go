@@ -113,9 +113,7 @@ func (p *projection) create(ctx context.Context, tx pgx.Tx, f *Filter) error {
 		return err
 	}
 	if p.Create != nil {
-		if err := p.Create(ctx, tx); err != nil {
-			return err
-		}
+		return p.Create(ctx, tx)
 	}
 	return nil
 }
@@ -145,13 +143,10 @@ func (p *projection) load(ctx context.Context, tx pgx.Tx, log topology.Log) erro
 		SELECT n, $2, 0, '' FROM generate_series(0, $1::int - 1) n ON CONFLICT (lane) DO NOTHING`, log.Lanes, log.UUID); err != nil {
 		return err
 	}
-	rows, err := tx.Query(ctx, "SELECT lane, log, sequence, digest FROM scrip_checkpoint")
-	if err != nil {
-		return err
-	}
+	rows, _ := tx.Query(ctx, "SELECT lane, log, sequence, digest FROM scrip_checkpoint") // its error is that of the rows
 	p.at = map[int]eventlog.Position{}
 	var at eventlog.Position
-	_, err = pgx.ForEachRow(rows, []any{&at.Lane, &at.Log, &at.Sequence, &at.Digest}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&at.Lane, &at.Log, &at.Sequence, &at.Digest}, func() error {
 		p.at[at.Lane] = at
 		return nil
 	})

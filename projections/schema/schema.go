@@ -166,14 +166,20 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
+// Collect returns the rows of a query.
+func Collect[T any](ctx context.Context, db Querier, row pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+	rows, _ := db.Query(ctx, sql, args...) // its error is that of the rows
+	return pgx.CollectRows(rows, row)
+}
+
 // existing returns which of the relations are there.
 func existing(ctx context.Context, db Querier) ([]string, error) {
-	rows, err := db.Query(ctx, `SELECT c.relname::text FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
+	there, err := Collect(ctx, db, pgx.RowTo[string], `SELECT c.relname::text FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
 		WHERE s.nspname = 'scrip' AND c.relkind IN ('r', 'p', 'v') AND c.relname = ANY($1) ORDER BY c.relname COLLATE "C"`, relations)
 	if err != nil {
 		return nil, fmt.Errorf("reading schema scrip: %w", err)
 	}
-	return pgx.CollectRows(rows, pgx.RowTo[string])
+	return there, nil
 }
 
 // Applied returns the format of the tables in schema scrip; 0 = there are no tables. It writes nothing. Errors of kind
@@ -261,11 +267,7 @@ JOIN pg_namespace s ON s.oid = p.pronamespace WHERE s.nspname = $1 AND p.prokind
 // Rename gives a schema made by Ensure or Create another name. Tables, indexes and the view move with the schema;
 // functions name their schema in their text and are created again.
 func Rename(ctx context.Context, tx pgx.Tx, from, to string) error {
-	rows, err := tx.Query(ctx, functionsSQL, from, functions)
-	if err != nil {
-		return fmt.Errorf("renaming schema %s: %w", from, err)
-	}
-	definitions, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	definitions, err := Collect(ctx, tx, pgx.RowTo[string], functionsSQL, from, functions)
 	if err != nil {
 		return fmt.Errorf("renaming schema %s: %w", from, err)
 	}
