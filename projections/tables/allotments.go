@@ -76,9 +76,3 @@ func (f *fold) copyAllotments(ctx context.Context, tx pgx.Tx) error {
 	}
 	return rows.Send(ctx, tx, in(f.schema, "scrip.allotment"), "from_n, through_n, allotted_at, expires_at, place, campaign, batch")
 }
-
-// $1, $2 = campaign, n   $3 = the customer whom a redemption named first
-const nameHoldersSQL = `
-UPDATE scrip.coupon_row r SET customer_id = d.customer_id
-FROM unnest($1::text[], $2::bigint[], $3::text[]) d (campaign, n, customer_id)
-WHERE r.campaign = d.campaign AND r.n = d.n`

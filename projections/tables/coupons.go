@@ -116,8 +116,8 @@ func (f *fold) coupon(c *campaign, l *Line) error {
 func (f *fold) redeem(c *campaign, k *coupon, l *Line) {
 	e := &l.Event
 	k.redeemedCount, k.redeemedAt = e.RedeemedCount, e.At
-	if k.customer == "" && e.CustomerID != "" { // printed
-		k.customer, k.named = e.CustomerID, true
+	if k.customer == "" { // printed
+		k.customer = e.CustomerID
 	}
 	r := &redemption{campaign: c.name, coupon: k, customer: k.customer, order: e.OrderID, at: e.At, sequence: l.Sequence, line: l.Number}
 	f.redemptions = append(f.redemptions, r)
@@ -232,25 +232,21 @@ func (f *fold) copyCouponEvents(ctx context.Context, tx pgx.Tx) error {
 const changeCouponsSQL = `
 UPDATE scrip.coupon_row r
 SET expires_at = d.expires_at, redeemed_count = d.redeemed_count, redeemed_at = d.redeemed_at, voided_at = d.voided_at,
-    void_reason = nullif(d.void_reason, '')
-FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::bigint[], $5::timestamptz[], $6::timestamptz[], $7::text[])
-     d (campaign, n, expires_at, redeemed_count, redeemed_at, voided_at, void_reason)
+    void_reason = nullif(d.void_reason, ''), customer_id = d.customer_id
+FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::bigint[], $5::timestamptz[], $6::timestamptz[], $7::text[], $8::text[])
+     d (campaign, n, expires_at, redeemed_count, redeemed_at, voided_at, void_reason, customer_id)
 WHERE r.campaign = d.campaign AND r.n = d.n`
 
 func (f *fold) changeCoupons(w *writer) {
-	var rows, named arrays
+	var rows arrays
 	for _, c := range f.sorted {
 		for _, k := range c.coupons {
-			if !k.isNew && k.named {
-				named.add(c.name, k.n, k.customer)
-			}
 			if !k.isNew && k.changed {
-				rows.add(c.name, k.n, k.ownExpiry, k.redeemedCount, k.redeemedAt, k.voidedAt, k.voidReason)
+				rows.add(c.name, k.n, k.ownExpiry, k.redeemedCount, k.redeemedAt, k.voidedAt, k.voidReason, k.customer)
 			}
 		}
 	}
 	w.change(changeCouponsSQL, &rows)
-	w.change(nameHoldersSQL, &named)
 }
 
 // Rows of this batch, copied before, are at or after ($5, $6) and are excluded.

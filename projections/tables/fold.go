@@ -17,7 +17,6 @@ type fold struct {
 
 	acts         bool     // some line changes a coupon, so claims of this batch are indexed
 	claims       int      // new rows of coupons
-	loaded       int      // those that there were
 	chunk        []coupon // not used yet
 	redemptions  []*redemption
 	open         map[orderKey]*redemption // those of redemptions that are not rolled back
@@ -204,7 +203,6 @@ type coupon struct {
 	voidReason     string
 	isNew, changed bool
 	noRow          bool    // printed, and nothing happened to it yet
-	named          bool    // customer is new
 	next           *coupon // with a new row
 	recheck        bool    // redeemedAt must be read from the remaining redemptions
 }

@@ -92,9 +92,6 @@ func (f *fold) load(ctx context.Context, tx pgx.Tx, t touched) error {
 	if err := w.flush(ctx); err != nil {
 		return fmt.Errorf("reading the rows to change: %w", err)
 	}
-	if f.loaded == len(t.listed) {
-		return nil
-	}
 	var printed arrays
 	for key := range t.listed {
 		if c := f.campaigns[key.campaign]; c != nil && c.coupons[key.n] == nil {
@@ -156,7 +153,6 @@ func (f *fold) scanCoupon(rows pgx.Rows) error {
 	}
 	k.n, k.redeemedCount, k.voidReason = uint32(n), uint32(count), reason.String
 	k.ownExpiry, k.redeemedAt, k.voidedAt = instantOf(own), instantOf(redeemed), instantOf(voided)
-	f.loaded++
 	if c := f.campaigns[name]; c != nil {
 		c.keep(k)
 	}
