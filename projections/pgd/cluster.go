@@ -97,9 +97,7 @@ func (c *Cluster) Start(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c.mu.Lock()
-	h := c.home
-	c.mu.Unlock()
+	h, _ := c.now()
 	if h == nil {
 		return "", errors.New("the PostgreSQL cluster was stopped while it started")
 	}
@@ -170,13 +168,11 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	defer release()
 	c.mu.Lock()
 	h := c.home
+	c.home, c.pm, c.wanted = nil, nil, false
 	c.mu.Unlock()
 	if h == nil {
 		return nil
 	}
-	c.mu.Lock()
-	c.home, c.pm, c.wanted = nil, nil, false
-	c.mu.Unlock()
 	clean, err := h.halt(ctx, c.opts.StopTimeout)
 	if !clean && err == nil {
 		c.log.WarnContext(ctx, "PostgreSQL was stopped without a clean shutdown; its next start recovers", "dir", h.place.data())
@@ -187,20 +183,17 @@ func (c *Cluster) Stop(ctx context.Context) error {
 // URL returns the URL of Start with the present port; "" when the cluster is not started. It stays valid while the
 // postmaster is down and about to be restarted.
 func (c *Cluster) URL() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.home == nil || c.pm == nil {
+	h, pm := c.now()
+	if h == nil {
 		return ""
 	}
-	return databaseURL(c.home.password, c.pm.port, roleName)
+	return databaseURL(h.password, pm.port, roleName)
 }
 
 // PID returns the process id of the running postmaster, 0 when there is none.
 func (c *Cluster) PID() int {
-	c.mu.Lock()
-	h, pm := c.home, c.pm
-	c.mu.Unlock()
-	if h == nil || pm == nil || !serves(pm.pid, h.place) {
+	h, pm := c.now()
+	if h == nil || !serves(pm.pid, h.place) {
 		return 0
 	}
 	return pm.pid
@@ -208,12 +201,18 @@ func (c *Cluster) PID() int {
 
 // Dir returns the directory with the data, the log and the password of the cluster; "" when it is not started.
 func (c *Cluster) Dir() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.home == nil {
+	h, _ := c.now()
+	if h == nil {
 		return ""
 	}
-	return string(c.home.place)
+	return string(h.place)
+}
+
+// now returns the place and its postmaster, both nil when the cluster is not started.
+func (c *Cluster) now() (*home, *postmaster) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.home, c.pm
 }
 
 // work waits until no other start or stop is in progress.

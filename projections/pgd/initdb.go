@@ -219,10 +219,8 @@ func spaceHint(text string) string {
 // AdminURL is the URL of database scrip for the superuser, by the socket; "" when the cluster is not started or has no
 // socket, because its path would be too long. Its password is in <place>/admin.password.
 func (c *Cluster) AdminURL() string {
-	c.mu.Lock()
-	h, pm := c.home, c.pm
-	c.mu.Unlock()
-	if h == nil || pm == nil || socketDirs(h.place) == "" {
+	h, pm := c.now()
+	if h == nil || socketDirs(h.place) == "" {
 		return ""
 	}
 	raw, err := os.ReadFile(h.place.admin())

@@ -67,7 +67,7 @@ func (c *Cluster) renew(ctx context.Context) {
 		return
 	}
 	defer release()
-	if c.home == nil || c.pm == nil { // it is stopped; only the holder of working changes it
+	if c.home == nil { // it is stopped; only the holder of working changes it
 		return
 	}
 	changed, err := c.home.renew()
@@ -81,10 +81,8 @@ func (c *Cluster) renew(ctx context.Context) {
 
 // down returns the postmaster that should be running and is not, nil if all is well. While one runs, its log is bounded.
 func (c *Cluster) down() (*home, *postmaster) {
-	c.mu.Lock()
-	h, pm := c.home, c.pm
-	c.mu.Unlock()
-	if h == nil || pm == nil {
+	h, pm := c.now()
+	if h == nil {
 		return nil, nil
 	}
 	if serves(pm.pid, h.place) {
