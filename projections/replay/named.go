@@ -128,7 +128,8 @@ func (s *namedFile) resume(f *Filter) error {
 	}
 	statePath := StatePath(s.name, s.state.Name)
 	s.state.Filter = f.String()
-	then, err := readState(statePath)
+	var then fileState
+	err = readState(statePath, &then, &then.Version)
 	switch {
 	case s.reset, errors.Is(err, fs.ErrNotExist) && info.Size() == 0:
 		then = s.state
@@ -186,15 +187,25 @@ func filterChanged(what, then, now string) error {
 	return invalid("name", "%s was started with %s, not with %s; give the same filters (as absolute times), another name, or --reset to start again", what, words(then), words(now))
 }
 
-func readState(path string) (s fileState, err error) {
+// readState reads a state file into state, whose field Version is at version.
+func readState(path string, state any, version *int) error {
 	raw, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(raw, state)
+	}
+	if err == nil && *version != stateVersion {
+		err = fmt.Errorf("it has format %d, and this program reads format %d: use the scrip that wrote it", *version, stateVersion)
+	}
+	return err
+}
+
+// writeState replaces a state file.
+func writeState(path string, state any, mode fs.FileMode) error {
+	raw, err := json.Marshal(state)
 	if err != nil {
-		return s, err
+		return err
 	}
-	if err = json.Unmarshal(raw, &s); err == nil && s.Version != stateVersion {
-		err = fmt.Errorf("it has format %d, and this program reads format %d: use the scrip that wrote it", s.Version, stateVersion)
-	}
-	return s, err
+	return atomicfile.Write(path, append(raw, '\n'), mode)
 }
 
 func (s *namedFile) Write(ctx context.Context, b *Batch) error {
@@ -260,15 +271,11 @@ func (s *namedFile) save(length int64) error {
 	for _, lane := range slices.Sorted(maps.Keys(s.positions)) {
 		s.state.Places = append(s.state.Places, s.positions[lane])
 	}
-	raw, err := json.Marshal(&s.state)
-	if err != nil {
-		return err
-	}
 	info, err := s.file.Stat()
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(StatePath(s.name, s.state.Name), append(raw, '\n'), info.Mode().Perm())
+	return writeState(StatePath(s.name, s.state.Name), &s.state, info.Mode().Perm())
 }
 
 // End saves what was written, whatever the cause, unless writing the file failed.

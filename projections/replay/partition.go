@@ -2,7 +2,6 @@ package replay
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -90,16 +89,12 @@ func (s *partitions) resume(filter string) error {
 	s.state = partitionedState{Version: stateVersion, Filter: filter, Places: map[int]eventlog.Position{}, Through: map[int]uint64{}}
 	left, _ := filepath.Glob(filepath.Join(s.name, partialFiles)) // well formed, as the other one
 	files, _ := filepath.Glob(filepath.Join(s.name, "day=*", "*-*-*.parquet"))
-	raw, err := os.ReadFile(filepath.Join(s.name, partitionState))
+	err := readState(filepath.Join(s.name, partitionState), &s.state, &s.state.Version)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && len(files) > 0:
 		return invalid("out", "%s has files of a replay without its state file %s; give another directory", s.name, partitionState)
 	case errors.Is(err, fs.ErrNotExist):
 		err = s.save() // before the first file
-	case err == nil:
-		if err = json.Unmarshal(raw, &s.state); err == nil && s.state.Version != stateVersion {
-			err = fmt.Errorf("it has format %d, and this program reads format %d", s.state.Version, stateVersion)
-		}
 	}
 	switch {
 	case err != nil:
@@ -200,11 +195,7 @@ func (s *partitions) complete() error {
 }
 
 func (s *partitions) save() error {
-	raw, err := json.Marshal(&s.state)
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(filepath.Join(s.name, partitionState), append(raw, '\n'), 0o600)
+	return writeState(filepath.Join(s.name, partitionState), &s.state, 0o600)
 }
 
 // End completes what was written unless the replay failed, and removes partial files.
