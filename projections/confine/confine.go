@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	_ "embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,8 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
-
-const passwordBytes = 24
 
 // TooMuchError: the caller's role may write the read tables and may not create roles, so that a projection with its
 // rights could write them.
@@ -80,11 +77,7 @@ func Open(ctx context.Context, conn *pgx.Conn, base *pgx.ConnConfig, schema stri
 
 // makeRole makes the role of a schema, with a new password.
 func makeRole(ctx context.Context, conn *pgx.Conn, function bool, schema string) (name, password string, err error) {
-	raw := make([]byte, passwordBytes)
-	if _, err := rand.Read(raw); err != nil {
-		return "", "", err
-	}
-	password = hex.EncodeToString(raw)
+	password = rand.Text()
 	if function {
 		err = conn.QueryRow(ctx, "SELECT "+Schema+".projection($1, $2)", schema, password).Scan(&name)
 		return name, password, err

@@ -3,7 +3,6 @@ package pgd
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,7 +23,6 @@ const (
 	// by the socket only, and scrip itself does not use it while PostgreSQL runs.
 	superuserName = "postgres"
 
-	passwordBytes = 24
 	// noChecksumsFrom is the version from which initdb turns data checksums on by default. Their cost is not needed, because
 	// the tables can be rebuilt; earlier versions do not know the option.
 	noChecksumsFrom = 18
@@ -105,10 +103,7 @@ END $roles$`
 // ensureRoles makes the roles of a cluster that no postmaster runs on, in directory dir, and stores the superuser's new
 // password in the place. The file is written last, so a crash before that has it repeated.
 func (h *home) ensureRoles(ctx context.Context, dir string) error {
-	admin, err := randomPassword()
-	if err != nil {
-		return err
-	}
+	admin := rand.Text()
 	roles := strings.NewReplacer("{{role}}", roleName, "{{superuser}}", superuserName, "{{password}}", h.password, "{{admin}}", admin).Replace(rolesSQL)
 	// In single-user mode, where PostgreSQL needs no password. Databases are made as copies of template1, the function for
 	// projections included. With -j a statement ends with a semicolon before an empty line.
@@ -151,22 +146,12 @@ func (h *home) passwords(ctx context.Context) error {
 }
 
 // newPassword writes a new random password of role scrip to the place.
-func (h *home) newPassword() (err error) {
-	if h.password, err = randomPassword(); err != nil {
-		return err
-	}
+func (h *home) newPassword() error {
+	h.password = rand.Text()
 	if err := atomicfile.Write(h.place.password(), []byte(h.password+"\n"), 0o600); err != nil {
 		return fmt.Errorf("storing the password for PostgreSQL: %w", err)
 	}
 	return nil
-}
-
-func randomPassword() (string, error) {
-	raw := make([]byte, passwordBytes)
-	if _, err := rand.Read(raw); err != nil {
-		return "", fmt.Errorf("making a password for PostgreSQL: %w", err)
-	}
-	return hex.EncodeToString(raw), nil
 }
 
 // binariesFor picks the installation that can run the cluster in p, which a major version made: data files of one cannot be

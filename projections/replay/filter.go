@@ -260,9 +260,7 @@ func OpenMask(path string) (*Mask, error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		fresh := make([]byte, sha256.Size)
-		if _, err := rand.Read(fresh); err != nil {
-			return nil, err
-		}
+		_, _ = rand.Read(fresh) // it has no error
 		err = atomicfile.Create(path, []byte(hex.EncodeToString(fresh)+"\n"), 0o600)
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err
