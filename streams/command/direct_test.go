@@ -14,7 +14,7 @@ import (
 // Requests of one endpoint share messages; while one has no answer, the lines that follow go alone.
 func TestRequestsShareMessages(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, r *rig) {
-		r.always = fate{hold: true}
+		r.set(func(n *network) { n.always = fate{hold: true} })
 		var all []waiter
 		redeem := func(n int) {
 			for range n {
@@ -23,9 +23,11 @@ func TestRequestsShareMessages(t *testing.T) {
 			}
 		}
 		sizes := func(from int) (lines []int) {
-			for _, m := range r.sent[from:] {
-				lines = append(lines, bytes.Count(m.Data, []byte{'\n'}))
-			}
+			r.set(func(n *network) {
+				for _, m := range n.sent[from:] {
+					lines = append(lines, bytes.Count(m.Data, []byte{'\n'}))
+				}
+			})
 			return lines
 		}
 		redeem(60)
@@ -33,11 +35,10 @@ func TestRequestsShareMessages(t *testing.T) {
 		if got := fmt.Sprint(sizes(0)); got != "[1 1 1 57]" {
 			t.Errorf("60 lines in messages of %s", got)
 		}
-		shared := len(r.sent)
-		r.always = fate{}
-		alone := len(r.sent)
+		r.set(func(n *network) { n.always = fate{} })
+		shared := len(sizes(0))
 		redeem(3)
-		if got := fmt.Sprint(sizes(alone)); got != "[1 1 1]" {
+		if got := fmt.Sprint(sizes(shared)); got != "[1 1 1]" {
 			t.Errorf("beside %d messages without an answer lines went in %s", shared, got)
 		}
 		for _, w := range all[60:] {
@@ -57,18 +58,18 @@ func TestRequestsShareMessages(t *testing.T) {
 // Each line of an answer is for itself: what the service does not know, or counts as too many, is sent again alone.
 func TestLinesOfAnAnswer(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, r *rig) {
-		r.disconnect()
+		r.set((*network).disconnect)
 		pass(time.Second)
 		var all []waiter
 		for _, id := range []string{"done", "unknown", "rate", "no", "full"} {
 			w, _ := r.redeem(id)
 			all = append(all, w)
 		}
-		r.fates = []fate{answering(strings.Join([]string{
+		answer := answering(strings.Join([]string{
 			`{"id":"done","status":"redeemed"}`, `{"id":"unknown","message":"503"}`,
 			`{"id":"rate","status":"refused","refusal":"rate_limited"}`, `{"id":"no","status":"refused","refusal":"forbidden","message":"why"}`,
-			`{"id":"full","status":"refused","refusal":"not_durable"}`, ""}, "\n"))}
-		r.reconnect()
+			`{"id":"full","status":"refused","refusal":"not_durable"}`, ""}, "\n"))
+		r.set(func(n *network) { n.fates = []fate{answer}; n.reconnect() })
 		pass(time.Minute)
 		want := []string{wire.StatusRedeemed, wire.StatusRedeemed, wire.StatusRedeemed, "", wire.StatusRefused}
 		for i, w := range all {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -84,10 +85,10 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 }
 
 // serveHTTP serves until ctx ends, and then waits for requests in flight, up to httpStopWait.
-func serveHTTP(hs *http.Server, conns *web.Conns, l net.Listener) func(context.Context) error {
+func serveHTTP(hs *http.Server, conns *web.Conns, l net.Listener, config *tls.Config) func(context.Context) error {
 	return func(ctx context.Context) error {
 		failed := make(chan error, 1)
-		go func() { failed <- conns.Serve(hs, l) }()
+		go func() { failed <- conns.Serve(hs, l, config) }()
 		select {
 		case err := <-failed:
 			return err

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"log/slog"
 	"os"
@@ -132,7 +131,6 @@ func (s *server) start(ctx context.Context) error {
 	if s.certs != nil {
 		s.descriptor.HTTPURL = reachable("https", s.credentials, listener.Addr().String())
 		s.descriptor.TLSCert = s.certs.File()
-		listener = tls.NewListener(listener, s.httpTLS())
 	}
 	if err := s.startOps(); err != nil {
 		listener.Close()
@@ -141,7 +139,7 @@ func (s *server) start(ctx context.Context) error {
 	conns := web.NewConns(s.opts.HTTPConns, s.opts.HTTPConnsPerAddress, s.opts.HTTPProxies)
 	s.limits.add(conns.Limits)
 	hs := web.NewServer(s.opts.HTTPProxies.Handler(s.byName(s.opts.HTTPListen, s.handler())))
-	s.group.start("http", serveHTTP(hs, conns, listener))
+	s.group.start("http", serveHTTP(hs, conns, listener, s.serverTLS()))
 
 	for _, step := range []func(context.Context) error{s.startNATS, s.openLog, s.startAccess, s.startStatus, s.startTables, s.skipMessages, s.startConfig, s.startClock, s.startLanes, s.startProjector, s.startAnalysts, s.startJobs, s.startAPI, s.startWebhooks, s.runJobs} {
 		if err := step(ctx); err != nil {

@@ -39,13 +39,6 @@ func (s *server) serverTLS() *tls.Config {
 	return s.certs.Server()
 }
 
-// httpTLS is that of HTTP.
-func (s *server) httpTLS() *tls.Config {
-	config := s.certs.Server()
-	config.NextProtos = []string{"http/1.1"}
-	return config
-}
-
 // ownTLS is the configuration of this process's connections to the embedded NATS, nil without TLS.
 func (s *server) ownTLS() *tls.Config {
 	if s.certs == nil {
@@ -75,9 +68,6 @@ func (s *server) startOps() error {
 	s.measure(mux, guard)
 	hs := web.NewServer(s.byName(s.opts.OpsListen, mux))
 	s.log.Info("serving metrics, profiles and details of readiness", "address", l.Addr().String())
-	if s.certs != nil {
-		l = tls.NewListener(l, s.httpTLS())
-	}
-	s.group.start("ops", serveHTTP(hs, web.NewConns(web.MaxOpsConns, web.MaxOpsConns, nil), l))
+	s.group.start("ops", serveHTTP(hs, web.NewConns(web.MaxOpsConns, web.MaxOpsConns, nil), l, s.serverTLS()))
 	return nil
 }

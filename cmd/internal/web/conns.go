@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"net/netip"
@@ -22,6 +23,8 @@ const (
 	filesShare, addressShare = 4, 2
 	// spareConns is how many connections beyond a limit are served at once. They get answers to probes alone.
 	spareConns = 32
+	// maxStreams is how many requests one connection of HTTP/2 may have at once.
+	maxStreams = 128
 )
 
 // probes are the paths that a connection beyond a limit is served.
@@ -50,10 +53,13 @@ func NewConns(most, perAddress int, proxies Proxies) *Conns {
 	return &Conns{Quota: NewQuota[netip.Addr]("http_connections", "address", most, cmp.Or(perAddress, max(1, most/addressShare))), proxies: proxies}
 }
 
-// Serve serves the connections of a listener.
-func (c *Conns) Serve(hs *http.Server, l net.Listener) error {
+// Serve serves the connections of a listener. config nil = without TLS; with it there is HTTP/2, too.
+func (c *Conns) Serve(hs *http.Server, l net.Listener, config *tls.Config) error {
 	next := hs.Handler
 	hs.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		if secure, is := c.(*tls.Conn); is {
+			c = secure.NetConn()
+		}
 		if c, is := c.(*conn); is && c.spare {
 			return context.WithValue(ctx, spareKey{}, true)
 		}
@@ -70,7 +76,13 @@ func (c *Conns) Serve(hs *http.Server, l net.Listener) error {
 		next.ServeHTTP(w, r)
 	})
 	c.Listener = l
-	return hs.Serve(c)
+	if config == nil {
+		return hs.Serve(c)
+	}
+	hs.TLSConfig = config
+	hs.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 256 << 10,
+		SendPingTimeout: IdleWait, WriteByteTimeout: WriteWait}
+	return hs.ServeTLS(c, "", "") // config has the certificate
 }
 
 type spareKey struct{}

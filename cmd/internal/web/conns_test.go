@@ -56,7 +56,7 @@ func TestAFloodOfConnections(t *testing.T) {
 	conns := NewConns(most, perAddress, Proxies{netip.MustParsePrefix("127.0.0.3/32")})
 	hs := NewServer(bodies(1000))
 	served := make(chan error, 1)
-	go func() { served <- conns.Serve(hs, l) }()
+	go func() { served <- conns.Serve(hs, l, nil) }()
 	defer func() { _ = hs.Close(); <-served }()
 	dial := func(from string) net.Conn {
 		c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext(t.Context(), "tcp", l.Addr().String())

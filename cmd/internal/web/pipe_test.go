@@ -36,7 +36,7 @@ func inMemory(t *testing.T, most int, h http.Handler, f func(t *testing.T, net *
 		p := &pipes{make(chan net.Conn)}
 		hs := NewServer(h)
 		served := make(chan error, 1)
-		go func() { served <- NewConns(most, most, nil).Serve(hs, p) }()
+		go func() { served <- NewConns(most, most, nil).Serve(hs, p, nil) }()
 		f(t, p)
 		_ = hs.Close()
 		<-served
