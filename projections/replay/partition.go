@@ -79,7 +79,7 @@ func (s *partitions) Begin(_ context.Context, _ topology.Log, f *Filter) (map[in
 	}
 	s.lock, s.open, s.size, s.since, s.broken = lock, map[partition]*partitionFile{}, 0, time.Time{}, false
 	if err := s.resume(f.String()); err != nil {
-		return nil, errors.Join(err, s.lock.Close())
+		return nil, errors.Join(err, atomicfile.Unlock(s.lock))
 	}
 	return maps.Clone(s.state.Places), nil
 }
@@ -207,5 +207,5 @@ func (s *partitions) End(_ context.Context, cause error) (err error) {
 		_ = f.file.Close()
 		err = errors.Join(err, os.Remove(f.file.Name()))
 	}
-	return errors.Join(err, s.lock.Close())
+	return errors.Join(err, atomicfile.Unlock(s.lock))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/fill"
+	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -51,7 +52,7 @@ func (r *rig) places() (all []string) {
 // killed is a sink whose process ends before End.
 type killed struct{ *partitions }
 
-func (k killed) End(context.Context, error) error { return k.lock.Close() }
+func (k killed) End(context.Context, error) error { return atomicfile.Unlock(k.lock) }
 
 // TestPartitions: a data set that grows by runs which are killed anywhere has each event once, in the file of its lane and day.
 func TestPartitions(t *testing.T) {

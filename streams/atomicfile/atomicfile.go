@@ -178,7 +178,8 @@ type Locked struct {
 func (l *Locked) Error() string { return "locked by " + l.Owner }
 
 // Lock locks a file, which it makes if needed, until the file is closed. The kernel releases the lock when the process dies, however
-// it dies. A symbolic link is not followed. The file has the process's number, for the error of a second one: *Locked.
+// it dies. A symbolic link is not followed. The file has the process's number, for the error of a second one: *Locked. Closing it
+// releases the lock a moment later if another goroutine starts a program, which has the file until its exec: see Unlock.
 func Lock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -203,4 +204,9 @@ func Lock(path string) (*os.File, error) {
 		err = fmt.Errorf("locking %s: %w", path, err)
 	}
 	return nil, errors.Join(err, f.Close())
+}
+
+// Unlock releases the lock at once, and closes the file.
+func Unlock(f *os.File) error {
+	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
 }
