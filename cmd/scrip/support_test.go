@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -24,7 +24,7 @@ import (
 // coupon by the end of its code, void, extend and roll back by number, void a list after a dry run, and look at what happened and at
 // what is due. No answer has a code. A change of many whose server is killed goes on when it is sent again.
 func TestSupportsDay(t *testing.T) {
-	data := filepath.Join(t.TempDir(), "data")
+	data := projtest.Dir(t)
 	p := serve(t, data)
 	_, key := p.keyURL("sue", "support")
 	secret, err := url.Parse(key)
