@@ -40,7 +40,7 @@ help: ## Show this.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
 
 .PHONY: setup
-setup: ## Install PostgreSQL if it is missing (by apt, as root or with sudo). Go is only checked. test and bench add Redis.
+setup: ## Install PostgreSQL if it is missing (by apt, as root or with sudo). Go is only checked. test and bench add Redis, strace, Chromium.
 	@docker/setup.sh
 
 .PHONY: setup-bench
@@ -72,6 +72,7 @@ test: setup-bench ## Run the tests of a working day: minutes. TESTFLAGS=-count=1
 	failed=0; go test -vet=off -p 4 $(TESTFLAGS) ./... || failed=1; wait $$bench || failed=1; exit $$failed
 	@if [ "$$(id -u)" != 0 ] || ! [ -w /dev/fuse ]; then echo 'skipped: the power cuts of cmd/internal/e2e/power, which need root and /dev/fuse'; fi
 	@for program in node npm python3 curl; do command -v $$program >/dev/null || echo "skipped: the programs in cmd/internal/examples that need $$program"; done
+	@if ! { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null; then echo 'skipped: the tests of the console in a browser, which need chromium'; fi
 	@if command -v npm >/dev/null && ! [ -d bin/examples/node_modules ]; then echo 'skipped: claim_nats.mjs in cmd/internal/examples, as npm could not install what it imports'; fi
 
 .PHONY: race
