@@ -141,6 +141,21 @@ dist: ## Build static programs for TARGETS into DIST (bin/dist), with SHA256SUMS
 	done; done
 	@cd $(DIST) && if command -v sha256sum >/dev/null; then sha256sum scrip-* pushsender-*; else shasum -a 256 scrip-* pushsender-*; fi > SHA256SUMS && cat SHA256SUMS
 
+# What pages of the console use, from npm, by name, version and file.
+VENDOR     = htmx.org@2.0.11:dist/htmx.min.js htmx-ext-sse@2.2.4:dist/sse.min.js idiomorph@0.8.0:dist/idiomorph-ext.min.js \
+	uplot@1.6.32:dist/uPlot.iife.min.js uplot@1.6.32:dist/uPlot.min.css @picocss/pico@2.1.1:css/pico.classless.min.css
+VENDORED   = cmd/internal/console/assets/vendor
+
+.PHONY: web-vendor
+web-vendor: ## Fetch the scripts and styles of the console from npm into the tree, with their licences and SHA256SUMS.
+	@rm -rf $(VENDORED) && mkdir -p $(VENDORED)
+	@dir=$$(mktemp -d) && for one in $(VENDOR); do \
+		package=$${one%:*} && file=$${one##*:} && name=$${package#@} && name=$${name%@*} && name=$${name//\//-} && \
+		mkdir -p $$dir/$$name && tar xzf "$$dir/$$(cd $$dir && npm pack -s $$package)" -C $$dir/$$name && \
+		cp $$dir/$$name/package/$$file $(VENDORED)/ && cp $$dir/$$name/package/LICENSE* $(VENDORED)/LICENSE-$$name.txt; \
+	done && rm -rf $$dir
+	@cd $(VENDORED) && sha256sum LICENSE-* *.js *.css > SHA256SUMS && cat SHA256SUMS
+
 .PHONY: clean
 clean: ## Remove bin. The data directory stays.
 	rm -rf bin

@@ -1,18 +1,25 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
+	"runtime"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
@@ -136,3 +143,82 @@ func (m *Main) printEnvironment(list []setting) error {
 
 // shellQuote quotes a text as one word of a POSIX shell.
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// link is a link that logs a browser in.
+type link struct {
+	URL     string    `json:"url"`
+	Expires time.Time `json:"expires_at"`
+}
+
+// openCommand opens the console.
+func (m *Main) openCommand() *cobra.Command {
+	var noBrowser bool
+	cmd := &cobra.Command{
+		Use: "open", Short: "Log a browser in to the console", Args: cli.NoArgs,
+		Long: `Log a browser in to the console of the server that runs on this machine, with the rights of an operator. The link is printed,
+and opened where there is a display. It works once, within a minute. On other machines log in with a key, see "scrip access create".`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			server, err := m.find()
+			if err != nil {
+				return err
+			}
+			made, err := logInLink(cmd.Context(), server)
+			if err != nil {
+				return err
+			}
+			if !noBrowser {
+				openBrowser(made.URL)
+			}
+			if m.global.output == outputJSON {
+				return cli.JSON(m.Out, made)
+			}
+			_, err = fmt.Fprintln(m.Out, made.URL)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "print the link only")
+	idFlag(cmd, false)
+	return cmd
+}
+
+// logInLink has a server make a link.
+func logInLink(ctx context.Context, server datadir.Descriptor) (made link, err error) {
+	if server.HTTPURL == "" {
+		return made, errors.New("the console is opened by way of the data directory of its server; give --data DIR, or log in with a key at the server's URL")
+	}
+	hc := &http.Client{Timeout: 10 * time.Second}
+	if server.TLSCert != "" {
+		hc.Transport = &http.Transport{TLSClientConfig: certs.OfFile(server.TLSCert)}
+	}
+	who, _ := json.Marshal(map[string]string{"name": userAtHost()}) // never fails
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, server.HTTPURL+"/v1/logins", bytes.NewReader(who))
+	if err != nil {
+		return made, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := hc.Do(req)
+	if err != nil {
+		return made, err
+	}
+	defer resp.Body.Close()
+	var answer struct {
+		Path, Detail string
+		Expires      time.Time `json:"expires_at"`
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<16)).Decode(&answer); err != nil || resp.StatusCode != http.StatusCreated {
+		return made, fmt.Errorf("the server made no link: %s", cmp.Or(answer.Detail, resp.Status))
+	}
+	return link{natsx.WithoutUser(server.HTTPURL) + answer.Path, answer.Expires}, nil
+}
+
+// openBrowser opens a page where there is a display. The link is printed anyway.
+func openBrowser(url string) {
+	program := "xdg-open"
+	switch {
+	case runtime.GOOS == "darwin":
+		program = "open"
+	case os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "":
+		return
+	}
+	_ = exec.Command(program, url).Start()
+}

@@ -23,10 +23,12 @@ func (m *Main) serveCommand() *cobra.Command {
 	var o server.Options
 	var lanes, replicas, conns, perAddress, natsConns, natsPending uint32
 	var logFormat, logLevel string
+	var console bool
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run a server", Args: cli.NoArgs,
 		Long: `Run a server. Without flags it has everything it needs: NATS with JetStream on 127.0.0.1:4222, a private PostgreSQL with
-the read tables, health and metrics on http://127.0.0.1:8080 (/healthz /readyz /metrics), all data below ./data. Once
+the read tables, the console, health and metrics on http://127.0.0.1:8080 (/ /healthz /readyz /metrics; "scrip open" logs a
+browser in), all data below ./data. Once
 it is ready, clients find it by the file scrip.json there.
 
 Commands that have an outcome are on disk: they survive kill -9 and power loss. (--sync interval is faster and may lose the
@@ -57,6 +59,8 @@ SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be rea
 	f.Var(cli.Number(&natsConns, 0, 64, 1<<20), "nats-connections", "clients of the embedded NATS server; one key may have 1/32 of them, scrip status has the others (default: half of the files that may be open, 16384 at most)")
 	f.Var(cli.Number(&natsPending, natsd.DefaultPending>>20, 1, 1<<20), "nats-pending", "MiB of answers that may wait for the clients of one key")
 	f.StringVar(&o.HTTPListen, "http-listen", server.DefaultHTTPListen, "`HOST:PORT` of health and metrics; port 0 = any free one")
+	f.StringVar(&o.HTTPPrefix, "http-prefix", "", "`PATH` that all paths of pages start with, such as /coupons, where a proxy serves them below it")
+	f.BoolVar(&console, "console", true, "serve the console at /")
 	f.StringSliceVar(&o.HTTPHosts, "http-host", nil, "host `NAME`s allowed in HTTP requests, separated by commas, in addition to localhost and addresses")
 	f.Var(networks((*[]netip.Prefix)(&o.HTTPProxies)), "http-trusted-proxies", "networks of proxies in front of HTTP whose X-Forwarded-For names the client, such as 10.0.0.0/24; several separated by commas")
 	f.Var(cli.Number(&conns, 0, 1, 1_000_000), "http-connections", "open HTTP connections at most; beyond it only probes are answered (default 4096, or a quarter of the files the process may open)")
@@ -94,7 +98,7 @@ SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be rea
 		if o.NATSOptions, err = m.natsFlags.Options(); err != nil {
 			return err
 		}
-		o.Version = build().String()
+		o.Version, o.NoConsole = build().String(), !console
 		o.Logger = m.logger(logFormat, logLevel)
 		if err := o.Validate(); err != nil {
 			return &cli.UsageError{Err: err}

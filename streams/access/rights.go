@@ -251,6 +251,7 @@ const (
 	OpListCoupons
 	OpReadStatistics
 	OpReadDue
+	OpOpenConsole
 	OpDiagnose // metrics, profiles, details of readiness
 	numOperations
 )
@@ -318,9 +319,10 @@ var operations = [numOperations]operation{
 	OpRunJobs: {name: "jobs.run", roles: operators, whole: true, endpoints: []string{
 		"rebuild.start", "rebuild.undo", "rebuild.drop", "verify.start", "backup.start",
 	}},
-	OpReadJobs: {name: "jobs.read", roles: helpers, own: true, endpoints: []string{"job.show", "job.list"}},
-	OpReadDue:  {name: "due.read", roles: helpers, whole: true, endpoints: []string{"due.list"}},
-	OpDiagnose: {name: "diagnose", roles: operators, whole: true},
+	OpReadJobs:    {name: "jobs.read", roles: helpers, own: true, endpoints: []string{"job.show", "job.list"}},
+	OpReadDue:     {name: "due.read", roles: helpers, whole: true, endpoints: []string{"due.list"}},
+	OpOpenConsole: {name: "console.open", roles: []Role{Analyst, Support, Operator}, own: true},
+	OpDiagnose:    {name: "diagnose", roles: operators, whole: true},
 }
 
 // ofCommand is the inverse of operation.command.

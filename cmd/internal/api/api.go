@@ -161,7 +161,11 @@ func (a *API) who(r Route, w http.ResponseWriter, req *http.Request) (access.Pri
 
 // with returns the context of a request of a principal.
 func (a *API) with(w http.ResponseWriter, req *http.Request, p access.Principal) context.Context {
-	return context.WithValue(req.Context(), authorKey{}, access.Author{Principal: p, Via: "http", From: req.RemoteAddr,
+	via := "http"
+	if _, within := web.Within(req.Context()); within {
+		via = "console"
+	}
+	return context.WithValue(req.Context(), authorKey{}, access.Author{Principal: p, Via: via, From: req.RemoteAddr,
 		Once: req.Header.Get("Idempotency-Key"), Request: w.Header().Get(web.RequestID)})
 }
 
@@ -321,3 +325,6 @@ func (a *API) readRoutes() {
 		Summary: "Show a customer's coupons and history", About: "A page continues both the coupons and the history, each until it ends.",
 		Operation: access.OpShowCustomer, Later: true}}, a.getCustomer)
 }
+
+// Document is that of the routes, for forms that are made of it. It is only read.
+func (a *API) Document() *huma.OpenAPI { return a.document }

@@ -58,6 +58,34 @@ func (a *API) eventRoutes() {
 		About: "For an EventSource in a browser, which sends no Authorization. It works for one request within a minute, with the rights that the key has " +
 			"then. An EventSource that reconnects by itself gets 401: make another token, and continue with after.",
 		Operation: access.OpReadEvents, Later: true}}, a.createEventToken)
+	read(a, fieldRoute{Route: Route{Method: http.MethodPost, Path: "/v1/logins", ID: "createLogIn", Tag: "operation", Status: http.StatusCreated, Reads: true,
+		Summary:   "Make a link that logs a browser in once",
+		About:     "To the console, as the key that makes it. It works once, within a minute, and opens nothing else.",
+		Operation: access.OpOpenConsole, Later: true}}, a.createLogIn)
+}
+
+// LogInLink logs a browser in, once.
+type LogInLink struct {
+	Token   string    `json:"token"`
+	Expires time.Time `json:"expires_at"`
+	Path    string    `json:"path" doc:"Of the page that logs in, below the URL of the server."`
+}
+
+// LogInWanted is who logs in.
+type LogInWanted struct {
+	Name string `json:"name,omitempty" maxLength:"64" doc:"With the credentials of the data directory: who uses them, such as ann@ops1."`
+}
+
+func (a *API) createLogIn(ctx context.Context, in *LogInWanted) (LogInLink, error) {
+	p := principal(ctx)
+	if p.ID == "" && in.Name != "" {
+		p = access.Local(in.Name)
+	}
+	token, expires, err := a.Gate.MakeLogIn(ctx, p)
+	if err != nil {
+		return LogInLink{}, unavailable("no link can be made", err)
+	}
+	return LogInLink{token, expires, "/login?token=" + token}, nil
 }
 
 func (a *API) createEventToken(ctx context.Context, _ *struct{}) (EventToken, error) {

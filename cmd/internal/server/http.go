@@ -32,7 +32,7 @@ func listenHTTP(addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// handler serves the names of its paths, liveness, readiness without details, and, if no credentials are configured, metrics to every client. It
+// handler serves the console, liveness, readiness without details, and, if no credentials are configured, metrics to every client. It
 // serves details and profiles only to clients with the server's credentials.
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
@@ -42,10 +42,7 @@ func (s *server) handler() http.Handler {
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		s.writeReady(w, s.authorized(r))
 	})
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, map[string]any{"name": "scrip", "version": s.opts.Version, "document": "/v1/openapi.json",
-			"status": "/v1/status", "alive": "/healthz", "ready": "/readyz", "metrics": "/metrics"})
-	})
+	mux.HandleFunc("/", s.serveConsole)
 	mux.HandleFunc("/v1", s.serveV1)
 	mux.HandleFunc("/v1/", s.serveV1)
 	s.measure(mux, s.guarded)

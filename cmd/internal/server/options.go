@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -82,6 +83,10 @@ type Options struct {
 	// HTTPConns bounds the open connections of HTTP, and HTTPConnsPerAddress those of one client address. Defaults as in
 	// web.NewConns.
 	HTTPConns, HTTPConnsPerAddress int
+	// HTTPPrefix is what all paths of pages start with, such as /coupons, for a server behind a proxy; "" = nothing.
+	HTTPPrefix string
+	// NoConsole: there are no pages.
+	NoConsole bool
 	// Lanes of a new log; 0 = the log's own, or the default for a new one.
 	Lanes int
 	// Replicas of every stream; 0 = 1.
@@ -149,6 +154,8 @@ func (o Options) withDefaults() Options {
 
 func (o Options) has(r Role) bool { return slices.Contains(o.Roles, r) }
 
+var prefixForm = regexp.MustCompile(`^((/[A-Za-z0-9_-]+){1,8})?$`)
+
 // Validate refuses combinations that cannot work. Its errors name the flags.
 func (o Options) Validate() error {
 	o = o.withDefaults()
@@ -207,6 +214,9 @@ func (o Options) Validate() error {
 		if host, _, _ := net.SplitHostPort(o.OpsListen); !loopback(host) && o.Credentials == "" {
 			return fmt.Errorf("--ops-listen %s can be reached from other machines, and profiles require credentials there, also with --insecure; set SCRIP_CREDENTIALS=USER:PASSWORD, or listen on 127.0.0.1", o.OpsListen)
 		}
+	}
+	if !prefixForm.MatchString(o.HTTPPrefix) {
+		return fmt.Errorf("--http-prefix %q must be a path such as /coupons, of letters, digits, - and _, at most 64", o.HTTPPrefix)
 	}
 	for _, n := range o.HTTPProxies {
 		if n.Bits() == 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/console"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/streams/access"
@@ -58,15 +59,16 @@ type server struct {
 	keys    keys     // of users
 	// registry is that of keys, for HTTP, which is served before keys are; nil = not yet.
 	registry atomic.Pointer[access.Registry]
-	certs    *certs.Pair              // for HTTP and the embedded NATS; nil = no TLS
-	tables   *tables                  // nil = this server does not use PostgreSQL
-	jobs     *ops.Jobs                // long actions of operators; nil = neither role projector nor api
-	settings *settings.Store          // the history of the run-time settings; nil = neither role lanes nor api
-	config   *settings.Live           // those in force; nil likewise
-	clock    *wall.Guard              // the source of lane time; nil = no role lanes
-	load     *load.Meter              // measures how busy this server's lanes are; nil = no role lanes
-	settled  func() bool              // whether the projector has found or created the read tables, or has failed; nil = no projector
-	v1       atomic.Pointer[draining] // /v1; nil = not started
+	certs    *certs.Pair                     // for HTTP and the embedded NATS; nil = no TLS
+	tables   *tables                         // nil = this server does not use PostgreSQL
+	jobs     *ops.Jobs                       // long actions of operators; nil = neither role projector nor api
+	settings *settings.Store                 // the history of the run-time settings; nil = neither role lanes nor api
+	config   *settings.Live                  // those in force; nil likewise
+	clock    *wall.Guard                     // the source of lane time; nil = no role lanes
+	load     *load.Meter                     // measures how busy this server's lanes are; nil = no role lanes
+	settled  func() bool                     // whether the projector has found or created the read tables, or has failed; nil = no projector
+	v1       atomic.Pointer[draining]        // /v1; nil = not started
+	console  atomic.Pointer[console.Console] // nil likewise
 
 	opsAddress string // of the listener of Options.OpsListen; "" = there is none
 
@@ -138,7 +140,7 @@ func (s *server) start(ctx context.Context) error {
 	}
 	conns := web.NewConns(s.opts.HTTPConns, s.opts.HTTPConnsPerAddress, s.opts.HTTPProxies)
 	s.limits.add(conns.Limits)
-	hs := web.NewServer(s.opts.HTTPProxies.Handler(s.byName(s.opts.HTTPListen, s.handler())))
+	hs := web.NewServer(s.opts.HTTPProxies.Handler(s.byName(s.opts.HTTPListen, s.prefixed(s.handler()))))
 	s.group.start("http", serveHTTP(hs, conns, listener, s.serverTLS()))
 
 	for _, step := range []func(context.Context) error{s.startNATS, s.openLog, s.startAccess, s.startStatus, s.startTables, s.skipMessages, s.startConfig, s.startClock, s.startLanes, s.startProjector, s.startAnalysts, s.startJobs, s.startAPI, s.startWebhooks, s.runJobs} {

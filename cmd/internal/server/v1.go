@@ -2,16 +2,22 @@ package server
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/console"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/once"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
+	"github.com/seed-4a2410e3/scrip/streams/seal"
 )
 
 // startV1 adds HTTP /v1 to the server, which has been listening since the start.
@@ -43,7 +49,48 @@ func (s *server) startV1(js jetstream.JetStream, rates *web.Rates, people *ops.O
 		return served.run(ctx, api.Stop, lanes.Run)
 	})
 	s.v1.Store(served)
+	if !s.opts.NoConsole {
+		s.console.Store(console.New(console.Options{V1: mux, Routes: api.Routes(), Document: api.Document(), Sessions: sessions,
+			LogIns: s.logIns(gate), Prefix: s.opts.HTTPPrefix, Version: s.opts.Version, Logger: s.log}))
+	}
 	return nil
+}
+
+// logIns are the sessions of browsers.
+func (s *server) logIns(gate *web.Gate) *web.LogIns {
+	sum := sha256.Sum256([]byte(s.credentials.String()))
+	return &web.LogIns{Gate: gate, Box: seal.NewBox(s.key, s.stream.UUID, "scrip log-ins v1"), Owner: hex.EncodeToString(sum[:12]), Secure: s.certs != nil,
+		Record: func(p access.Principal, from string) { s.loggedIn(p, "console", from) }}
+}
+
+// serveConsole serves a page of the console.
+func (s *server) serveConsole(w http.ResponseWriter, r *http.Request) {
+	switch c := s.console.Load(); {
+	case c != nil:
+		c.ServeHTTP(w, r)
+	case s.opts.NoConsole || !s.opts.has(RoleAPI):
+		web.New(web.NotFound, "this server has no console: it was started with --console=false, or without role api").Write(w)
+	default:
+		web.New(web.Unavailable, "this server is starting").Write(w)
+	}
+}
+
+// prefixed serves what is under the prefix as if it were not, and all else as it is: probes and clients on this machine need no prefix.
+func (s *server) prefixed(next http.Handler) http.Handler {
+	if s.opts.HTTPPrefix == "" {
+		return next
+	}
+	within := http.StripPrefix(s.opts.HTTPPrefix, next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == s.opts.HTTPPrefix:
+			http.Redirect(w, r, s.opts.HTTPPrefix+"/", http.StatusPermanentRedirect)
+		case strings.HasPrefix(r.URL.Path, s.opts.HTTPPrefix+"/"):
+			within.ServeHTTP(w, r)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
 }
 
 // serveV1 answers for /v1, also while it is not started.

@@ -1,0 +1,9 @@
+package console
+
+import "slices"
+
+// pages is the table of pages, in the order of the navigation.
+var pages = slices.Concat(campaignPages)
+
+// acts is the table of acts.
+var acts = slices.Concat(campaignActs)
