@@ -325,6 +325,3 @@ func (a *API) readRoutes() {
 		Summary: "Show a customer's coupons and history", About: "A page continues both the coupons and the history, each until it ends.",
 		Operation: access.OpShowCustomer, Later: true}}, a.getCustomer)
 }
-
-// Document is that of the routes, for forms that are made of it. It is only read.
-func (a *API) Document() *huma.OpenAPI { return a.document }

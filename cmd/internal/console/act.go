@@ -77,7 +77,7 @@ func (c *Console) actOf(w http.ResponseWriter, r *http.Request) (*view, *form) {
 
 // fill reads the values of the form: of the query, or posted ones.
 func (f *form) fill(c *Console, r *http.Request) {
-	f.Fields = c.fieldsOf(f.Act, f.Route)
+	f.Fields = c.fieldsOf(f.Act)
 	given := r.URL.Query()
 	if r.Method == http.MethodPost {
 		given = r.PostForm

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/streams/access"
@@ -14,10 +12,9 @@ import (
 
 // Options of a Console. All fields but Prefix and Logger are required.
 type Options struct {
-	// V1 is the handler of /v1, with its routes and their document.
-	V1       http.Handler
-	Routes   []api.Route
-	Document *huma.OpenAPI
+	// V1 is the handler of /v1, and API its routes.
+	V1  http.Handler
+	API *api.API
 	// LogIns are the sessions of browsers, and Sessions ends the streams of a revoked key.
 	LogIns   *web.LogIns
 	Sessions *web.Sessions
@@ -44,11 +41,12 @@ func New(o Options) *Console {
 		o.Logger = slog.Default()
 	}
 	c := &Console{Options: o, mux: http.NewServeMux(), routes: map[string]*api.Route{}, acts: map[string]*act{}}
-	for i := range o.Routes {
-		c.routes[o.Routes[i].ID] = &o.Routes[i]
+	for _, r := range o.API.Routes() {
+		c.routes[r.ID] = &r
 	}
 	for i := range acts {
 		c.acts[acts[i].id] = &acts[i]
+		c.fieldsOf(&acts[i])
 	}
 	for i := range pages {
 		p := &pages[i]

@@ -3,106 +3,35 @@ package console
 import (
 	"bytes"
 	"encoding/json"
-	"net/http"
 	"slices"
 	"strings"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api"
 )
 
-// Kinds of fields, by which the form has an element for each.
-const (
-	textField   = "text"
-	numberField = "number"
-	timeField   = "time"   // an instant, as instant reads it
-	flagField   = "flag"   // a check box
-	choiceField = "choice" // one of Choices
-	listField   = "list"   // of texts, one on a line
-	jsonField   = "json"
-)
-
 // field is one of a form.
 type field struct {
-	Name, Label, Doc, Kind string
-	Choices                []string
-	Required, InPath       bool
+	api.Input
+	Label string
 	// Value is what is typed or given, and Was what the thing has that is edited.
 	Value, Was string
-	// Given: the query has it; the form shows it and it is not for typing, if it is in the path.
+	// Given: the query of the form has it.
 	Given bool
 	// Problem is what is wrong with it.
 	Problem string
 }
 
-// fieldsOf are the fields of an act's form, from the schema of its route.
-func (c *Console) fieldsOf(a *act, route *api.Route) (all []field) {
-	op := operationOf(c.Document, route)
-	for _, p := range op.Parameters {
-		if p.In == "path" {
-			all = append(all, field{Name: p.Name, Label: label(p.Name), Doc: p.Description, Kind: textField, Required: true, InPath: true})
-		}
+// fieldsOf are the fields of an act's form, with their values. A row of the table with a field that the route does not have is a
+// defect, which the first test of any page shows.
+func (c *Console) fieldsOf(a *act) (all []field) {
+	inputs, err := c.API.Inputs(c.routes[a.id], a.fields)
+	if err != nil {
+		panic(err)
 	}
-	if op.RequestBody == nil {
-		return all
-	}
-	body := c.resolve(op.RequestBody.Content["application/json"].Schema)
-	for _, name := range a.fields {
-		of, owner, required := body, body, false
-		for rest, more := name, true; more; {
-			var member string
-			if owner = of; owner.Properties[rest] != nil { // its name has a dot
-				member, more = rest, false
-			} else {
-				member, rest, more = strings.Cut(rest, ".")
-			}
-			required = slices.Contains(owner.Required, member)
-			if of = c.resolve(owner.Properties[member]); of == nil {
-				panic("act " + a.id + ": the request has no field " + name)
-			}
-		}
-		f := field{Name: name, Label: label(name), Doc: of.Description, Kind: kindOf(of), Required: required}
-		for _, e := range of.Enum {
-			if text, ok := e.(string); ok {
-				f.Choices = append(f.Choices, text)
-			}
-		}
-		all = append(all, f)
+	for _, in := range inputs {
+		all = append(all, field{Input: in, Label: label(in.Name)})
 	}
 	return all
-}
-
-// operationOf is the description of a route in the document.
-func operationOf(d *huma.OpenAPI, r *api.Route) *huma.Operation {
-	item := d.Paths[r.Path]
-	return map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPatch: item.Patch, http.MethodDelete: item.Delete, http.MethodPut: item.Put}[r.Method]
-}
-
-// resolve follows a reference.
-func (c *Console) resolve(s *huma.Schema) *huma.Schema {
-	if s != nil && s.Ref != "" {
-		return c.Document.Components.Schemas.SchemaFromRef(s.Ref)
-	}
-	return s
-}
-
-func kindOf(s *huma.Schema) string {
-	switch {
-	case s.Type == huma.TypeString && len(s.Enum) > 0:
-		return choiceField
-	case s.Type == huma.TypeString && s.Format == "date-time":
-		return timeField
-	case s.Type == huma.TypeString:
-		return textField
-	case s.Type == huma.TypeInteger, s.Type == huma.TypeNumber:
-		return numberField
-	case s.Type == huma.TypeBoolean:
-		return flagField
-	case s.Type == huma.TypeArray && s.Items != nil && s.Items.Type == huma.TypeString:
-		return listField
-	}
-	return jsonField
 }
 
 // label is the name of a field for people.
@@ -115,12 +44,12 @@ func label(name string) string {
 // encode is the value as JSON, nil = there is none. The error is for the person who typed it.
 func (f *field) encode(zone string) (json.RawMessage, string) {
 	switch f.Kind {
-	case flagField:
+	case api.FlagInput:
 		if f.Value == "" {
 			return nil, ""
 		}
 		return json.RawMessage("true"), ""
-	case listField:
+	case api.ListInput:
 		lines := slices.DeleteFunc(strings.Split(f.Value, "\n"), func(s string) bool { return strings.TrimSpace(s) == "" })
 		if len(lines) == 0 {
 			return nil, ""
@@ -134,15 +63,15 @@ func (f *field) encode(zone string) (json.RawMessage, string) {
 		return nil, ""
 	}
 	switch f.Kind {
-	case timeField:
+	case api.TimeInput:
 		at, wrong := instant(f.Value, zone)
 		return encoded(at), wrong
-	case numberField:
+	case api.NumberInput:
 		if !json.Valid([]byte(f.Value)) || strings.ContainsAny(f.Value, "\"[{tfn") {
 			return nil, "must be a number"
 		}
 		return json.RawMessage(f.Value), ""
-	case jsonField:
+	case api.JSONInput:
 		if !json.Valid([]byte(f.Value)) {
 			return nil, "must be JSON, such as {\"percent\":20}"
 		}
@@ -171,11 +100,11 @@ func (f *field) shown(of map[string]json.RawMessage) string {
 		raw = inner[name]
 	}
 	switch f.Kind {
-	case flagField:
+	case api.FlagInput:
 		if string(raw) != "true" {
 			return ""
 		}
-	case listField:
+	case api.ListInput:
 		var lines []string
 		if json.Unmarshal(raw, &lines) == nil {
 			return strings.Join(lines, "\n")

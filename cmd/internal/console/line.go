@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/api"
 )
 
 // request is the request to /v1 that the form makes. f.Problem is what cannot be read.
@@ -52,7 +54,7 @@ func (f *form) body(zone string) []byte {
 		switch {
 		case wrong != "":
 			f.wrong(of.Name, wrong)
-		case raw == nil && f.Act.edits != "" && of.Kind == flagField:
+		case raw == nil && f.Act.edits != "" && of.Kind == api.FlagInput:
 			all.set(of.Name, json.RawMessage("false"))
 		case raw == nil && f.Act.edits != "":
 			all.set(of.Name, json.RawMessage("null"))

@@ -25,7 +25,7 @@ func TestGuardedPaths(t *testing.T) {
 		status         int
 		shows, notShow string
 	}{
-		{open, "/", "", 503, `"code":"unavailable"`, "node-7"},
+		{open, "/", "", 404, `"code":"not_found"`, "node-7"},
 		{open, "/other", "", 404, "", ""},
 		{open, "/healthz", "", 200, "alive", ""},
 		{open, "/readyz", "", 200, `"lanes":{"ok":true`, "node-7"},
