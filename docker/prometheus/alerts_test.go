@@ -1,4 +1,4 @@
-// Package prometheus checks the alert rules. It is a separate module because it requires Prometheus; it has tests only.
+// Package prometheus checks the alert rules, the dashboard and the configurations of Prometheus. It is a separate module because it requires Prometheus; it has tests only.
 package prometheus
 
 import (
@@ -53,45 +53,51 @@ func TestAlertRules(t *testing.T) {
 			if rule.Annotations["summary"] == "" || rule.Annotations["action"] == "" || rule.Labels["severity"] == "" {
 				t.Errorf("%s needs the annotations summary (the failure) and action (the next step), and the label severity", rule.Alert)
 			}
-			expr, err := parser.ParseExpr(rule.Expr)
-			if err != nil {
-				t.Errorf("%s: %v", rule.Alert, err)
-				continue
-			}
-			check := func(metric string, used ...string) {
-				has, ok := known[metric]
-				if !ok {
-					has, ok = known[suffix.ReplaceAllString(metric, "")]
-				}
-				if !ok {
-					t.Errorf("%s: scrip has no metric %s", rule.Alert, metric)
-				}
-				for _, label := range used {
-					if label != "le" && label != model.MetricNameLabel && !slices.Contains(has, label) {
-						t.Errorf("%s: %s has no label %s", rule.Alert, metric, label)
-					}
-				}
-			}
-			parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
-				switch n := node.(type) {
-				case *parser.VectorSelector:
-					for _, m := range n.LabelMatchers {
-						check(n.Name, m.Name)
-					}
-				case *parser.AggregateExpr:
-					for _, selector := range parser.ExtractSelectors(n.Expr) {
-						for _, m := range selector {
-							if m.Name == model.MetricNameLabel {
-								check(m.Value, n.Grouping...)
-							}
-						}
-					}
-				}
-				return nil
-			})
+			check(t, known, rule.Alert, rule.Expr)
 		}
 	}
 	if alerts < 10 {
 		t.Errorf("only %d alerts", alerts)
 	}
+}
+
+// check reads a query of what is called where. Its metrics exist and have the labels that it uses.
+func check(t *testing.T, known map[string][]string, where, query string) {
+	t.Helper()
+	expr, err := parser.ParseExpr(query)
+	if err != nil {
+		t.Errorf("%s: %v\n%s", where, err, query)
+		return
+	}
+	check := func(metric string, used ...string) {
+		has, ok := known[metric]
+		if !ok {
+			has, ok = known[suffix.ReplaceAllString(metric, "")]
+		}
+		if !ok {
+			t.Errorf("%s: scrip has no metric %s", where, metric)
+		}
+		for _, label := range used {
+			if label != "le" && label != model.MetricNameLabel && !slices.Contains(has, label) {
+				t.Errorf("%s: %s has no label %s", where, metric, label)
+			}
+		}
+	}
+	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
+		switch n := node.(type) {
+		case *parser.VectorSelector:
+			for _, m := range n.LabelMatchers {
+				check(n.Name, m.Name)
+			}
+		case *parser.AggregateExpr:
+			for _, selector := range parser.ExtractSelectors(n.Expr) {
+				for _, m := range selector {
+					if m.Name == model.MetricNameLabel {
+						check(m.Value, n.Grouping...)
+					}
+				}
+			}
+		}
+		return nil
+	})
 }

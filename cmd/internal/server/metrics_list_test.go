@@ -61,7 +61,7 @@ func TestMetricsAreListed(t *testing.T) {
 	lane.NewMetrics(has)
 	scheduler.NewMetrics(has)
 	has.MustRegister(clockMetric(wall.New(wall.Options{})))
-	has.MustRegister(newDeliveryMetrics(nil))
+	has.MustRegister(newDeliveryMetrics(nil), newLetterMetrics(nil))
 	has.MustRegister(&limits{})
 	web.NewRates(nil, has)
 	ns := streamtest.Start(t)

@@ -3,6 +3,7 @@ package manifests
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -18,10 +19,10 @@ const docker = "../../../../docker"
 // secret is the value of every variable that a file requires.
 const secret = "user:s3cret"
 
-// project loads a compose file as docker compose does: schema, variables, merges, references.
+// project loads a compose file as docker compose does, with its profiles: schema, variables, merges, references.
 func project(t *testing.T, file string, variables ...string) (*types.Project, error) {
 	t.Helper()
-	o, err := cli.NewProjectOptions([]string{filepath.Join(docker, file)}, cli.WithEnv(variables), cli.WithResolvedPaths(true))
+	o, err := cli.NewProjectOptions([]string{filepath.Join(docker, file)}, cli.WithEnv(variables), cli.WithResolvedPaths(true), cli.WithProfiles([]string{"*"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,6 +91,77 @@ func TestComposeFiles(t *testing.T) {
 			}
 			if file == "compose.cluster.yaml" && s.MemLimit == 0 {
 				t.Errorf("%s, %s: no mem_limit", file, name)
+			}
+			for _, v := range s.Volumes {
+				if _, err := os.Stat(v.Source); v.Type == types.VolumeTypeBind && (err != nil || !v.ReadOnly) {
+					t.Errorf("%s, %s: %s must exist and be mounted to be read: %v", file, name, v.Source, err)
+				}
+			}
+		}
+	}
+}
+
+// TestMonitoring: both files start Prometheus and Grafana when they are wanted, and these find what they show.
+func TestMonitoring(t *testing.T) {
+	for _, file := range []string{"compose.yaml", "compose.cluster.yaml"} {
+		_, set := required(t, file)
+		p, err := project(t, file, set...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		value := func(service, name string) string {
+			if v := p.Services[service].Environment[name]; v != nil {
+				return *v
+			}
+			return ""
+		}
+		var want []string
+		for name, s := range p.Services {
+			if s.Image == "scrip" {
+				want = append(want, name+":8080")
+				if value("prometheus", "SCRIP_CREDENTIALS") != value(name, "SCRIP_CREDENTIALS") {
+					t.Errorf("%s: the credentials of prometheus are not those of %s", file, name)
+				}
+				if !slices.Contains(strings.Split(value(name, "SCRIP_HTTP_HOST"), ","), name) {
+					t.Errorf("%s: %s refuses requests under its name", file, name)
+				}
+			}
+			if wanted := slices.Equal(s.Profiles, []string{"monitoring"}); wanted != (name == "prometheus" || name == "grafana") {
+				t.Errorf("%s: %s has the profiles %v", file, name, s.Profiles)
+			}
+		}
+		slices.Sort(want)
+		if got := value("prometheus", "TARGETS"); got != strings.Join(want, " ") {
+			t.Errorf("%s: prometheus reads %q, want %q", file, got, want)
+		}
+		for service, targets := range map[string][]string{
+			"prometheus": {"/etc/prometheus", "/prometheus"},
+			"grafana": {"/etc/grafana/dashboards/scrip.json", "/etc/grafana/provisioning/dashboards/scrip.yaml",
+				"/etc/grafana/provisioning/datasources/scrip.yaml", "/var/lib/grafana"},
+		} {
+			var mounted []string
+			for _, v := range p.Services[service].Volumes {
+				mounted = append(mounted, v.Target)
+			}
+			slices.Sort(mounted)
+			if !slices.Equal(mounted, targets) {
+				t.Errorf("%s, %s mounts %q, want %q", file, service, mounted, targets)
+			}
+		}
+		home := value("grafana", "GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH")
+		if password, anonymous := value("grafana", "GF_SECURITY_ADMIN_PASSWORD"), value("grafana", "GF_AUTH_ANONYMOUS_ENABLED"); password != "" || anonymous != "false" || home != "/etc/grafana/dashboards/scrip.json" {
+			t.Errorf("%s: grafana has the password %q without GRAFANA_PASSWORD, anonymous %q, home %q", file, password, anonymous, home)
+		}
+		for password, want := range map[string]string{"": "GRAFANA_PASSWORD", "x": "started\n"} {
+			start := exec.Command("sh", "-c", strings.ReplaceAll(p.Services["grafana"].Entrypoint[2], "/run.sh", "echo started"))
+			start.Env = []string{"GF_SECURITY_ADMIN_PASSWORD=" + password}
+			if out, err := start.CombinedOutput(); (err == nil) != (password != "") || !strings.Contains(string(out), want) {
+				t.Errorf("%s: grafana with the password %q: %v, %s", file, password, err, out)
+			}
+		}
+		for file, part := range map[string]string{"datasource.yaml": "url: http://prometheus:9090\n", "provider.yaml": "{path: /etc/grafana/dashboards}\n"} {
+			if text, err := os.ReadFile(filepath.Join(docker, "grafana", file)); err != nil || !strings.Contains(string(text), part) {
+				t.Errorf("%s lacks %q: %v", file, part, err)
 			}
 		}
 	}
