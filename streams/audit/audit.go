@@ -58,7 +58,7 @@ type Entry struct {
 	// of a setting or a campaign. Neither holds a secret or a code.
 	Action string `json:"action"`
 	About  string `json:"about,omitempty"`
-	// Via is how: nats, http. From is the address of the client, where it is known.
+	// Via is how: nats, http, console. From is the address of the client, where it is known.
 	Via  string `json:"via,omitempty"`
 	From string `json:"from,omitempty"`
 	// RequestID is of the request, which its answer has, too.

@@ -18,6 +18,8 @@ const (
 	liveQuiet = 15 * time.Second
 	// liveWait is how long a browser may take nothing.
 	liveWait = 30 * time.Second
+	// liveLife is how long a stream lasts. The browser opens another one, whose log-in is checked.
+	liveLife = 10 * time.Minute
 )
 
 // hub has the parts that are watched, each rendered once for all its viewers.
@@ -97,13 +99,17 @@ func (c *Console) serveLive(w http.ResponseWriter, r *http.Request, p *page) {
 	}
 	ctx, end := c.Sessions.Start(r.Context(), v.Who)
 	defer end()
+	if problem := c.LogIns.Gate.Still(v.Who); problem != nil { // it was revoked in this moment
+		v.fail(problem)
+		return
+	}
 	parts, leave := c.hub.watch(r.URL.Path, func(ctx context.Context, send func([]byte)) { c.renderLive(ctx, r, p, send) })
 	defer leave()
 	w.Header().Set("Content-Type", "text/event-stream")
 	stream := web.NewStream(w)
 	quiet := time.NewTicker(liveQuiet)
 	defer quiet.Stop()
-	limit := time.NewTimer(web.LogInLife)
+	limit := time.NewTimer(liveLife)
 	defer limit.Stop()
 	for {
 		var part []byte

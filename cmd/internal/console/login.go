@@ -46,7 +46,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *Console) logout(w http.ResponseWriter, r *http.Request) {
-	c.LogIns.End(w)
+	c.LogIns.End(w, r)
 	http.Redirect(w, r, c.path("/login"), http.StatusSeeOther)
 }
 

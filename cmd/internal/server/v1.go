@@ -59,7 +59,9 @@ func (s *server) startV1(js jetstream.JetStream, rates *web.Rates, people *ops.O
 // logIns are the sessions of browsers.
 func (s *server) logIns(gate *web.Gate) *web.LogIns {
 	sum := sha256.Sum256([]byte(s.credentials.String()))
-	return &web.LogIns{Gate: gate, Box: seal.NewBox(s.key, s.stream.UUID, "scrip log-ins v1"), Owner: hex.EncodeToString(sum[:12]), Secure: s.certs != nil,
+	of := *gate
+	of.Keys = s.keys.registry // a log-in is recorded as one to the console, not as a use over HTTP
+	return &web.LogIns{Gate: &of, Box: seal.NewBox(s.key, s.stream.UUID, "scrip log-ins v1"), Owner: hex.EncodeToString(sum[:12]), Secure: s.certs != nil,
 		Record: func(p access.Principal, from string) { s.loggedIn(p, "console", from) }}
 }
 

@@ -25,12 +25,13 @@ const LogInLife = 12 * time.Hour
 // The cookie is all there is of a session: it works at each server of the log, and while the log is away. It ends after LogInLife,
 // when its key is revoked or replaced, and where the credentials of the data directory change, if it is theirs.
 type LogIns struct {
+	// Gate knows keys, and remembers tokens.
 	Gate *Gate
 	// Box seals cookies, alike at all servers.
 	Box *seal.Box
 	// Owner identifies the credentials of the data directory; others end the sessions that were made with them.
 	Owner string
-	// Secure: browsers come over TLS.
+	// Secure: this server has TLS. Without it a browser is believed to come over TLS if the proxy in front has it so.
 	Secure bool
 	// Record records a log-in in the audit stream.
 	Record func(p access.Principal, from string)
@@ -76,12 +77,13 @@ func (l *LogIns) now() time.Time {
 	return time.Now()
 }
 
-// cookie is the name of the cookie. The prefix makes browsers refuse one that is not of this host, or came without TLS.
-func (l *LogIns) cookie() string {
-	if l.Secure {
-		return "__Host-scrip"
+// cookie is the name of the cookie. The prefix makes browsers refuse one that is not of this host, or came without TLS. Who writes
+// the header of proxies without one gets no more by it than a cookie that his own browser drops.
+func (l *LogIns) cookie(r *http.Request) (name string, secure bool) {
+	if l.Secure || r.Header.Get("X-Forwarded-Proto") == "https" {
+		return "__Host-scrip", true
 	}
-	return "scrip"
+	return "scrip", false
 }
 
 const aboutLogIn = "log-in"
@@ -93,22 +95,24 @@ func (l *LogIns) Start(w http.ResponseWriter, r *http.Request, p access.Principa
 		of.Owner, of.Name = l.Owner, p.Name
 	}
 	text, _ := json.Marshal(of) // never fails
-	l.set(w, base64.RawURLEncoding.EncodeToString(l.Box.Seal(text, aboutLogIn)), int(LogInLife/time.Second))
+	l.set(w, r, base64.RawURLEncoding.EncodeToString(l.Box.Seal(text, aboutLogIn)), int(LogInLife/time.Second))
 	if l.Record != nil {
 		l.Record(p, r.RemoteAddr)
 	}
 }
 
 // End ends the session of a browser.
-func (l *LogIns) End(w http.ResponseWriter) { l.set(w, "", -1) }
+func (l *LogIns) End(w http.ResponseWriter, r *http.Request) { l.set(w, r, "", -1) }
 
-func (l *LogIns) set(w http.ResponseWriter, value string, age int) {
-	http.SetCookie(w, &http.Cookie{Name: l.cookie(), Value: value, Path: "/", MaxAge: age, Secure: l.Secure, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+func (l *LogIns) set(w http.ResponseWriter, r *http.Request, value string, age int) {
+	name, secure := l.cookie(r)
+	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: age, Secure: secure, HttpOnly: true, SameSite: http.SameSiteStrictMode})
 }
 
 // Who returns the principal of a browser's request with the rights that it has now, or the Problem 401.
 func (l *LogIns) Who(r *http.Request) (access.Principal, *Problem) {
-	cookie, err := r.Cookie(l.cookie())
+	name, _ := l.cookie(r)
+	cookie, err := r.Cookie(name)
 	if err != nil {
 		return access.Principal{}, unauthorized("log in first")
 	}
@@ -127,22 +131,25 @@ func (l *LogIns) Who(r *http.Request) (access.Principal, *Problem) {
 		return access.Principal{}, unauthorized(fmt.Sprintf("the session ended %s after its log-in; log in again", LogInLife))
 	case of.Key == "" && of.Owner != l.Owner:
 		return access.Principal{}, unauthorized("the credentials of the server have changed; log in again")
-	case of.Key == "":
-		return access.Local(strings.TrimPrefix(of.Name, access.LocalName(""))), nil
 	}
-	p, err := l.Gate.principal(of.Key)
-	if problem := unknown(err); problem != nil {
-		return p, problem
-	}
-	return p, CheckRole(p, access.OpOpenConsole)
+	return l.principal(of)
 }
 
-// principal returns who uses the key of an id.
-func (g *Gate) principal(id string) (access.Principal, error) {
-	if g.Keys == nil {
-		return access.Principal{}, access.ErrUnknownKey
+// principal returns whose log-in it is, with the rights that he has now.
+func (l *LogIns) principal(of logIn) (access.Principal, *Problem) {
+	if of.Key == "" {
+		return access.Local(strings.TrimPrefix(of.Name, access.LocalName(""))), nil
 	}
-	return g.Keys.Principal(id)
+	p, err := l.Gate.Keys.Principal(of.Key)
+	return opens(p, unknown(err))
+}
+
+// opens refuses who may not open the console.
+func opens(p access.Principal, problem *Problem) (access.Principal, *Problem) {
+	if problem == nil && p.CheckRole(access.OpOpenConsole) != nil {
+		problem = New(Forbidden, fmt.Sprintf("a key of role %s does not open the console; one of these does: %v", p.Role, access.OpOpenConsole.Roles()))
+	}
+	return p, problem
 }
 
 // WithKey returns the principal of a key that was typed.
@@ -150,11 +157,7 @@ func (l *LogIns) WithKey(r *http.Request, key string) (access.Principal, *Proble
 	if problem := l.take(r); problem != nil {
 		return access.Principal{}, problem
 	}
-	p, problem := l.Gate.bearer(key)
-	if problem != nil {
-		return p, problem
-	}
-	return p, CheckRole(p, access.OpOpenConsole)
+	return opens(l.Gate.bearer(key))
 }
 
 // MakeLogIn makes the token of a link that logs in as a principal, once.
@@ -181,14 +184,7 @@ func (l *LogIns) WithToken(r *http.Request, token string) (p access.Principal, p
 	if !ok || json.Unmarshal(value, &of) != nil || !l.now().Before(of.Until) {
 		return p, unauthorized("the link was used before, or is older than a minute; scrip open makes another")
 	}
-	if of.Key == "" {
-		return access.Local(strings.TrimPrefix(of.Name, access.LocalName(""))), nil
-	}
-	p, err = l.Gate.principal(of.Key)
-	if problem = unknown(err); problem != nil {
-		return p, problem
-	}
-	return p, CheckRole(p, access.OpOpenConsole)
+	return l.principal(of)
 }
 
 // policy is what pages may do: nothing but this server's own scripts, styles, forms and connections.
@@ -208,16 +204,17 @@ func (l *LogIns) Guard(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
 		h.Set("Cache-Control", "no-store")
 		next.ServeHTTP(w, r)
 	})
 }
 
-// take counts a log-in of an address, of which there are twenty at once and then one a second; wait is how long until the next one.
+// take counts a log-in of an address, of which there are twenty at once and then one a second.
 func (l *LogIns) take(r *http.Request) *Problem {
 	l.once.Do(func() { l.tries = NewRates(nil, nil) })
 	if l.tries.bucket(Network(r.RemoteAddr).String(), Rate{PerSecond: 1, Burst: 20}, l.now()).AllowN(l.now(), 1) {
 		return nil
 	}
-	return New(RateLimited, "too many log-ins from your address; wait a moment").After(time.Second)
+	return New(RateLimited, "too many log-ins from your address; wait a moment")
 }
