@@ -45,6 +45,8 @@ type Options struct {
 	Wrong *access.WrongCodes
 	// Audit is the audit stream. Nil = nothing is recorded.
 	Audit *audit.Log
+	// Prefix is what paths start with where a proxy serves them, "" or such as /coupons: in the document, and in Location.
+	Prefix string
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 }
@@ -92,7 +94,7 @@ func New(mux *http.ServeMux, o Options) *API {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	a := &API{Options: o, mux: mux, document: newDocument(), slots: newSlots(),
+	a := &API{Options: o, mux: mux, document: newDocument(o.Prefix), slots: newSlots(),
 		stopped: make(chan struct{})}
 	settingsSchemas(a.document.Components.Schemas)
 	for _, c := range commandRoutes() {

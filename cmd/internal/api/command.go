@@ -168,7 +168,7 @@ func (a *API) carryOut(w http.ResponseWriter, req *http.Request, p access.Princi
 		header["Idempotency-Replayed"] = replayed
 		status = http.StatusOK
 	} else if at := location(c.command, &out); at != "" && !p.Public { // which may not read it
-		header["Location"] = []string{at}
+		header["Location"] = []string{a.Prefix + at}
 	}
 	header["Cache-Control"] = noStore
 	header["Content-Type"] = jsonType

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -37,14 +38,14 @@ var tags = []*huma.Tag{
 	{Name: "operation", Description: "Status, settings, dead letters, keys, webhooks."},
 }
 
-// newDocument is the document without routes.
-func newDocument() *huma.OpenAPI {
+// newDocument is the document without routes. prefix is Options.Prefix.
+func newDocument(prefix string) *huma.OpenAPI {
 	return &huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{Title: "scrip", Version: wire.ContractVersion, Description: description,
 			License: &huma.License{Name: "Apache License 2.0", Identifier: "Apache-2.0"}},
 		Tags:    tags,
-		Servers: []*huma.Server{{URL: "/", Description: "the server that this document is from"}},
+		Servers: []*huma.Server{{URL: cmp.Or(prefix, "/"), Description: "the server that this document is from"}},
 		Components: &huma.Components{
 			Schemas:   huma.NewMapRegistry("#/components/schemas/", schemaName),
 			Responses: map[string]*huma.Response{},

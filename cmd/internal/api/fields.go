@@ -225,9 +225,9 @@ func (a *API) answered(w http.ResponseWriter, r *fieldRoute, answer any, err err
 		w.Header().Set("ETag", fmt.Sprintf(`"%v"`, reflect.Indirect(reflect.ValueOf(answer)).FieldByName("Version")))
 	}
 	if view, ok := answer.(domain.CampaignView); ok {
-		w.Header().Set("Location", "/v1/campaigns/"+view.Campaign)
+		w.Header().Set("Location", a.Prefix+"/v1/campaigns/"+view.Campaign)
 	} else if at := map[int]string{http.StatusCreated: r.Path, http.StatusAccepted: "/v1/jobs"}[r.Status]; at != "" {
-		w.Header().Set("Location", at+"/"+reflect.Indirect(reflect.ValueOf(answer)).FieldByName("ID").String())
+		w.Header().Set("Location", a.Prefix+at+"/"+reflect.Indirect(reflect.ValueOf(answer)).FieldByName("ID").String())
 	}
 	w.WriteHeader(r.complete().Status)
 	_, _ = w.Write(append(body, '\n')) // the client may have closed the connection

@@ -30,6 +30,7 @@ type Options struct {
 type Console struct {
 	Options
 	mux    *http.ServeMux
+	guard  http.Handler          // of mux
 	routes map[string]*api.Route // by the id of the operation
 	acts   map[string]*act
 	hub    hub
@@ -72,6 +73,7 @@ func New(o Options) *Console {
 		}
 		v.fail(web.New(web.NotFound, "there is no page "+r.URL.Path))
 	})
+	c.guard = o.LogIns.Guard(c.mux)
 	return c
 }
 
@@ -85,7 +87,7 @@ type route struct {
 
 // ServeHTTP serves a page.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c.LogIns.Guard(c.mux).ServeHTTP(w, r)
+	c.guard.ServeHTTP(w, r)
 }
 
 // path returns the path of a page for a browser.

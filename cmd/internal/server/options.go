@@ -83,7 +83,7 @@ type Options struct {
 	// HTTPConns bounds the open connections of HTTP, and HTTPConnsPerAddress those of one client address. Defaults as in
 	// web.NewConns.
 	HTTPConns, HTTPConnsPerAddress int
-	// HTTPPrefix is what all paths of pages start with, such as /coupons, for a server behind a proxy; "" = nothing.
+	// HTTPPrefix is what paths start with where a proxy serves them, such as /coupons; "" = nothing.
 	HTTPPrefix string
 	// NoConsole: there are no pages.
 	NoConsole bool
@@ -154,7 +154,11 @@ func (o Options) withDefaults() Options {
 
 func (o Options) has(r Role) bool { return slices.Contains(o.Roles, r) }
 
-var prefixForm = regexp.MustCompile(`^((/[A-Za-z0-9_-]+){1,8})?$`)
+// prefixForm is that of HTTPPrefix, and noPrefix what has its own meaning without one.
+var (
+	prefixForm = regexp.MustCompile(`^(/[A-Za-z0-9_-]+)*$`)
+	noPrefix   = regexp.MustCompile(`^/(v1|debug|metrics|healthz|readyz)(/|$)`)
+)
 
 // Validate refuses combinations that cannot work. Its errors name the flags.
 func (o Options) Validate() error {
@@ -215,8 +219,8 @@ func (o Options) Validate() error {
 			return fmt.Errorf("--ops-listen %s can be reached from other machines, and profiles require credentials there, also with --insecure; set SCRIP_CREDENTIALS=USER:PASSWORD, or listen on 127.0.0.1", o.OpsListen)
 		}
 	}
-	if !prefixForm.MatchString(o.HTTPPrefix) {
-		return fmt.Errorf("--http-prefix %q must be a path such as /coupons, of letters, digits, - and _, at most 64", o.HTTPPrefix)
+	if p := o.HTTPPrefix; !prefixForm.MatchString(p) || noPrefix.MatchString(p) || len(p) > 64 {
+		return fmt.Errorf("--http-prefix %q must be a path such as /coupons, of letters, digits, - and _, at most 64, that does not start as one of the server's own", p)
 	}
 	for _, n := range o.HTTPProxies {
 		if n.Bits() == 0 {

@@ -64,6 +64,18 @@ func TestTrustedProxies(t *testing.T) {
 	}
 }
 
+func TestPrefixes(t *testing.T) {
+	for prefix, ok := range map[string]bool{
+		"": true, "/x": true, "/shop/coupons_2-a": true, "/v1x": true, "/" + strings.Repeat("a", 63): true, "/" + strings.Repeat("a", 64): false,
+		"x": false, "/": false, "/x/": false, "//x": false, "/x//y": false, "/x/..": false, "/.x": false, "/x?y": false, "/ü": false, "/%78": false,
+		"/v1": false, "/v1/x": false, "/debug": false, "/healthz": false, "/x\n": false,
+	} {
+		if err := (Options{Data: "x", HTTPListen: DefaultHTTPListen, NATSListen: DefaultHTTPListen, HTTPPrefix: prefix}).Validate(); (err == nil) != ok {
+			t.Errorf("%q: %v", prefix, err)
+		}
+	}
+}
+
 func TestParseRoles(t *testing.T) {
 	for _, c := range []struct {
 		text string

@@ -140,7 +140,8 @@ func (s *server) start(ctx context.Context) error {
 	}
 	conns := web.NewConns(s.opts.HTTPConns, s.opts.HTTPConnsPerAddress, s.opts.HTTPProxies)
 	s.limits.add(conns.Limits)
-	hs := web.NewServer(s.opts.HTTPProxies.Handler(s.byName(s.opts.HTTPListen, s.prefixed(s.handler()))))
+	hs := web.NewServer(s.opts.HTTPProxies.Handler(s.byName(s.opts.HTTPListen, s.handler())))
+	hs.Handler = s.prefixed(hs.Handler)
 	s.group.start("http", serveHTTP(hs, conns, listener, s.serverTLS()))
 
 	for _, step := range []func(context.Context) error{s.startNATS, s.openLog, s.startAccess, s.startStatus, s.startTables, s.skipMessages, s.startConfig, s.startClock, s.startLanes, s.startProjector, s.startAnalysts, s.startJobs, s.startAPI, s.startWebhooks, s.runJobs} {

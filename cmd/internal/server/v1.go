@@ -32,7 +32,7 @@ func (s *server) startV1(js jetstream.JetStream, rates *web.Rates, people *ops.O
 	opts := api.Options{
 		Gate: gate, Log: s.stream, JS: js, Lanes: lanes, Queries: people.Queries, Ops: people,
 		MaskKey: mask, Sessions: sessions, Wrong: s.keys.registry.Wrong, Audit: s.keys.audit,
-		Logger: s.log,
+		Prefix: s.opts.HTTPPrefix, Logger: s.log,
 	}
 	if s.tables != nil {
 		opts.DB = s.tables.pool
@@ -84,10 +84,10 @@ func (s *server) prefixed(next http.Handler) http.Handler {
 	}
 	within := http.StripPrefix(s.opts.HTTPPrefix, next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.URL.Path == s.opts.HTTPPrefix:
-			http.Redirect(w, r, s.opts.HTTPPrefix+"/", http.StatusPermanentRedirect)
-		case strings.HasPrefix(r.URL.Path, s.opts.HTTPPrefix+"/"):
+		switch path := r.URL.EscapedPath(); {
+		case path == s.opts.HTTPPrefix:
+			http.Redirect(w, r, path+"/", http.StatusPermanentRedirect)
+		case strings.HasPrefix(path, s.opts.HTTPPrefix+"/"):
 			within.ServeHTTP(w, r)
 		default:
 			next.ServeHTTP(w, r)
