@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -59,6 +61,45 @@ func TestEnvironmentOfACluster(t *testing.T) {
 	for _, list := range []string{"nats://a:b@n1:4222,nats://a:b@n2:port", "nats://n1,nats://a b@n2"} {
 		if printed, err := environment(datadir.Descriptor{NATSURL: list}); err == nil || strings.Contains(err.Error(), "a:b") {
 			t.Errorf("%s: %v, %v", list, printed, err)
+		}
+	}
+}
+
+// TestOpen: a link of the server's owner, and of a key, each once; exit codes as those of other commands.
+func TestOpen(t *testing.T) {
+	p := shared(t)
+	at := natsx.WithoutUser(p.ready().HTTPURL)
+	_, key := p.keyURL("olga", "support")
+	_, other := p.keyURL("open-shop", "producer")
+	secret := func(natsURL string) string {
+		return "SCRIP_KEY=" + strings.TrimPrefix(strings.Split(natsURL, "@")[0], "nats://")
+	}
+	browser := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	for _, link := range []string{
+		strings.TrimSpace(p.run("open", "--no-browser").out), p.must("open", "--no-browser")["url"].(string),
+		done(t, []string{secret(key)}, "open", "--no-browser", "--http", at+"/")["url"].(string),
+	} {
+		for _, want := range []int{http.StatusSeeOther, http.StatusUnauthorized} {
+			resp, err := browser.Get(link)
+			streamtest.Must(t, err)
+			streamtest.Must(t, resp.Body.Close())
+			if resp.StatusCode != want || !strings.HasPrefix(link, at+"/login?token=") {
+				t.Errorf("%s: %d, want %d", link, resp.StatusCode, want)
+			}
+		}
+	}
+	for _, c := range []struct {
+		code      int
+		env, want string
+		args      []string
+	}{
+		{cli.ExitRefused, secret(other), `"refusal":"forbidden"`, []string{"--http", at, "-o", "json"}},
+		{cli.ExitUsage, "X=", "--http URL", []string{"--nats", "nats://127.0.0.1:1"}},
+		{cli.ExitUsage, "X=", "--key-file", []string{"--http", at}},
+		{cli.ExitFailed, secret(key), "no link was made", []string{"--http", "http://127.0.0.1:1"}},
+	} {
+		if got := scrip(t, []string{c.env}, append([]string{"open", "--no-browser"}, c.args...)...); got.code != c.code || !strings.Contains(got.out+got.err, c.want) {
+			t.Errorf("scrip open %v: %+v, want exit %d and %s", c.args, got, c.code, c.want)
 		}
 	}
 }

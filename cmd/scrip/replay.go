@@ -238,16 +238,21 @@ func (m *Main) remote(flags *replayFlags) (*replay.Remote, error) {
 	if err != nil {
 		return nil, cli.Usagef("--key-file: %w", err)
 	}
-	r := &replay.Remote{URL: strings.TrimSuffix(flags.http, "/"), Key: key, Client: &http.Client{Transport: http.DefaultTransport}}
-	if r.URL != "" {
-		return r, nil
+	if flags.http != "" {
+		return &replay.Remote{URL: strings.TrimSuffix(flags.http, "/"), Key: key, Client: http.DefaultClient}, nil
 	}
 	server, err := datadir.Locate("", m.global.data)
+	server.HTTPURL = natsx.WithoutUser(server.HTTPURL)
+	return remoteOf(server, key), err
+}
+
+// remoteOf is HTTP of a server on this machine.
+func remoteOf(server datadir.Descriptor, key string) *replay.Remote {
+	r := &replay.Remote{URL: server.HTTPURL, Key: key, Client: http.DefaultClient}
 	if server.TLSCert != "" {
-		r.Client.Transport = &http.Transport{TLSClientConfig: certs.OfFile(server.TLSCert)}
+		r.Client = &http.Client{Transport: &http.Transport{TLSClientConfig: certs.OfFile(server.TLSCert)}}
 	}
-	r.URL = natsx.WithoutUser(server.HTTPURL)
-	return r, err
+	return r
 }
 
 // withoutTime removes the time from log lines, which a user reads as they are written.

@@ -140,7 +140,7 @@ func (p Principal) Actor() (name, key string) { return p.Name, p.ID }
 // Author is who makes a change of keys, settings or webhooks, and how.
 type Author struct {
 	Principal
-	// Via is nats or http, and From the address of the client; "" = not known.
+	// Via is nats, http or console, and From the address of the client; "" = not known.
 	Via, From string
 	// Once is the id under which the client sends the same request again; "" = none.
 	Once string
