@@ -17,12 +17,15 @@ import (
 //	GET  /acts/void?campaign=summer&n=7&back=/coupons/summer/7 ──> the form, filled from the query
 //	POST /acts/void ──> POST /v1/coupons/void ──> back, to the job that it started, or the form with what is wrong
 type act struct {
-	id    string // of the operation in the document of /v1
+	id    string // of the operation in the document of /v1, or a name of its own for one of another operation:
+	of    string
 	title string // of its button
 	about string // for people; "" = what the document has
 	// fields of the request that the form has, in order, besides those in the path: a dot leads into an object, as in
 	// filter.status. What is in the query of the form but not here is not sent.
 	fields []string
+	// body is that of an act which has no choice but of its fields: {name} in it is a text.
+	body string
 	// edits is the path of what it changes: the form has its values, a preview shows the differences, and only those are sent.
 	// {name} is a field of the path.
 	edits string
@@ -35,6 +38,9 @@ type act struct {
 	// cli is the line of the command line: {name} is the value of a field, and [what is in brackets] is left out without one.
 	cli string
 }
+
+// operation is the id of the operation that it is.
+func (a *act) operation() string { return cmp.Or(a.of, a.id) }
 
 // form is an act with values: the data of the template act.
 type form struct {
@@ -58,11 +64,11 @@ func (c *Console) actOf(w http.ResponseWriter, r *http.Request) (*view, *form) {
 		return nil, nil
 	}
 	a := c.acts[r.PathValue("act")]
-	if a == nil || c.routes[a.id] == nil {
+	if a == nil {
 		v.fail(web.New(web.NotFound, "there is no act "+r.PathValue("act")))
 		return nil, nil
 	}
-	f := &form{Act: a, Route: c.routes[a.id], Title: a.title}
+	f := &form{Act: a, Route: c.routes[a.operation()], Title: a.title}
 	v.Title, v.Data = a.title, f
 	if r.Method == http.MethodPost && !parse(w, r) {
 		return nil, nil

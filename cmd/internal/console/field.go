@@ -24,9 +24,16 @@ type field struct {
 // fieldsOf are the fields of an act's form, with their values. A row of the table with a field that the route does not have is a
 // defect, which the first test of any page shows.
 func (c *Console) fieldsOf(a *act) (all []field) {
-	inputs, err := c.API.Inputs(c.routes[a.id], a.fields)
+	fields := a.fields
+	if a.body != "" {
+		fields = nil
+	}
+	inputs, err := c.API.Inputs(c.routes[a.operation()], fields)
 	if err != nil {
 		panic(err)
+	}
+	for _, name := range a.fields[len(fields):] {
+		inputs = append(inputs, api.Input{Name: name, Kind: api.TextInput, Required: true, InPath: true})
 	}
 	for _, in := range inputs {
 		all = append(all, field{Input: in, Label: label(in.Name)})
@@ -36,7 +43,10 @@ func (c *Console) fieldsOf(a *act) (all []field) {
 
 // label is the name of a field for people.
 func label(name string) string {
-	name = strings.TrimPrefix(name[strings.LastIndexByte(name, '.')+1:], "settings.")
+	if setting, ok := strings.CutPrefix(name, "settings."); ok {
+		return setting
+	}
+	name = name[strings.LastIndexByte(name, '.')+1:]
 	text := strings.NewReplacer("_id", "", "_", " ").Replace(name)
 	return strings.ToUpper(text[:1]) + text[1:]
 }

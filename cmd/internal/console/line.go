@@ -21,7 +21,9 @@ func (f *form) request(v *view) *http.Request {
 	if f.Route.Unsafe() {
 		r.Header.Set("Idempotency-Key", f.Key)
 	}
-	if f.Version != "" {
+	if f.Act.body != "" {
+		r.Header.Set("If-Match", "*")
+	} else if f.Version != "" {
 		r.Header.Set("If-Match", `"`+f.Version+`"`)
 	}
 	return r
@@ -43,6 +45,12 @@ var (
 
 // body is the body of the request, nil = it has none. Of an act that edits it has what was changed; what is emptied is null.
 func (f *form) body(zone string) []byte {
+	if f.Act.body != "" {
+		return []byte(placeholder.ReplaceAllStringFunc(f.Act.body, func(name string) string {
+			text := string(encoded(f.value(name[1 : len(name)-1])))
+			return text[1 : len(text)-1]
+		}))
+	}
 	all, has := members{}, false
 	for i := range f.Fields {
 		of := &f.Fields[i]
@@ -113,6 +121,11 @@ func (f *form) addLines(v *view) {
 	sent := func(name string) string { // as the body has it
 		for i := range f.Fields {
 			if of := &f.Fields[i]; of.Name == name[1:len(name)-1] && (of.InPath || f.Act.edits == "" || of.Changed()) {
+				if of.Kind == api.TimeInput && of.Value != "" {
+					if raw, wrong := of.encode(v.r.PostFormValue("zone")); wrong == "" {
+						return plain(raw)
+					}
+				}
 				return strings.ReplaceAll(of.Value, "\n", ",")
 			}
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 )
 
 //go:embed templates assets
@@ -44,7 +45,8 @@ var funcs = template.FuncMap{
 	"asset":   assetPath,
 	"join":    strings.Join,
 	"escape":  url.PathEscape,
-	"json":    func(raw []byte) string { return string(raw) },
+	"plain":   plain,
+	"kinds":   func() []audit.Kind { return audit.Kinds },
 }
 
 // Path is a path for a browser; names and values of a query follow it.
@@ -98,7 +100,7 @@ func (v *view) Button(id string, query ...any) map[string]string {
 			campaign = fmt.Sprint(query[i+1])
 		}
 	}
-	if v.Live || !may(v.Who, v.c.routes[id].Operation, campaign) {
+	if v.Live || !may(v.Who, v.c.routes[a.operation()].Operation, campaign) {
 		return nil
 	}
 	return map[string]string{"Href": v.Path("/acts/"+id, append(query, "back", v.Here())...), "Title": a.title}
