@@ -21,6 +21,8 @@ type Step struct {
 	Events   []byte // event lines, each with its newline
 	Lines    int    // number of event lines
 	Commands int    // command lines answered
+	// Outcomes counts what they were answered with.
+	Outcomes []OutcomeCount
 
 	lane    *Lane
 	refused tally      // until Close
@@ -190,12 +192,14 @@ func (s *Step) decide(m Message, i int, now wire.Instant, replies []byte) []byte
 		return s.tooMuch(m, l, replies)
 	}
 	if problem := s.check(m, l, x.prepared[i].c); problem != nil {
+		s.count(l.cmd.Type, wire.Invalid, false)
 		out := s.reject(m, l, problem, now)
 		return s.answer(&out, replies)
 	}
 	d := &x.decision
 	d.events, d.later = d.events[:0], true
 	d.decide(s.lane, &x.prepared[i], now)
+	s.count(l.cmd.Type, d.out.Refusal, d.out.Repeat)
 	codeAt := 0
 	for i := range d.events {
 		s.append(&d.events[i])
@@ -212,6 +216,42 @@ func (s *Step) decide(m Message, i int, now wire.Instant, replies []byte) []byte
 		t.n++
 	}
 	return replies
+}
+
+// OutcomeCount is how many command lines of a type were answered alike.
+type OutcomeCount struct {
+	OutcomeKind
+	Count uint64
+}
+
+// OutcomeKind is what command lines were answered with: a refusal, a repeat or neither.
+type OutcomeKind struct {
+	Command wire.CommandType
+	Refusal wire.Refusal
+	Repeat  bool
+}
+
+// Result is the kind as metrics show it: ok, repeat or the refusal.
+func (k OutcomeKind) Result() string {
+	switch {
+	case k.Refusal != "":
+		return string(k.Refusal)
+	case k.Repeat:
+		return "repeat"
+	}
+	return "ok"
+}
+
+// count counts an outcome. A step has few kinds, and most lines are of the kind of the one before.
+func (s *Step) count(t wire.CommandType, r wire.Refusal, repeat bool) {
+	kind := OutcomeKind{t, r, repeat}
+	for i := len(s.Outcomes) - 1; i >= 0; i-- {
+		if s.Outcomes[i].OutcomeKind == kind {
+			s.Outcomes[i].Count++
+			return
+		}
+	}
+	s.Outcomes = append(s.Outcomes, OutcomeCount{kind, 1})
 }
 
 // Decide answers one command at the given time (see [Lane.Advance]) and appends the events it makes to evs. The events

@@ -305,7 +305,7 @@ var operations = [numOperations]operation{
 	OpReadEvents:       {name: "events.read", roles: readers},
 	OpReadTables:       {name: "tables.read", roles: readers, whole: true},
 	OpReadReminders:    {name: "reminders.read", roles: []Role{Sender, Operator}, endpoints: []string{"sender.open", "sender.next", "sender.ack", "sender.store"}, whole: true},
-	OpReadStatus:       {name: "status.read", roles: operators, endpoints: []string{"status.show"}, whole: true},
+	OpReadStatus:       {name: "status.read", roles: operators, endpoints: []string{"status.show", "overview.show"}, whole: true},
 	OpReadSettings:     {name: "settings.read", roles: operators, endpoints: []string{"config.get", "config.changes"}, whole: true},
 	OpChangeSettings:   {name: "settings.change", roles: operators, endpoints: []string{"config.set"}, whole: true},
 	OpReadDeadLetters:  {name: "deadletters.read", roles: operators, endpoints: []string{"deadletter.list", "deadletter.show"}, whole: true},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,9 @@ type Lane struct {
 	status atomic.Pointer[Status]
 
 	load *load.Report // what it reports
+
+	tallied  sync.Mutex // guards the field below
+	outcomes map[domain.OutcomeKind]*tallied
 
 	alarmed atomic.Uint64 // newest foreign message of the event stream that was reported
 

@@ -302,6 +302,7 @@ func (o *owner) landed(ctx context.Context) error {
 	m.steps.WithLabelValues(label).Inc()
 	m.commands.WithLabelValues(label).Add(float64(w.Commands))
 	m.size.WithLabelValues(label).Observe(float64(w.Commands))
+	o.lane.tally(w.Outcomes)
 	m.write.WithLabelValues(label).Observe(o.opt.Clock.Now().Sub(f.started).Seconds())
 	return nil
 }

@@ -3,6 +3,7 @@ package lane
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -11,6 +12,7 @@ type Metrics struct {
 	badOutcome, badQuery                                                   prometheus.Counter
 	commands, refused, steps, rebased, unknown, lost, foreign, lateQueries *prometheus.CounterVec
 	sequence, covered, owned, campaigns, waiting                           *prometheus.GaugeVec
+	outcomes                                                               *prometheus.CounterVec
 	write, size                                                            *prometheus.HistogramVec
 	snapshotAt, snapshotting, stateEvents, gap                             *prometheus.GaugeVec
 }
@@ -27,8 +29,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "scrip_lane_" + name, Help: help, Buckets: buckets}, []string{"lane"})
 	}
 	m := &Metrics{
-		commands:     counter("commands_total", "Command lines answered."),
-		refused:      counter("stopped_total", "Times the lane stopped because the log contradicts itself."),
+		commands: counter("commands_total", "Command lines answered."),
+		refused:  counter("stopped_total", "Times the lane stopped because the log contradicts itself."),
+		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "scrip_lane_outcomes_total",
+			Help: "Command lines answered, by what with: ok, repeat or the refusal."}, []string{"lane", "command", "outcome"}),
 		steps:        counter("steps_total", "Event messages written."),
 		rebased:      counter("rebased_total", "Times an operator rebased the lane."),
 		unknown:      counter("writes_unknown_total", "Writes whose result had to be looked up."),
@@ -50,7 +54,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		stateEvents:  gauge("events_since_snapshot", "Event lines a restart would replay."),
 	}
 	if r != nil {
-		r.MustRegister(m.commands, m.refused, m.steps, m.rebased, m.unknown, m.lost, m.foreign, m.lateQueries, m.badOutcome, m.badQuery, m.sequence,
+		r.MustRegister(m.commands, m.refused, m.steps, m.rebased, m.unknown, m.lost, m.foreign, m.lateQueries, m.badOutcome, m.badQuery, m.sequence, m.outcomes,
 			m.covered, m.owned, m.campaigns, m.waiting, m.write, m.size, m.snapshotAt, m.snapshotting, m.stateEvents, m.gap)
 	}
 	return m
@@ -59,4 +63,40 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 // repliesRefused is the counter of one place of this package.
 func repliesRefused(place string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{Name: topology.RepliesRefused, Help: topology.RepliesRefusedHelp, ConstLabels: prometheus.Labels{"place": place}})
+}
+
+// tally counts the outcomes of a step that is durable.
+func (l *Lane) tally(all []domain.OutcomeCount) {
+	l.tallied.Lock()
+	defer l.tallied.Unlock()
+	if l.outcomes == nil {
+		l.outcomes = map[domain.OutcomeKind]*tallied{}
+	}
+	for _, of := range all {
+		t := l.outcomes[of.OutcomeKind]
+		if t == nil {
+			t = &tallied{metric: l.opt.Metrics.outcomes.WithLabelValues(l.label, of.Command.String(), of.Result())}
+			l.outcomes[of.OutcomeKind] = t
+		}
+		t.count += of.Count
+		t.metric.Add(float64(of.Count))
+	}
+}
+
+// tallied counts outcomes of a kind.
+type tallied struct {
+	count  uint64
+	metric prometheus.Counter
+}
+
+// Outcomes returns how many command lines this process has answered as the lane's owner, by command and what with, such as
+// "claim ok". It may be called from any goroutine.
+func (l *Lane) Outcomes() map[string]uint64 {
+	l.tallied.Lock()
+	defer l.tallied.Unlock()
+	all := make(map[string]uint64, len(l.outcomes))
+	for kind, t := range l.outcomes {
+		all[kind.Command.String()+" "+kind.Result()] = t.count
+	}
+	return all
 }

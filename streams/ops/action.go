@@ -47,6 +47,7 @@ var Actions = []Action{
 	action("audit.list", (*Ops).ListAudit).reads(),
 	action("codes.export", (*Ops).RecordExport).reads(),
 	action("status.show", (*Ops).ShowStatus).reads(),
+	action("overview.show", (*Ops).ShowOverview).reads(),
 	action("reminder.list", (*Ops).ListReminders).reads(),
 	action("deadletter.list", (*Ops).ListLetters).reads(),
 	action("deadletter.show", (*Ops).ShowLetter).reads(),

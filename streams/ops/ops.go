@@ -27,6 +27,8 @@ type Ops struct {
 	Queries *client.Client
 	// Status reads the status of the log and its servers, whose type is of a package above this one.
 	Status func(context.Context) (any, error)
+	// Overview is what is to be seen at a glance, likewise. Nil = this server takes no samples.
+	Overview func() any
 	// PostgresURL is where a key reads the read tables, without its password; "" = it may not, or not here. nil = nowhere.
 	PostgresURL func(*access.Key) string
 	// Jobs are the long actions.
@@ -56,4 +58,12 @@ type None struct{}
 // ShowStatus reads the status of the log and its servers.
 func (o *Ops) ShowStatus(ctx context.Context, _ Caller, _ None) (any, error) {
 	return o.Status(ctx)
+}
+
+// ShowOverview returns the last sample of the log and the alerts that would fire.
+func (o *Ops) ShowOverview(context.Context, Caller, None) (any, error) {
+	if o.Overview == nil {
+		return nil, &Refusal{Code: Unavailable, Message: "this server takes no samples"}
+	}
+	return o.Overview(), nil
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"reflect"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/sample"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
@@ -34,6 +35,8 @@ const (
 var actionRoutes = []actionRoute{
 	{method: get, path: "/v1/status", action: "status.show", id: "getStatus", summary: "Show the status of servers and lanes",
 		about: "As `scrip status` shows it. ready is false while a lane has no owner or a server is not ready.", answer: status.Status{}},
+	{method: get, path: "/v1/overview", action: "overview.show", id: "getOverview", summary: "Show what happens, at a glance",
+		about: "Rates of the whole log, the oldest due work, how late tables are, disk, and the alerts that would fire by the metrics of this server. One of each ten seconds for ten minutes.", answer: sample.Overview{}},
 	{method: get, path: "/v1/settings", action: "config.get", id: "getSettings", summary: "Show the settings in force", tagged: true},
 	{method: http.MethodPatch, path: "/v1/settings", action: "config.set", id: "changeSettings", summary: "Change settings while servers run", match: mustMatch, tagged: true,
 		about: "All or none, as one change; null restores a default. If-Match is required, so that two people do not overwrite each other: give the " +

@@ -33,8 +33,8 @@ type act struct {
 	typed string
 	// then is the page after it, "" = where it was started. {name} is a field.
 	then string
-	// shows: its answer has what cannot be read again, or is the reason for it, and is shown.
-	shows bool
+	// answers: its answer is shown. shows: it has what cannot be read again, too.
+	answers, shows bool
 	// cli is the line of the command line: {name} is the value of a field, and [what is in brackets] is left out without one.
 	cli string
 }
@@ -184,7 +184,7 @@ func (v *view) done(f *form, a *answer) {
 	switch {
 	case a.status == http.StatusAccepted && json.Unmarshal(a.body.Bytes(), &job) == nil:
 		to = "/jobs/" + escape(job.ID)
-	case f.Act.shows:
+	case f.Act.shows || f.Act.answers:
 		v.Data = &result{Form: f, Rows: rows(a.body.Bytes()), Back: to}
 		v.render(http.StatusOK, "done", "layout")
 		return

@@ -53,12 +53,6 @@ func loadTables(v *view) any {
 	return tablesData{Status: get[status.Status](v, "/v1/status"), Jobs: get[ops.Page[ops.Job]](v, "/v1/jobs")}
 }
 
-// Projected is the state of each lane's tables, by the projector's report.
-func (d tablesData) Projected() (all []status.Projected) {
-	d.Status.Data.Checks["tables"].Detailed(&all)
-	return all
-}
-
 // jobData is a job with what follows from its progress.
 type jobData struct {
 	Part[ops.Job]

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler"
 )
 
 //go:embed templates assets
@@ -46,7 +47,11 @@ var funcs = template.FuncMap{
 	"join":    strings.Join,
 	"escape":  url.PathEscape,
 	"plain":   plain,
-	"kinds":   func() []audit.Kind { return audit.Kinds },
+	"oldest": func(b *scheduler.Backlog) time.Duration {
+		return max(b.High.OldestDue, b.Normal.OldestDue, b.Low.OldestDue)
+	},
+	"bytes": size,
+	"kinds": func() []audit.Kind { return audit.Kinds },
 }
 
 // Path is a path for a browser; names and values of a query follow it.
@@ -166,6 +171,14 @@ func number(n any) string {
 		digits = digits[:i] + "\u202f" + digits[i:]
 	}
 	return digits
+}
+
+// size is a number of bytes.
+func size(n uint64) string {
+	if n < 10<<30 {
+		return number(n>>20) + " MiB"
+	}
+	return number(n>>30) + " GiB"
 }
 
 // float is a number of any type.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/sample"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/code"
@@ -81,14 +82,26 @@ func (s *server) newOps(js jetstream.JetStream, lanes *command.Lanes) *ops.Ops {
 	all := &ops.Ops{
 		Keys: s.keys.store, Settings: s.settings, Webhooks: hooks, Audit: s.keys.audit, Queries: client.New(js.Conn(), client.Options{}),
 		Status: func(ctx context.Context) (any, error) { return s.readStatus(ctx, js) }, Jobs: s.jobs, PostgresURL: s.analystURL, Lanes: lanes, Wrong: s.keys.registry.Wrong,
-		Cursors: ops.Cursors{Secret: s.key, Log: s.stream.UUID},
-		Once:    once.Open(js, s.key, s.stream.UUID),
+		Overview: s.startSampler(js),
+		Cursors:  ops.Cursors{Secret: s.key, Log: s.stream.UUID},
+		Once:     once.Open(js, s.key, s.stream.UUID),
 	}
 	if s.tables != nil {
 		all.Letters = newLetters(s.tables.pool, js, lanes)
 		all.Coupons, s.jobs.Work[ops.CouponsJob] = readmodel.NewCoupons(s.tables.pool), all.ChangeCoupons
 	}
 	return all
+}
+
+// startSampler starts what takes samples, and returns what shows them.
+func (s *server) startSampler(js jetstream.JetStream) func() any {
+	dir := ""
+	if s.natsd != nil {
+		dir = s.dir.Path()
+	}
+	sampler := sample.New(sample.Options{Conn: js.Conn(), Lanes: s.stream.Lanes, Dir: dir, Metrics: s.metrics.registry, Logger: s.log})
+	s.group.start("sampler", sampler.Run)
+	return func() any { return sampler.Overview() }
 }
 
 // readStatus reads the status of the log and its servers.

@@ -161,7 +161,7 @@ func (ls *lanes) check() (ok bool, detail any) {
 	ok = true
 	list := make([]status.LaneReadiness, len(ls.all))
 	for n, l := range ls.all {
-		list[n] = status.LaneReadiness{Lane: n, Status: l.Status()}
+		list[n] = status.LaneReadiness{Lane: n, Status: l.Status(), Outcomes: l.Outcomes()}
 		if sched := ls.due[n].Load(); sched != nil {
 			if b, known := sched.Backlog(); known {
 				list[n].Backlog = &b

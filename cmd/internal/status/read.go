@@ -48,9 +48,14 @@ type Lane struct {
 	Undecided uint64 `json:"undecided_messages"`
 	Tables    string `json:"tables,omitempty"`
 	Behind    uint64 `json:"tables_behind"`
-	Foreign   int    `json:"foreign_messages,omitempty"`
+	// TablesAt is their checkpoint, and LagSeconds how late they are.
+	TablesAt   uint64  `json:"tables_event_sequence,omitempty"`
+	LagSeconds float64 `json:"tables_lag_seconds,omitempty"`
+	Foreign    int     `json:"foreign_messages,omitempty"`
 	// Backlog is its scheduler's due work, nil while unknown.
 	Backlog *scheduler.Backlog `json:"backlog,omitempty"`
+	// Outcomes are how many command lines its owner has answered since it started, by command and what with.
+	Outcomes map[string]uint64 `json:"outcomes,omitempty"`
 }
 
 // Read collects the status from the log, the leases, the servers' reports and the read tables; letters nil = there are none.

@@ -64,6 +64,8 @@ type LaneReadiness struct {
 	Holder string `json:"holder,omitempty"`
 	// Backlog is its scheduler's due work, if that runs here and has caught up.
 	Backlog *scheduler.Backlog `json:"backlog,omitempty"`
+	// Outcomes are how many command lines this server has answered as its owner, by command and what with, such as "claim ok".
+	Outcomes map[string]uint64 `json:"outcomes,omitempty"`
 	// DueWaits is why expiries and reminders wait, if this server owns the lane and its scheduler has failed.
 	DueWaits string `json:"due_waits,omitempty"`
 }

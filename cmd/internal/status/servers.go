@@ -21,8 +21,8 @@ const (
 	reportMore = 200 * time.Millisecond
 )
 
-// requestReports requests a report from all servers of the log, and waits for the known ones.
-func requestReports(ctx context.Context, nc *nats.Conn, known []string) ([]Report, error) {
+// Reports requests a report from all servers of the log, and waits for the known ones.
+func Reports(ctx context.Context, nc *nats.Conn, known []string) ([]Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportWait)
 	defer cancel()
 	inbox := nc.NewInbox()
@@ -71,7 +71,7 @@ type Server struct {
 
 // addServers adds the servers' reports.
 func (st *Status) addServers(ctx context.Context, nc *nats.Conn) {
-	reports, err := requestReports(ctx, nc, st.Servers)
+	reports, err := Reports(ctx, nc, st.Servers)
 	if err != nil {
 		st.Ready, st.Note = false, "requesting the servers' status: "+err.Error()
 	}
@@ -101,38 +101,46 @@ func (st *Status) addServers(ctx context.Context, nc *nats.Conn) {
 
 // addLanes adds a server's report about lanes.
 func (st *Status) addLanes(report Report) {
+	for _, r := range report.Lanes() {
+		if r.Lane < 0 || r.Lane >= len(st.PerLane) { // any client of this NATS server can reply
+			continue
+		}
+		l := &st.PerLane[r.Lane]
+		switch {
+		case r.State != lane.StateIdle:
+			l.State, l.Error, l.Backlog, l.Outcomes = string(r.State), r.Error, r.Backlog, r.Outcomes
+			if l.Error == "" && r.DueWaits != "" {
+				l.Error = "expiries and reminders wait: " + r.DueWaits
+			}
+		case r.Error != "" && l.State == "":
+			l.State, l.Error = string(r.State), r.Error
+		case r.Holder != "" && l.State == "":
+			l.State = "elsewhere" // until its owner's report
+		}
+	}
+	for _, p := range report.Tables() {
+		if p.Lane >= 0 && p.Lane < len(st.PerLane) {
+			l := &st.PerLane[p.Lane]
+			l.Tables, l.Behind, l.TablesAt, l.LagSeconds = string(p.State), p.Behind, p.Sequence, p.LagSeconds
+			if p.Error != "" && l.Error == "" {
+				l.Error = "tables: " + p.Error
+			}
+		}
+	}
+}
+
+// Lanes are what the server reports about lanes.
+func (r *Report) Lanes() []LaneReadiness {
 	var lanes struct{ Lanes []LaneReadiness }
-	if report.Checks["lanes"].Detailed(&lanes) {
-		for _, r := range lanes.Lanes {
-			if r.Lane < 0 || r.Lane >= len(st.PerLane) { // any client of this NATS server can reply
-				continue
-			}
-			l := &st.PerLane[r.Lane]
-			switch {
-			case r.State != lane.StateIdle:
-				l.State, l.Error, l.Backlog = string(r.State), r.Error, r.Backlog
-				if l.Error == "" && r.DueWaits != "" {
-					l.Error = "expiries and reminders wait: " + r.DueWaits
-				}
-			case r.Error != "" && l.State == "":
-				l.State, l.Error = string(r.State), r.Error
-			case r.Holder != "" && l.State == "":
-				l.State = "elsewhere" // until its owner's report
-			}
-		}
-	}
+	r.Checks["lanes"].Detailed(&lanes)
+	return lanes.Lanes
+}
+
+// Tables are what it reports about read tables.
+func (r *Report) Tables() []Projected {
 	var tables struct{ Lanes []Projected }
-	if report.Checks["projector"].Detailed(&tables) {
-		for _, p := range tables.Lanes {
-			if p.Lane >= 0 && p.Lane < len(st.PerLane) {
-				l := &st.PerLane[p.Lane]
-				l.Tables, l.Behind = string(p.State), p.Behind
-				if p.Error != "" && l.Error == "" {
-					l.Error = "tables: " + p.Error
-				}
-			}
-		}
-	}
+	r.Checks["projector"].Detailed(&tables)
+	return tables.Lanes
 }
 
 // settingsInForce describes the run-time settings in force at a server, "" = unknown.

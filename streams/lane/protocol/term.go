@@ -138,6 +138,7 @@ type Write struct {
 	Replies  []Reply          // not to be sent before [Term.Acked] returns the write
 	Lines    int              // event lines
 	Commands int              // command lines
+	Outcomes []domain.OutcomeCount
 
 	header eventlog.Header
 }
@@ -206,7 +207,7 @@ func (t *Term) NextWrite() *Write {
 	t.next, t.overflow = nil, false
 	s.Close()
 	w := t.write(eventlog.Header{Commands: [2]uint64{s.first, s.last}, CommandTime: s.stamped}, s.Events)
-	w.Replies, w.Lines, w.Commands = s.replies, s.Lines, s.Commands
+	w.Replies, w.Lines, w.Commands, w.Outcomes = s.replies, s.Lines, s.Commands, s.Outcomes
 	return w
 }
 

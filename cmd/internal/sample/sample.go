@@ -1,0 +1,226 @@
+package sample
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
+	"github.com/seed-4a2410e3/scrip/streams/lane"
+)
+
+const (
+	// every is the time between two samples, and kept how many there are.
+	every = time.Second
+	kept  = 600
+	// diskFor is the shortest time in which the growth of the disk is measured.
+	diskFor = time.Minute
+)
+
+// Sample is the state of a log at an instant. Rates are per second, of the whole log, since the sample before.
+type Sample struct {
+	At          time.Time `json:"at"`
+	Claims      float64   `json:"claims" doc:"Coupons claimed a second."`
+	Redemptions float64   `json:"redemptions" doc:"Redemptions a second."`
+	Refusals    float64   `json:"refusals" doc:"Commands refused a second."`
+	// Refused are the refusals by reason.
+	Refused map[string]float64 `json:"refused,omitempty" doc:"By reason."`
+	// OldestDue is how long the oldest due work has waited, in seconds, and Waiting how many customers of due reminders do.
+	OldestDue float64 `json:"oldest_due_seconds" doc:"How long the oldest due expiry or reminder has waited."`
+	Waiting   int     `json:"waiting" doc:"Customers whose reminder is due and not sent."`
+	// Lag is of the lane whose tables are the latest, and Behind the messages of all lanes that tables lack.
+	Lag    float64 `json:"tables_lag_seconds" doc:"Of the lane whose tables are the latest."`
+	Behind uint64  `json:"tables_behind" doc:"Messages that the tables lack."`
+	// DiskLeft is in bytes, 0 = not known.
+	DiskLeft uint64 `json:"disk_left,omitempty" doc:"Bytes left where this server stores the log."`
+	Error    string `json:"error,omitempty" doc:"Why there are no numbers."`
+}
+
+// Options of a Sampler.
+type Options struct {
+	// Conn requests the reports.
+	Conn *nats.Conn
+	// Lanes is how many the log has.
+	Lanes int
+	// Dir is where the embedded NATS stores the log; "" = it is elsewhere.
+	Dir string
+	// Metrics are those of this server, for alerts.
+	Metrics prometheus.Gatherer
+	Logger  *slog.Logger
+}
+
+// Sampler takes samples.
+type Sampler struct {
+	Options
+	lanes map[int]counted // of the sample before
+	// orphans is how many lanes no server owns.
+	orphans int
+	known   []string // servers that replied to it
+
+	mu      sync.Mutex // guards the fields below
+	ring    []Sample
+	windows []window
+	firing  map[string]time.Time // since when the condition of an alert holds
+}
+
+// counted are a lane's counters at an instant, by its owner.
+type counted struct {
+	server string
+	at     time.Time
+	counts map[string]uint64
+}
+
+// New returns a Sampler.
+func New(o Options) *Sampler {
+	return &Sampler{Options: o, lanes: map[int]counted{}, firing: map[string]time.Time{}}
+}
+
+// Run takes samples until ctx ends.
+func (s *Sampler) Run(ctx context.Context) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		reports, err := status.Reports(ctx, s.Conn, s.known)
+		if ctx.Err() != nil {
+			return nil
+		}
+		s.add(s.sample(time.Now(), reports, err))
+		s.measure(time.Now())
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// sample makes a sample of reports.
+func (s *Sampler) sample(now time.Time, reports []status.Report, err error) Sample {
+	out := Sample{At: now.UTC().Truncate(time.Millisecond), Refused: map[string]float64{}}
+	switch {
+	case err != nil:
+		out.Error = err.Error()
+	case len(reports) == 0:
+		out.Error = "no server replies; is NATS up?"
+	}
+	s.known, s.orphans = s.known[:0], s.Lanes
+	for _, r := range reports {
+		s.known = append(s.known, r.Server)
+		for _, l := range r.Lanes() {
+			s.rates(&out, now, r.Server, &l)
+		}
+		for _, p := range r.Tables() {
+			out.Lag, out.Behind = max(out.Lag, p.LagSeconds), out.Behind+p.Behind
+		}
+	}
+	if s.Dir != "" {
+		var fs syscall.Statfs_t
+		if syscall.Statfs(s.Dir, &fs) == nil {
+			out.DiskLeft = fs.Bavail * uint64(fs.Bsize)
+		}
+	}
+	return out
+}
+
+// rates adds those of a lane that the server owns. A lane that has moved, or whose owner has started again, has none for one sample.
+func (s *Sampler) rates(out *Sample, now time.Time, server string, l *status.LaneReadiness) {
+	if l.State != lane.StateOwner || l.Lane < 0 || l.Lane >= s.Lanes {
+		return
+	}
+	s.orphans--
+	if b := l.Backlog; b != nil {
+		out.OldestDue = max(out.OldestDue, max(b.High.OldestDue, b.Normal.OldestDue, b.Low.OldestDue).Seconds())
+		out.Waiting += b.High.Waiting + b.Normal.Waiting + b.Low.Waiting
+	}
+	before := s.lanes[l.Lane]
+	s.lanes[l.Lane] = counted{server, now, l.Outcomes}
+	span := now.Sub(before.at).Seconds()
+	if before.server != server || span <= 0 || before.at.IsZero() {
+		return
+	}
+	for kind, n := range l.Outcomes {
+		if n < before.counts[kind] {
+			return // it has started again
+		}
+		rate := float64(n-before.counts[kind]) / span
+		command, result, _ := strings.Cut(kind, " ")
+		switch {
+		case result == "repeat" || rate == 0:
+		case result != "ok":
+			out.Refusals += rate
+			out.Refused[result] += rate
+		case command == "claim":
+			out.Claims += rate
+		case command == "redeem":
+			out.Redemptions += rate
+		}
+	}
+}
+
+func (s *Sampler) add(one Sample) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.ring) == kept {
+		s.ring = append(s.ring[:0], s.ring[1:]...)
+	}
+	s.ring = append(s.ring, one)
+}
+
+// Recent returns the samples of the last ten minutes, oldest first.
+func (s *Sampler) Recent() []Sample {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Sample(nil), s.ring...)
+}
+
+// Overview is what is to be seen at a glance.
+type Overview struct {
+	Sample
+	// Minutes are the samples before it, one for each ten seconds.
+	Recent []Sample `json:"recent,omitempty" nullable:"false" doc:"One of each ten seconds of the last ten minutes, oldest first."`
+	Alerts []Alert  `json:"alerts" nullable:"false" doc:"Those of docker/prometheus/alerts.yaml that would fire now, by the metrics of this server."`
+	// FullIn is after how many hours the disk is full at the rate of the last minutes; 0 = it does not fill, or it is not known.
+	FullIn float64 `json:"disk_full_in_hours,omitempty"`
+}
+
+// Overview returns the last sample and what follows from the ring.
+func (s *Sampler) Overview() Overview {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := Overview{Alerts: s.alerts(time.Now())}
+	if len(s.ring) == 0 {
+		out.Error = "the server is starting"
+		return out
+	}
+	out.Sample = s.ring[len(s.ring)-1]
+	for i := len(s.ring) % 10; i < len(s.ring); i += 10 {
+		out.Recent = append(out.Recent, mean(s.ring[i:min(i+10, len(s.ring))]))
+	}
+	first := s.ring[0]
+	if span := out.At.Sub(first.At); span >= diskFor && first.DiskLeft > out.DiskLeft {
+		perHour := float64(first.DiskLeft-out.DiskLeft) / span.Hours()
+		out.FullIn = float64(out.DiskLeft) / perHour
+	}
+	return out
+}
+
+// mean is a sample for several: their mean rates, and the worst of the others.
+func mean(of []Sample) (m Sample) {
+	m = of[len(of)-1]
+	m.Claims, m.Redemptions, m.Refusals, m.Refused = 0, 0, 0, map[string]float64{}
+	for _, one := range of {
+		n := float64(len(of))
+		m.Claims, m.Redemptions, m.Refusals = m.Claims+one.Claims/n, m.Redemptions+one.Redemptions/n, m.Refusals+one.Refusals/n
+		for reason, rate := range one.Refused {
+			m.Refused[reason] += rate / n
+		}
+		m.OldestDue, m.Lag = max(m.OldestDue, one.OldestDue), max(m.Lag, one.Lag)
+	}
+	return m
+}
