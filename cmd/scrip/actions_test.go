@@ -59,6 +59,7 @@ func TestEveryActionHasACommand(t *testing.T) {
 		{"campaign.diff", "campaign diff none none", `{"campaign":"none","with":"none"}`},
 		{"campaign.statistics", "campaign statistics none", `{"campaign":"none"}`},
 		{"due.list", "due", ""},
+		{"overview.show", "overview", ""},
 		{"reminder.list", "reminder list c --state lost", `{"campaign":"c","state":"lost"}`},
 	} {
 		elsewhere[row.action] = "here"

@@ -14,13 +14,28 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/doctor"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/sample"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler"
 )
+
+func (m *Main) overviewCommand() *cobra.Command {
+	return command(m, action[sample.Overview]{
+		use: "overview", name: "overview.show", short: "Show rates, the oldest due work, the lag of tables, and alerts that would fire",
+		print: func(o sample.Overview) error {
+			if err := cli.Fields(m.Out, [][2]string{{"claims", fmt.Sprintf("%.1f a second", o.Claims)}, {"redemptions", fmt.Sprintf("%.1f a second", o.Redemptions)},
+				{"refusals", fmt.Sprintf("%.1f a second", o.Refusals)}, {"oldest due", fmt.Sprintf("%.1f s", o.OldestDue)}, {"tables", fmt.Sprintf("%.1f s late", o.Lag)}, {"error", o.Error}}); err != nil {
+				return err
+			}
+			return listed[sample.Alert](m, "name severity since next")(ops.Page[sample.Alert]{Items: o.Alerts})
+		},
+	})
+}
 
 func (m *Main) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{

@@ -71,6 +71,7 @@ campaign.clone       -                    {"campaign":"$campaign","to":"$name-cl
 campaign.diff        -                    {"campaign":"$campaign","with":"$name-clone"}
 campaign.statistics  -                    {"campaign":"$campaign","attribute":"none"}
 due.list             -                    {}
+overview.show        -                    {}
 job.show             -                    {"id":"$job"}
 job.list             -                    {}
 `

@@ -50,8 +50,9 @@ var funcs = template.FuncMap{
 	"oldest": func(b *scheduler.Backlog) time.Duration {
 		return max(b.High.OldestDue, b.Normal.OldestDue, b.Low.OldestDue)
 	},
-	"bytes": size,
-	"kinds": func() []audit.Kind { return audit.Kinds },
+	"lastOrder": lastOrder,
+	"bytes":     size,
+	"kinds":     func() []audit.Kind { return audit.Kinds },
 }
 
 // Path is a path for a browser; names and values of a query follow it.
@@ -81,11 +82,16 @@ func (v *view) Here() string {
 func (v *view) Next(cursor string) string {
 	u := *v.r.URL
 	q := u.Query()
-	q.Set("after", cursor)
+	if q.Set("after", cursor); cursor == "" {
+		q.Del("after")
+	}
 	q.Del("done")
 	u.RawQuery = q.Encode()
 	return v.c.path(u.RequestURI())
 }
+
+// First is the path of the first page of a list.
+func (v *view) First() string { return v.Next("") }
 
 // Query is a parameter of the page.
 func (v *view) Query(name string) string { return v.value(name) }
