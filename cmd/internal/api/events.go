@@ -101,6 +101,9 @@ func (a *API) Stop() {
 	a.stopOnce.Do(func() { close(a.stopped) })
 }
 
+// Stopped is closed by Stop.
+func (a *API) Stopped() <-chan struct{} { return a.stopped }
+
 func (a *API) readEvents(w http.ResponseWriter, req *http.Request, in *EventsWanted) {
 	p := principal(req.Context())
 	filter, problem := a.eventFilter(p, in)

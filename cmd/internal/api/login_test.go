@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"strings"
@@ -44,6 +45,7 @@ func TestDoor(t *testing.T) {
 	link := r.Ask(t, "support", "POST", "/v1/logins", map[string]any{}).Want(t, 201).Object(t)["path"].(string)
 	r.Key(t, "producer")
 	r.Ask(t, "producer", "POST", "/v1/logins", map[string]any{}).Problem(t, 403, "forbidden", "")
+	visit("HEAD", prefix+link, 200, "")
 	if got := visit("GET", prefix+link, 303, prefix+"/").Cookies(); len(got) != 1 || !got[0].HttpOnly {
 		t.Errorf("cookies: %v", got)
 	}
@@ -70,8 +72,22 @@ func TestDoor(t *testing.T) {
 	if document := r.Ask(t, "-", "GET", "/v1/openapi.json", nil).Want(t, 200).Body; !strings.Contains(string(document), `"url":"`+prefix+`"`) {
 		t.Error("the document has no server with the prefix")
 	}
+	live := r.Ask(t, "", "POST", "/v1/logins", map[string]any{"name": "ann"}).Want(t, 201).Object(t)["path"].(string)
+	visit("GET", prefix+live, 303, prefix+"/")
+	stream, err := browser.Do(r.Request(t, "-", "GET", prefix+"/live/campaigns/summer", nil))
+	streamtest.Must(t, err)
+	defer stream.Body.Close()
+	first := make([]byte, 12)
+	if _, err := io.ReadFull(stream.Body, first); err != nil || string(first) != "event: live\n" {
+		t.Errorf("a live part starts with %q, %v", first, err)
+	}
 	apitest.Until(t, "the log-in is in the audit stream", func() bool {
 		entries := string(r.Ask(t, "", "GET", "/v1/audit?kind=login", nil).Want(t, 200).Body)
 		return strings.Contains(entries, `"via":"console"`) && strings.Contains(entries, r.IDs["support"])
 	})
+	// Pages that are open do not hold up the end of the server, nor are they cut off.
+	streamtest.Must(t, r.Stop())
+	if _, err := io.Copy(io.Discard, stream.Body); err != nil {
+		t.Errorf("the live part ends with %v", err)
+	}
 }

@@ -3,6 +3,7 @@ package console
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -22,7 +23,7 @@ const (
 	liveLife = 10 * time.Minute
 )
 
-// hub has the parts that are watched, each rendered once for all its viewers.
+// hub has the parts that are watched, each rendered once for all viewers with the same rights.
 //
 //	first viewer ──> a goroutine: once a second load, render, compare ──> each viewer, by a channel of one
 //	last one goes ──> it ends
@@ -30,7 +31,7 @@ const (
 // A viewer that is slow misses parts, and gets the newest. Nothing waits for it.
 type hub struct {
 	mu     sync.Mutex
-	topics map[string]*topic // by path
+	topics map[string]*topic // by path and rights
 }
 
 // topic is a part that is watched.
@@ -40,18 +41,18 @@ type topic struct {
 	end     context.CancelFunc
 }
 
-// watch adds a viewer of a path. The first one starts run.
-func (h *hub) watch(path string, run func(ctx context.Context, send func([]byte))) (parts chan []byte, leave func()) {
+// watch adds a viewer of a topic. The first one starts run.
+func (h *hub) watch(name string, run func(ctx context.Context, send func([]byte))) (parts chan []byte, leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.topics == nil {
 		h.topics = map[string]*topic{}
 	}
-	t := h.topics[path]
+	t := h.topics[name]
 	if t == nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		t = &topic{viewers: map[chan []byte]struct{}{}, end: cancel}
-		h.topics[path] = t
+		h.topics[name] = t
 		go run(ctx, func(part []byte) { h.send(t, part) })
 	}
 	parts = make(chan []byte, 1)
@@ -64,7 +65,7 @@ func (h *hub) watch(path string, run func(ctx context.Context, send func([]byte)
 		defer h.mu.Unlock()
 		if delete(t.viewers, parts); len(t.viewers) == 0 {
 			t.end()
-			delete(h.topics, path)
+			delete(h.topics, name)
 		}
 	}
 }
@@ -103,7 +104,10 @@ func (c *Console) serveLive(w http.ResponseWriter, r *http.Request, p *page) {
 		v.fail(problem)
 		return
 	}
-	parts, leave := c.hub.watch(r.URL.Path, func(ctx context.Context, send func([]byte)) { c.renderLive(ctx, r, p, send) })
+	viewer := access.Principal{Name: "console", Role: v.Who.Role, Campaigns: v.Who.Campaigns} // sees no codes
+	parts, leave := c.hub.watch(fmt.Sprintf("%s %s %q", r.URL.Path, viewer.Role, viewer.Campaigns), func(ctx context.Context, send func([]byte)) {
+		c.renderLive(ctx, r, p, viewer, send)
+	})
 	defer leave()
 	w.Header().Set("Content-Type", "text/event-stream")
 	stream := web.NewStream(w)
@@ -119,6 +123,8 @@ func (c *Console) serveLive(w http.ResponseWriter, r *http.Request, p *page) {
 			part = []byte(":\n\n")
 		case <-limit.C:
 			return
+		case <-c.API.Stopped():
+			return
 		case <-ctx.Done():
 			return
 		}
@@ -130,13 +136,13 @@ func (c *Console) serveLive(w http.ResponseWriter, r *http.Request, p *page) {
 }
 
 // renderLive renders the live part of a page once a second until ctx ends.
-func (c *Console) renderLive(ctx context.Context, first *http.Request, p *page, send func([]byte)) {
+func (c *Console) renderLive(ctx context.Context, first *http.Request, p *page, viewer access.Principal, send func([]byte)) {
 	r := first.Clone(ctx)
 	r.URL.RawQuery, r.URL.Path = "", r.URL.Path[len("/live"):]
 	tick := time.NewTicker(liveEvery)
 	defer tick.Stop()
 	for {
-		v := &view{c: c, r: r, Who: access.Local("console"), Page: p, Live: true}
+		v := &view{c: c, r: r, Who: viewer, Page: p, Live: true}
 		if v.Data = p.load(v); ctx.Err() == nil {
 			var b bytes.Buffer
 			part := "live"

@@ -17,7 +17,7 @@ type loginForm struct {
 // showLogin shows the form, or logs in by a link that `scrip open` made.
 func (c *Console) showLogin(w http.ResponseWriter, r *http.Request) {
 	form := loginForm{To: local(r.URL.Query().Get("to"))}
-	if token := r.URL.Query().Get("token"); token != "" {
+	if token := r.URL.Query().Get("token"); token != "" && r.Method == http.MethodGet { // previews of links send HEAD
 		p, problem := c.LogIns.WithToken(r, token)
 		if problem == nil {
 			c.LogIns.Start(w, r, p)

@@ -19,8 +19,8 @@ type page struct {
 	title     string           // "" = load gives one
 	nav       bool             // in the navigation
 	operation access.Operation // whose right it needs; the requests to /v1 are checked by themselves
-	// live: the template defines "live", the part that is rendered once a second for all viewers of the path. Its data are
-	// read as the owner, so it has numbers and names of campaigns and no codes, customers or acts.
+	// live: the template defines "live", the part that is rendered once a second for all viewers of the path with the same role and
+	// campaigns. Its data are read as theirs, by no key: it has codes masked, and nothing that is of one viewer.
 	live bool
 	load func(v *view) (data any)
 }

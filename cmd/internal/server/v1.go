@@ -50,7 +50,7 @@ func (s *server) startV1(js jetstream.JetStream, rates *web.Rates, people *ops.O
 	})
 	s.v1.Store(served)
 	if !s.opts.NoConsole {
-		s.console.Store(console.New(console.Options{V1: mux, API: api, Sessions: sessions,
+		s.console.Store(console.New(console.Options{V1: served, API: api, Sessions: sessions,
 			LogIns: s.logIns(gate), Prefix: s.opts.HTTPPrefix, Version: s.opts.Version, Logger: s.log}))
 	}
 	return nil
