@@ -35,6 +35,8 @@ type act struct {
 	then string
 	// answers: its answer is shown. shows: it has what cannot be read again, too.
 	answers, shows bool
+	// cleared is what a flag has for a field that is emptied.
+	cleared string
 	// cli is the line of the command line: {name} is the value of a field, and [what is in brackets] is left out without one.
 	cli string
 }

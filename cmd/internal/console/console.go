@@ -34,6 +34,7 @@ type Console struct {
 	routes map[string]*api.Route // by the id of the operation
 	acts   map[string]*act
 	hub    hub
+	claims meter
 }
 
 // New returns the handler of all pages but /v1. The prefix is cut off before it.

@@ -121,6 +121,9 @@ func (f *form) addLines(v *view) {
 	sent := func(name string) string { // as the body has it
 		for i := range f.Fields {
 			if of := &f.Fields[i]; of.Name == name[1:len(name)-1] && (of.InPath || f.Act.edits == "" || of.Changed()) {
+				if of.Value == "" && f.Act.edits != "" {
+					return f.Act.cleared
+				}
 				if of.Kind == api.TimeInput && of.Value != "" {
 					if raw, wrong := of.encode(v.r.PostFormValue("zone")); wrong == "" {
 						return plain(raw)

@@ -25,7 +25,7 @@ var manageActs = []act{
 		about: "The new key has the same name and rights. Its secret is shown once.", cli: "scrip access rotate {key} [--overlap {overlap}]"},
 	{id: "revokeKey", title: "Revoke", then: "/access", about: "In force at every server within a second; streams and sessions in progress end. A key that was revoked stays so.",
 		cli: "scrip access revoke {key}"},
-	{id: "changeSettings", title: "Change settings", edits: "/v1/settings", then: "/settings", about: "In force at all servers within a second, all or none. What is emptied goes back to its default.",
+	{id: "changeSettings", title: "Change settings", cleared: "default", edits: "/v1/settings", then: "/settings", about: "In force at all servers within a second, all or none. What is emptied goes back to its default.",
 		fields: []string{"settings.reminder.rate", "settings.reminder.batch", "settings.reminder.concurrency", "settings.reminder.grace", "settings.http.rate", "settings.http.burst",
 			"settings.deadletter.quote", "settings.clock.tolerance"},
 		cli: "[scrip config set reminder.rate {settings.reminder.rate}; ][scrip config set reminder.batch {settings.reminder.batch}; ][scrip config set reminder.concurrency {settings.reminder.concurrency}; ]" +

@@ -51,6 +51,8 @@ var funcs = template.FuncMap{
 		return max(b.High.OldestDue, b.Normal.OldestDue, b.Low.OldestDue)
 	},
 	"lastOrder": lastOrder,
+	"words":     strings.Fields,
+	"until":     time.Until,
 	"bytes":     size,
 	"kinds":     func() []audit.Kind { return audit.Kinds },
 }
@@ -92,6 +94,9 @@ func (v *view) Next(cursor string) string {
 
 // First is the path of the first page of a list.
 func (v *view) First() string { return v.Next("") }
+
+// Campaign is that of the path.
+func (v *view) Campaign() string { return v.r.PathValue(web.CampaignValue) }
 
 // Query is a parameter of the page.
 func (v *view) Query(name string) string { return v.value(name) }

@@ -27,7 +27,7 @@ func wellFormed(next http.Handler) http.Handler {
 			problem.Write(w)
 			return
 		}
-		if given := r.Header["Content-Type"]; len(given) == 1 {
+		if given := r.Header["Content-Type"]; len(given) == 1 && !strings.HasPrefix(given[0], "multipart/") { // a file needs its boundary
 			kind, _, _ := strings.Cut(given[0], ";")
 			given[0] = strings.ToLower(strings.TrimSpace(kind))
 		}
