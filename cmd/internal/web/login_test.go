@@ -286,7 +286,7 @@ func TestGuard(t *testing.T) {
 			t.Errorf("%+v: %d %s", c, w.Code, w.Body)
 		}
 		if got := w.Header(); !strings.HasPrefix(got.Get("Content-Security-Policy"), "default-src 'none'; script-src 'self'; ") || got.Get("X-Content-Type-Options") != "nosniff" ||
-			got.Get("Referrer-Policy") != "no-referrer" || got.Get("Cross-Origin-Opener-Policy") != "same-origin" || got.Get("Cross-Origin-Resource-Policy") != "same-origin" ||
+			got.Get("Referrer-Policy") != "same-origin" || got.Get("Cross-Origin-Opener-Policy") != "same-origin" || got.Get("Cross-Origin-Resource-Policy") != "same-origin" ||
 			got.Get("Permissions-Policy") == "" || got.Get("Cache-Control") != "no-store" || strings.Contains(got.Get("Content-Security-Policy"), "unsafe") {
 			t.Errorf("%+v: headers %v", c, got)
 		}
