@@ -5,10 +5,13 @@
 //	              │ 401                                               │ 403                               │
 //	              └───────────────────────────────────────────────────┴──> application/problem+json <─────┘ refusal
 //
+// A browser logs in by a key or a link, and shows a sealed cookie then ([LogIns]). The pages that it opens are made of requests within
+// the process, as the principal of the cookie ([As]); the cookie opens nothing else.
+//
 // The table in kinds.go maps every refusal of the log, and every error of HTTP itself, to a status, a title, and what is known
 // of the effect. Handlers return a [Problem] or write it.
 //
-// Owner: a Gate and Sessions are used by the goroutines of all requests at once. A Problem belongs to one request.
+// Owner: a Gate, LogIns and Sessions are used by the goroutines of all requests at once. A Problem belongs to one request.
 //
 // What a crash does: nothing here is stored. Clients in flight get no answer, and retry with the same Idempotency-Key.
 package web
