@@ -72,22 +72,36 @@ func TestDoor(t *testing.T) {
 	if document := r.Ask(t, "-", "GET", "/v1/openapi.json", nil).Want(t, 200).Body; !strings.Contains(string(document), `"url":"`+prefix+`"`) {
 		t.Error("the document has no server with the prefix")
 	}
-	live := r.Ask(t, "", "POST", "/v1/logins", map[string]any{"name": "ann"}).Want(t, 201).Object(t)["path"].(string)
-	visit("GET", prefix+live, 303, prefix+"/")
-	stream, err := browser.Do(r.Request(t, "-", "GET", prefix+"/live/campaigns/summer", nil))
-	streamtest.Must(t, err)
-	defer stream.Body.Close()
-	first := make([]byte, 12)
-	if _, err := io.ReadFull(stream.Body, first); err != nil || string(first) != "event: live\n" {
-		t.Errorf("a live part starts with %q, %v", first, err)
+	live := func(as string) io.ReadCloser {
+		t.Helper()
+		made := r.Ask(t, as, "POST", "/v1/logins", map[string]any{"name": "ann"}).Want(t, 201).Object(t)["path"].(string)
+		visit("GET", prefix+made, 303, prefix+"/")
+		stream, err := browser.Do(r.Request(t, "-", "GET", prefix+"/live/campaigns/summer", nil))
+		streamtest.Must(t, err)
+		t.Cleanup(func() { _ = stream.Body.Close() })
+		first := make([]byte, 12)
+		if _, err := io.ReadFull(stream.Body, first); err != nil || string(first) != "event: live\n" {
+			t.Errorf("a live part starts with %q, %v", first, err)
+		}
+		return stream.Body
 	}
+	ends := func(why string, stream io.Reader) {
+		t.Helper()
+		if _, err := io.Copy(io.Discard, stream); err != nil {
+			t.Errorf("when %s the live part ends with %v", why, err)
+		}
+	}
+	stream := live("support")
+	r.Ask(t, "", "DELETE", "/v1/keys/"+r.IDs["support"], nil).Want(t, 200)
+	ends("its key is revoked", stream)
+	visit("GET", prefix+"/campaigns", 303, prefix+"/login?to=%2Fcampaigns")
+
 	apitest.Until(t, "the log-in is in the audit stream", func() bool {
 		entries := string(r.Ask(t, "", "GET", "/v1/audit?kind=login", nil).Want(t, 200).Body)
 		return strings.Contains(entries, `"via":"console"`) && strings.Contains(entries, r.IDs["support"])
 	})
 	// Pages that are open do not hold up the end of the server, nor are they cut off.
+	stream = live("")
 	streamtest.Must(t, r.Stop())
-	if _, err := io.Copy(io.Discard, stream.Body); err != nil {
-		t.Errorf("the live part ends with %v", err)
-	}
+	ends("the server stops", stream)
 }
