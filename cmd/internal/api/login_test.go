@@ -52,6 +52,10 @@ func TestDoor(t *testing.T) {
 	visit("GET", prefix+"/campaigns", 200, "")
 	visit("GET", "/campaigns", 200, "")
 	visit("GET", prefix+link, 401, "")
+	link = r.Ask(t, "support", "POST", "/v1/logins", map[string]any{}).Want(t, 201).Object(t)["path"].(string)
+	if got := visit("GET", prefix+link+"&to=/campaigns", 200, "", "Sec-Fetch-Site", "cross-site").Header.Get("Refresh"); got != "0; url="+prefix+"/campaigns" {
+		t.Errorf("from a page of another site: Refresh %q", got)
+	}
 
 	// The cookie opens nothing else, and no page of another name or origin uses it.
 	visit("GET", "/v1/campaigns", 401, "")

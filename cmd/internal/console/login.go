@@ -21,6 +21,10 @@ func (c *Console) showLogin(w http.ResponseWriter, r *http.Request) {
 		p, problem := c.LogIns.WithToken(r, token)
 		if problem == nil {
 			c.LogIns.Start(w, r, p)
+			if r.Header.Get("Sec-Fetch-Site") == "cross-site" { // of a link in a page such as a web terminal: a redirect would come without the cookie
+				w.Header().Set("Refresh", "0; url="+c.path(form.To))
+				return
+			}
 			http.Redirect(w, r, c.path(form.To), http.StatusSeeOther)
 			return
 		}
