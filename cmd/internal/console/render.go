@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler"
@@ -50,6 +51,7 @@ var funcs = template.FuncMap{
 	"oldest": func(b *scheduler.Backlog) time.Duration {
 		return max(b.High.OldestDue, b.Normal.OldestDue, b.Low.OldestDue)
 	},
+	"isEvent":   func(l readmodel.ShownLetter) bool { return l.IsEvent() },
 	"lastOrder": lastOrder,
 	"words":     strings.Fields,
 	"until":     time.Until,
