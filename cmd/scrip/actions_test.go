@@ -59,7 +59,13 @@ func TestEveryActionHasACommand(t *testing.T) {
 		{"campaign.diff", "campaign diff none none", `{"campaign":"none","with":"none"}`},
 		{"campaign.statistics", "campaign statistics none", `{"campaign":"none"}`},
 		{"due.list", "due", ""},
+		{"campaign.changes", "campaign changes none", `{"campaign":"none"}`},
 		{"overview.show", "overview", ""},
+		{"log.show", "log", ""},
+		{"sender.list", "sender list", ""},
+		{"sender.deadletters", "sender deadletters mobile", ""},
+		{"sender.discard", "sender discard mobile", `{"sender":"mobile"}`},
+		{"webhook.attempts", "webhook attempts none", `{"webhook":"none"}`},
 		{"reminder.list", "reminder list c --state lost", `{"campaign":"c","state":"lost"}`},
 	} {
 		elsewhere[row.action] = "here"

@@ -41,7 +41,7 @@ new expiry, and reminders move with it. --codes may only grow.`,
 		state("end", wire.EndCampaign, "End a campaign permanently: claims are refused, coupons already claimed stay valid"),
 		m.listCampaigns(),
 		m.query(&cobra.Command{Use: "show NAME", Short: "Show one campaign", Args: cli.Args("NAME")}, m.showCampaign),
-		m.campaignClone(), m.campaignDiff(), m.campaignStatistics())
+		m.campaignClone(), m.campaignDiff(), m.campaignStatistics(), m.campaignChanges())
 }
 
 func (m *Main) listCampaigns() *cobra.Command {

@@ -122,6 +122,13 @@ func (m *Main) campaignStatistics() *cobra.Command {
 	})
 }
 
+func (m *Main) campaignChanges() *cobra.Command {
+	return command(m, action[ops.Page[ops.CampaignChange]]{
+		use: "changes CAMPAIGN", name: "campaign.changes", args: []string{"campaign"}, short: "List who changed a campaign, and what, newest first",
+		print: listed[ops.CampaignChange](m, "at type by settings"),
+	})
+}
+
 func (m *Main) dueCommand() *cobra.Command {
 	return command(m, action[ops.DuePage]{
 		use: "due", name: "due.list", short: "List what is due and not done, and what falls due within an hour",

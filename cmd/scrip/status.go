@@ -21,6 +21,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
+	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler"
 )
 
@@ -35,6 +36,31 @@ func (m *Main) overviewCommand() *cobra.Command {
 			return listed[sample.Alert](m, "name severity since next")(ops.Page[sample.Alert]{Items: o.Alerts})
 		},
 	})
+}
+
+func (m *Main) logCommand() *cobra.Command {
+	return command(m, action[ops.LogShown]{
+		use: "log", name: "log.show", short: "Show the streams of the log: sizes, replicas, foreign messages",
+		print: func(l ops.LogShown) error {
+			if err := listed[ops.LogStream](m, "name messages bytes first_sequence last_sequence replicas leader")(ops.Page[ops.LogStream]{Items: l.Streams}); err != nil {
+				return err
+			}
+			return listed[ops.ForeignMessage](m, "lane sequence at subject bytes reason")(ops.Page[ops.ForeignMessage]{Items: l.Foreign})
+		},
+	})
+}
+
+func (m *Main) senderCommand() *cobra.Command {
+	return cli.Group("sender", "Show senders of reminders, and what they gave up",
+		command(m, action[ops.Page[push.Position]]{use: "list", name: "sender.list", short: "List senders, and how far they are on each lane",
+			print: listed[push.Position](m, "name lane delivered dead failed waiting oldest saved")}),
+		command(m, action[ops.Page[ops.SenderLetter]]{use: "deadletters NAME", name: "sender.deadletters", args: []string{"sender"}, short: "List reminders that a sender gave up, oldest first",
+			long: "List reminders that a sender gave up, oldest first. pushsender retry delivers them again.", print: listed[ops.SenderLetter](m, "id at lane sequence reminders tries error")}),
+		command(m, action[ops.LettersDone]{use: "discard NAME", name: "sender.discard", args: []string{"sender"}, short: "Remove reminders that a sender gave up",
+			print: func(done ops.LettersDone) error {
+				_, err := fmt.Fprintf(m.Out, "discarded %d\n", done.Discarded)
+				return err
+			}}))
 }
 
 func (m *Main) statusCommand() *cobra.Command {

@@ -52,6 +52,8 @@ Dead letters stay in the list.`, "  scrip webhook replay 7kq29f3m --from -2h"),
 		webhookRequest(m, "test", "Send a test request, and print its result", `Send a test request of type webhook.test, and print its result. A server sends it, also to a webhook that is paused. It is not
 retried.`),
 		webhookRehearse(m),
+		command(m, action[ops.Page[webhook.Attempt]]{use: "attempts ID", name: "webhook.attempts", args: []string{"webhook"}, short: "List the last requests to a webhook, newest first",
+			print: listed[webhook.Attempt](m, "at id events status milliseconds error")}),
 		command(m, action[ops.Page[ops.WebhookLetter]]{
 			use: "deadletters ID", name: "webhook.deadletters", args: []string{"webhook"}, short: "List events that were given up",
 			long: `List events that were given up, with the reason, oldest first. scrip webhook retry delivers them again; scrip webhook replay

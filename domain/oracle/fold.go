@@ -39,6 +39,7 @@ type Campaign struct {
 	Allotments []Allotment
 	Through    wire.Instant
 	Reminders  []Reminder // r-1 → reminder
+	Changes    []Change
 
 	imported map[string]bool
 	batches  map[string]bool
@@ -46,6 +47,12 @@ type Campaign struct {
 	ids      map[uint64]struct{} // hashes: a million ids as text are most of the memory
 	pending  map[uint64]uint64   // Reminder.key → r
 	events   Tally               // by reminder events; Pending and Published stay 0
+}
+
+// Change is an event that changed the campaign as a whole.
+type Change struct {
+	Type string
+	At   wire.Instant
 }
 
 // holder is a customer who claimed.
@@ -175,6 +182,7 @@ func (f *Fold) Apply(where any, ev *wire.Event) {
 		}
 		f.numbers[ev.Number] = c.Name
 		c.accept(ev.ID)
+		c.Changes = append(c.Changes, Change{ev.Type.Spec().Name, ev.At})
 		return
 	}
 	c := f.Campaigns[ev.Campaign]
@@ -200,6 +208,9 @@ func (f *Fold) Apply(where any, ev *wire.Event) {
 		}
 		f.applyChange(where, c, k, ev)
 		return
+	}
+	if ev.Type.Spec().Campaign {
+		c.Changes = append(c.Changes, Change{ev.Type.Spec().Name, ev.At})
 	}
 	switch ev.Type {
 	case wire.CampaignSoldOut:

@@ -67,6 +67,8 @@ type EventSpec struct {
 	Command CommandType
 	// Change names what happened to a coupon or a reminder, as histories show it; "-" for what they leave out.
 	Change string
+	// Campaign: histories of campaigns have it.
+	Campaign bool
 	// Finds are the rows that it changes; see also [Event.Finds].
 	Finds Rows
 	// Due is whether it may change what is due in a campaign, or when. The scheduler need not parse the others.
@@ -76,17 +78,17 @@ type EventSpec struct {
 }
 
 var events = [numEvents]EventSpec{
-	CampaignCreated: {Name: "campaign.created", About: AboutCampaign, Command: CreateCampaign, Change: "-", Finds: NoRows, Due: true,
+	CampaignCreated: {Name: "campaign.created", About: AboutCampaign, Campaign: true, Command: CreateCampaign, Change: "-", Finds: NoRows, Due: true,
 		Fields: append(list(fNumber|always), settingFields...), Optional: unsetFields},
-	CampaignUpdated: {Name: "campaign.updated", About: AboutCampaign, Command: UpdateCampaign, Change: "-", Finds: CouponRows | ReminderRows, Due: true,
+	CampaignUpdated: {Name: "campaign.updated", About: AboutCampaign, Campaign: true, Command: UpdateCampaign, Change: "-", Finds: CouponRows | ReminderRows, Due: true,
 		Fields: append(list(fNumber|always), settingFields...), Optional: unsetFields},
-	CampaignPausedEvent: {Name: "campaign.paused", About: AboutCampaign, Command: PauseCampaign, Change: "-", Finds: NoRows},
-	CampaignResumed:     {Name: "campaign.resumed", About: AboutCampaign, Command: ResumeCampaign, Change: "-", Finds: NoRows},
-	CampaignEndedEvent:  {Name: "campaign.ended", About: AboutCampaign, Command: EndCampaign, Change: "-", Finds: NoRows},
-	CampaignSoldOut:     {Name: "campaign.sold_out", About: AboutCampaign, Change: "-", Finds: NoRows},
+	CampaignPausedEvent: {Name: "campaign.paused", About: AboutCampaign, Campaign: true, Command: PauseCampaign, Change: "-", Finds: NoRows},
+	CampaignResumed:     {Name: "campaign.resumed", About: AboutCampaign, Campaign: true, Command: ResumeCampaign, Change: "-", Finds: NoRows},
+	CampaignEndedEvent:  {Name: "campaign.ended", About: AboutCampaign, Campaign: true, Command: EndCampaign, Change: "-", Finds: NoRows},
+	CampaignSoldOut:     {Name: "campaign.sold_out", About: AboutCampaign, Campaign: true, Change: "-", Finds: NoRows},
 	CodesImported: {Name: "codes.imported", About: AboutCampaign, Command: ImportCodes, Change: "-", Finds: NoRows,
 		Fields: list(fCodeList)},
-	CouponsAllotted: {Name: "coupons.allotted", About: AboutCampaign, Command: Allot, Change: "allotted", Finds: NoRows, Due: true,
+	CouponsAllotted: {Name: "coupons.allotted", About: AboutCampaign, Campaign: true, Command: Allot, Change: "allotted", Finds: NoRows, Due: true,
 		Fields: list(fFromN, fThroughN, fBatch, fExpiresAt), Optional: list(fExpiresAt)},
 	CouponClaimed: {Name: "coupon.claimed", About: AboutCoupon, Command: Claim, Change: "claimed", Finds: NoRows, Due: true,
 		Fields: list(fN, fReplaces, fCode, fCustomerID, fAttributes, fExpiresAt), Optional: list(fReplaces, fAttributes, fExpiresAt)},

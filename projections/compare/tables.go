@@ -44,6 +44,7 @@ var relations = []relation{
 	{"campaign", `SELECT concat_ws(' ', campaign, status, codes, claimed, redeemed, expired, voided) FROM scrip.campaign`, campaignRow},
 	{"coupon", `SELECT concat_ws(' ', campaign, n, code, customer_id, status, ` + micros("claimed_at") + `, ` + micros("expires_at") + `, redeemed_count) FROM scrip.coupon`, couponRows},
 	{"allotment", `SELECT concat_ws(' ', campaign, batch, from_n, through_n, ` + micros("allotted_at") + `, ` + micros("expires_at") + `) FROM scrip.allotment`, allotmentRows},
+	{"campaign_event", `SELECT concat_ws(' ', campaign, type, ` + micros("at") + `) FROM scrip.campaign_event`, changeRows},
 	{"redemption", `SELECT concat_ws(' ', campaign, n, order_id, customer_id, ` + micros("redeemed_at") + `, ` + micros("rolled_back_at") + `) FROM scrip.redemption`, redemptionRows},
 	{"reminder", `SELECT concat_ws(' ', campaign, customer_id, kind, ` + micros("due_at") + `, state) FROM scrip.reminder`, reminderRows},
 	{"expiry_task", `SELECT concat_ws(' ', campaign, ` + micros("due_at") + `, pending, redeemed, expired, state) FROM scrip.expiry_task WHERE pending + redeemed + expired > 0`, taskRows},
@@ -172,6 +173,12 @@ func couponRows(c *oracle.Campaign, row func(...any)) {
 func allotmentRows(c *oracle.Campaign, row func(...any)) {
 	for _, a := range c.Allotments {
 		row(c.Name, a.Batch, a.From, a.Through, a.At, a.OwnExpiry)
+	}
+}
+
+func changeRows(c *oracle.Campaign, row func(...any)) {
+	for _, e := range c.Changes {
+		row(c.Name, e.Type, e.At)
 	}
 }
 

@@ -41,7 +41,7 @@ const Name = "scrip"
 
 // relations are the tables and views of schema scrip, sorted; functions are its functions. It may have others beside them.
 var (
-	relations = []string{"allotment", "campaign", "campaign_stats", "checkpoint", "coupon", "coupon_event", "coupon_row", "dead_letter", "expiry_event",
+	relations = []string{"allotment", "campaign", "campaign_event", "campaign_stats", "checkpoint", "coupon", "coupon_event", "coupon_row", "dead_letter", "expiry_event",
 		"expiry_task", "redemption", "redemption_row", "refusal_stats", "reminder"}
 	functions = []string{"backlog", "digest", "due_next_hour"}
 )

@@ -153,6 +153,16 @@ CREATE TABLE scrip.coupon_event (
     CONSTRAINT coupon_event_extension_has_expiry CHECK ((what = 'extended') = (expires_at IS NOT NULL))
 );
 
+-- One row per event that changed a campaign as a whole.
+CREATE TABLE scrip.campaign_event (
+    place    bigint NOT NULL,
+    at       timestamptz NOT NULL,
+    campaign text COLLATE "C" NOT NULL,
+    type     text COLLATE "C" NOT NULL, -- of the event, such as campaign.updated
+
+    CONSTRAINT campaign_event_key PRIMARY KEY (campaign, place)
+);
+
 -- What falls due: expiries and reminders.
 
 -- One row per campaign and instant at which coupons of it fall. Every claimed coupon that expires at due_at and is not

@@ -136,3 +136,18 @@ func (f *fold) writeCounts(w *writer) {
 	w.change(writeCountsSQL, &changed)
 	w.change(writeClaimedSQL, &counted)
 }
+
+// campaignEvent is a new row of campaign_event.
+type campaignEvent struct {
+	campaign, kind string
+	position       int64
+	at             wire.Instant
+}
+
+func (f *fold) copyCampaignEvents(ctx context.Context, tx pgx.Tx) error {
+	var rows pgcopy.Rows
+	for _, e := range f.changes {
+		rows.Add(e.position, e.at, e.campaign, e.kind)
+	}
+	return rows.Send(ctx, tx, in(f.schema, "scrip.campaign_event"), "place, at, campaign, type")
+}

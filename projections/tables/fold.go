@@ -22,6 +22,7 @@ type fold struct {
 	open         map[orderKey]*redemption // those of redemptions that are not rolled back
 	rollbacks    []rollback
 	couponEvents []couponEvent
+	changes      []campaignEvent
 	reminders    []*reminderRound
 	refusals     map[refusalKey]int64
 	attributes   map[string][]pair // of claims, by their JSON
@@ -61,6 +62,14 @@ func (f *fold) run(lines []Line) (done int, recount string) {
 
 // event folds one event. If it returns an error, nothing was changed.
 func (f *fold) event(l *Line) (recount string, err error) {
+	if recount, err = f.change(l); err == nil && l.Event.Type.Spec().Campaign {
+		f.changes = append(f.changes, campaignEvent{l.Event.Campaign, l.Event.Type.Spec().Name, l.position(), l.Event.At})
+	}
+	return recount, err
+}
+
+// change folds one event into the rows that it changes.
+func (f *fold) change(l *Line) (recount string, err error) {
 	e := &l.Event
 	switch e.Type {
 	case wire.CampaignCreated:

@@ -143,7 +143,7 @@ func rows(t testing.TB, pool *pgxpool.Pool, query string) string {
 func truncate(t testing.TB, pool *pgxpool.Pool) {
 	t.Helper()
 	_, err := pool.Exec(context.Background(), `TRUNCATE scrip.campaign, scrip.coupon_row, scrip.redemption_row, scrip.expiry_task,
-		scrip.reminder, scrip.campaign_stats, scrip.refusal_stats, scrip.dead_letter, scrip.coupon_event, scrip.expiry_event, scrip.allotment`)
+		scrip.reminder, scrip.campaign_stats, scrip.refusal_stats, scrip.dead_letter, scrip.coupon_event, scrip.expiry_event, scrip.allotment, scrip.campaign_event`)
 	if err != nil {
 		t.Fatalf("truncate: %v", err)
 	}

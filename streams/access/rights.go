@@ -100,6 +100,12 @@ func (p Principal) Client() string { return cmp.Or(p.First, p.ID) }
 // Person reports whether what p does is recorded with `by`: support and operator.
 func (p Principal) Person() bool { return p.Role == Support || p.Role == Operator }
 
+// Recorded reports whether the audit stream has a command of p that was carried out: those of people, but for what shops do, which
+// are many. The event of each has who sent it.
+func (p Principal) Recorded(t wire.CommandType) bool {
+	return p.Person() && t != wire.Claim && t != wire.Redeem && t != wire.Remind && t != wire.Unremind
+}
+
 // Hide masks the code in the outcome of a command that p has sent, unless p may see it. The programs of a shop work with codes;
 // people see them only with the right to.
 func (p Principal) Hide(out *wire.Outcome) {
@@ -293,7 +299,7 @@ var operations = [numOperations]operation{
 	OpListCampaigns:    {name: "campaign.list", roles: shops, own: true, endpoints: []string{"campaign.list"}},
 	OpListReminders:    {name: "reminder.list", roles: shops, endpoints: []string{"reminder.list", "reminder.show"}},
 	OpListCoupons:      {name: "coupon.list", roles: shops, own: true, endpoints: []string{"coupon.list"}},
-	OpReadStatistics:   {name: "campaign.statistics", roles: helpers, endpoints: []string{"campaign.statistics", "campaign.diff"}},
+	OpReadStatistics:   {name: "campaign.statistics", roles: helpers, endpoints: []string{"campaign.statistics", "campaign.diff", "campaign.changes"}},
 	OpCreateCampaign:   {name: "campaign.create", roles: operators, command: wire.CreateCampaign, endpoints: []string{"campaign.clone"}},
 	OpUpdateCampaign:   {name: "campaign.update", roles: operators, command: wire.UpdateCampaign},
 	OpPauseCampaign:    {name: "campaign.pause", roles: operators, command: wire.PauseCampaign},
@@ -305,16 +311,16 @@ var operations = [numOperations]operation{
 	OpReadEvents:       {name: "events.read", roles: readers},
 	OpReadTables:       {name: "tables.read", roles: readers, whole: true},
 	OpReadReminders:    {name: "reminders.read", roles: []Role{Sender, Operator}, endpoints: []string{"sender.open", "sender.next", "sender.ack", "sender.store"}, whole: true},
-	OpReadStatus:       {name: "status.read", roles: operators, endpoints: []string{"status.show", "overview.show"}, whole: true},
+	OpReadStatus:       {name: "status.read", roles: operators, endpoints: []string{"status.show", "overview.show", "log.show", "sender.list"}, whole: true},
 	OpReadSettings:     {name: "settings.read", roles: operators, endpoints: []string{"config.get", "config.changes"}, whole: true},
 	OpChangeSettings:   {name: "settings.change", roles: operators, endpoints: []string{"config.set"}, whole: true},
-	OpReadDeadLetters:  {name: "deadletters.read", roles: operators, endpoints: []string{"deadletter.list", "deadletter.show"}, whole: true},
-	OpRetryDeadLetters: {name: "deadletters.retry", roles: operators, endpoints: []string{"deadletter.retry", "deadletter.discard"}, whole: true},
+	OpReadDeadLetters:  {name: "deadletters.read", roles: operators, endpoints: []string{"deadletter.list", "deadletter.show", "sender.deadletters"}, whole: true},
+	OpRetryDeadLetters: {name: "deadletters.retry", roles: operators, endpoints: []string{"deadletter.retry", "deadletter.discard", "sender.discard"}, whole: true},
 	OpManageKeys:       {name: "keys.manage", roles: operators, endpoints: []string{"access.create", "access.list", "access.show", "access.revoke", "access.rotate"}, whole: true},
 	OpReadAudit:        {name: "audit.read", roles: operators, endpoints: []string{"audit.list"}, whole: true},
 	OpManageWebhooks: {name: "webhooks.manage", roles: operators, whole: true, endpoints: []string{
 		"webhook.create", "webhook.list", "webhook.show", "webhook.update", "webhook.rotate", "webhook.pause", "webhook.resume",
-		"webhook.delete", "webhook.replay", "webhook.test", "webhook.deadletters", "webhook.retry", "webhook.rehearse",
+		"webhook.delete", "webhook.replay", "webhook.test", "webhook.deadletters", "webhook.retry", "webhook.rehearse", "webhook.attempts",
 	}},
 	OpRunJobs: {name: "jobs.run", roles: operators, whole: true, endpoints: []string{
 		"rebuild.start", "rebuild.undo", "rebuild.drop", "verify.start", "backup.start",

@@ -32,12 +32,14 @@ const (
 	LookUp   Kind = "lookup"   // codes or customers were shown in clear
 	Jobs     Kind = "jobs"     // a rebuild, a verification or a backup was started, or ended
 	Webhooks Kind = "webhooks" // an endpoint of webhooks was made, changed, removed or disabled
+	// Commands: a person sent a command that is no shop's; its event has the rest.
+	Commands Kind = "commands"
 	// DeadLetters: a dead letter was sent again, discarded or opened again.
 	DeadLetters Kind = "deadletters"
 )
 
 // Kinds are they.
-var Kinds = []Kind{Login, Keys, Settings, Export, LookUp, Jobs, Webhooks, DeadLetters}
+var Kinds = []Kind{Login, Keys, Settings, Export, LookUp, Commands, Jobs, Webhooks, DeadLetters}
 
 // The actions of kind Export.
 const (

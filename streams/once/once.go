@@ -104,6 +104,22 @@ func (s *Store) Put(ctx context.Context, name string, value []byte) error {
 	})
 }
 
+// Get returns a value; ok is false if the name has none.
+func (s *Store) Get(ctx context.Context, name string) (value []byte, ok bool, err error) {
+	err = s.do(ctx, name, func(ctx context.Context, kv jetstream.KeyValue, key string) error {
+		entry, err := kv.Get(ctx, key)
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			return nil
+		}
+		if err == nil {
+			value, err = s.values.Open(entry.Value(), key)
+		}
+		ok = err == nil
+		return err
+	})
+	return value, ok, err
+}
+
 // Take removes a value and returns it; ok is false if the name has none. Of several callers at once one gets it. After an error it
 // may be removed.
 func (s *Store) Take(ctx context.Context, name string) (value []byte, ok bool, err error) {

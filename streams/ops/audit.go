@@ -12,7 +12,7 @@ import (
 // ListAudit selects entries of the audit stream.
 type ListAudit struct {
 	Actor string     `json:"actor,omitempty" doc:"Name or id of a key."`
-	Kind  audit.Kind `json:"kind,omitempty" enum:"login,keys,settings,export,lookup,webhooks,deadletters,jobs" doc:"What was done."`
+	Kind  audit.Kind `json:"kind,omitempty" enum:"login,keys,settings,export,lookup,commands,webhooks,deadletters,jobs" doc:"What was done."`
 	Since time.Time  `json:"since,omitzero" doc:"From this time on."`
 	Until time.Time  `json:"until,omitzero" doc:"Not included."`
 	Paging

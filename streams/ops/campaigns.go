@@ -146,6 +146,73 @@ type SettingDiff struct {
 	With     json.RawMessage `json:"with,omitempty"`
 }
 
+// Changes are the histories of campaigns in the read tables.
+type Changes interface {
+	Changes(ctx context.Context, q ListChangesOf) (Page[CampaignChange], error)
+}
+
+// ListChangesOf is a page of what changed a campaign.
+type ListChangesOf struct {
+	Campaign string `json:"campaign" doc:"Its name."`
+	Paging
+}
+
+// CampaignChange is an event that changed a campaign.
+type CampaignChange struct {
+	At        time.Time      `json:"at"`
+	Type      string         `json:"type" doc:"Of the event, such as campaign.updated."`
+	By        string         `json:"by,omitempty" doc:"The person who did it; absent = a program, or nobody."`
+	ID        string         `json:"id,omitempty" doc:"Of the command."`
+	RequestID string         `json:"request_id,omitempty"`
+	Settings  []SettingDelta `json:"settings,omitempty" doc:"Of campaign.updated: those that it changed."`
+	Note      string         `json:"note,omitempty" doc:"Why there is no more: the log could not be read."`
+	Lane      int            `json:"lane"`
+	Sequence  uint64         `json:"sequence"`
+	Line      int            `json:"line"`
+}
+
+// SettingDelta is a setting that was changed. One that is absent is the default.
+type SettingDelta struct {
+	Setting string          `json:"setting"`
+	Was     json.RawMessage `json:"was,omitempty"`
+	Is      json.RawMessage `json:"is,omitempty"`
+}
+
+// ChangedSettings are the settings that two events of a campaign have different.
+func ChangedSettings(was, is *wire.Event) (all []SettingDelta) {
+	a, b := settingsOfEvent(was), settingsOfEvent(is)
+	for _, d := range settingsOf {
+		if !bytes.Equal(a[d.Name], b[d.Name]) {
+			all = append(all, SettingDelta{d.Name, a[d.Name], b[d.Name]})
+		}
+	}
+	return all
+}
+
+func settingsOfEvent(e *wire.Event) Fields {
+	text := e.Settings.Append(nil) // each with a comma before it
+	if len(text) == 0 {
+		return nil
+	}
+	text[0] = '{'
+	fields, _ := ParseFields(append(text, '}')) // it was written here
+	return fields
+}
+
+// ListChangesOf lists what changed a campaign, newest first.
+func (o *Ops) ListChangesOf(ctx context.Context, _ Caller, q ListChangesOf) (Page[CampaignChange], error) {
+	switch {
+	case !wire.ValidCampaignName(q.Campaign):
+		return Page[CampaignChange]{}, invalid("campaign", "must be the name of a campaign")
+	case o.Changes == nil:
+		return Page[CampaignChange]{}, ErrNoTables
+	}
+	if _, err := o.Queries.Campaign(ctx, q.Campaign); err != nil {
+		return Page[CampaignChange]{}, found(err)
+	}
+	return o.Changes.Changes(ctx, q)
+}
+
 // DiffCampaigns lists the settings in which two campaigns differ, in the order in which settings are listed.
 func (o *Ops) DiffCampaigns(ctx context.Context, who Caller, q TwoCampaigns) (out Page[SettingDiff], err error) {
 	var settings [2]Fields

@@ -3,12 +3,15 @@ package ops
 import (
 	"context"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/once"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 	"github.com/seed-4a2410e3/scrip/streams/webhook"
 )
 
@@ -27,6 +30,9 @@ type Ops struct {
 	Queries *client.Client
 	// Status reads the status of the log and its servers, whose type is of a package above this one.
 	Status func(context.Context) (any, error)
+	// JetStream reads streams of the log, which is Log.
+	JetStream jetstream.JetStream
+	Log       topology.Log
 	// Overview is what is to be seen at a glance, likewise. Nil = this server takes no samples.
 	Overview func() any
 	// PostgresURL is where a key reads the read tables, without its password; "" = it may not, or not here. nil = nowhere.
@@ -43,6 +49,8 @@ type Ops struct {
 	Coupons Coupons
 	// Letters are the dead letters in the read tables. Nil = this server has no read tables.
 	Letters Letters
+	// Changes are the histories of campaigns in the read tables. Nil likewise.
+	Changes Changes
 	// Reminders are those in the read tables. Nil likewise.
 	Reminders Reminders
 }

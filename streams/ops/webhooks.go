@@ -247,3 +247,18 @@ func (o *Ops) WebhookLetters(ctx context.Context, _ Caller, q ListWebhookLetters
 	}
 	return page, err
 }
+
+// ListAttempts names a webhook.
+type ListAttempts struct {
+	NamedWebhook
+	Paging
+}
+
+// WebhookAttempts lists the last requests to a webhook, newest first, those of the last seconds perhaps not yet.
+func (o *Ops) WebhookAttempts(ctx context.Context, _ Caller, q ListAttempts) (Page[webhook.Attempt], error) {
+	all, err := o.Webhooks.Attempts(ctx, o.Once, q.Webhook)
+	if err != nil {
+		return Page[webhook.Attempt]{}, err
+	}
+	return PageOf(all, q.Paging, func(a *webhook.Attempt) string { return a.At.Format(time.RFC3339Nano) + " " + a.ID })
+}

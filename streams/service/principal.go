@@ -97,14 +97,24 @@ func (r *request) ended(wrong bool) {
 	}
 }
 
-// shown is an outcome as the principal may see it. about names the coupon whose code a person sees in it, "" = none.
-func (r *request) shown(line []byte) (_ []byte, about string, repeat bool, err error) {
+// shown is an outcome as the principal may see it. about names the coupon whose code a person sees in it, "" = none. entry is of
+// the audit stream, nil = the answer needs none.
+func (r *request) shown(line []byte) (_ []byte, about string, entry *audit.Entry, err error) {
 	if !r.who.Person() {
-		return line, "", false, nil
+		return line, "", nil, nil
 	}
 	out, err := wire.ParseOutcome(line)
-	if r.who.Hide(&out); out.Code != "" && r.who.Codes {
-		about = audit.Coupon(out.Campaign, out.N, r.byN)
+	object := out.Campaign
+	if out.N != 0 {
+		object = audit.Coupon(out.Campaign, out.N, r.byN)
 	}
-	return out.AppendJSON(nil), about, out.Repeat, err
+	if r.who.Hide(&out); out.Code != "" && r.who.Codes {
+		about = object
+	}
+	if about != "" && out.Repeat {
+		entry = new(audit.By(r.who, audit.LookUp, r.endpoint.operation.String(), about))
+	} else if !out.Repeat && r.who.Recorded(r.endpoint.command) {
+		entry = new(audit.By(r.who, audit.Commands, r.endpoint.command.String(), object))
+	}
+	return out.AppendJSON(nil), about, entry, err
 }

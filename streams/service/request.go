@@ -14,7 +14,6 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
-	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/push"
@@ -266,15 +265,15 @@ func (r *request) Answer(line []byte, err error) {
 // done answers with the outcome of a command that was carried out. The event of a change names the person who sent it; a repeat
 // has none, so a code that a person sees in it is recorded first.
 func (r *request) done(line []byte) {
-	line, about, repeat, err := r.shown(line)
+	line, _, entry, err := r.shown(line)
 	switch {
 	case err != nil:
 		r.fail(err)
-	case about == "" || !repeat:
+	case entry == nil:
 		r.answer(nil, line, done)
 	default:
 		r.service.background(r.service.queries, r, func(ctx context.Context) {
-			if err := r.service.record(ctx, audit.By(r.who, audit.LookUp, r.endpoint.operation.String(), about)); err != nil {
+			if err := r.service.record(ctx, *entry); err != nil {
 				r.fail(err)
 				return
 			}

@@ -34,6 +34,8 @@ type request struct {
 	body  []byte
 	first int // index in the batch
 	lines int
+
+	status int // of the answer, 0 = none
 }
 
 // SecretFields are left out of the data of endpoints without codes: a code is money, and attributes may be personal.

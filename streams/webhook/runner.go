@@ -20,6 +20,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/once"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/registry"
 	"github.com/seed-4a2410e3/scrip/streams/seal"
@@ -48,6 +49,8 @@ type Options struct {
 	// Server names this server in leases.
 	Server string
 	Guard  *Guard
+	// Attempts keeps the last requests, for people; nil = they are not kept.
+	Attempts *once.Store
 	// Roots are the certificates to trust; nil = the system's. Resolver is nil for the system's.
 	Roots    *x509.CertPool
 	Resolver *net.Resolver
@@ -261,6 +264,7 @@ func (r *Runner) sender(e Endpoint) (*sender, error) {
 		c.Webhook = e.ID
 		return r.record(ctx, c)
 	})
+	s.tries = &attempts{store: r.o.Attempts, name: attemptsOf(e.ID)}
 	if r.o.timeout > 0 {
 		s.client.Timeout = r.o.timeout
 	}

@@ -41,6 +41,7 @@ type sender struct {
 	client  *http.Client
 	limit   *rate.Limiter
 	slots   chan struct{}
+	tries   *attempts                                 // nil = they are not kept
 	record  func(ctx context.Context, c Change) error // stores a change by this server
 
 	mu       sync.Mutex // guards the fields below
@@ -119,7 +120,13 @@ func (s *sender) post(ctx context.Context, r *request) (failed []int, err error)
 	if err := s.limit.Wait(ctx); err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	failed, err = s.try(ctx, r)
+	one := Attempt{At: began.UTC().Truncate(time.Millisecond), ID: r.id, Events: r.lines, Millis: time.Since(began).Milliseconds(), Status: r.status}
+	if err != nil {
+		one.Error = err.Error()
+	}
+	s.tries.add(one)
 	switch {
 	case ctx.Err() != nil:
 	case failed != nil && len(failed) < r.lines:
@@ -159,6 +166,7 @@ func (s *sender) try(ctx context.Context, r *request) (failed []int, err error) 
 		return nil, &push.Away{Err: err}
 	}
 	defer resp.Body.Close()
+	r.status = resp.StatusCode
 	answer, readErr := io.ReadAll(io.LimitReader(resp.Body, answerMost))
 	err = fmt.Errorf("the endpoint responded %s", resp.Status)
 	switch code := resp.StatusCode; {

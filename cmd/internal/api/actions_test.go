@@ -58,6 +58,7 @@ webhook.show         -                    {"webhook":"$hook"}
 webhook.deadletters  -                    {"webhook":"$hook"}
 webhook.retry        webhooks:retry       {"webhook":"$hook"}
 webhook.rehearse     webhooks:rehearse    {"webhook":"$hook","fail":1}
+webhook.attempts     -                    {"webhook":"$hook"}
 webhook.delete       webhooks:delete      {"webhook":"$hook"}
 rebuild.start        jobs:rebuild.start   {"drop_dependents":false}
 rebuild.undo         jobs:rebuild.undo    {}
@@ -70,8 +71,13 @@ coupons.extend       jobs:coupons.extend  {"campaign":"$campaign","n":[1],"most"
 campaign.clone       -                    {"campaign":"$campaign","to":"$name-clone"}
 campaign.diff        -                    {"campaign":"$campaign","with":"$name-clone"}
 campaign.statistics  -                    {"campaign":"$campaign","attribute":"none"}
+campaign.changes     -                    {"campaign":"$campaign"}
 due.list             -                    {}
 overview.show        -                    {}
+log.show             -                    {}
+sender.list          -                    {}
+sender.deadletters   -                    {"sender":"mobile"}
+sender.discard       deadletters:discard  {"sender":"mobile","all":true}
 job.show             -                    {"id":"$job"}
 job.list             -                    {}
 `

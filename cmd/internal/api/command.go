@@ -17,6 +17,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/command"
 )
 
@@ -150,6 +151,9 @@ func (a *API) carryOut(w http.ResponseWriter, req *http.Request, p access.Princi
 	if err != nil {
 		return err
 	}
+	if !out.Repeat && p.Recorded(c.command) {
+		a.recordCommand(a.with(w, req, p), c.command, &out, x.cmd.N != 0)
+	}
 	if p.Person() || p.Public && out.Repeat {
 		if err := a.hide(a.with(w, req, p), c.Operation, &out, x.cmd.N != 0); err != nil {
 			return err
@@ -179,6 +183,18 @@ func (a *API) carryOut(w http.ResponseWriter, req *http.Request, p access.Princi
 	w.WriteHeader(status)
 	_, _ = w.Write(append(x.body, '\n')) // the client may have closed the connection
 	return nil
+}
+
+// recordCommand adds a command of a person to the audit stream. Its event has who sent it: the answer does not wait for an entry that
+// cannot be stored.
+func (a *API) recordCommand(ctx context.Context, t wire.CommandType, out *wire.Outcome, byN bool) {
+	about := out.Campaign
+	if out.N != 0 {
+		about = audit.Coupon(out.Campaign, out.N, byN)
+	}
+	if err := a.record(ctx, audit.Commands, t.String(), about); err != nil {
+		a.Logger.Warn("a command is not in the audit stream", "command", t, "id", out.ID, "err", err)
+	}
 }
 
 // location is where to read what a command made, "" = nothing.

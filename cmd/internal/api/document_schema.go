@@ -63,12 +63,22 @@ var values = map[reflect.Type][]string{
 var fieldValues = map[string][]string{
 	"CampaignView.status": domain.CampaignStatuses, "Entry.what": changes(), "Job.kind": ops.JobKinds(),
 	"Problem.type": {"about:blank"}, "Validated.reason": append(texts(unusable), string(web.CodeNotValid)),
-	"Import.refusal": texts(slices.Collect(wire.Refusals())), "Retried.state": texts(readmodel.LetterStates), "DeletedWebhook.state": {"deleted"},
+	"Import.refusal": texts(slices.Collect(wire.Refusals())), "CampaignChange.type": campaignChanges(), "Retried.state": texts(readmodel.LetterStates), "DeletedWebhook.state": {"deleted"},
 }
 
 func texts[T any](list []T) (all []string) {
 	for _, one := range list {
 		all = append(all, fmt.Sprint(one))
+	}
+	return all
+}
+
+// campaignChanges are the types of events that histories of campaigns show.
+func campaignChanges() (all []string) {
+	for t := range wire.Events() {
+		if t.Spec().Campaign {
+			all = append(all, t.Spec().Name)
+		}
 	}
 	return all
 }

@@ -30,7 +30,7 @@ type Sample struct {
 	Redemptions float64   `json:"redemptions" doc:"Redemptions a second."`
 	Refusals    float64   `json:"refusals" doc:"Commands refused a second."`
 	// Refused are the refusals by reason.
-	Refused map[string]float64 `json:"refused,omitempty" doc:"By reason."`
+	Refused map[string]float64 `json:"refused" doc:"By reason."`
 	// OldestDue is how long the oldest due work has waited, in seconds, and Waiting how many customers of due reminders do.
 	OldestDue float64 `json:"oldest_due_seconds" doc:"How long the oldest due expiry or reminder has waited."`
 	Waiting   int     `json:"waiting" doc:"Customers whose reminder is due and not sent."`
@@ -193,7 +193,7 @@ type Overview struct {
 func (s *Sampler) Overview() Overview {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := Overview{Alerts: s.alerts(time.Now())}
+	out := Overview{Alerts: s.alerts(time.Now()), Sample: Sample{Refused: map[string]float64{}}}
 	if len(s.ring) == 0 {
 		out.Error = "the server is starting"
 		return out

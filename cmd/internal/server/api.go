@@ -54,7 +54,7 @@ func (s *server) startAPI(ctx context.Context) error {
 		history := readmodel.NewHistory(s.tables.pool, func(ctx context.Context, lane int, sequence uint64) (eventlog.Raw, error) {
 			return eventlog.Events(js, lane).In(s.stream).Lookup(ctx, sequence)
 		})
-		opts.History, people.Reminders = history, history
+		opts.History, people.Reminders, people.Changes = history, history, history
 	}
 	svc := service.New(nc, s.stream, code.New(s.key), opts)
 	if err := s.metrics.registry.Register(svc); err != nil {
@@ -82,7 +82,7 @@ func (s *server) newOps(js jetstream.JetStream, lanes *command.Lanes) *ops.Ops {
 	all := &ops.Ops{
 		Keys: s.keys.store, Settings: s.settings, Webhooks: hooks, Audit: s.keys.audit, Queries: client.New(js.Conn(), client.Options{}),
 		Status: func(ctx context.Context) (any, error) { return s.readStatus(ctx, js) }, Jobs: s.jobs, PostgresURL: s.analystURL, Lanes: lanes, Wrong: s.keys.registry.Wrong,
-		Overview: s.startSampler(js),
+		JetStream: js, Log: s.stream, Overview: s.startSampler(js),
 		Cursors:  ops.Cursors{Secret: s.key, Log: s.stream.UUID},
 		Once:     once.Open(js, s.key, s.stream.UUID),
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/once"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/webhook"
 )
@@ -28,7 +29,8 @@ func (s *server) startWebhooks(ctx context.Context) error {
 	if err := s.metrics.registry.Register(newDeliveryMetrics(js)); err != nil {
 		return err
 	}
-	runner := webhook.New(webhook.Options{JetStream: js, Log: s.stream, CodeKey: s.key, Server: s.id, Guard: s.webhookGuard(), Logger: s.log})
+	runner := webhook.New(webhook.Options{JetStream: js, Log: s.stream, CodeKey: s.key, Server: s.id, Guard: s.webhookGuard(),
+		Attempts: once.Open(js, s.key, s.stream.UUID), Logger: s.log})
 	s.group.start("webhooks", runner.Run)
 	return nil
 }
