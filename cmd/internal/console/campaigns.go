@@ -66,6 +66,7 @@ type campaignData struct {
 	Part[domain.CampaignView]
 	Settings []row
 	Days     Part[ops.Page[ops.Day]]
+	Changes  Part[ops.Page[ops.CampaignChange]]
 	// Rate is how many claims a second there are, of the live part.
 	Rate float64
 	// Ahead are instants that are to come.
@@ -100,6 +101,7 @@ func loadCampaign(v *view) any {
 	if v.Live {
 		d.Rate = v.c.claims.rate(name, c.Claimed, time.Now())
 	} else if v.May("listDays", name) {
+		d.Changes = list[ops.Page[ops.CampaignChange]](v, "/v1/campaigns/"+escape(name)+"/changes")
 		d.Days = get[ops.Page[ops.Day]](v, "/v1/campaigns/"+escape(name)+"/statistics", "limit", "60")
 	}
 	return d

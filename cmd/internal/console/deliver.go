@@ -1,6 +1,8 @@
 package console
 
 import (
+	"slices"
+
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/webhook"
@@ -34,13 +36,39 @@ var deliverActs = []act{
 // webhookData is a webhook with what it could not deliver.
 type webhookData struct {
 	Part[ops.WebhookDetails]
-	Letters Part[ops.Page[ops.WebhookLetter]]
+	Letters  Part[ops.Page[ops.WebhookLetter]]
+	Attempts Part[ops.Page[webhook.Attempt]]
+}
+
+// Success is the part of the last requests that were delivered, in percent, and P99 the time that all but one of a hundred took.
+func (d webhookData) Success() int {
+	ok := 0
+	for _, a := range d.Attempts.Data.Items {
+		if a.Error == "" {
+			ok++
+		}
+	}
+	return 100 * ok / max(1, len(d.Attempts.Data.Items))
+}
+
+// P99 is in milliseconds.
+func (d webhookData) P99() int64 {
+	var all []int64
+	for _, a := range d.Attempts.Data.Items {
+		all = append(all, a.Millis)
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return all[len(all)*99/100]
 }
 
 func loadWebhook(v *view) any {
 	id := v.r.PathValue("webhook")
 	v.Title = "Webhook " + id
-	d := webhookData{Part: get[ops.WebhookDetails](v, "/v1/webhooks/"+escape(id)), Letters: list[ops.Page[ops.WebhookLetter]](v, "/v1/webhooks/"+escape(id)+"/dead-letters")}
+	d := webhookData{Part: get[ops.WebhookDetails](v, "/v1/webhooks/"+escape(id)), Letters: list[ops.Page[ops.WebhookLetter]](v, "/v1/webhooks/"+escape(id)+"/dead-letters"),
+		Attempts: get[ops.Page[webhook.Attempt]](v, "/v1/webhooks/"+escape(id)+"/attempts")}
 	v.Problem = d.Problem
 	return d
 }

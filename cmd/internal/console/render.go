@@ -97,6 +97,9 @@ func (v *view) Next(cursor string) string {
 // First is the path of the first page of a list.
 func (v *view) First() string { return v.Next("") }
 
+// Sender is that of the path.
+func (v *view) Sender() string { return v.r.PathValue("sender") }
+
 // Campaign is that of the path.
 func (v *view) Campaign() string { return v.r.PathValue(web.CampaignValue) }
 

@@ -83,8 +83,8 @@ func (s *server) newOps(js jetstream.JetStream, lanes *command.Lanes) *ops.Ops {
 		Keys: s.keys.store, Settings: s.settings, Webhooks: hooks, Audit: s.keys.audit, Queries: client.New(js.Conn(), client.Options{}),
 		Status: func(ctx context.Context) (any, error) { return s.readStatus(ctx, js) }, Jobs: s.jobs, PostgresURL: s.analystURL, Lanes: lanes, Wrong: s.keys.registry.Wrong,
 		JetStream: js, Log: s.stream, Overview: s.startSampler(js),
-		Cursors:  ops.Cursors{Secret: s.key, Log: s.stream.UUID},
-		Once:     once.Open(js, s.key, s.stream.UUID),
+		Cursors: ops.Cursors{Secret: s.key, Log: s.stream.UUID},
+		Once:    once.Open(js, s.key, s.stream.UUID),
 	}
 	if s.tables != nil {
 		all.Letters = newLetters(s.tables.pool, js, lanes)

@@ -62,7 +62,8 @@
     else if (!document.hidden && closed && !paused) location.reload();
   });
   document.addEventListener("htmx:afterSwap", e => { times(e.target); charts(e.target, true); });
-  document.addEventListener("htmx:sseMessage", () => { const l = document.getElementById("live"); if (l) { times(l); tick(l); } });
+  document.addEventListener("htmx:sseMessage", () => {
+    each(document, "[data-most]", e => { times(e); while (e.rows.length > Number(e.dataset.most)) e.deleteRow(-1); }); const l = document.getElementById("live"); if (l) { times(l); tick(l); } });
 
   // A chart draws the table in its figure, and takes the points of the live part.
   const plots = [];
