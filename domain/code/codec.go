@@ -148,6 +148,13 @@ func (c *Codec) Decode(input string) (campaign, n uint32, ok bool) {
 	return d[0].Campaign, d[0].N, d[0].OK
 }
 
+// Formed reports whether an input has the form of a code, of whatever key: what Decode reads. It needs no key.
+func Formed(input string) bool {
+	var r Raw
+	_, ok := r.read(input)
+	return ok
+}
+
 // Decoded is a code that a person typed, and its result as Decode returns it.
 type Decoded struct {
 	Input       string

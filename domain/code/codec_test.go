@@ -103,8 +103,8 @@ func TestDecodeForgives(t *testing.T) {
 		"code: " + r,     // and be any text
 		"a long voucher number, copied with the words before it: " + r,
 	} {
-		if campaign, n, ok := c.Decode(input); !ok || campaign != 12_345 || n != 67_890 {
-			t.Errorf("Decode(%q) = %d, %d, %v", input, campaign, n, ok)
+		if campaign, n, ok := c.Decode(input); !ok || campaign != 12_345 || n != 67_890 || !Formed(input) {
+			t.Errorf("Decode(%q) = %d, %d, %v; formed %v", input, campaign, n, ok, Formed(input))
 		}
 	}
 }
