@@ -2,7 +2,9 @@ package console
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -42,12 +44,14 @@ func loadCoupon(v *view) any {
 	return d
 }
 
-// lastOrder is the order of the newest redemption on this page, for a roll-back.
+// lastOrder is the order of the newest redemption on this page that was not rolled back, "" = there is none.
 func lastOrder(c api.OneCoupon) string {
+	undone := map[string]bool{}
 	for _, e := range c.History.History {
-		if e.OrderID != "" {
+		if e.What == "redeemed" && !undone[e.OrderID] {
 			return e.OrderID
 		}
+		undone[e.OrderID] = e.What == "rolled_back"
 	}
 	return ""
 }
@@ -58,40 +62,50 @@ type customerData struct {
 	Reminders []Part[ops.Page[domain.ReminderView]]
 }
 
-// shortestCode is the least number of symbols of a text that is tried as a code.
-const shortestCode = 8
-
-// mostReminders bounds the campaigns whose reminders a customer's page reads.
-const mostReminders = 10
+// mostReads bounds the requests that a page makes for the rows of a list: the reminders of a customer by campaign, the coupons of
+// an order.
+const mostReads = 10
 
 func loadCustomer(v *view) any {
 	id := v.r.PathValue("customer")
 	v.Title = "Customer " + id
 	d := customerData{Part: list[api.OneCustomer](v, "/v1/customers/"+escape(id))}
 	v.Problem = d.Problem
-	seen := map[string]bool{}
+	var campaigns []string
 	for _, c := range d.Data.Items {
-		if !seen[c.Campaign] && len(seen) < mostReminders {
-			seen[c.Campaign] = true
-			if p := get[ops.Page[domain.ReminderView]](v, "/v1/campaigns/"+escape(c.Campaign)+"/reminders", "customer_id", id); len(p.Data.Items) > 0 {
-				d.Reminders = append(d.Reminders, p)
-			}
+		campaigns = append(campaigns, c.Campaign)
+	}
+	for _, e := range d.Data.History.History { // a reminder of kind opens has no coupon
+		campaigns = append(campaigns, e.Campaign)
+	}
+	slices.Sort(campaigns)
+	for _, c := range first(slices.Compact(campaigns)) {
+		if p := get[ops.Page[domain.ReminderView]](v, "/v1/campaigns/"+escape(c)+"/reminders", "customer_id", id, "limit", perPage); p.Problem != nil || len(p.Data.Items) > 0 {
+			d.Reminders = append(d.Reminders, p)
 		}
 	}
 	return d
 }
 
+// first are the rows for which a page makes requests.
+func first[T any](all []T) []T { return all[:min(len(all), mostReads)] }
+
 // orderData is an order by the coupons that were redeemed for it.
 type orderData struct {
 	Part[ops.Page[ops.Coupon]]
 	Order string
+	// Status is that of the redemption for the order, by row: as its lane has it. Rows after the first ones have none.
+	Status [50]string
 }
 
 func loadOrder(v *view) any {
 	order := v.r.PathValue("order")
 	v.Title = "Order " + order
-	d := orderData{list[ops.Page[ops.Coupon]](v, "/v1/coupons", "order_id", order), order}
+	d := orderData{Part: list[ops.Page[ops.Coupon]](v, "/v1/coupons", "order_id", order), Order: order}
 	v.Problem = d.Problem
+	for i, c := range first(d.Data.Items) {
+		d.Status[i] = get[api.OneCoupon](v, "/v1/campaigns/"+escape(c.Campaign)+"/coupons/"+fmt.Sprint(c.N), "order_id", order, "limit", "1").Data.OrderStatus
+	}
 	return d
 }
 
@@ -133,42 +147,61 @@ func (c *Console) search(w http.ResponseWriter, r *http.Request) {
 	v.render(http.StatusOK, "search", "layout")
 }
 
-// find looks the text up, one request for each kind of thing. A code is tried only if it has the form of one: wrong ones are counted.
+// find looks the text up, one request for each kind of thing. Wrong codes are counted: a text is tried as a code only if it has the
+// form of one, or follows the name of a campaign.
 func (f *found) find(v *view) {
 	q := f.Query
-	add := func(kind, name, path string) { f.Hits = append(f.Hits, hit{kind, name, path}) }
-	failed := func(p *web.Problem) bool {
-		if p != nil && p.Status != http.StatusNotFound && p.Status != http.StatusUnprocessableEntity && p.Status != http.StatusForbidden && p.Status != http.StatusBadRequest {
-			f.Problems = append(f.Problems, p)
+	first, rest, _ := strings.Cut(q, " ")
+	rest = strings.TrimSpace(rest)
+	if wire.ValidCampaignName(first) && !f.failed(get[domain.CampaignView](v, "/v1/campaigns/"+escape(first)).Problem) {
+		path := "/campaigns/" + escape(first)
+		last := strings.TrimLeft(code.FoldImported(rest), "*")
+		if rest == "" {
+			f.Hits = append(f.Hits, hit{"campaign", first, path})
 		}
-		return p != nil
-	}
-	if wire.ValidCampaignName(q) {
-		if p := get[domain.CampaignView](v, "/v1/campaigns/"+escape(q)); !failed(p.Problem) {
-			add("campaign", q, "/campaigns/"+escape(q))
+		if n, err := strconv.ParseUint(rest, 10, 32); err == nil {
+			if p := get[api.OneCoupon](v, "/v1"+path+"/coupons/"+fmt.Sprint(n), "limit", "1"); !f.failed(p.Problem) {
+				f.coupons("campaign and number", p.Data.Coupon)
+			}
+		}
+		if len(last) == 4 {
+			if p := get[ops.Page[ops.Coupon]](v, "/v1/coupons", "campaign", first, "last_four", last, "limit", "10"); !f.failed(p.Problem) {
+				f.coupons("campaign and last four", p.Data.Items...)
+			}
+		} else if _, err := code.NormalizeImported(last); err == nil {
+			f.code(v, "campaign and code", map[string]string{"campaign": first, "code": rest})
 		}
 	}
-	if _, err := code.NormalizeImported(q); err == nil && len(code.FoldImported(q)) >= shortestCode {
-		if p := search[api.CouponList](v, "/v1/coupons/search", map[string]string{"code": q}); !failed(p.Problem) {
-			f.coupons(p.Data.Items, "code")
+	if len(f.Hits) == 0 && code.Formed(q) {
+		f.code(v, "code", map[string]string{"code": q})
+	}
+	if strings.Trim(q, ".") != "" { // else it is no part of a path
+		if p := get[api.OneCustomer](v, "/v1/customers/"+escape(q), "limit", "1"); !f.failed(p.Problem) && len(p.Data.Items)+len(p.Data.History.History) > 0 {
+			f.Hits = append(f.Hits, hit{"customer", q, "/customers/" + escape(q)})
 		}
-	}
-	if campaign, last, ok := strings.Cut(q, " "); ok && wire.ValidCampaignName(campaign) {
-		if p := get[ops.Page[ops.Coupon]](v, "/v1/coupons", "campaign", campaign, "last_four", strings.TrimSpace(last), "limit", "10"); !failed(p.Problem) {
-			f.coupons(p.Data.Items, "campaign and last four")
+		if p := get[ops.Page[ops.Coupon]](v, "/v1/coupons", "order_id", q, "limit", "1"); !f.failed(p.Problem) && len(p.Data.Items) > 0 {
+			f.Hits = append(f.Hits, hit{"order", q, "/orders/" + escape(q)})
 		}
-	}
-	if p := get[api.OneCustomer](v, "/v1/customers/"+escape(q), "limit", "1"); !failed(p.Problem) && len(p.Data.Items)+len(p.Data.History.History) > 0 {
-		add("customer", q, "/customers/"+escape(q))
-	}
-	if p := get[ops.Page[ops.Coupon]](v, "/v1/coupons", "order_id", q, "limit", "1"); !failed(p.Problem) && len(p.Data.Items) > 0 {
-		add("order", q, "/orders/"+escape(q))
 	}
 }
 
-func (f *found) coupons(all []ops.Coupon, kind string) {
+// failed reports whether a kind was not found. What may be another kind of thing is no problem.
+func (f *found) failed(p *web.Problem) bool {
+	if p != nil && (p.Status == http.StatusTooManyRequests || p.Status >= 500) {
+		f.Problems = append(f.Problems, p)
+	}
+	return p != nil
+}
+
+func (f *found) code(v *view, kind string, name map[string]string) {
+	if p := search[api.CouponList](v, "/v1/coupons/search", name); !f.failed(p.Problem) {
+		f.coupons(kind, p.Data.Items...)
+	}
+}
+
+func (f *found) coupons(kind string, all ...ops.Coupon) {
 	for _, c := range all {
-		n := strconv.FormatUint(uint64(c.N), 10)
+		n := fmt.Sprint(c.N)
 		f.Hits = append(f.Hits, hit{"coupon by " + kind, c.Campaign + " " + n + " " + c.Code, "/coupons/" + escape(c.Campaign) + "/" + n})
 	}
 }
@@ -200,7 +233,8 @@ func (c *Console) exportCustomer(w http.ResponseWriter, r *http.Request) {
 			if first {
 				v.fail(problem)
 			}
-			return // the file ends without a last page, whose next is absent
+			_, _ = w.Write(a.body.Bytes()) // the last line is why the file is not whole
+			return
 		}
 		if first {
 			w.Header().Set("Content-Type", "application/x-ndjson")
