@@ -36,11 +36,24 @@ var supportActs = []act{
 	{id: "cancelReminder", title: "Cancel the reminder", cli: "scrip unremind {campaign} --customer {customer_id} --kind {kind} --before {before}"},
 }
 
+// couponData is a coupon, and the batch with which it was allotted, for those who see batches.
+type couponData struct {
+	Part[api.OneCoupon]
+	Batch string
+}
+
 func loadCoupon(v *view) any {
 	campaign, n := v.r.PathValue("campaign"), v.r.PathValue("n")
 	v.Title = "Coupon " + n + " of " + campaign
-	d := list[api.OneCoupon](v, "/v1/campaigns/"+escape(campaign)+"/coupons/"+escape(n))
+	d := couponData{Part: list[api.OneCoupon](v, "/v1/campaigns/"+escape(campaign)+"/coupons/"+escape(n))}
 	v.Problem = d.Problem
+	if d.Problem == nil && d.Data.CustomerID == "" && v.May("listAllotments", campaign) {
+		for _, b := range get[ops.Page[domain.AllotmentView]](v, "/v1/campaigns/"+escape(campaign)+"/allotments", "limit", "1000").Data.Items {
+			if b.FromN <= d.Data.N && d.Data.N <= b.ThroughN {
+				d.Batch = b.Batch
+			}
+		}
+	}
 	return d
 }
 

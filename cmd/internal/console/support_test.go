@@ -67,6 +67,9 @@ func TestSearch(t *testing.T) {
 		body, _ := owner.get(t, "/customers/"+url.PathEscape(reminded), http.StatusOK)
 		return strings.Contains(body, "10m before the coupon expires") && strings.Contains(body, "/acts/cancelReminder?")
 	})
+	if body, _ := owner.get(t, "/coupons/"+th.campaign+"/3", http.StatusOK); !strings.Contains(body, th.batch) {
+		t.Errorf("a coupon for print without its batch\n%s", main(body))
+	}
 	body, _ := s.get(t, "/customers/"+url.PathEscape(th.customer)+"/export", http.StatusOK)
 	var page struct {
 		Customer string `json:"customer_id"`
