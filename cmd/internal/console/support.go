@@ -180,6 +180,9 @@ func (f *found) find(v *view) {
 		if len(last) == 4 {
 			if p := get[ops.Page[ops.Coupon]](v, "/v1/coupons", "campaign", first, "last_four", last, "limit", "10"); !f.failed(p.Problem) {
 				f.coupons("campaign and last four", p.Data.Items...)
+				if p.Data.Next != "" { // of a big campaign a page has some of its coupons
+					f.Hits = append(f.Hits, hit{"coupons by campaign and last four", "all of " + first + " that end with " + last, path + "/coupons?last_four=" + queryEscape(last)})
+				}
 			}
 		} else if _, err := code.NormalizeImported(last); err == nil {
 			f.code(v, "campaign and code", map[string]string{"campaign": first, "code": rest})
