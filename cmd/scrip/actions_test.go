@@ -62,6 +62,8 @@ func TestEveryActionHasACommand(t *testing.T) {
 		{"campaign.changes", "campaign changes none", `{"campaign":"none"}`},
 		{"overview.show", "overview", ""},
 		{"log.show", "log", ""},
+		{"command.show", "command show none", ""},
+		{"deadletter.groups", "deadletter groups", ""},
 		{"sender.list", "sender list", ""},
 		{"sender.deadletters", "sender deadletters mobile", ""},
 		{"sender.discard", "sender discard mobile", `{"sender":"mobile"}`},

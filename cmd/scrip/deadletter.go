@@ -18,6 +18,9 @@ import (
 
 func (m *Main) deadletterCommand() *cobra.Command {
 	g := cli.Group("deadletter", "Show, retry and discard dead letters",
+		command(m, action[ops.Page[ops.LetterGroup]]{
+			use: "groups", name: "deadletter.groups", short: "Group open dead letters by cause", print: listed[ops.LetterGroup](m, "count stream cause oldest newest example"),
+		}),
 		command(m, action[ops.Page[readmodel.Letter]]{
 			use: "list", name: "deadletter.list", short: "List dead letters, newest first", print: m.printLetters,
 			example: `  scrip deadletter list

@@ -38,6 +38,18 @@ func (m *Main) overviewCommand() *cobra.Command {
 	})
 }
 
+func (m *Main) findCommand() *cobra.Command {
+	return cli.Group("command", "Find commands", command(m, action[ops.FoundCommand]{
+		use: "show ID", name: "command.show", args: []string{"id"}, short: "Find what a command did, among the newest messages of each lane",
+		print: func(f ops.FoundCommand) error {
+			if err := listed[ops.CommandEvent](m, "at what campaign n by lane sequence line")(ops.Page[ops.CommandEvent]{Items: f.Events}); err != nil {
+				return err
+			}
+			return listed[ops.SearchedLane](m, "lane messages since all")(ops.Page[ops.SearchedLane]{Items: f.Searched})
+		},
+	}))
+}
+
 func (m *Main) logCommand() *cobra.Command {
 	return command(m, action[ops.LogShown]{
 		use: "log", name: "log.show", short: "Show the streams of the log: sizes, replicas, foreign messages",

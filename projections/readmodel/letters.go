@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-4a2410e3/scrip/projections/schema"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -101,6 +102,8 @@ type LetterFilter struct {
 	Lane *int
 	// Since excludes older ones. Zero = none.
 	Since time.Time
+	// Cause excludes those whose reason, without what it quotes and without numbers, is another one. "" = none.
+	Cause string
 	// State excludes those in another state. "" = none.
 	State LetterState
 	// Limit is the page size, up to MostLetters; 0 = DefaultLetters.
@@ -146,14 +149,17 @@ const (
 
 // A name is compared completely: SCRIP_CMD_1 is not SCRIP_CMD_10. A prefix ends with _, which no name does.
 //
-// $1 = stream, or prefix of its name, or empty   $2 = lane or NULL   $3 = since or NULL   $4 = state or empty
+// $1 = stream, or prefix of its name, or empty   $2 = lane or NULL   $3 = since or NULL   $4 = state or empty   $5 = cause or empty
 const letterWanted = ` WHERE (d.stream = $1 OR $1 = '' OR right($1, 1) = '_' AND starts_with(d.stream, $1)) AND ($2::bigint IS NULL OR d.lane = $2) AND ($3::timestamptz IS NULL OR d.at >= $3)
-  AND ($4::text = '' OR coalesce(h.state, 'open') = $4)`
+  AND ($4::text = '' OR coalesce(h.state, 'open') = $4) AND ($5::text = '' OR ` + causeSQL + ` = $5)`
 
-// $5..$8 = end of the previous page: time, lane, event   $9 = page size
+// causeSQL is what dead letters of one cause have in common.
+const causeSQL = `regexp_replace(regexp_replace(d.reason, '"([^"\\]|\\.)*"?', '"…"', 'g'), '[0-9]+', '…', 'g')`
+
+// $6..$9 = end of the previous page: time, lane, event   $10 = page size
 const listSQL = letterColumns + letterWanted + `
-  AND d.at <= $5::timestamptz AND (d.at, d.lane, d.event_sequence, d.event_line) < ($5::timestamptz, $6::bigint, $7::bigint, $8::bigint)
-ORDER BY d.at DESC, d.lane DESC, d.event_sequence DESC, d.event_line DESC LIMIT $9`
+  AND d.at <= $6::timestamptz AND (d.at, d.lane, d.event_sequence, d.event_line) < ($6::timestamptz, $7::bigint, $8::bigint, $9::bigint)
+ORDER BY d.at DESC, d.lane DESC, d.event_sequence DESC, d.event_line DESC LIMIT $10`
 
 func (f *LetterFilter) args() []any {
 	stream := f.Stream
@@ -163,7 +169,7 @@ func (f *LetterFilter) args() []any {
 	case OfEvents:
 		stream = topology.EvtStreamPrefix
 	}
-	return []any{stream, f.Lane, pgtype.Timestamptz{Time: f.Since, Valid: !f.Since.IsZero()}, string(f.State)}
+	return []any{stream, f.Lane, pgtype.Timestamptz{Time: f.Since, Valid: !f.Since.IsZero()}, string(f.State), f.Cause}
 }
 
 // List returns a page of dead letters, newest first. older is empty on the last page.
@@ -297,7 +303,7 @@ func (s *Letters) Reopen(ctx context.Context, l *Letter) error {
 // $5 = note
 const discardAllSQL = `
 INSERT INTO scrip_meta.dead_letter (log, lane, event_sequence, event_line, at, settled_at, state, note)
-SELECT c.log, d.lane, d.event_sequence, d.event_line, d.at, clock_timestamp(), 'discarded', $5` + lettersSQL + letterWanted + ` AND c.log IS NOT NULL
+SELECT c.log, d.lane, d.event_sequence, d.event_line, d.at, clock_timestamp(), 'discarded', $6` + lettersSQL + letterWanted + ` AND c.log IS NOT NULL
 ON CONFLICT (log, lane, event_sequence, event_line, at) DO NOTHING`
 
 // DiscardAll discards the open dead letters that a filter selects, ignoring its Limit, and returns their number.
@@ -305,6 +311,28 @@ func (s *Letters) DiscardAll(ctx context.Context, f LetterFilter, note string) (
 	f.State = Open
 	tag, err := s.db.Exec(ctx, discardAllSQL, append(f.args(), note)...)
 	return tag.RowsAffected(), explain("discarding dead letters", err)
+}
+
+// mostGrouped bounds the dead letters that Groups looks at.
+const mostGrouped = 10_000
+
+const groupsSQL = `SELECT cause, kind, count(*), min(at), max(at), (array_agg(place ORDER BY at DESC))[1] FROM (
+  SELECT ` + causeSQL + ` AS cause, CASE WHEN starts_with(d.stream, '` + topology.CmdStreamPrefix + `') THEN 'commands' ELSE 'events' END AS kind, d.at,
+    d.stream || '.' || d.sequence || '.' || d.line AS place` + lettersSQL + letterWanted + ` ORDER BY d.at DESC LIMIT $6) g
+GROUP BY cause, kind ORDER BY count(*) DESC, cause, kind`
+
+// Groups groups the newest open dead letters by cause, the largest group first.
+func (s *Letters) Groups(ctx context.Context) ([]ops.LetterGroup, error) {
+	rows, err := s.db.Query(ctx, groupsSQL, append((&LetterFilter{State: Open}).args(), mostGrouped)...)
+	if err != nil {
+		return nil, explain("grouping dead letters", err)
+	}
+	groups, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (g ops.LetterGroup, err error) {
+		err = row.Scan(&g.Cause, &g.Stream, &g.Count, &g.Oldest, &g.Newest, &g.Example)
+		g.Oldest, g.Newest = g.Oldest.UTC(), g.Newest.UTC()
+		return g, err
+	})
+	return groups, explain("grouping dead letters", err)
 }
 
 // explain adds to an error of PostgreSQL what to do; nil for nil.

@@ -258,6 +258,7 @@ const (
 	OpReadStatistics
 	OpReadDue
 	OpOpenConsole
+	OpFindCommand
 	OpDiagnose // metrics, profiles, details of readiness
 	numOperations
 )
@@ -314,7 +315,7 @@ var operations = [numOperations]operation{
 	OpReadStatus:       {name: "status.read", roles: operators, endpoints: []string{"status.show", "overview.show", "log.show", "sender.list"}, whole: true},
 	OpReadSettings:     {name: "settings.read", roles: operators, endpoints: []string{"config.get", "config.changes"}, whole: true},
 	OpChangeSettings:   {name: "settings.change", roles: operators, endpoints: []string{"config.set"}, whole: true},
-	OpReadDeadLetters:  {name: "deadletters.read", roles: operators, endpoints: []string{"deadletter.list", "deadletter.show", "sender.deadletters"}, whole: true},
+	OpReadDeadLetters:  {name: "deadletters.read", roles: operators, endpoints: []string{"deadletter.list", "deadletter.groups", "deadletter.show", "sender.deadletters"}, whole: true},
 	OpRetryDeadLetters: {name: "deadletters.retry", roles: operators, endpoints: []string{"deadletter.retry", "deadletter.discard", "sender.discard"}, whole: true},
 	OpManageKeys:       {name: "keys.manage", roles: operators, endpoints: []string{"access.create", "access.list", "access.show", "access.revoke", "access.rotate"}, whole: true},
 	OpReadAudit:        {name: "audit.read", roles: operators, endpoints: []string{"audit.list"}, whole: true},
@@ -327,6 +328,7 @@ var operations = [numOperations]operation{
 	}},
 	OpReadJobs:    {name: "jobs.read", roles: helpers, own: true, endpoints: []string{"job.show", "job.list"}},
 	OpReadDue:     {name: "due.read", roles: helpers, whole: true, endpoints: []string{"due.list"}},
+	OpFindCommand: {name: "command.show", roles: helpers, own: true, endpoints: []string{"command.show"}},
 	OpOpenConsole: {name: "console.open", roles: []Role{Analyst, Support, Operator}, own: true},
 	OpDiagnose:    {name: "diagnose", roles: operators, whole: true},
 }

@@ -201,6 +201,8 @@ func (l *Log) due(e Entry) bool {
 type Filter struct {
 	Actor string // name or id of a key
 	Kind  Kind
+	// About is what it was done to, or how that starts; "" = anything.
+	About string
 	// Since and Until bound At, Until excluded; zero = no bound.
 	Since, Until time.Time
 	// Before is the sequence of the first entry that is too new; 0 = none.
@@ -208,7 +210,7 @@ type Filter struct {
 }
 
 func (f *Filter) takes(e *Entry) bool {
-	return (f.Before == 0 || e.Sequence < f.Before) && (f.Actor == "" || e.Actor == f.Actor || e.Key == f.Actor) && (f.Kind == "" || e.Kind == f.Kind) &&
+	return (f.Before == 0 || e.Sequence < f.Before) && (f.Actor == "" || e.Actor == f.Actor || e.Key == f.Actor) && (f.Kind == "" || e.Kind == f.Kind) && strings.HasPrefix(e.About, f.About) &&
 		!e.At.Before(f.Since) && (f.Until.IsZero() || e.At.Before(f.Until))
 }
 

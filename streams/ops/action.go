@@ -47,6 +47,7 @@ var Actions = []Action{
 	action("audit.list", (*Ops).ListAudit).reads(),
 	action("codes.export", (*Ops).RecordExport).reads(),
 	action("status.show", (*Ops).ShowStatus).reads(),
+	action("command.show", (*Ops).FindCommand).reads(),
 	action("log.show", (*Ops).ShowLog).reads(),
 	action("sender.list", (*Ops).ListSenders).reads(),
 	action("sender.deadletters", (*Ops).SenderLetters).reads(),
@@ -54,6 +55,7 @@ var Actions = []Action{
 	action("overview.show", (*Ops).ShowOverview).reads(),
 	action("reminder.list", (*Ops).ListReminders).reads(),
 	action("deadletter.list", (*Ops).ListLetters).reads(),
+	action("deadletter.groups", (*Ops).GroupLetters).reads(),
 	action("deadletter.show", (*Ops).ShowLetter).reads(),
 	action("deadletter.retry", (*Ops).RetryLetter).atMost(wire.MaxMessage), // it has lines
 	action("deadletter.discard", (*Ops).DiscardLetters),

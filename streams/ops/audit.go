@@ -13,6 +13,7 @@ import (
 type ListAudit struct {
 	Actor string     `json:"actor,omitempty" doc:"Name or id of a key."`
 	Kind  audit.Kind `json:"kind,omitempty" enum:"login,keys,settings,export,lookup,commands,webhooks,deadletters,jobs" doc:"What was done."`
+	About string     `json:"about,omitempty" maxLength:"256" doc:"What it was done to, or how that starts: a campaign, or a campaign and the number of a coupon; the id of a key or a webhook."`
 	Since time.Time  `json:"since,omitzero" doc:"From this time on."`
 	Until time.Time  `json:"until,omitzero" doc:"Not included."`
 	Paging
@@ -21,7 +22,7 @@ type ListAudit struct {
 // ListAudit reads the audit stream, newest first.
 func (o *Ops) ListAudit(ctx context.Context, _ Caller, q ListAudit) (Page[audit.Entry], error) {
 	before, _ := strconv.ParseUint(q.After, 10, 64) // 0 = the newest
-	entries, more, err := o.Audit.Read(ctx, audit.Filter{Actor: q.Actor, Kind: q.Kind, Since: q.Since, Until: q.Until, Before: before}, q.Limit)
+	entries, more, err := o.Audit.Read(ctx, audit.Filter{Actor: q.Actor, Kind: q.Kind, About: q.About, Since: q.Since, Until: q.Until, Before: before}, q.Limit)
 	page := Page[audit.Entry]{Items: entries}
 	if more {
 		page.Next = strconv.FormatUint(entries[len(entries)-1].Sequence, 10)

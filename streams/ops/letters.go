@@ -17,6 +17,30 @@ type Letters interface {
 	// Retry sends the lines of a dead letter again, and Discard settles dead letters, or opens them again.
 	Retry(ctx context.Context, who Caller, q RetryLetter) (any, error)
 	Discard(ctx context.Context, q DiscardLetters) (LettersDone, error)
+	// Groups groups the newest 10,000 open ones by cause.
+	Groups(ctx context.Context) ([]LetterGroup, error)
+}
+
+// LetterGroup are open dead letters of one cause.
+type LetterGroup struct {
+	Cause   string    `json:"cause" doc:"The reason, without what it quotes and without numbers."`
+	Stream  string    `json:"stream" enum:"commands,events" doc:"Of lines of which streams."`
+	Count   int64     `json:"count" doc:"Among the newest 10,000 open ones."`
+	Oldest  time.Time `json:"oldest"`
+	Newest  time.Time `json:"newest"`
+	Example string    `json:"example" doc:"The id of the newest one."`
+}
+
+// GroupLetters groups open dead letters by cause, the largest group first.
+func (o *Ops) GroupLetters(ctx context.Context, _ Caller, q Paging) (Page[LetterGroup], error) {
+	if o.Letters == nil {
+		return Page[LetterGroup]{}, ErrNoTables
+	}
+	all, err := o.Letters.Groups(ctx)
+	if err != nil {
+		return Page[LetterGroup]{}, err
+	}
+	return PageOf(all, q, func(g *LetterGroup) string { return g.Stream + " " + g.Cause })
 }
 
 // SelectLetters selects dead letters.
@@ -24,6 +48,7 @@ type SelectLetters struct {
 	Stream string    `json:"stream,omitempty" doc:"commands, events, or the name of a stream."`
 	Lane   *int      `json:"lane,omitempty" doc:"The number of a lane."`
 	Since  time.Time `json:"since,omitzero" doc:"Those of this time or later."`
+	Cause  string    `json:"cause,omitempty" maxLength:"1024" doc:"Those of this cause, as their group has it."`
 }
 
 // ListLetters is a page of dead letters.
@@ -102,7 +127,7 @@ func (o *Ops) RetryLetter(ctx context.Context, who Caller, q RetryLetter) (any, 
 // DiscardLetters are dead letters that nothing is to be done about.
 type DiscardLetters struct {
 	IDs  []string `json:"ids,omitempty" nullable:"false" doc:"Of dead letters, at most 1,000."`
-	All  bool     `json:"all,omitempty" doc:"Instead of ids: all open ones that stream, lane and since select."`
+	All  bool     `json:"all,omitempty" doc:"Instead of ids: all open ones that stream, lane, since and cause select."`
 	Undo bool     `json:"undo,omitempty" doc:"Open those of ids again."`
 	Note string   `json:"note,omitempty" doc:"Stored with them."`
 	SelectLetters
@@ -116,14 +141,14 @@ type LettersDone struct {
 
 // DiscardLetters settles dead letters, or opens them again. Nothing is removed from the log or the tables.
 func (o *Ops) DiscardLetters(ctx context.Context, who Caller, q DiscardLetters) (LettersDone, error) {
-	filtered := q.Stream != "" || q.Lane != nil || !q.Since.IsZero()
+	filtered := q.Stream != "" || q.Lane != nil || !q.Since.IsZero() || q.Cause != ""
 	switch {
 	case o.Letters == nil:
 		return LettersDone{}, ErrNoTables
 	case q.All && (len(q.IDs) > 0 || q.Undo):
 		return LettersDone{}, invalid("all", "takes no ids and no undo")
 	case !q.All && filtered:
-		return LettersDone{}, &Refusal{Code: wire.Invalid, Field: "all", Message: "stream, lane and since belong to all"}
+		return LettersDone{}, &Refusal{Code: wire.Invalid, Field: "all", Message: "stream, lane, since and cause belong to all"}
 	case !q.All && (len(q.IDs) == 0 || len(q.IDs) > linesMost):
 		return LettersDone{}, invalid("ids", "give 1 to 1,000 ids of dead letters, or all")
 	}

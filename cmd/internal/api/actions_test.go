@@ -42,6 +42,7 @@ codes.export         export:codes         {"campaign":"$campaign"}
 reminder.list        -                    {"campaign":"$campaign","state":"pending"}
 status.show          -                    {}
 deadletter.list      lookup:deadletters   {"limit":1}
+deadletter.groups    -                    {}
 deadletter.show      lookup:deadletters   {"id":"$letter"}
 deadletter.discard   deadletters:discard  {"ids":["$letter"],"note":"noise"}
 deadletter.discard   deadletters:reopen   {"ids":["$letter"],"undo":true}
@@ -75,6 +76,7 @@ campaign.changes     -                    {"campaign":"$campaign"}
 due.list             -                    {}
 overview.show        -                    {}
 log.show             -                    {}
+command.show         -                    {"id":"none","campaign":"$campaign"}
 sender.list          -                    {}
 sender.deadletters   -                    {"sender":"mobile"}
 sender.discard       deadletters:discard  {"sender":"mobile","all":true}

@@ -63,7 +63,7 @@ var values = map[reflect.Type][]string{
 var fieldValues = map[string][]string{
 	"CampaignView.status": domain.CampaignStatuses, "Entry.what": changes(), "Job.kind": ops.JobKinds(),
 	"Problem.type": {"about:blank"}, "Validated.reason": append(texts(unusable), string(web.CodeNotValid)),
-	"Import.refusal": texts(slices.Collect(wire.Refusals())), "CampaignChange.type": campaignChanges(), "Retried.state": texts(readmodel.LetterStates), "DeletedWebhook.state": {"deleted"},
+	"Import.refusal": texts(slices.Collect(wire.Refusals())), "CampaignChange.type": eventNames(func(s *wire.EventSpec) bool { return s.Campaign }), "CommandEvent.what": eventNames(func(*wire.EventSpec) bool { return true }), "Retried.state": texts(readmodel.LetterStates), "DeletedWebhook.state": {"deleted"},
 }
 
 func texts[T any](list []T) (all []string) {
@@ -73,10 +73,10 @@ func texts[T any](list []T) (all []string) {
 	return all
 }
 
-// campaignChanges are the types of events that histories of campaigns show.
-func campaignChanges() (all []string) {
+// eventNames are the types of the events that are wanted.
+func eventNames(wanted func(*wire.EventSpec) bool) (all []string) {
 	for t := range wire.Events() {
-		if t.Spec().Campaign {
+		if wanted(t.Spec()) {
 			all = append(all, t.Spec().Name)
 		}
 	}

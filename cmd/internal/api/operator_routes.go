@@ -47,8 +47,12 @@ var actionRoutes = []actionRoute{
 	{method: get, path: reminders, action: "reminder.list", id: "listReminders", tag: "shop", summary: "List the reminders of a campaign",
 		about: "Newest first, from the read tables, which may lag a little."},
 
+	{method: get, path: "/v1/commands/{id}", action: "command.show", id: "getCommand", tag: "coupons", summary: "Find what a command did",
+		about: "Its events, among the newest 2,000 messages of each lane; searched has how far that reaches. A command that was refused, or repeated, has no event."},
 	{method: get, path: "/v1/dead-letters", action: "deadletter.list", id: "listDeadLetters", summary: "List dead letters", answer: ops.Page[readmodel.Letter]{},
 		about: "Lines that could not be parsed or applied. They may hold codes: a key without the right to see codes gets the reasons, without what they quote, and no lines."},
+	{method: get, path: "/v1/dead-letters/groups", action: "deadletter.groups", id: "groupDeadLetters", summary: "Group open dead letters by cause",
+		about: "Among the newest 10,000, the largest group first."},
 	{method: get, path: "/v1/dead-letters/{id}", action: "deadletter.show", id: "getDeadLetter", summary: "Show a dead letter and its whole line", answer: readmodel.ShownLetter{},
 		about: "Without the right to see codes, without the line."},
 	{method: post, path: "/v1/dead-letters/retry", action: "deadletter.retry", id: "retryDeadLetter", summary: "Send a refused command line again", answer: Retried{},

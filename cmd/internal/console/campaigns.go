@@ -112,6 +112,16 @@ func (d campaignData) Funnel() int {
 	return int(100 * float64(d.Data.Redeemed) / max(1, float64(d.Data.Claimed)))
 }
 
+// SoldOut is when the last code went, by the newest changes; zero = it is not sold out, or that was long ago.
+func (d campaignData) SoldOut() (at time.Time) {
+	for _, c := range d.Changes.Data.Items {
+		if c.Type == "campaign.sold_out" {
+			return c.At
+		}
+	}
+	return at
+}
+
 // meter has the last counts of campaigns that are watched, for their rates.
 type meter struct {
 	mu sync.Mutex

@@ -13,7 +13,7 @@ var managePages = []page{
 	}},
 	{path: "/settings", name: "settings", title: "Settings", nav: true, operation: access.OpReadSettings, load: loadSettings},
 	{path: "/audit", name: "audit", title: "Audit", nav: true, operation: access.OpReadAudit, load: func(v *view) any {
-		return list[ops.Page[audit.Entry]](v, "/v1/audit", "actor", v.value("actor"), "kind", v.value("kind"), "since", v.since("since"), "until", v.since("until"))
+		return list[ops.Page[audit.Entry]](v, "/v1/audit", "actor", v.value("actor"), "about", v.value("about"), "kind", v.value("kind"), "since", v.since("since"), "until", v.since("until"))
 	}},
 }
 

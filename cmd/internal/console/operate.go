@@ -27,8 +27,8 @@ var operateActs = []act{
 		cli: "scrip deadletter retry {id} [--payload {lines}] [--id {command_id}]"},
 	{id: "discardDeadLetters", title: "Discard", fields: []string{"ids", "note"}, then: "/dead-letters", about: "Nothing is to be done about it. The log and the tables keep it, and it can be opened again.",
 		cli: "scrip deadletter discard {ids} [--note {note}]"},
-	{id: "discardAllDeadLetters", of: "discardDeadLetters", title: "Discard all of a filter", fields: []string{"all", "stream", "lane", "since", "note"}, then: "/dead-letters",
-		cli: "scrip deadletter discard [--all={all}] [--stream {stream}] [--lane {lane}] [--since {since}] [--note {note}]"},
+	{id: "discardAllDeadLetters", of: "discardDeadLetters", title: "Discard all of a filter", fields: []string{"all", "stream", "lane", "since", "cause", "note"}, then: "/dead-letters",
+		cli: "scrip deadletter discard [--all={all}] [--stream {stream}] [--lane {lane}] [--since {since}] [--cause {cause}] [--note {note}]"},
 	{id: "reopenDeadLetters", of: "discardDeadLetters", title: "Open again", fields: []string{"ids", "undo"}, then: "/dead-letters", cli: "scrip deadletter discard {ids} [--undo={undo}]"},
 	{id: "startVerification", title: "Verify", fields: []string{"campaign", "repair"}, about: "Compares every row with the log, beside live traffic. With repair, rows that differ are replaced.",
 		cli: "scrip verify [--campaign {campaign}] [--repair={repair}]"},
@@ -39,8 +39,18 @@ var operateActs = []act{
 	{id: "startBackup", title: "Take a backup", fields: []string{"name", "without_key"}, cli: "scrip backup {name} [--without-key={without_key}]"},
 }
 
+// lettersData are dead letters, and the causes of those that are open.
+type lettersData struct {
+	Part[ops.Page[readmodel.Letter]]
+	Groups Part[ops.Page[ops.LetterGroup]]
+}
+
 func loadLetters(v *view) any {
-	return list[ops.Page[readmodel.Letter]](v, "/v1/dead-letters", "state", v.value("state"), "stream", v.value("stream"), "lane", v.value("lane"))
+	d := lettersData{Part: list[ops.Page[readmodel.Letter]](v, "/v1/dead-letters", "state", v.value("state"), "stream", v.value("stream"), "lane", v.value("lane"), "cause", v.value("cause"))}
+	if v.value("state") == "" && v.value("after") == "" {
+		d.Groups = get[ops.Page[ops.LetterGroup]](v, "/v1/dead-letters/groups", "limit", perPage)
+	}
+	return d
 }
 
 // tablesData are the lanes' tables and the last jobs about them.

@@ -126,6 +126,8 @@ func loadOrder(v *view) any {
 type found struct {
 	Query string
 	Hits  []hit
+	// Command are the events of the command that has the text as its id.
+	Command []ops.CommandEvent
 	// Problems are those of kinds that could not be looked up.
 	Problems []*web.Problem
 }
@@ -152,7 +154,7 @@ func (c *Console) search(w http.ResponseWriter, r *http.Request) {
 	if f.Query != "" {
 		f.find(v)
 	}
-	if len(f.Hits) == 1 && len(f.Problems) == 0 {
+	if len(f.Hits) == 1 && len(f.Problems) == 0 && f.Command == nil {
 		http.Redirect(w, r, c.path(f.Hits[0].Path), http.StatusSeeOther)
 		return
 	}
@@ -197,6 +199,12 @@ func (f *found) find(v *view) {
 		}
 		if p := get[ops.Page[ops.Coupon]](v, "/v1/coupons", "order_id", q, "limit", "1"); !f.failed(p.Problem) && len(p.Data.Items) > 0 {
 			f.Hits = append(f.Hits, hit{"order", q, "/orders/" + escape(q)})
+		}
+	}
+	if v.May("getCommand", "") && len(q) <= wire.MaxCommandID && strings.Trim(q, ".") != "" && !strings.ContainsAny(q, " ") {
+		if p := get[ops.FoundCommand](v, "/v1/commands/"+escape(q)); !f.failed(p.Problem) && len(p.Data.Events) > 0 {
+			f.Command = p.Data.Events
+			f.Hits = append(f.Hits, hit{"command", q, ""})
 		}
 	}
 }

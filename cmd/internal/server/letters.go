@@ -30,7 +30,7 @@ func newLetters(db *pgxpool.Pool, js jetstream.JetStream, lanes *command.Lanes) 
 
 // filter is the filter of a selection. One that has no meaning is refused.
 func filter(q ops.ListLetters, masked bool) (readmodel.LetterFilter, error) {
-	f := readmodel.LetterFilter{Stream: q.Stream, Lane: q.Lane, Since: q.Since, Limit: q.Limit, Before: q.After, Masked: masked}
+	f := readmodel.LetterFilter{Stream: q.Stream, Lane: q.Lane, Since: q.Since, Cause: q.Cause, Limit: q.Limit, Before: q.After, Masked: masked}
 	if q.State != "all" {
 		f.State = readmodel.LetterState(q.State)
 	}

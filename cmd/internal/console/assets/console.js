@@ -94,5 +94,5 @@
       p.u.setData(p.data);
     }
   }
-  document.addEventListener("DOMContentLoaded", () => { times(document); each(document, "[data-instant]", echo); charts(document); });
+  document.addEventListener("DOMContentLoaded", () => { times(document); each(document, "[data-pause]", b => { b.hidden = false; }); each(document, "[data-instant]", echo); charts(document); });
 })();
