@@ -383,6 +383,9 @@ func TestEveryActionThroughEveryDoor(t *testing.T) {
 				delete(object, "last_test")
 			case "audit.list": // the address of a client is known to HTTP
 				delete(object["items"].([]any)[0].(map[string]any), "from")
+			case "overview.show": // rates change each second
+				delete(object, "refused")
+				delete(object, "recent")
 			case "status.show":
 				object = map[string]any{"lanes": object["lanes"], "lane": object["lane"].([]any)[:0], "log": object["log"]}
 			}
