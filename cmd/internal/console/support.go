@@ -201,7 +201,8 @@ func (f *found) find(v *view) {
 			f.Hits = append(f.Hits, hit{"order", q, "/orders/" + escape(q)})
 		}
 	}
-	if v.May("getCommand", "") && len(q) <= wire.MaxCommandID && strings.Trim(q, ".") != "" && !strings.ContainsAny(q, " ") {
+	// Commands have no index: the newest messages are read, which is not worth it for what is found.
+	if len(f.Hits) == 0 && v.May("getCommand", "") && len(q) <= wire.MaxCommandID && strings.Trim(q, ".") != "" && !strings.ContainsAny(q, " ") {
 		if p := get[ops.FoundCommand](v, "/v1/commands/"+escape(q)); !f.failed(p.Problem) && len(p.Data.Events) > 0 {
 			f.Command = p.Data.Events
 			f.Hits = append(f.Hits, hit{"command", q, ""})

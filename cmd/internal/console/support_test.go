@@ -74,9 +74,12 @@ func TestSearch(t *testing.T) {
 	var page struct {
 		Customer string `json:"customer_id"`
 		Items    []any
-		History  []any
+		History  []struct{ ID, What string }
 	}
 	if err := json.Unmarshal([]byte(body), &page); err != nil || page.Customer != th.customer || len(page.Items) != 1 || len(page.History) != 2 {
-		t.Errorf("the export: %v\n%s", err, body)
+		t.Fatalf("the export: %v\n%s", err, body)
+	}
+	if _, _, body := find(page.History[0].ID); !strings.Contains(body, "What the command did") || !strings.Contains(body, `href="`+coupon+`"`) {
+		t.Errorf("the id of a command: %s", main(body))
 	}
 }
