@@ -34,6 +34,7 @@ func (c *Console) download(w http.ResponseWriter, r *http.Request, path, name st
 	c.V1.ServeHTTP(d, request(r, v.Who, http.MethodGet, path, nil))
 	if d.failed.status != 0 {
 		w.Header().Del("Content-Type")
+		w.Header().Del("Content-Length")
 		v.fail(d.failed.problem())
 	}
 }
