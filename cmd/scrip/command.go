@@ -74,7 +74,7 @@ func (m *Main) line(c lineCommand) *cobra.Command {
 			continue
 		}
 		as, usage := f.form, f.usage
-		if c.t == wire.UpdateCampaign && (as.kind == moment.kind || as.kind == period.kind) {
+		if c.t == wire.UpdateCampaign {
 			as, usage = as.orNone(), usage+"; none clears it"
 		}
 		m.flag(cmd.Flags(), given, f.flag, f.field, as, usage)

@@ -22,7 +22,7 @@ type form struct {
 	parse func(m *Main, text string) (any, error)
 }
 
-// none clears a time or a duration in an update.
+// none clears a setting in an update: it goes back to its default.
 const none = "none"
 
 // The forms.
