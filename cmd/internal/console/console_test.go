@@ -35,10 +35,10 @@ type things struct {
 }
 
 // serve starts a server of the test's own, which may call webhooks on this machine.
-func serve(t *testing.T) *apitest.Rig {
-	return apitest.Serve(t, func(o *server.Options) {
+func serve(t *testing.T, change ...func(*server.Options)) *apitest.Rig {
+	return apitest.Serve(t, append(change, func(o *server.Options) {
 		o.WebhookAllow, o.WebhookHTTP = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, true
-	})
+	})...)
 }
 
 // fill makes one of everything.
@@ -153,7 +153,7 @@ func (s *session) do(t *testing.T, req *http.Request) (status int, to, body stri
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
 	if err != nil {
-		t.Fatal(err)
+		t.Errorf("%s %s: %v after %q", req.Method, req.URL, err, raw)
 	}
 	return resp.StatusCode, resp.Header.Get("Location"), string(raw)
 }
