@@ -15,6 +15,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // follower projects one lane.
@@ -121,7 +122,12 @@ func (l *follower) follow(ctx context.Context) error {
 			for i := range l.batch.Messages {
 				l.lines = fill.Parse(l.lines, &l.batch.Messages[i], nil)
 			}
-			return postgresError(l.tables.Apply(ctx, l.batch.Messages, l.lines))
+			traced := l.traced()
+			err := l.tables.Apply(ctx, l.batch.Messages, l.lines)
+			if traced != nil {
+				traced(err)
+			}
+			return postgresError(err)
 		})
 		if err != nil {
 			l.failing = isAnswer(err)
@@ -134,6 +140,23 @@ func (l *follower) follow(ctx context.Context) error {
 			l.progress.resume()
 		}
 	}
+}
+
+// traced makes the span of the batch, and returns what ends it; nil = it has no sampled step, or there are no traces.
+func (l *follower) traced() (end func(error)) {
+	if l.p.opts.Trace == nil {
+		return nil
+	}
+	var steps []string
+	for i := range l.batch.Messages {
+		if parent := l.batch.Messages[i].Trace(); parent != "" && len(steps) < topology.MostTraces {
+			steps = append(steps, parent)
+		}
+	}
+	if steps == nil {
+		return nil
+	}
+	return l.p.opts.Trace(l.number, steps)
 }
 
 // commit commits. If no reply arrives, follow reads from the checkpoint whether it took effect.

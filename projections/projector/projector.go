@@ -40,6 +40,8 @@ type Options struct {
 	// in between, which costs less per event. The tables then lag, and catch up within 10 ms of the end. In a burst no
 	// transaction starts, for at most 1.5 s. Nil = never.
 	Load *load.Meter
+	// Trace makes the span of a batch with sampled steps, see package cmd/internal/trace; nil = there are no traces.
+	Trace func(lane int, steps []string) (end func(error))
 	// Clock is what waits between attempts go by. Defaults to wall.Machine.
 	Clock wall.Clock
 	// Logger defaults to slog.Default.

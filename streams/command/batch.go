@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // entry is one line of a batch and the receiver of its outcome.
@@ -32,8 +33,9 @@ type batch struct {
 	by      string // of all lines
 	buf     []byte // all lines, each with its newline; dropped with the batch
 	entries []entry
-	waiting int   // entries without an answer yet
-	weight  int64 // of the route's room; released when the batch is done
+	traces  []string // of sampled lines, as topology.HeaderTrace has them
+	waiting int      // entries without an answer yet
+	weight  int64    // of the route's room; released when the batch is done
 
 	sweeps   int // sweeps that found it open
 	sent     bool
@@ -87,6 +89,9 @@ func (b *batch) line(i int) []byte {
 func (b *batch) add(line line, deadline time.Duration, weight int64) int32 {
 	b.buf = append(append(b.buf, line.json...), '\n')
 	b.entries = append(b.entries, entry{to: line.To, id: line.id, end: len(b.buf), deadline: deadline})
+	if line.Trace != "" && len(b.traces) < topology.MostTraces {
+		b.traces = append(b.traces, strconv.Itoa(len(b.entries))+":"+line.Trace)
+	}
 	b.waiting++
 	b.weight += weight
 	if deadline != 0 && (b.earliest == 0 || deadline < b.earliest) {

@@ -26,6 +26,8 @@ type Call struct {
 	Deadline time.Time
 	// NoWait: while MaxPending lines of the lane wait, the error is a *NotSentError of kind ErrFull.
 	NoWait bool
+	// Trace is the traceparent of the command's span, "" = it is not sampled.
+	Trace string
 	// To gets the outcome.
 	To Receiver
 }

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -237,6 +238,9 @@ func (r *route) publish(b *batch) {
 		msg.Header = nats.Header{topology.HeaderReply: []string{r.answers + token}}
 		if b.by != "" {
 			msg.Header[topology.HeaderBy] = []string{b.by}
+		}
+		if b.traces != nil {
+			msg.Header[topology.HeaderTrace] = []string{strings.Join(b.traces, ",")}
 		}
 	}
 	b.busy++

@@ -61,6 +61,9 @@ type Message struct {
 // Next returns the first command sequence of the step after this one.
 func (m *Message) Next() uint64 { return m.Commands[1] + 1 }
 
+// Trace is the traceparent of its step's span, "" = it was not sampled.
+func (m *Message) Trace() string { return m.raw.Get(topology.HeaderStepTrace) }
+
 // Digest identifies the message's content, see Digest. It hashes the payload: call it at checkpoints, not per message.
 func (m *Message) Digest() string { return Digest(m.raw, m.Payload) }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // intakeBatch is how many command messages are taken from the feed at once.
@@ -272,6 +273,7 @@ func (o *owner) contradiction(ctx context.Context, err error) error {
 type flight struct {
 	pending *eventlog.Pending
 	started time.Time
+	traced  func(sequence uint64, commands int) // ends the span, nil = it has none
 }
 
 // publish sends the collected step, unless a write is in flight. Nothing is answered yet.
@@ -279,7 +281,14 @@ func (o *owner) publish() {
 	if w := o.term.NextWrite(); w != nil {
 		attempt := w.Attempt
 		attempt.Wait = min(firstLook, o.opt.WriteTimeout)
-		o.inFlight = &flight{o.appender.PublishAsync(attempt), o.opt.Clock.Now()}
+		f := &flight{started: o.opt.Clock.Now()}
+		if w.Traces != nil && o.opt.Trace != nil {
+			var parent string
+			parent, f.traced = o.opt.Trace(o.opt.Lane, w.Traces, w.Traced)
+			attempt.Header[topology.HeaderStepTrace] = []string{parent} // no part of the seal and of digests
+		}
+		f.pending = o.appender.PublishAsync(attempt)
+		o.inFlight = f
 	}
 }
 
@@ -303,6 +312,9 @@ func (o *owner) landed(ctx context.Context) error {
 	m.commands.WithLabelValues(label).Add(float64(w.Commands))
 	m.size.WithLabelValues(label).Observe(float64(w.Commands))
 	o.lane.tally(w.Outcomes)
+	if f.traced != nil {
+		f.traced(sequence, w.Commands)
+	}
 	m.write.WithLabelValues(label).Observe(o.opt.Clock.Now().Sub(f.started).Seconds())
 	return nil
 }

@@ -53,6 +53,8 @@ type Options struct {
 	// this process's to take, else the error for Run to return. Nil = it always is.
 	Contested func(ctx context.Context) error
 
+	// Trace makes the span of a step with sampled lines, see package cmd/internal/trace; nil = there are no traces.
+	Trace func(lane int, lines []string, began time.Time) (parent string, end func(sequence uint64, commands int))
 	// WrongCodes counts wrong codes in commands straight to the log. Nil = nothing does.
 	WrongCodes func(n int)
 

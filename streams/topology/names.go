@@ -201,6 +201,13 @@ const (
 	HeaderSeal = seal.Header
 	// HeaderReply, on a command message, holds the inbox for outcomes.
 	HeaderReply = "Scrip-Reply"
+	// HeaderTrace, on a command message, names its sampled lines with the traceparents of their spans: LINE:TRACEPARENT,… HeaderStepTrace,
+	// on an event message, is the traceparent of its step's span. It has another prefix than all headers that seals and digests
+	// cover: a log is the same with traces and without.
+	HeaderTrace     = "Scrip-Trace"
+	HeaderStepTrace = "Trace-Step"
+	// MostTraces is how many sampled lines a message and a step name.
+	MostTraces = 32
 	// HeaderBy, on a command message on LaneCmd, holds the name of the person who sent its commands, see wire.ValidBy.
 	HeaderBy = "Scrip-By"
 	// HeaderRebase holds the command sequence a lane continues at: the only break in contiguity.

@@ -47,6 +47,8 @@ type Options struct {
 	Audit *audit.Log
 	// Prefix is what paths start with where a proxy serves them, "" or such as /coupons: in the document, and in Location.
 	Prefix string
+	// Trace makes the span of a command; nil = there are no traces.
+	Trace func(ctx context.Context, name string) (parent string, end func(error))
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 }

@@ -255,8 +255,16 @@ func (a *API) permitted(req *http.Request, p access.Principal, c *commandRoute, 
 // an answer by the command's deadline, and it has whether the command was sent.
 func (a *API) send(ctx context.Context, p access.Principal, cmd *wire.Command) (wire.Outcome, error) {
 	w := command.NewWaiter()
-	ticket, err := a.Lanes.Send(ctx, cmd, command.Call{By: p.By(), Deadline: time.Now().Add(commandWait), To: w})
+	call := command.Call{By: p.By(), Deadline: time.Now().Add(commandWait), To: w}
+	var end func(error)
+	if a.Trace != nil {
+		call.Trace, end = a.Trace(ctx, cmd.Type.String())
+	}
+	ticket, err := a.Lanes.Send(ctx, cmd, call)
 	out, err := w.Wait(ctx, cmd.ID, ticket, err)
+	if end != nil {
+		end(err)
+	}
 	switch {
 	case err != nil:
 		return out, web.Failed(err, cmd.ID)

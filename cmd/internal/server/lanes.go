@@ -60,6 +60,9 @@ func (s *server) startLanes(ctx context.Context) error {
 		o := lane.Options{JetStream: js, Log: s.stream, Lane: n, Key: s.key, Snapshots: ls.snapshots, Metrics: metrics, Logger: s.log, Config: s.config, Clock: s.clock, Mover: mover, Load: s.load, WrongCodes: s.keys.registry.Wrong.InLog,
 			Contested: func(ctx context.Context) error { return manager.Confirm(ctx, n) },
 		}
+		if s.trace != nil {
+			o.Trace = s.trace.Step
+		}
 		if at, given := s.opts.Rebase[n]; given {
 			o.Rebase = &at
 		}

@@ -20,7 +20,11 @@ func (s *server) startProjector(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := projector.New(s.tables.pool, js, s.stream, projector.Options{Load: s.load, Logger: s.log})
+	opts := projector.Options{Load: s.load, Logger: s.log}
+	if s.trace != nil {
+		opts.Trace = s.trace.Project
+	}
+	p, err := projector.New(s.tables.pool, js, s.stream, opts)
 	if err != nil {
 		return err
 	}

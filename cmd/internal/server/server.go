@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/console"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/trace"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/access/callout"
@@ -67,6 +69,7 @@ type server struct {
 	clock    *wall.Guard                     // the source of lane time; nil = no role lanes
 	load     *load.Meter                     // measures how busy this server's lanes are; nil = no role lanes
 	settled  func() bool                     // whether the projector has found or created the read tables, or has failed; nil = no projector
+	trace    *trace.Tracer                   // nil = no traces
 	v1       atomic.Pointer[draining]        // /v1; nil = not started
 	console  atomic.Pointer[console.Console] // nil likewise
 
@@ -125,6 +128,9 @@ func (s *server) start(ctx context.Context) error {
 	if err := s.startTLS(); err != nil {
 		return err
 	}
+	if s.trace, err = trace.Open(ctx, s.opts.Version, s.log); err != nil {
+		return fmt.Errorf("traces: %w; correct the variables OTEL_…, or unset them", err)
+	}
 	listener, err := listenHTTP(s.opts.HTTPListen)
 	if err != nil {
 		return err
@@ -140,7 +146,7 @@ func (s *server) start(ctx context.Context) error {
 	}
 	conns := web.NewConns(s.opts.HTTPConns, s.opts.HTTPConnsPerAddress, s.opts.HTTPProxies)
 	s.limits.add(conns.Limits)
-	hs := web.NewServer(s.opts.HTTPProxies.Handler(s.byName(s.opts.HTTPListen, s.handler())))
+	hs := web.NewServer(s.opts.HTTPProxies.Handler(s.byName(s.opts.HTTPListen, s.trace.Handler(s.handler()))))
 	hs.Handler = s.prefixed(hs.Handler)
 	s.group.start("http", serveHTTP(hs, conns, listener, s.serverTLS()))
 
@@ -239,6 +245,9 @@ func (s *server) stop() error {
 	s.mu.Unlock()
 	if s.natsd != nil {
 		s.natsd.Shutdown()
+	}
+	if flushed := s.trace.Close(); flushed != nil {
+		s.log.Warn("the last traces are lost", "err", flushed)
 	}
 	err := errors.Join(withdrawn, stopped, s.dir.Close())
 	if err == nil {

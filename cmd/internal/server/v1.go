@@ -34,6 +34,9 @@ func (s *server) startV1(js jetstream.JetStream, rates *web.Rates, people *ops.O
 		MaskKey: mask, Sessions: sessions, Wrong: s.keys.registry.Wrong, Audit: s.keys.audit,
 		Prefix: s.opts.HTTPPrefix, Logger: s.log,
 	}
+	if s.trace != nil {
+		opts.Trace = s.trace.Command
+	}
 	if s.tables != nil {
 		opts.DB = s.tables.pool
 	}

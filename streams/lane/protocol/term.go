@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
@@ -124,6 +125,8 @@ type collecting struct {
 	first, last uint64    // command messages
 	stamped     time.Time // of the last
 	replies     []Reply
+	traces      []string  // of sampled lines
+	traced      time.Time // when the first of them was decided
 }
 
 // Reply is a message that is sent when its step is durable.
@@ -139,6 +142,9 @@ type Write struct {
 	Lines    int              // event lines
 	Commands int              // command lines
 	Outcomes []domain.OutcomeCount
+	// Traces are the traceparents of sampled lines, nil = there are none; Traced is when the first of them was decided.
+	Traces []string
+	Traced time.Time
 
 	header eventlog.Header
 }
@@ -163,6 +169,9 @@ func (t *Term) Decide(c *Command) (wrong int) {
 	}
 	s := t.next
 	s.last, s.stamped = c.Sequence, c.Stamped
+	if c.Trace != "" {
+		s.trace(c.Trace)
+	}
 	outcomes := s.Add(domain.Message{Sequence: c.Sequence, Scope: c.Scope, Campaign: c.Campaign, By: c.By, Payload: c.Payload}, wire.At(c.Stamped), nil)
 	if c.Reply != "" {
 		s.replies = append(s.replies, Reply{c.Reply, outcomes})
@@ -172,6 +181,23 @@ func (t *Term) Decide(c *Command) (wrong int) {
 	}
 	return wrong
 }
+
+// trace adds the sampled lines of a message. Any client can send the header: what is too much is left out.
+func (s *collecting) trace(header string) {
+	for one := range strings.SplitSeq(header, ",") {
+		_, parent, ok := strings.Cut(one, ":")
+		if !ok || len(parent) != traceparent || len(s.traces) == topology.MostTraces {
+			return
+		}
+		if s.traces == nil {
+			s.traced = time.Now()
+		}
+		s.traces = append(s.traces, parent)
+	}
+}
+
+// traceparent is the length of one, of version 00.
+const traceparent = 55
 
 // wrongCode is in the outcome of a command with a wrong code. A text in JSON cannot hold it.
 var wrongCode = []byte(`"refusal":"` + wire.CodeNotFound + `"`)
@@ -207,7 +233,7 @@ func (t *Term) NextWrite() *Write {
 	t.next, t.overflow = nil, false
 	s.Close()
 	w := t.write(eventlog.Header{Commands: [2]uint64{s.first, s.last}, CommandTime: s.stamped}, s.Events)
-	w.Replies, w.Lines, w.Commands, w.Outcomes = s.replies, s.Lines, s.Commands, s.Outcomes
+	w.Replies, w.Lines, w.Commands, w.Outcomes, w.Traces, w.Traced = s.replies, s.Lines, s.Commands, s.Outcomes, s.traces, s.traced
 	return w
 }
 
@@ -249,13 +275,14 @@ type Command struct {
 	Reply    string // inbox, "" = none
 	BadReply bool   // the reply subject is no inbox
 	By       string // the person who sent it, "" = none; only a server may name one
+	Trace    string // topology.HeaderTrace
 	Payload  []byte
 }
 
 // CommandOf reads a command message's subject and headers.
 func CommandOf(msg *eventlog.Raw) (Command, error) {
 	// Microseconds, because the log and the tables store those.
-	c := Command{Sequence: msg.Sequence, Stamped: msg.Time.Truncate(time.Microsecond), Payload: msg.Data}
+	c := Command{Sequence: msg.Sequence, Stamped: msg.Time.Truncate(time.Microsecond), Payload: msg.Data, Trace: msg.Header.Get(topology.HeaderTrace)}
 	kind, _, campaign, ok := topology.ParseCommandSubject(msg.Subject)
 	if !ok {
 		// The stream has no other subjects, so no publisher can cause this.

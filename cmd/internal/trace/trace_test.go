@@ -1,0 +1,154 @@
+package trace_test
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"io"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/trace"
+)
+
+func TestMain(m *testing.M) { os.Exit(apitest.Some(m)) }
+
+// span is one of an ExportTraceServiceRequest of OTLP.
+type span struct{ trace, id, parent, name, link string }
+
+// messages yields the fields of a message of Protocol Buffers that have a length: the schema has no others that this test reads.
+func messages(b []byte) iter.Seq2[uint64, []byte] {
+	return func(yield func(uint64, []byte) bool) {
+		for len(b) > 0 {
+			tag, n := binary.Uvarint(b)
+			b = b[n:]
+			switch tag & 7 {
+			case 0:
+				_, n = binary.Uvarint(b)
+			case 1:
+				n = 8
+			case 5:
+				n = 4
+			default:
+				size, k := binary.Uvarint(b)
+				if b = b[k:]; !yield(tag>>3, b[:size]) {
+					return
+				}
+				n = int(size)
+			}
+			b = b[n:]
+		}
+	}
+}
+
+// read reads a span.
+func read(b []byte) (s span) {
+	for field, v := range messages(b) {
+		switch field {
+		case 1:
+			s.trace = hex.EncodeToString(v)
+		case 2:
+			s.id = hex.EncodeToString(v)
+		case 4:
+			s.parent = hex.EncodeToString(v)
+		case 5:
+			s.name = string(v)
+		case 13:
+			s.link += read(v).id
+		}
+	}
+	return s
+}
+
+// receiver is a collector that keeps what it gets.
+type receiver struct {
+	mu    sync.Mutex
+	spans []span
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, _ := io.ReadAll(req.Body)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, resource := range messages(body) {
+		for f, scope := range messages(resource) {
+			for g, one := range messages(scope) {
+				if f == 2 && g == 2 {
+					r.spans = append(r.spans, read(one))
+				}
+			}
+		}
+	}
+}
+
+// of returns the span of a name in a trace.
+func (r *receiver) of(trace, name string) (s span, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i := slices.IndexFunc(r.spans, func(s span) bool { return s.trace == trace && s.name == name })
+	if i < 0 {
+		return s, false
+	}
+	return r.spans[i], true
+}
+
+// TestOneClaim: a claim whose caller has sampled it is a request, a command, a step and a batch of the tables in one trace; others are
+// not exported.
+func TestOneClaim(t *testing.T) {
+	got := &receiver{}
+	at := httptest.NewServer(got)
+	t.Cleanup(at.Close)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", at.URL)
+	t.Setenv("OTEL_TRACES_SAMPLER", "parentbased_always_off")
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
+	r := apitest.Serve(t)
+	c := r.Campaign(t, map[string]any{"codes": 10})
+	r.Ask(t, "", "POST", "/v1/campaigns/"+c+"/claims", map[string]any{"customer_id": "unseen"}).Want(t, 201)
+	const id, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+	r.Ask(t, "", "POST", "/v1/campaigns/"+c+"/claims", map[string]any{"customer_id": "ann"}, "traceparent", "00-"+id+"-"+parent+"-01").Want(t, 201)
+
+	before := span{id: parent}
+	for i, name := range []string{"POST", "command claim", "step", "project"} {
+		var now span
+		apitest.Until(t, "span "+name, func() (ok bool) { now, ok = got.of(id, name); return ok })
+		if now.parent != before.id {
+			t.Errorf("%s is no child of %s", name, before.name)
+		}
+		if linked := now.link == before.id; linked != (i > 1) {
+			t.Errorf("%s has the links %s", name, now.link)
+		}
+		before = now
+	}
+	got.mu.Lock()
+	defer got.mu.Unlock()
+	for _, s := range got.spans {
+		if s.trace != id {
+			t.Errorf("not sampled, and exported: %v", s)
+		}
+	}
+	v := r.Ask(t, "", "POST", "/v1/verifications", map[string]any{}).Want(t, 202).Object(t)
+	apitest.Until(t, "tables and log are equal", func() bool {
+		return r.Ask(t, "", "GET", "/v1/jobs/"+v["id"].(string), nil).Want(t, 200).Object(t)["state"] == "done"
+	})
+}
+
+// TestOff: without a collector there is no tracer, and its methods cost nothing.
+func TestOff(t *testing.T) {
+	off, err := trace.Open(t.Context(), "v1", nil)
+	if off != nil || err != nil {
+		t.Fatal(off, err)
+	}
+	ctx := context.Background()
+	if n := testing.AllocsPerRun(100, func() { off.Command(ctx, "claim") }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if err := off.Close(); err != nil {
+		t.Error(err)
+	}
+}
