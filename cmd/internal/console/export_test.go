@@ -1,5 +1,39 @@
 package console
 
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io/fs"
+	"path"
+	"strings"
+	"testing"
+)
+
+// TestVendored: the scripts and styles of others are as `make web-vendor` has fetched them.
+func TestVendored(t *testing.T) {
+	const dir = "assets/vendor"
+	sums, err := files.ReadFile(dir + "/SHA256SUMS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]string{}
+	for line := range strings.Lines(string(sums)) {
+		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		listed[name] = sum
+	}
+	names, _ := fs.Glob(files, dir+"/*.*")
+	for _, file := range names {
+		body, err := files.ReadFile(file)
+		sum := sha256.Sum256(body)
+		if name := path.Base(file); err != nil || listed[name] != hex.EncodeToString(sum[:]) {
+			t.Errorf("%s is not the one that make web-vendor fetched (%v)", name, err)
+		}
+	}
+	if len(names) != len(listed) {
+		t.Errorf("%d files, %d sums", len(names), len(listed))
+	}
+}
+
 // Pages are the paths and names of all pages, and Acts the ids of all acts with their fields.
 func Pages() (all [][2]string) {
 	for i := range pages {

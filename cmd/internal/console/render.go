@@ -191,7 +191,10 @@ func number(n any) string {
 
 // size is a number of bytes.
 func size(n uint64) string {
-	if n < 10<<30 {
+	switch {
+	case n < 10<<20:
+		return number((n+1023)>>10) + " KiB"
+	case n < 10<<30:
 		return number(n>>20) + " MiB"
 	}
 	return number(n>>30) + " GiB"

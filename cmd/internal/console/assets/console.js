@@ -74,12 +74,12 @@
       for (const row of table.tBodies[0].rows) [...row.cells].forEach((c, i) => data[i].push(i ? Number(c.dataset.v ?? c.textContent) : Date.parse(c.querySelector("time").dateTime) / 1000));
       const css = getComputedStyle(document.documentElement), ink = css.getPropertyValue("--pico-color"), grid = { stroke: css.getPropertyValue("--pico-muted-border-color"), width: 1 };
       const colours = ["#0172ad", "#c2570c", "#2a7f3f", "#8e44ad", "#b3261e"];
-      const u = new uPlot({ width: f.clientWidth || 600, height: 200, axes: [{ stroke: ink, grid }, { stroke: ink, grid, size: 60 }], scales: { x: { range: (_, lo, hi) => [Math.min(lo, hi - 600), hi] }, y: { range: (_, lo, hi) => [0, Math.max(1, hi * 1.1)] } },
+      const u = new uPlot({ width: f.clientWidth || 600, height: 170, axes: [{ stroke: ink, grid, values: (_, at) => at.map(t => (isLocal() ? localText : utcText)(new Date(t * 1000)).slice(11, 16)) }, { stroke: ink, grid, size: 60 }], scales: { x: { range: (_, lo, hi) => [Math.min(lo, hi - 600), hi] }, y: { range: (_, lo, hi) => [0, Math.max(1, hi * 1.1)] } },
         series: names.map((n, i) => i ? { label: n, stroke: colours[(i - 1) % 5], width: 2 } : {}) }, data, f);
       f.dataset.drawn = "1"; plots.push({ u, f, data, keys: names });
       const box = document.createElement("details"), sum = document.createElement("summary"); sum.textContent = "As a table";
       box.append(sum, table); f.append(box);
-      new ResizeObserver(() => u.setSize({ width: f.clientWidth, height: 200 })).observe(f);
+      new ResizeObserver(() => u.setSize({ width: f.clientWidth, height: 170 })).observe(f);
     });
   }
   function tick(live) {
