@@ -100,10 +100,10 @@ func (p Principal) Client() string { return cmp.Or(p.First, p.ID) }
 // Person reports whether what p does is recorded with `by`: support and operator.
 func (p Principal) Person() bool { return p.Role == Support || p.Role == Operator }
 
-// Recorded reports whether the audit stream has a command of p that was carried out: those of people, but for what shops do, which
-// are many. The event of each has who sent it.
+// Recorded reports whether the audit stream has a command of p that was carried out: those of people, but for what shops do and
+// imports of codes, which are many. The event of each has who sent it.
 func (p Principal) Recorded(t wire.CommandType) bool {
-	return p.Person() && t != wire.Claim && t != wire.Redeem && t != wire.Remind && t != wire.Unremind
+	return p.Person() && !slices.Contains([]wire.CommandType{wire.Claim, wire.Redeem, wire.Remind, wire.Unremind, wire.ImportCodes}, t)
 }
 
 // Hide masks the code in the outcome of a command that p has sent, unless p may see it. The programs of a shop work with codes;

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/command"
 )
@@ -101,6 +102,12 @@ func (a *API) importCodes(w http.ResponseWriter, req *http.Request, in *ImportWa
 		problem.Campaign = campaign
 		problem.Write(w)
 		return
+	}
+	if p.Person() {
+		if err := a.record(ctx, audit.Commands, wire.ImportCodes.String(), campaign); err != nil {
+			a.refuse(w, err)
+			return
+		}
 	}
 	run := &importing{api: a, w: w, stream: web.NewStream(w), line: Import{ID: id, Status: "importing", Campaign: campaign}, request: req.Header.Get(web.RequestID)}
 	if err := run.stream.Duplex(); err != nil && req.ProtoMajor < 2 {

@@ -75,6 +75,10 @@ func (c *Console) servePage(w http.ResponseWriter, r *http.Request, p *page) {
 	}
 	v.Page, v.Title = p, p.title
 	if problem := v.allowed(); problem != nil {
+		if menu := v.Menu(); p.name == "overview" && len(menu) > 0 { // which people come to first
+			http.Redirect(w, r, c.path(menu[0].Href()), http.StatusSeeOther)
+			return
+		}
 		v.fail(problem)
 		return
 	}
