@@ -33,7 +33,7 @@ func (s *History) Changes(ctx context.Context, q ops.ListChangesOf) (page ops.Pa
 	}
 	all, err := s.changes(ctx, changesSQL, q.Campaign, before, q.Limit+1)
 	if err != nil {
-		return page, err
+		return page, fmt.Errorf("the read tables cannot be read: %w", err)
 	}
 	list, more := cut(all, q.Limit)
 	if more {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain"
@@ -220,11 +221,16 @@ func (a *API) oneCoupon(ctx context.Context, w *Wanted) (*OneCoupon, error) {
 	return out, err
 }
 
+// completeWait bounds what the read tables add: without them the answer of the lane comes in time.
+const completeWait = time.Second
+
 // complete adds what only the read tables have. While they are away, or lag, it is absent.
 func (a *API) complete(ctx context.Context, c *Coupon) {
 	if a.DB == nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, completeWait)
+	defer cancel()
 	found, err := readmodel.NewCoupons(a.DB).ByNumber(ctx, c.Campaign, c.N)
 	if err != nil || len(found) == 0 {
 		return
