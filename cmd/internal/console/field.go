@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
+	_ "time/tzdata" // zones of browsers, on machines without them
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api"
 )
@@ -141,4 +144,35 @@ func (f *field) Changed() bool { return !f.InPath && f.Value != f.Was }
 // changed reports whether any is.
 func (f *form) changed() bool {
 	return slices.ContainsFunc(f.Fields, func(of field) bool { return of.Changed() })
+}
+
+// instant reads an instant that a person typed: RFC 3339, a date with or without a time, or +90m from now. zone is that
+// of the browser, such as Europe/Berlin, for one that is typed without a zone; "" = UTC. wrong is why it is none.
+func instant(text, zone string) (at time.Time, wrong string) {
+	if rest, ok := strings.CutPrefix(text, "+"); ok {
+		days := time.Duration(0)
+		if n, after, ok := strings.Cut(rest, "d"); ok {
+			if count, err := strconv.Atoi(n); err == nil {
+				days, rest = time.Duration(count)*24*time.Hour, after
+			}
+		}
+		d, err := time.ParseDuration(rest)
+		if err == nil || rest == "" && days > 0 {
+			return time.Now().UTC().Add(days + d).Truncate(time.Second), ""
+		}
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t.UTC(), ""
+	}
+	in, err := time.LoadLocation(zone)
+	if err != nil {
+		return at, "cannot be read in the zone " + zone + "; add one, such as 2026-11-27T00:00:00+01:00"
+	}
+	text = strings.TrimSuffix(strings.Replace(text, "T", " ", 1), " UTC")
+	for _, layout := range []string{time.DateTime, "2006-01-02 15:04", time.DateOnly} {
+		if t, err := time.ParseInLocation(layout, text, in); err == nil {
+			return t.UTC(), ""
+		}
+	}
+	return at, "must be an instant such as 2026-11-27 00:00, 2026-11-27T00:00:00+01:00 or +90m"
 }

@@ -12,7 +12,7 @@
   function times(where) {
     each(where, "time[datetime]", t => { const d = new Date(t.dateTime); t.textContent = isLocal() ? localText(d) : utcText(d); });
     each(document, "#zone-name, [data-zone-name]", e => { e.textContent = isLocal() ? zoneName : "UTC"; });
-    each(document, "input[name=zone]", e => { e.value = isLocal() ? String(-new Date().getTimezoneOffset()) : ""; });
+    each(document, "input[name=zone]", e => { e.value = isLocal() ? zoneName : ""; });
     const b = document.getElementById("zone");
     if (b) { b.hidden = false; b.textContent = isLocal() ? "Local time" : "UTC"; b.title = isLocal() ? "Show UTC" : "Show " + zoneName; }
   }
