@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
 // act is a row of the table of what people do. Its route, its roles and its form follow from the operation of /v1.
@@ -110,6 +111,25 @@ func (f *form) value(name string) string {
 		if f.Fields[i].Name == name {
 			return f.Fields[i].Value
 		}
+	}
+	return ""
+}
+
+// Again is the path of the form as the thing is now.
+func (f *form) Again(v *view) string {
+	query := []any{"back", f.Back}
+	for i := range f.Fields {
+		if of := &f.Fields[i]; of.InPath {
+			query = append(query, of.Name, of.Value)
+		}
+	}
+	return v.Path("/acts/"+f.Act.id, query...)
+}
+
+// Busy is the job for which this one is refused, "" = it is not.
+func (f *form) Busy() string {
+	if words := strings.Fields(f.Problem.Detail); f.Problem.Code == web.Code(ops.Busy) && len(words) > 1 {
+		return words[1] // "job rebuild-… of this kind runs already"
 	}
 	return ""
 }
