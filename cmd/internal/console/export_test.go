@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -48,4 +49,16 @@ func Acts() (all []string) {
 		all = append(all, acts[i].id)
 	}
 	return all
+}
+
+// CountLoads counts how often the data of a page are loaded. It is called before a server starts.
+func CountLoads(name string) (n *atomic.Int64) {
+	n = new(atomic.Int64)
+	p := pageNamed(name)
+	load := p.load
+	p.load = func(v *view) any {
+		n.Add(1)
+		return load(v)
+	}
+	return n
 }

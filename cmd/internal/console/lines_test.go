@@ -251,14 +251,17 @@ var lines = map[string]func(*stand) (fields map[string]string, done func() bool)
 		return map[string]string{"key": k}, s.is("/v1/keys/"+k, "true", "revoked")
 	},
 	"changeSettings": func(s *stand) (map[string]string, func() bool) {
-		batch := strings.TrimLeft(apitest.Name(""), "-") // another one each time
-		return map[string]string{"settings.reminder.batch": "1" + batch, "settings.reminder.grace": "3m" + batch + "s", "settings.http.burst": ""}, s.is("/v1/settings", "1"+batch, "settings", "reminder.batch")
+		changes++ // another value each time
+		batch := fmt.Sprint(100 + changes)
+		return map[string]string{"settings.reminder.batch": batch, "settings.reminder.grace": batch + "s", "settings.http.burst": ""}, s.is("/v1/settings", batch, "settings", "reminder.batch")
 	},
 	"pauseExpiry":     paused("expiry", false),
 	"resumeExpiry":    paused("expiry", true),
 	"pauseReminders":  paused("reminder", false),
 	"resumeReminders": paused("reminder", true),
 }
+
+var changes int
 
 // paused is of the acts that pause what is due of a campaign, or resume it.
 func paused(of string, before bool) func(s *stand) (map[string]string, func() bool) {
@@ -281,6 +284,7 @@ var codeLine = regexp.MustCompile(`(?s)<code class="(cli|curl)">(.*?)</code>`)
 // TestLines: each act is done in its form, by its command line and by its curl line, each on a thing of its own. All three are
 // accepted and have the same effect.
 func TestLines(t *testing.T) {
+	t.Parallel()
 	curl, err := exec.LookPath("curl")
 	if err != nil {
 		t.Skip("there is no curl on this machine")

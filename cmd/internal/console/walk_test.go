@@ -293,6 +293,7 @@ func (w *walker) live(t *testing.T, path string) string {
 // TestWalk: each role opens all pages, links and filters that it is shown, and posts all forms. What it may not do is refused, and
 // what it may not see is on no page and in no live part.
 func TestWalk(t *testing.T) {
+	t.Parallel()
 	th := fill(t, serve(t))
 	other := th.Campaign(t, map[string]any{"codes": 10, "expires_at": time.Now().Add(time.Hour).UTC()})
 	codes := []string{th.code, th.Claim(t, other, "bob")}
