@@ -41,7 +41,7 @@ func (s *stand) post(path string, body any, names ...string) string {
 // member is a value in an object.
 func member(of any, names ...string) string {
 	for _, name := range names {
-		of, _ = of.(map[string]any)[name]
+		of = of.(map[string]any)[name]
 	}
 	if text, ok := of.(string); ok || of == nil {
 		return text
