@@ -42,7 +42,7 @@ func TestMover(t *testing.T) {
 		"there is one node":        {nodes: 1},
 		"it is between two nodes":  {nodes: 3, away: true},
 		"another user is answered": {nodes: 3, answered: func(now time.Duration) bool { return now%(2*time.Second) == 0 }},
-		"the second node answers":  {nodes: 2, answered: func(now time.Duration) bool { return now >= 4500*time.Millisecond }, moves: []span{{2, 4}}},
+		"the second node answers":  {nodes: 2, answered: func(now time.Duration) bool { return now >= 4*time.Second }, moves: []span{{2, 4}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
