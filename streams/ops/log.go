@@ -127,6 +127,14 @@ type NamedSender struct {
 	Sender string `json:"sender" maxLength:"64" doc:"Its name."`
 }
 
+// check refuses what is no name of a sender: a wildcard would match all, and what webhooks gave up is theirs.
+func (n NamedSender) check() error {
+	if (push.Options{Name: n.Sender}).Check() != nil || strings.HasPrefix(n.Sender, "webhook-") {
+		return invalid("sender", "must be a name that scrip sender list shows: 1 to 32 of A-Z a-z 0-9 _ -, not of a webhook")
+	}
+	return nil
+}
+
 // ListSenderLetters is a page of dead letters of a sender.
 type ListSenderLetters struct {
 	NamedSender
@@ -135,7 +143,7 @@ type ListSenderLetters struct {
 
 // SenderLetter is a message of reminders that were given up.
 type SenderLetter struct {
-	ID        uint64    `json:"id"`
+	ID        uint64    `json:"id" doc:"0 = it cannot be read; error has its place in the stream."`
 	Lane      int       `json:"lane"`
 	Sequence  uint64    `json:"sequence"`
 	Reminders int       `json:"reminders" doc:"How many were given up."`
@@ -146,12 +154,18 @@ type SenderLetter struct {
 
 // SenderLetters lists reminders that a sender gave up, oldest first.
 func (o *Ops) SenderLetters(ctx context.Context, _ Caller, q ListSenderLetters) (page Page[SenderLetter], err error) {
+	if err := q.check(); err != nil {
+		return page, err
+	}
 	after, _ := strconv.ParseUint(q.After, 10, 64) // 0 = from the oldest
-	letters, last, _, err := push.LettersAfter(ctx, o.JetStream, q.Sender, after, q.Limit)
+	letters, last, bad, err := push.LettersAfter(ctx, o.JetStream, q.Sender, after, q.Limit)
 	for _, l := range letters {
 		page.Items = append(page.Items, SenderLetter{l.ID, l.Lane, l.Sequence, len(l.Reminders), l.Tries, l.Error, l.At})
 	}
-	if len(letters) == q.Limit {
+	for _, unreadable := range bad {
+		page.Items = append(page.Items, SenderLetter{Error: unreadable.Error()})
+	}
+	if len(page.Items) == q.Limit {
 		page.Next = strconv.FormatUint(last, 10)
 	}
 	return page, err
@@ -172,7 +186,22 @@ func (o *Ops) DiscardSenderLetters(ctx context.Context, who Caller, q DiscardOfS
 	if q.All == (len(q.IDs) > 0) || len(q.IDs) > discardMost {
 		return done, &Refusal{Code: wire.Invalid, Message: "ids: give 1 to 1,000 of them, or all"}
 	}
-	letters, _, _, err := push.LettersAfter(ctx, o.JetStream, q.Sender, 0, discardMost)
+	if err := q.check(); err != nil {
+		return done, err
+	}
+	var letters []push.DeadLetter
+	if q.All {
+		letters, _, _, err = push.LettersAfter(ctx, o.JetStream, q.Sender, 0, discardMost)
+	}
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(q.IDs))) {
+		if err != nil {
+			break
+		}
+		var one []push.DeadLetter
+		if one, _, _, err = push.LettersAfter(ctx, o.JetStream, q.Sender, id-1, 1); len(one) == 1 && one[0].ID == id {
+			letters = append(letters, one[0])
+		}
+	}
 	if err != nil {
 		return done, err
 	}
@@ -181,13 +210,12 @@ func (o *Ops) DiscardSenderLetters(ctx context.Context, who Caller, q DiscardOfS
 		if err != nil {
 			return done, err
 		}
-		if !q.All && !slices.Contains(q.IDs, l.ID) {
-			continue
-		}
-		if err := stream.DeleteMsg(ctx, l.ID); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+		switch err := stream.DeleteMsg(ctx, l.ID); {
+		case err == nil:
+			done.Discarded++
+		case !errors.Is(err, jetstream.ErrMsgNotFound):
 			return done, err
 		}
-		done.Discarded++
 	}
 	return done, o.record(ctx, who, audit.DeadLetters, "discard", q.Sender)
 }
