@@ -101,7 +101,8 @@ func makeTemplate() error {
 	if err == nil {
 		err = execute(url, "CREATE TABLE kept (n int); INSERT INTO kept VALUES (7)")
 	}
-	return errors.Join(err, c.Stop(context.Background()))
+	// With the port in it, copies of tests that run at once would share one port.
+	return errors.Join(err, c.Stop(context.Background()), os.Remove(ownPlace(filepath.Join(template.dir, "data")).port()))
 }
 
 // copyPlace puts a cluster in a place that is not there yet. Its table kept has one row, 7.
