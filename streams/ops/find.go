@@ -69,6 +69,10 @@ func (o *Ops) FindCommand(ctx context.Context, who Caller, q FindCommand) (out F
 		}
 		stream := eventlog.Events(o.JetStream, n).In(o.Log)
 		bounds, err := stream.Bounds(ctx)
+		if ctx.Err() != nil { // out of time: what the other lanes gave is an answer
+			out.Searched = append(out.Searched, SearchedLane{Lane: n})
+			continue
+		}
 		if err != nil {
 			return out, fmt.Errorf("lane %d: %w", n, err)
 		}
