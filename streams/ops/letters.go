@@ -2,6 +2,8 @@ package ops
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"strings"
 	"time"
 
@@ -157,11 +159,15 @@ func (o *Ops) DiscardLetters(ctx context.Context, who Caller, q DiscardLetters) 
 		action = "reopen"
 	}
 	if q.All {
-		about = "all " + q.Stream
+		selected, err := json.Marshal(q.SelectLetters)
+		if err != nil {
+			return LettersDone{}, err
+		}
+		about = "all " + string(selected)
 	}
 	done, err := o.Letters.Discard(ctx, q)
-	if err == nil {
-		err = o.settled(ctx, who, action, about)
+	if err == nil || done != (LettersDone{}) { // those before the one that failed stay discarded
+		err = errors.Join(err, o.settled(ctx, who, action, about))
 	}
 	return done, err
 }

@@ -205,17 +205,19 @@ func (o *Ops) DiscardSenderLetters(ctx context.Context, who Caller, q DiscardOfS
 	if err != nil {
 		return done, err
 	}
-	for _, l := range letters {
-		stream, err := o.JetStream.Stream(ctx, topology.PushDeadStream)
-		if err != nil {
-			return done, err
-		}
-		switch err := stream.DeleteMsg(ctx, l.ID); {
-		case err == nil:
+	stream, err := o.JetStream.Stream(ctx, topology.PushDeadStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) { // and so there are no letters
+		err = nil
+	}
+	for i := 0; i < len(letters) && err == nil; i++ {
+		if err = stream.DeleteMsg(ctx, letters[i].ID); err == nil {
 			done.Discarded++
-		case !errors.Is(err, jetstream.ErrMsgNotFound):
-			return done, err
+		} else if errors.Is(err, jetstream.ErrMsgNotFound) {
+			err = nil
 		}
 	}
-	return done, o.record(ctx, who, audit.DeadLetters, "discard", q.Sender)
+	if err == nil || done.Discarded > 0 { // those before the one that failed are gone
+		err = errors.Join(err, o.record(ctx, who, audit.DeadLetters, "discard", q.Sender))
+	}
+	return done, err
 }
