@@ -135,4 +135,4 @@ func (s *store) write() error {
 	return nil
 }
 
-func (s *store) close() { _ = s.lock.Close() }
+func (s *store) close() { _ = atomicfile.Unlock(s.lock) }

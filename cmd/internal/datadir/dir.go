@@ -95,7 +95,7 @@ func (d *Dir) checkFormat() error {
 }
 
 // Close releases the lock.
-func (d *Dir) Close() error { return d.lock.Close() }
+func (d *Dir) Close() error { return atomicfile.Unlock(d.lock) }
 
 // Path is the directory, absolute.
 func (d *Dir) Path() string { return d.path }
