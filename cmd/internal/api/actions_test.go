@@ -381,6 +381,8 @@ func TestEveryActionThroughEveryDoor(t *testing.T) {
 			case "webhook.show": // positions come with the first run
 				delete(object, "positions")
 				delete(object, "last_test")
+			case "webhook.attempts": // they come when they come
+				object["items"] = object["items"].([]any)[:0]
 			case "audit.list": // the address of a client is known to HTTP
 				delete(object["items"].([]any)[0].(map[string]any), "from")
 			case "overview.show": // rates change each second
