@@ -170,6 +170,13 @@ func (p *process) postgres() *pgx.Conn {
 	return db
 }
 
+// tables is the schema of the tables in use.
+func (p *process) tables() (name string) {
+	p.t.Helper()
+	streamtest.Must(p.t, p.postgres().QueryRow(p.t.Context(), "SELECT live::text FROM scrip_meta.format").Scan(&name))
+	return name
+}
+
 // nats connects to the server's NATS.
 func (p *process) nats() jetstream.JetStream {
 	p.t.Helper()

@@ -15,13 +15,13 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
-// noon is what time it is in these tests.
-var noon = time.Date(2026, 11, 27, 12, 0, 0, 123456789, time.UTC)
+// started is what time it is in these tests: theirs and that of the servers that they ask are the same day.
+var started = time.Now()
 
-// still is a clock on which it stays noon.
+// still is a clock on which it stays that time.
 type still struct{ wall.Clock }
 
-func (still) Now() time.Time { return noon }
+func (still) Now() time.Time { return started }
 
 // result is what one run of the program left.
 type result struct {

@@ -36,7 +36,7 @@ func TestDeadLetters(t *testing.T) {
 	// An event that the tables cannot apply: its coupon is not in them.
 	coupon := p.must("claim", "letters", "--customer", "letters-dee")
 	p.row("1", "SELECT count(*)::text FROM scrip.coupon WHERE customer_id = 'letters-dee'")
-	if _, err := p.postgres().Exec(t.Context(), "DELETE FROM scrip.coupon_row WHERE customer_id = 'letters-dee'"); err != nil {
+	if _, err := p.postgres().Exec(t.Context(), "DELETE FROM "+p.tables()+".coupon_claim WHERE customer_id = 'letters-dee'"); err != nil {
 		t.Fatal(err)
 	}
 	p.must("redeem", coupon["code"].(string), "--order", "4711")

@@ -21,7 +21,7 @@ func (m *Main) rebuildCommand() *cobra.Command {
 the tables in use are readable and current, and no restart is needed: the projector continues in the new ones. The only
 projection is "tables", which is also the default.
 
-  scrip rebuild                           exchange the tables in use for new ones; the old ones become scrip_previous
+  scrip rebuild                           exchange the tables in use for new ones; the old ones become the previous ones
   scrip rebuild --undo                    exchange the previous tables back, and catch them up; a second undo reverses it
   scrip rebuild --drop-previous           drop the previous tables
   scrip rebuild --until 2026-11-26T18:00:00Z --schema yesterday
@@ -34,9 +34,8 @@ and starts from the beginning. While commands wait to be decided, or the tables 
 of the time. It takes up to 50 MiB of that server's memory for each of its loaders, at most four; GOMEMLIMIT of the server is
 a limit for all that it does.
 
-What you added to the tables is kept: rights, default privileges, indexes, views and functions, and other objects in schema
-scrip. What cannot be kept (materialized views, foreign keys, triggers, publications, added columns) is found before the
-rebuild starts: it is listed and the rebuild refused, unless --drop-dependents leaves it with the previous tables.
+Schema scrip has views and functions, which are replaced: rights, and the views and functions that you made of them, stay.
+Long queries keep the tables that they began with, and are waited for.
 
 Tables of an older format are replaced, those of a newer one are refused; --undo and --drop-previous refuse both.
 
@@ -76,8 +75,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused: nothing was started. Ref
 func (m *Main) verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "verify", Short: "Compare the read tables with the log", Args: cli.NoArgs,
-		Long: `Compare the read tables with the log: fold the log up to the tables' checkpoint into a separate schema (scrip_scratch,
-dropped at the end), compare digests per table and campaign in one database snapshot, then the rows of digests that differ.
+		Long: `Compare the read tables with the log: fold the log up to the tables' checkpoint into other tables (dropped at
+the end), compare digests per table and campaign in one database snapshot, then the rows of digests that differ.
 It finds any changed, missing or extra row in any table, a checkpoint ahead of the log, and a log that lost its end.
 Without --campaign it also compares the definitions of indexes, constraints, the view and functions.
 A changed row is listed with a line per changed column, and counted once; a missing table or column, or a damaged
@@ -100,9 +99,8 @@ Refused with -o json, it prints {"status":"refused","refusal":"not_begun","messa
 	return cmd
 }
 
-func (m *Main) printUndone(r ops.RebuildUndone) error {
-	_, err := fmt.Fprintln(m.Out, "the previous tables are in use again, and the projector catches them up; those of the rebuild are in schema scrip_previous")
-	m.printLeft(r.Left)
+func (m *Main) printUndone(ops.RebuildUndone) error {
+	_, err := fmt.Fprintln(m.Out, "the previous tables are in use again, and the projector catches them up; a second undo takes it back")
 	return err
 }
 
@@ -124,7 +122,7 @@ func (m *Main) printRebuild(r rebuild.Result) error {
 		fmt.Fprintln(m.Out, note)
 	}
 	if r.Schema != "scrip" {
-		_, err := fmt.Fprintf(m.Out, "the copy is in schema %s and does not follow the log; DROP SCHEMA %s CASCADE removes it\n", r.Schema, r.Schema)
+		_, err := fmt.Fprintf(m.Out, "the copy is in schema %s and does not follow the log; DROP SCHEMA %[1]s, %[1]s_rows CASCADE removes it\n", r.Schema)
 		return err
 	}
 	if r.NotCompared != "" {
@@ -145,15 +143,8 @@ func (m *Main) printRebuild(r rebuild.Result) error {
 			return err
 		}
 	}
-	fmt.Fprintln(m.Out, "the new tables are in use; the previous ones are in schema scrip_previous: `scrip rebuild --undo` exchanges them back, `--drop-previous` drops them")
-	m.printLeft(r.Left)
+	fmt.Fprintln(m.Out, "the new tables are in use; `scrip rebuild --undo` takes it back, `--drop-previous` drops the previous ones")
 	return nil
-}
-
-func (m *Main) printLeft(left []string) {
-	if len(left) > 0 {
-		fmt.Fprintf(m.Out, "these stay with the previous tables and are dropped with them: %s\n", strings.Join(left, "; "))
-	}
 }
 
 // printVerified prints the report.

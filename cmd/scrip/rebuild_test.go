@@ -27,7 +27,7 @@ func TestRebuildAndVerify(t *testing.T) {
 		return all
 	}
 	before := digest()
-	if _, err := p.postgres().Exec(t.Context(), "UPDATE scrip.coupon_row SET customer_id = 'mallory', code = 'X' WHERE customer_id = 'rebuilt-2'"); err != nil {
+	if _, err := p.postgres().Exec(t.Context(), "UPDATE "+p.tables()+".coupon_claim SET customer_id = 'mallory', code = 'X' WHERE customer_id = 'rebuilt-2'"); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct {
@@ -46,8 +46,8 @@ func TestRebuildAndVerify(t *testing.T) {
 		{[]string{"rebuild", "--drop-previous"}, cli.ExitDone, "the previous tables are dropped"},
 		{[]string{"rebuild", "--undo"}, cli.ExitRefused, "there are no previous tables"},
 		{[]string{"rebuild", "--until", time.Now().UTC().Format(time.RFC3339Nano), "--schema", "copy"}, cli.ExitDone, "the copy is in schema copy"},
-		{[]string{"rebuild", "--schema", "copy"}, cli.ExitRefused, "schema copy exists"},
-		{[]string{"rebuild", "--schema", "copy", "-o", "json"}, cli.ExitRefused, `{"status":"refused","refusal":"not_begun","message":"schema copy exists`},
+		{[]string{"rebuild", "--schema", "copy"}, cli.ExitRefused, "schema copy or copy_rows exists"},
+		{[]string{"rebuild", "--schema", "copy", "-o", "json"}, cli.ExitRefused, `{"status":"refused","refusal":"not_begun","message":"schema copy or copy_rows exists`},
 		{[]string{"rebuild", "--until", "+1h", "--schema", "ahead"}, cli.ExitRefused, "is in the future"},
 		{[]string{"rebuild", "--schema", "scrip_next"}, cli.ExitRefused, "uses itself"},
 		{[]string{"rebuild", "tables"}, cli.ExitDone, "the new tables are in use"},

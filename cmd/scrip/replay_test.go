@@ -63,7 +63,7 @@ func TestReplay(t *testing.T) {
 		p.expect(cli.ExitDone, "-- scrip: fold\n", "replay", "--sql", "example:"+name, "--print")
 	}
 	bad := filepath.Join(dir, "bad.sql")
-	for text, want := range map[string]string{"UPDATE scrip.coupon_row\nSET code = 'X';\n": "denied for table coupon_row", "UPDATE\nSET code;\n": bad + ":3: syntax error"} {
+	for text, want := range map[string]string{"UPDATE scrip.campaign\nSET status = 'X';\n": "denied for view campaign", "UPDATE\nSET code;\n": bad + ":3: syntax error"} {
 		streamtest.Must(t, os.WriteFile(bad, []byte("-- scrip: fold\n"+text), 0o600))
 		p.expect(cli.ExitFailed, want, "replay", "--sql", bad, "--reset")
 	}

@@ -157,9 +157,13 @@ func (s *scripServer) bareRead(ctx context.Context, step *report.Step) error {
 	return err
 }
 
-// bareCopy copies the rows of the largest table into an empty one, from a file, and then makes the same indexes.
+// bareCopy copies what claims say into an empty table, from a file, and then makes the same indexes.
 func (s *scripServer) bareCopy(ctx context.Context, dir string, step *report.Step) error {
-	const table = "coupon_row"
+	var tables string // their schema
+	if err := s.db.QueryRow(ctx, "SELECT live::text FROM scrip_meta.format").Scan(&tables); err != nil {
+		return err
+	}
+	table := tables + ".coupon_claim"
 	file, err := os.Create(filepath.Join(dir, "rows"))
 	if err != nil {
 		return err
@@ -167,7 +171,7 @@ func (s *scripServer) bareCopy(ctx context.Context, dir string, step *report.Ste
 	defer os.Remove(file.Name())
 	defer file.Close()
 	out := bufio.NewWriterSize(file, 1<<20)
-	tag, err := s.db.PgConn().CopyTo(ctx, out, "COPY scrip."+table+" TO STDOUT (FORMAT binary)")
+	tag, err := s.db.PgConn().CopyTo(ctx, out, "COPY (SELECT * FROM "+table+") TO STDOUT (FORMAT binary)")
 	if err = errors.Join(err, out.Flush()); err != nil {
 		return err
 	}
@@ -175,7 +179,7 @@ func (s *scripServer) bareCopy(ctx context.Context, dir string, step *report.Ste
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	rows, err := s.db.Query(ctx, `SELECT replace(indexdef, ' ON scrip.', ' ON bare.') FROM pg_indexes WHERE schemaname = 'scrip' AND tablename = $1`, table)
+	rows, err := s.db.Query(ctx, `SELECT replace(indexdef, $1 || '.coupon_claim_0', 'bare.coupon_claim') FROM pg_indexes WHERE schemaname = $1 AND tablename = 'coupon_claim_0'`, tables)
 	if err != nil {
 		return err
 	}
@@ -187,10 +191,10 @@ func (s *scripServer) bareCopy(ctx context.Context, dir string, step *report.Ste
 		return err
 	}
 	started := time.Now()
-	if _, err := s.db.Exec(ctx, `CREATE TABLE bare.`+table+` (LIKE scrip.`+table+` INCLUDING GENERATED)`); err != nil {
+	if _, err := s.db.Exec(ctx, `CREATE TABLE bare.coupon_claim (LIKE `+table+`)`); err != nil {
 		return err
 	}
-	if _, err := s.db.PgConn().CopyFrom(ctx, bufio.NewReaderSize(file, 1<<20), "COPY bare."+table+" FROM STDIN (FORMAT binary)"); err != nil {
+	if _, err := s.db.PgConn().CopyFrom(ctx, bufio.NewReaderSize(file, 1<<20), "COPY bare.coupon_claim FROM STDIN (FORMAT binary)"); err != nil {
 		return err
 	}
 	for _, def := range indexes {

@@ -35,7 +35,7 @@ SELECT session_user::text,
        r.rolsuper OR r.rolcreaterole,
        coalesce((SELECT pg_has_role(nspowner, 'USAGE') OR has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = 'scrip'), false)
        OR coalesce((SELECT bool_or(has_table_privilege(oid, 'INSERT') OR has_table_privilege(oid, 'UPDATE') OR has_table_privilege(oid, 'DELETE'))
-                    FROM pg_class WHERE relnamespace = to_regnamespace('scrip') AND relkind IN ('r', 'p')), false)
+                    FROM pg_class WHERE relnamespace = to_regnamespace('scrip') AND relkind = 'v'), false)
 FROM pg_roles r WHERE r.rolname = session_user`
 
 // Open creates the role of a schema, or gives it a new password, creates the schema if it does not exist, and connects

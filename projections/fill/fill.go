@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
+	"github.com/seed-4a2410e3/scrip/projections/segments"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
@@ -131,9 +132,12 @@ func IsLost(err error) bool {
 // Tables fills the read tables of one schema with one lane.
 type Tables struct {
 	DB     tables.Beginner
-	Schema string // schema.Name are the live ones
+	Schema string // of the tables
+	Live   bool   // they are in use: checkpoints that move are notified
 	Log    string // UUID
 	Lane   int
+	// Segments is where claims go; nil = to segment 0.
+	Segments *segments.Set
 	// Commit replaces tx.Commit, if not nil.
 	Commit func(context.Context, pgx.Tx) error
 	// Applied is called after each commit.
@@ -166,6 +170,24 @@ VALUES ($1, $2, 0, clock_timestamp(), $3, '') ON CONFLICT (projection, lane) DO 
 const advanceSQL = `
 UPDATE %[1]s.checkpoint SET sequence = $3, digest = $4, log_time = $5, updated_at = clock_timestamp()
 WHERE projection = $1 AND lane = $2 AND sequence = $6 AND digest = $7 AND log = $8 AND generation = $9`
+
+// Fence gives the checkpoints of all lanes a new generation, and creates those that are missing. Of a process that loaded
+// another generation, no transaction commits any more once it returns.
+func Fence(ctx context.Context, db schema.Querier, name, log string, lanes int) error {
+	_, err := schema.Collect(ctx, db, pgx.RowTo[int64], fmt.Sprintf(fenceSQL, name), Projection, lanes, log)
+	if err != nil {
+		return fmt.Errorf("fencing the checkpoints: %w", err)
+	}
+	return nil
+}
+
+// %[1]s is the schema.
+//
+// $1 = projection   $2 = lanes   $3 = log
+const fenceSQL = `
+INSERT INTO %[1]s.checkpoint AS c (projection, lane, sequence, updated_at, log, digest, generation)
+SELECT $1, lane, 0, clock_timestamp(), $3, '', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM generate_series(0, $2::bigint - 1) lane
+ON CONFLICT (projection, lane) DO UPDATE SET generation = excluded.generation RETURNING lane`
 
 const notifySQL = `SELECT pg_notify('` + Channel + `', $1)`
 
@@ -232,6 +254,14 @@ func (t *Tables) commit(ctx context.Context, messages []eventlog.Message, lines 
 	}
 	batch := &tables.Batch{Lane: t.Lane, Lines: lines, From: t.Clock, To: clock, Schema: t.Schema}
 
+	if claims := claimsIn(lines); claims > 0 && t.Segments != nil {
+		segment, done, err := t.Segments.Take(ctx, claims)
+		if err != nil {
+			return err
+		}
+		defer done()
+		batch.Segment = segment
+	}
 	tx, err := tables.Begin(ctx, t.DB)
 	if err != nil {
 		return fmt.Errorf("opening the transaction of a batch: %w", err)
@@ -260,6 +290,15 @@ func (t *Tables) commit(ctx context.Context, messages []eventlog.Message, lines 
 	return nil
 }
 
+func claimsIn(lines []tables.Line) (n int) {
+	for i := range lines {
+		if lines[i].Event.Type == wire.CouponClaimed {
+			n++
+		}
+	}
+	return n
+}
+
 // advance moves the checkpoint to a new position, and for the live tables queues a notification for the commit.
 func (t *Tables) advance(ctx context.Context, tx pgx.Tx, to eventlog.Position, clock wire.Instant) error {
 	batch := &pgx.Batch{}
@@ -270,7 +309,7 @@ func (t *Tables) advance(ctx context.Context, tx pgx.Tx, to eventlog.Position, c
 		fenced = tag.RowsAffected() != 1
 		return nil
 	})
-	if t.Schema == schema.Name {
+	if t.Live {
 		batch.Queue(notifySQL, fmt.Sprintf("%d %d", t.Lane, to.Sequence))
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {

@@ -25,6 +25,8 @@ func claim(n int) string {
 	return fmt.Sprintf(`{"type":"coupon.claimed","campaign":"c0","at":"@","n":%d,"code":"C%d","customer_id":"x"}`, n, n)
 }
 
+const remind = `{"type":"reminder.set","campaign":"c0","at":"@","r":1,"customer_id":"ann","kind":"expires","before":"1h","n":1}`
+
 const created = `{"type":"campaign.created","campaign":"c0","at":"@","number":1,"codes":1000,"max_redemptions":1}`
 
 func open(t *testing.T, r *projtest.Rig) *eventlog.Reader {
@@ -106,7 +108,7 @@ type lane struct {
 
 func newLane(t *testing.T, r *projtest.Rig, pool *pgxpool.Pool) *lane {
 	t.Helper()
-	l := &lane{t, pool, Tables{DB: pool, Schema: schema.Name, Log: r.Log.UUID}}
+	l := &lane{t, pool, Tables{DB: pool, Schema: "scrip_1", Live: true, Log: r.Log.UUID}}
 	if err := l.Load(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
@@ -133,9 +135,9 @@ func TestRejectedLinesAndTheFence(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Write(0, created)
-	r.Write(0, claim(1), claim(2))
+	r.Write(0, claim(1), claim(2), remind)
 	r.Write(0, claim(3))
-	r.Write(0, claim(2), claim(4)) // the row is there already
+	r.Write(0, remind, claim(4)) // the row is there already
 	r.Write(0, claim(5), claim(6))
 	reader := open(t, r)
 	var b Batch

@@ -13,6 +13,8 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
+	"github.com/seed-4a2410e3/scrip/projections/segments"
+	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/load"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -182,9 +184,27 @@ func (p *Projector) runWithLock(ctx context.Context) (worked bool, err error) {
 		return false, err
 	}
 	p.postgres.endAll(ctx)
+	now, err := schema.Current(ctx, p.db)
+	if err != nil {
+		return false, err
+	}
+	if err := fill.Fence(ctx, p.db, now.Live, p.log.UUID, p.log.Lanes); err != nil {
+		return false, err
+	}
+	set, err := segments.Open(ctx, p.db, now.Live, segments.Options{Logger: p.opts.Logger})
+	if err != nil {
+		return false, err
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.watch(ctx, lock) })
+	g.Go(func() error {
+		if err := set.Run(ctx); !tables.Missing(err) {
+			return err
+		}
+		return errDropped
+	})
 	for _, l := range p.lanes {
+		l.tables.Schema, l.tables.Segments = now.Live, set
 		g.Go(func() error { return l.run(ctx) })
 	}
 	return true, g.Wait()

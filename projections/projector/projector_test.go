@@ -93,7 +93,7 @@ func TestDroppedTablesAreFilledAgain(t *testing.T) {
 func TestPoisonBecomesADeadLetterAndTheLaneContinues(t *testing.T) {
 	poison := []struct{ line, reason string }{
 		{`{"type":"coupon.claimed","campaign":`, "not valid JSON"},
-		{`{"type":"coupon.claimed","campaign":"c0","at":"@","n":1,"code":"X","customer_id":"y"}`, "there already (coupon_row_key)"},
+		{`{"type":"coupon.claimed","campaign":"c0","at":"@","n":1,"code":"X","customer_id":"y"}`, "there already (coupon_claim_key)"},
 	}
 	r := newRig(t)
 	r.create(0)

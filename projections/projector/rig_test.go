@@ -175,7 +175,7 @@ func (r *rig) check(pool *pgxpool.Pool) {
 	for lane := range lanes {
 		reader, err := eventlog.Events(r.JS, lane).In(r.Log).Open(ctx, r.Log.UUID, eventlog.Position{Log: r.Log.UUID, Lane: lane}, eventlog.ReaderOptions{Logger: slog.New(slog.DiscardHandler)})
 		streamtest.Must(r.T, err)
-		batch := tables.Batch{Lane: lane}
+		batch := tables.Batch{Schema: "scrip_1", Lane: lane}
 		err = reader.CatchUp(ctx, func(messages []eventlog.Message) error {
 			for i := range messages {
 				batch.Lines = fill.Parse(nil, &messages[i], nil)

@@ -14,12 +14,12 @@ func TestTimeLimitsOfTheRole(t *testing.T) {
 	r := newRig(t)
 	r.create(0)
 	r.create(1)
-	// Each statement on coupon_row takes twice as long as it may.
+	// Each row takes twice as long as statements may.
 	r.exec(`CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.7); RETURN NULL; END $$`)
 	p := r.projector(projtest.Pool(t, r.pool.Config().ConnString()+"&statement_timeout=300ms&idle_in_transaction_session_timeout=300ms"), Options{}).start()
 	r.synced(r.pool)
-	r.exec(`CREATE TRIGGER slow AFTER INSERT ON scrip.coupon_row FOR EACH STATEMENT EXECUTE FUNCTION public.slow()`)
-	r.Claim(0, 3)
+	r.exec(`CREATE TRIGGER slow AFTER INSERT ON scrip_1.coupon_claim FOR EACH ROW EXECUTE FUNCTION public.slow()`)
+	r.Claim(0, 1)
 	r.synced(r.pool)
 	streamtest.Equal(t, "cancelled", p.logged("canceling statement"), 0)
 }
@@ -35,7 +35,7 @@ func TestDamagedFiles(t *testing.T) {
 	for code, state := range map[string]State{"XX001": Stopped, "53100": Waiting} {
 		r.exec(fmt.Sprintf(`CREATE FUNCTION public.boom() RETURNS trigger LANGUAGE plpgsql AS
 			$$ BEGIN RAISE EXCEPTION 'it is broken' USING ERRCODE = '%s'; END $$`, code))
-		r.exec(`CREATE TRIGGER boom BEFORE INSERT ON scrip.coupon_row FOR EACH ROW WHEN (NEW.campaign = 'c0') EXECUTE FUNCTION public.boom()`)
+		r.exec(`CREATE TRIGGER boom BEFORE INSERT ON scrip_1.coupon_claim FOR EACH ROW WHEN (NEW.campaign = 'c0') EXECUTE FUNCTION public.boom()`)
 		stops, backs := p.logged("lane is not projected any more"), p.logged("PostgreSQL is available")
 		aways := p.logged("PostgreSQL is unavailable")
 		r.Claim(0, 1)

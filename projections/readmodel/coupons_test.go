@@ -21,10 +21,13 @@ func TestCouponsThatAFilterSelects(t *testing.T) {
 	db := database(t)
 	exec(t, db, `
 `+aCampaign("a")+aCampaign("b")+`
-INSERT INTO scrip.coupon_row (campaign, n, code, customer_id, claimed_at, redeemed_count, redeemed_at, voided_at, claimed_place)
-    SELECT c, n, 'S-AAAA-BBBB-CC' || lpad(n::text, 2, '0'), 'k' || n % 3, timestamptz '2026-01-01T00:00:00Z' + n * interval '1 minute',
-           (n % 4 = 0)::int, CASE WHEN n % 4 = 0 THEN now() END, CASE WHEN n % 5 = 0 THEN now() END, n FROM generate_series(1, 20) n, (VALUES ('a'), ('b')) x (c);
-UPDATE scrip.coupon_row SET code = 'ABCDCC02' WHERE campaign = 'b' AND n = 2;
+INSERT INTO scrip_1.coupon_claim (campaign, n, code, customer_id, claimed_at, claimed_place, segment)
+    SELECT c, n, 'S-AAAA-BBBB-CC' || lpad(n::text, 2, '0'), 'k' || n % 3, timestamptz '2026-01-01T00:00:00Z' + n * interval '1 minute', n, 0
+    FROM generate_series(1, 20) n, (VALUES ('a'), ('b')) x (c);
+INSERT INTO scrip_1.coupon_state (campaign, n, redeemed_count, redeemed_at, voided_at)
+    SELECT c, n, (n % 4 = 0)::int, CASE WHEN n % 4 = 0 THEN now() END, CASE WHEN n % 5 = 0 THEN now() END
+    FROM generate_series(1, 20) n, (VALUES ('a'), ('b')) x (c) WHERE n % 4 = 0 OR n % 5 = 0;
+UPDATE scrip_1.coupon_claim SET code = 'ABCDCC02' WHERE campaign = 'b' AND n = 2;
 INSERT INTO scrip.redemption_row (campaign, n, redeemed_at, sequence, line, code, customer_id, order_id) SELECT 'a', n, now(), n, 1, 'x', 'k1', 'o' FROM generate_series(4, 16, 4) n`)
 	coupons := NewCoupons(db)
 	list := func(q ops.ListCoupons, campaigns []string) (all []string) {

@@ -58,7 +58,7 @@ func store(t *testing.T) (*History, fakeLog) {
 	t.Helper()
 	ctx := t.Context()
 	pool := database(t)
-	batch := &tables.Batch{To: wire.At(minute(93))}
+	batch := &tables.Batch{Schema: "scrip_1", To: wire.At(minute(93))}
 	log := fakeLog{}
 	text := regexp.MustCompile(`@\d+`).ReplaceAllStringFunc(strings.TrimSpace(events), func(m string) string {
 		n, _ := strconv.Atoi(m[1:])
@@ -274,7 +274,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestManyCoupons: a customer with 20,000 coupons among those of others, without statistics and with. No table is read
+// TestManyCoupons: a customer with 5,000 coupons among those of others, without statistics and with. No table is read
 // from end to end, and pages together give each entry once.
 func TestManyCoupons(t *testing.T) {
 	pool := database(t)
@@ -283,14 +283,14 @@ func TestManyCoupons(t *testing.T) {
 		`INSERT INTO scrip.campaign (campaign, status, claimed, redeemed, expired, voided, opens_at, created_at, lane, number, per_customer,
 			max_redemptions, generated_codes, imported_codes, inheriting_live, inheriting_redeemed, expired_through)
 			SELECT 'c' || i, 'active', 1000, 0, 0, 0, 'epoch', 'epoch', i % 4, i, 0, 1, 1000, 0, 0, 0, '2026-02-01Z' FROM generate_series(0, 39) i`,
-		`INSERT INTO scrip.coupon_row (n, claimed_at, claimed_place, redeemed_count, campaign, code, customer_id)
+		`INSERT INTO scrip_1.coupon_claim (n, claimed_at, claimed_place, segment, campaign, code, customer_id)
 			SELECT i / 40 + 1, '2026-01-01Z'::timestamptz + i * interval '1 ms', i::bigint * 1048576 + 1, 0, 'c' || i % 40, 'code-' || i,
-				CASE WHEN i % 4 < 2 THEN 'agency' ELSE 'customer-' || i END FROM generate_series(0, 39999) i`,
+				CASE WHEN i % 8 = 0 THEN 'agency' ELSE 'customer-' || i END FROM generate_series(0, 39999) i`,
 		`INSERT INTO scrip.redemption_row (n, redeemed_at, sequence, line, campaign, code, customer_id, order_id)
 			SELECT n, claimed_at + interval '1 hour', claimed_place / 1048576 + 40000, 1, campaign, code, customer_id, 'o' || n FROM scrip.coupon_row WHERE n % 7 = 0`,
 		`INSERT INTO scrip.coupon_event (n, place, at, expires_at, campaign, what)
 			SELECT n, claimed_place + 50000 * 1048576::bigint, claimed_at + interval '2 hours', '2026-01-10Z', campaign, 'extended' FROM scrip.coupon_row WHERE n % 11 = 0`,
-		`UPDATE scrip.coupon_row SET expires_at = '2026-01-10Z' WHERE n % 11 = 0`,
+		`INSERT INTO scrip_1.coupon_state (campaign, n, redeemed_count, expires_at) SELECT campaign, n, 0, '2026-01-10Z' FROM scrip.coupon_row WHERE n % 11 = 0`,
 		`INSERT INTO scrip.expiry_event (through, at, place, campaign)
 			SELECT '2026-01-01Z'::timestamptz + h * interval '12 hours', '2026-01-01Z'::timestamptz + h * interval '12 hours', (200000 + h) * 1048576::bigint, 'c' || i
 			FROM generate_series(0, 39) i, generate_series(1, 60) h`,
@@ -361,11 +361,12 @@ func plan(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
 		// An index that is read without a condition is read from end to end as well.
 		whole := strings.Contains(line, "Index Scan") && !strings.Contains(line, "Bitmap Index") &&
 			(i+1 == len(text) || !strings.Contains(text[i+1], "Index Cond"))
-		if strings.Contains(line, "Seq Scan") || whole {
+		few := strings.Contains(line, "on segment") // of which there are some dozen
+		if (strings.Contains(line, "Seq Scan") || whole) && !few {
 			t.Errorf("reads a table from end to end (%s):\n%s", strings.TrimSpace(line), strings.Join(text, "\n"))
 		}
 	}
-	if !slices.ContainsFunc(text, func(l string) bool { return strings.Contains(l, "coupon_row_") }) {
+	if !slices.ContainsFunc(text, func(l string) bool { return strings.Contains(l, "coupon_claim_0_") }) {
 		t.Errorf("does not find coupons by an index:\n%s", strings.Join(text, "\n"))
 	}
 }

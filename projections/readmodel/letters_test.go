@@ -35,7 +35,7 @@ func newLetterRig(t *testing.T) *letterRig {
 func (r *letterRig) apply(lane int, sequence uint64, at int, lines ...string) {
 	r.t.Helper()
 	ctx := r.t.Context()
-	batch := &tables.Batch{Lane: lane, To: wire.At(minute(at))}
+	batch := &tables.Batch{Schema: inUse(r.t, r.pool), Lane: lane, To: wire.At(minute(at))}
 	for n, line := range lines {
 		line = strings.ReplaceAll(line, "@", minute(at).Format(time.RFC3339))
 		var l tables.Line

@@ -37,3 +37,11 @@ func exec(t *testing.T, pool *pgxpool.Pool, sql string) {
 }
 
 func minute(n int) time.Time { return time.Date(2026, 1, 1, 0, n, 0, 0, time.UTC) }
+
+// inUse is the schema of the tables.
+func inUse(t *testing.T, pool *pgxpool.Pool) string {
+	t.Helper()
+	now, err := schema.Current(t.Context(), pool)
+	streamtest.Must(t, err)
+	return now.Live
+}

@@ -33,7 +33,7 @@ func TestConnectionsLost(t *testing.T) {
 func TestConnectionOfTheLockLost(t *testing.T) {
 	endsAt(t, []Phase{Loading, Exchanging}, func(r *rig, _ context.CancelFunc) {
 		r.exec(`SELECT pg_terminate_backend(l.pid) FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted
-			AND l.objid::bigint = $1 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`, int64(rebuildLock)&0xffffffff)
+			AND l.objid::bigint = $1 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`, int64(schema.RebuildLock)&0xffffffff)
 	})
 }
 
@@ -80,7 +80,7 @@ func endsAt(t *testing.T, phases []Phase, kill func(r *rig, cancel context.Cance
 			if again.NotCompared != "" {
 				t.Errorf("after %v: not compared: %s", err, again.NotCompared)
 			}
-			streamtest.Equal(t, "schemas", r.schemas(), "scrip scrip_previous")
+			streamtest.Equal(t, "schemas", r.schemas(), "scrip previous")
 		})
 	}
 	r.T = t
@@ -147,7 +147,7 @@ func TestEmptyDatabaseAndLog(t *testing.T) {
 }
 
 // Lines that live tables park are parked here too: those that do not fit, those that PostgreSQL refuses, and a coupon
-// claimed twice, which tables without keys would take.
+// claimed twice.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -229,14 +229,14 @@ func TestRefusals(t *testing.T) {
 	refused("a second session", err, "scrip verify, process")
 	_, err = s.Rebuild(t.Context())
 	refused("a full disk", err, "has 1000.0 B free")
-	_, err = s.Undo(t.Context())
+	err = s.Undo(t.Context())
 	refused("undo of nothing", err, "no previous tables")
 	_, err = s.Copy(t.Context(), "ahead", time.Now().Add(time.Hour))
 	refused("a copy of the future", err, "")
 	_, err = s.Copy(t.Context(), "public", time.Time{})
 	refused("a copy into public", err, "")
 	streamtest.Equal(t, "schemas", r.schemas(), "scrip")
-	for name, ok := range map[string]bool{"yesterday": true, "y_2026": true, "Yesterday": false, "1st": false, "scrip_next": false, "pg_x": false, "": false, `a"b`: false} {
+	for name, ok := range map[string]bool{"yesterday": true, "y_2026": true, "Yesterday": false, "1st": false, "scrip_7": false, "pg_x": false, "": false, `a"b`: false} {
 		if err := CheckName(name); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)
 		}
@@ -248,7 +248,7 @@ func TestRefusals(t *testing.T) {
 	if got, err := s.Rebuild(t.Context()); err != nil || !strings.Contains(strings.Join(got.Notes, ""), "was not checked") {
 		t.Errorf("a disk elsewhere: %v, %v", got.Notes, err)
 	}
-	end := r.reading("scrip_previous.coupon_row")
+	end := r.reading("previous.coupon_row")
 	_, err = s.DropPrevious(t.Context())
 	refused("dropping previous tables that are read", err, "the previous tables have been read for longer")
 	end()
@@ -259,13 +259,13 @@ func TestRefusals(t *testing.T) {
 	if _, err := s.Rebuild(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r.exec("UPDATE scrip_previous.checkpoint SET digest = repeat('0', 32) WHERE lane = 1")
-	_, err = s.Undo(t.Context())
+	r.exec("UPDATE previous.checkpoint SET digest = repeat('0', 32) WHERE lane = 1")
+	err = s.Undo(t.Context())
 	refused("undo", err, "the log no longer has what the previous tables were filled from")
 
 	r.exec("UPDATE scrip_meta.format SET version = 99")
 	newer := fmt.Sprintf("have format 99, this program knows formats up to %d", schema.Format)
-	refused("tables of a newer version", sameVersion(t.Context(), s.pool), newer)
+	refused("tables of a newer version", s.look(t.Context(), s.pool), newer)
 	_, err = s.Rebuild(t.Context())
 	refused("a rebuild of them", err, newer)
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,6 +13,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
+	"github.com/seed-4a2410e3/scrip/projections/segments"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -33,31 +34,20 @@ type shadow struct {
 	only  selection
 	lanes []*loader
 
+	segments *segments.Set
+
 	loaded, indexed time.Duration // by build
 	urgent          bool          // the projector waits
-
-	mu      sync.Mutex // guards what follows, and held while indexes are created
-	pending []index    // not created yet
 }
 
-// build fills a new shadow up to a sequence per lane and creates its keys, with complete all indexes. If the log claims
-// a coupon twice, which no lane writes, it starts again with keys in place, so that the second line becomes a dead
-// letter, as live.
-func (s *Session) build(ctx context.Context, name string, only selection, to []uint64, complete bool) (*shadow, error) {
-	sh, err := s.tryBuild(ctx, name, only, to, complete, false)
-	if !errors.Is(err, errDoubled) {
-		return sh, err
-	}
-	s.opts.Logger.WarnContext(ctx, "the log claims a coupon twice; starting again with keys in place, which takes longer", "err", err)
-	if err := s.discard(ctx, name); err != nil {
-		return nil, err
-	}
-	return s.tryBuild(ctx, name, only, to, complete, true)
-}
+// shadowRows is how many rows a segment of a shadow has: nobody reads them before they are sealed.
+const shadowRows = 256_000
 
-func (s *Session) tryBuild(ctx context.Context, name string, only selection, to []uint64, complete, keyed bool) (*shadow, error) {
+// build fills new tables up to a sequence per lane, and seals their segments, with keysOnly without the indexes that only
+// readers use.
+func (s *Session) build(ctx context.Context, only selection, to []uint64, keysOnly bool) (*shadow, error) {
 	started := time.Now()
-	sh, err := s.newShadow(ctx, name, only, keyed)
+	sh, err := s.newShadow(ctx, only, keysOnly)
 	if err != nil {
 		return nil, err
 	}
@@ -65,25 +55,27 @@ func (s *Session) tryBuild(ctx context.Context, name string, only selection, to 
 		return nil, err
 	}
 	sh.loaded = time.Since(started)
-	if err := sh.finish(ctx, complete); err != nil {
+	s.report.enter(Indexing, 0)
+	if err := s.opts.Hook(Indexing); err != nil {
 		return nil, err
+	}
+	if err := sh.running(ctx, sh.segments.Finish); err != nil {
+		return nil, err
+	}
+	// For good plans from the first query on. Autovacuum looks after large segments.
+	if _, err := s.pool.Exec(ctx, strings.ReplaceAll("ANALYZE x.campaign, x.coupon_state, x.redemption_row, x.reminder, x.expiry_task, x.campaign_stats", "x.", sh.name+".")); err != nil {
+		return nil, fmt.Errorf("analyzing the tables: %w", err)
 	}
 	sh.indexed = time.Since(started) - sh.loaded
 	return sh, nil
 }
 
-// newShadow creates empty tables in a schema, without the indexes of the big tables. With keyed it keeps all indexes,
-// like the live tables: slower, but a log that claims a coupon twice is applied like live.
-func (s *Session) newShadow(ctx context.Context, name string, only selection, keyed bool) (*shadow, error) {
-	sh := &shadow{s: s, name: name, only: only}
+// newShadow creates empty tables.
+func (s *Session) newShadow(ctx context.Context, only selection, keysOnly bool) (*shadow, error) {
+	sh := &shadow{s: s, only: only}
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
-		if err := schema.Create(ctx, tx, name); err != nil {
+		if sh.name, err = schema.Make(ctx, tx); err != nil {
 			return err
-		}
-		if !keyed {
-			if sh.pending, err = takeIndexes(ctx, tx, name); err != nil {
-				return err
-			}
 		}
 		for n := range s.log.Lanes {
 			l := newLoader(sh, n)
@@ -94,11 +86,27 @@ func (s *Session) newShadow(ctx context.Context, name string, only selection, ke
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("making schema %s: %w", name, explain(err))
+	if err == nil {
+		sh.segments, err = segments.Open(ctx, s.pool, sh.name, segments.Options{Rows: shadowRows, Waiting: s.opts.Parallel, Sealers: s.opts.Parallel, KeysOnly: keysOnly, Logger: s.opts.Logger})
 	}
-	s.report.update(func(p *Progress) { p.Events, p.Indexes, p.TotalIndexes = 0, 0, len(sh.pending) })
+	if err != nil {
+		return nil, fmt.Errorf("making new tables: %w", explain(err))
+	}
+	for _, l := range sh.lanes {
+		l.Segments = sh.segments
+	}
+	s.report.update(func(p *Progress) { p.Events = 0 })
 	return sh, nil
+}
+
+// running runs f while segments are being sealed.
+func (sh *shadow) running(ctx context.Context, f func(context.Context) error) error {
+	g, gctx := errgroup.WithContext(ctx)
+	within, stop := context.WithCancel(gctx)
+	defer stop()
+	g.Go(func() error { return sh.segments.Run(within) })
+	g.Go(func() error { defer stop(); return f(gctx) })
+	return g.Wait()
 }
 
 // events returns the number of event lines applied.
@@ -115,14 +123,16 @@ func (sh *shadow) fill(ctx context.Context, phase Phase, to []uint64) error {
 	if total == 0 {
 		return nil
 	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(sh.s.opts.Parallel)
-	for n, l := range sh.lanes {
-		if to[n] > l.At.Sequence && (sh.only.Campaign == "" || topology.LaneOf(sh.only.Campaign, len(sh.lanes)) == n) {
-			g.Go(func() error { return l.fill(ctx, phase, to[n]) })
+	return sh.running(ctx, func(ctx context.Context) error {
+		g, ctx := errgroup.WithContext(ctx)
+		g.SetLimit(sh.s.opts.Parallel)
+		for n, l := range sh.lanes {
+			if to[n] > l.At.Sequence && (sh.only.Campaign == "" || topology.LaneOf(sh.only.Campaign, len(sh.lanes)) == n) {
+				g.Go(func() error { return l.fill(ctx, phase, to[n]) })
+			}
 		}
-	}
-	return g.Wait()
+		return g.Wait()
+	})
 }
 
 // fillLocked is fill while the projector is locked out.
@@ -266,12 +276,9 @@ func (l *loader) take(ctx context.Context, reader *eventlog.Reader, to uint64, b
 	return nil
 }
 
-// write creates the indexes that a batch needs, and applies it.
+// write applies a batch.
 func (l *loader) write(ctx context.Context, phase Phase, b *batch) error {
 	if err := l.sh.s.opts.Hook(phase); err != nil {
-		return err
-	}
-	if err := l.sh.ensure(ctx, b.lines); err != nil {
 		return err
 	}
 	started := time.Now()

@@ -11,16 +11,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 )
 
-// The schemas beside the live one.
-const (
-	// NextSchema is filled and then becomes the live one.
-	NextSchema = "scrip_next"
-	// PreviousSchema has the tables that a rebuild replaced, until they are dropped.
-	PreviousSchema = "scrip_previous"
-	// ScratchSchema is filled for a verification, or to be renamed as a copy.
-	ScratchSchema = "scrip_scratch"
-)
-
 // Phase is a phase of a rebuild.
 type Phase string
 
@@ -37,11 +27,9 @@ const (
 // Progress is the progress of a rebuild.
 type Progress struct {
 	Phase Phase
-	// Messages of TotalMessages have been applied, with Events event lines in them. Indexes of TotalIndexes are
-	// created.
+	// Messages of TotalMessages have been applied, with Events event lines in them.
 	Messages, TotalMessages uint64
 	Events                  uint64
-	Indexes, TotalIndexes   int
 	// Yielding: the rebuild pauses between batches, because lanes or live tables lag.
 	Yielding bool
 }
@@ -53,9 +41,6 @@ type Options struct {
 	Parallel int
 	// Limits bound one transaction: see fill.Limits.
 	Limits fill.Limits
-	// DropDependents allows that dependents which cannot be carried over remain on the previous tables and are dropped
-	// with them. Without it, rebuilding, undoing and dropping return an error if there are such dependents.
-	DropDependents bool
 	// Who is shown to other sessions that try to acquire the lock. Defaults to "scrip rebuild".
 	Who string
 	// Progress is called when a phase starts and several times a second, one call at a time. Defaults to no call.
@@ -102,10 +87,6 @@ var ErrRefused = errors.New("refused")
 func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrRefused}, args...)...)
 }
-
-// errDoubled: the log claims a coupon twice, which no lane does. Tables without keys cannot make a dead letter of the
-// second line.
-var errDoubled = errors.New("the log holds a row twice")
 
 // reportEvery is the minimum time between progress reports within a phase.
 const reportEvery = 200 * time.Millisecond

@@ -2,7 +2,6 @@ package rebuild
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -30,9 +29,6 @@ type Result struct {
 	// Tables compares new and old tables at the same positions; if it is empty, NotCompared has the reason.
 	Tables      []Table `json:"tables,omitempty"`
 	NotCompared string  `json:"not_compared,omitempty"`
-	// Left lists dependents (views, functions and the like of others) that remain on the previous tables: they see no
-	// new events, and are dropped with those.
-	Left []string `json:"left_on_previous,omitempty"`
 	// Notes are messages for the operator.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -46,29 +42,27 @@ type Table struct {
 	Equal  bool  `json:"equal"`
 }
 
-// Rebuild fills new tables from the whole log and exchanges them with the live ones: it loads, indexes, catches up,
+// Rebuild fills new tables from the whole log and exchanges them with the live ones: it loads, seals segments, catches up,
 // compares and exchanges.
 func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 	started := time.Now()
-	version, err := replaceable(ctx, s.pool)
-	if err != nil {
+	if s.now, err = schema.Current(ctx, s.pool); err != nil {
 		return r, explain(err)
 	}
-	if version == 0 { // there are no tables in use
+	if s.now.Version > schema.Format { // a projector of that version would stop permanently on tables of this one
+		return r, newer(s.now.Version)
+	}
+	if s.now.Version == 0 { // there are no tables in use
 		if _, err := schema.Ensure(ctx, s.pool, s.opts.Logger); err != nil {
 			return r, err
 		}
-	}
-	extra, err := s.precheck(ctx, s.others.checkPrevious)
-	if err != nil {
-		return r, err
-	}
-	err = s.fillSchema(ctx, NextSchema, func(ctx context.Context) error {
-		sh, err := s.load(ctx, NextSchema, selection{}, &r)
-		if err != nil {
-			return err
+		if s.now, err = schema.Current(ctx, s.pool); err != nil {
+			return r, explain(err)
 		}
-		if err := addIndexes(ctx, s.pool, NextSchema, extra); err != nil {
+	}
+	err = s.filling(ctx, func(ctx context.Context) error {
+		sh, err := s.load(ctx, selection{}, &r)
+		if err != nil {
 			return err
 		}
 		if err := sh.catchUp(ctx, false); err != nil {
@@ -80,15 +74,15 @@ func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 		if err := sh.catchUp(ctx, true); err != nil {
 			return err
 		}
-		if r.Left, err = s.exchange(ctx, NextSchema, sh.prepare); err != nil {
+		if err := s.exchange(ctx, sh.name, sh.catchUpLocked); err != nil {
 			return err
 		}
 		r.Schema, r.Events = schema.Name, sh.events()
 		// The exchange is committed: the next session retries what fails from here on.
-		if left, err := s.dropAside(ctx); err != nil {
-			s.opts.Logger.WarnContext(ctx, "dropping tables that were set aside failed; the next run retries", "err", err)
-		} else if len(left) > 0 {
-			r.Notes = append(r.Notes, leftoverNote(left))
+		if note, err := s.dropLeftovers(ctx); err != nil {
+			s.opts.Logger.WarnContext(ctx, "dropping tables that are not in use any more failed; the next run retries", "err", err)
+		} else if note != "" {
+			r.Notes = append(r.Notes, note)
 		}
 		return nil
 	})
@@ -96,22 +90,8 @@ func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 	return r, err
 }
 
-// precheck makes the checks of an exchange in advance; the exchange repeats them, because a view can be created while
-// tables are filled. It returns the indexes that others created.
-func (s *Session) precheck(ctx context.Context, also func(context.Context, pgx.Tx) error) (extra []extraIndex, err error) {
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		g, err := s.others.of(ctx, tx, schema.Name)
-		if err != nil {
-			return err
-		}
-		extra = g.indexes
-		return errors.Join(also(ctx, tx), s.others.check(g))
-	})
-	return extra, explain(err)
-}
-
 // load returns a shadow that is filled to the current end of the log and has all indexes.
-func (s *Session) load(ctx context.Context, name string, only selection, r *Result) (*shadow, error) {
+func (s *Session) load(ctx context.Context, only selection, r *Result) (*shadow, error) {
 	note, err := checkRoom(ctx, s)
 	if err != nil {
 		return nil, err
@@ -123,7 +103,7 @@ func (s *Session) load(ctx context.Context, name string, only selection, r *Resu
 	if err != nil {
 		return nil, err
 	}
-	sh, err := s.build(ctx, name, only, ends, true)
+	sh, err := s.build(ctx, only, ends, false)
 	if err == nil {
 		r.Loaded, r.Indexed = sh.loaded, sh.indexed
 	}
@@ -141,7 +121,7 @@ const (
 // the tables can be compared; or to the end of the log, with beyond or if the shadow is ahead of the live tables.
 func (sh *shadow) catchUp(ctx context.Context, beyond bool) error {
 	for range rounds {
-		at, err := sh.s.positions(ctx, sh.s.pool, schema.Name)
+		at, err := sh.s.positions(ctx, sh.s.pool, sh.s.now.Live)
 		if err != nil {
 			return err
 		}
@@ -182,14 +162,17 @@ func (sh *shadow) compare(ctx context.Context) (list []Table, why string, err er
 		return nil, "", err
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	there, err := tablesOf(ctx, tx, schema.Name)
+	if err := s.hold(ctx, tx); err != nil {
+		return nil, "", err
+	}
+	there, err := tablesOf(ctx, tx, s.now.Live)
 	if err != nil {
 		return nil, "", err
 	}
 	if !slices.Contains(there, checkpointTable) {
 		return nil, "the tables in use are incomplete", nil
 	}
-	at, err := s.positions(ctx, tx, schema.Name)
+	at, err := s.positions(ctx, tx, s.now.Live)
 	if err != nil {
 		return nil, "", err
 	}
@@ -220,7 +203,7 @@ func (sh *shadow) compare(ctx context.Context) (list []Table, why string, err er
 		var before, after string
 		g, ctx := errgroup.WithContext(ctx)
 		if slices.Contains(there, table) {
-			g.Go(func() error { return digest(ctx, tx, schema.Name, table, &t.Before, &before) })
+			g.Go(func() error { return digest(ctx, tx, s.now.Live, table, &t.Before, &before) })
 		}
 		g.Go(func() error { return digest(ctx, s.pool, sh.name, table, &t.After, &after) })
 		if err := g.Wait(); err != nil {
@@ -237,6 +220,16 @@ const checkpointTable = "checkpoint"
 // snapshot is a transaction that reads the live tables as they are at one moment.
 var snapshot = pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 
+// hold keeps the segments that a snapshot sees from being removed until it is read.
+func (s *Session) hold(ctx context.Context, tx pgx.Tx) error {
+	var there bool
+	if err := tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", s.now.Live+".coupon_claim").Scan(&there); err != nil || !there {
+		return err
+	}
+	_, err := tx.Exec(ctx, "LOCK TABLE "+s.now.Live+".coupon_claim IN ACCESS SHARE MODE")
+	return err
+}
+
 // Digest of rows, not of their text: PostgreSQL hashes the values, at a fifth of the cost of scrip.digest(); both sides
 // are in one database. A sum does not depend on order, and differs if a row is duplicated.
 //
@@ -247,27 +240,9 @@ func digest(ctx context.Context, db schema.Querier, schema, table string, rows *
 	return db.QueryRow(ctx, fmt.Sprintf(digestSQL, schema, table)).Scan(rows, sum)
 }
 
-// prepare is the part of the exchange that is specific to a rebuild: it catches up for the last time and records the
-// format of the new tables.
-func (sh *shadow) prepare(ctx context.Context, tx pgx.Tx, there bool) (version int64, err error) {
-	if there {
-		if err := sh.catchUpLocked(ctx, tx); err != nil {
-			return 0, err
-		}
-	}
-	background := context.WithoutCancel(ctx)
-	if version, err = replaceable(background, tx); err != nil {
-		return 0, err
-	}
-	if err := schema.Stamp(background, tx); err != nil {
-		return 0, fmt.Errorf("recording the format of the new tables: %w", err)
-	}
-	return version, sh.s.others.checkPrevious(background, tx)
-}
-
 // catchUpLocked fills the shadow to the checkpoints of the live tables, which are locked.
 func (sh *shadow) catchUpLocked(ctx context.Context, tx pgx.Tx) error {
-	at, err := sh.s.positions(context.WithoutCancel(ctx), tx, schema.Name)
+	at, err := sh.s.positions(context.WithoutCancel(ctx), tx, sh.s.now.Live)
 	if err != nil {
 		return err
 	}
@@ -305,15 +280,16 @@ func (s *Session) Copy(ctx context.Context, name string, until time.Time) (r Res
 		}
 		only.Until = wire.At(until)
 	}
+	rows := name + "_rows" // the schema of its tables
 	var there bool
-	if err := s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1)", name).Scan(&there); err != nil {
+	if err := s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname IN ($1, $2))", name, rows).Scan(&there); err != nil {
 		return r, explain(err)
 	}
 	if there {
-		return r, refuse("schema %s exists; drop it (DROP SCHEMA %s CASCADE), or choose another name", name, name)
+		return r, refuse("schema %s or %s exists; drop them (DROP SCHEMA %[1]s, %s CASCADE), or choose another name", name, rows)
 	}
-	err = s.fillSchema(ctx, ScratchSchema, func(ctx context.Context) error {
-		sh, err := s.load(ctx, ScratchSchema, only, &r)
+	err = s.filling(ctx, func(ctx context.Context) error {
+		sh, err := s.load(ctx, only, &r)
 		if err != nil {
 			return err
 		}
@@ -322,10 +298,10 @@ func (s *Session) Copy(ctx context.Context, name string, until time.Time) (r Res
 		defer s.mu.Unlock()
 		ctx = context.WithoutCancel(ctx)
 		return pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error {
-			if err := copyGrants(ctx, tx, schema.Name, ScratchSchema); err != nil {
+			if _, err := tx.Exec(ctx, fmt.Sprintf("CREATE SCHEMA %s; ALTER SCHEMA %s RENAME TO %s", name, sh.name, rows)); err != nil {
 				return err
 			}
-			return schema.Rename(ctx, tx, ScratchSchema, name)
+			return schema.Show(ctx, tx, name, rows)
 		})
 	})
 	r.Took = time.Since(started)

@@ -2,6 +2,7 @@ package rebuild
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -10,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
-	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -23,12 +23,12 @@ func (c *check) repair(ctx context.Context) error {
 	if err := c.sh.catchUp(ctx, false); err != nil {
 		return err
 	}
-	list, err := shapes(ctx, c.s.pool, ScratchSchema)
+	list, err := shapes(ctx, c.s.pool, c.sh.name)
 	if err != nil {
 		return err
 	}
 	campaigns, lanes := c.differing(list)
-	err = c.s.locked(ctx, func(ctx context.Context, tx pgx.Tx, _ bool) error {
+	err = c.s.locked(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := c.sh.catchUpLocked(ctx, tx); err != nil {
 			return err
 		}
@@ -39,6 +39,9 @@ func (c *check) repair(ctx context.Context) error {
 			return err
 		}
 		background := context.WithoutCancel(ctx)
+		if _, err := tx.Exec(background, "LOCK TABLE "+c.s.now.Live+".segment IN EXCLUSIVE MODE"); err != nil { // locks out merging
+			return err
+		}
 		for _, s := range list {
 			names := campaigns
 			if s.group != "x.campaign" {
@@ -51,7 +54,7 @@ func (c *check) repair(ctx context.Context) error {
 		if err := c.renewParked(background, tx, campaigns); err != nil {
 			return fmt.Errorf("repairing table %s: %w", deadLetter, err)
 		}
-		_, err := tx.Exec(background, fmt.Sprintf(generationSQL, schema.Name), fill.Projection)
+		_, err := tx.Exec(background, fmt.Sprintf(generationSQL, c.s.now.Live), fill.Projection)
 		return err
 	})
 	if err != nil {
@@ -67,7 +70,7 @@ func (c *check) repair(ctx context.Context) error {
 // level returns an error unless both are at the same positions. They differ if the tables were dropped and created
 // again in between, or their checkpoint was moved back: then later events would be applied twice to repaired rows.
 func (c *check) level(ctx context.Context, tx pgx.Tx) error {
-	live, err := c.s.positions(context.WithoutCancel(ctx), tx, schema.Name)
+	live, err := c.s.positions(context.WithoutCancel(ctx), tx, c.s.now.Live)
 	if err != nil {
 		return err
 	}
@@ -116,8 +119,7 @@ func (c *check) renewParked(ctx context.Context, tx pgx.Tx, campaigns []string) 
 	if c.opts.Campaign != "" {
 		prefix = `^\{"type":"[^"]*","campaign":"` + regexp.QuoteMeta(c.opts.Campaign) + `"`
 	}
-	const scratch = ScratchSchema + "." + deadLetter
-	const live = schema.Name + "." + deadLetter
+	scratch, live := c.sh.name+"."+deadLetter, c.s.now.Live+"."+deadLetter
 	removed, err := tx.Exec(ctx, "DELETE FROM "+live+" x WHERE "+parkedSQL+" AND NOT EXISTS (SELECT 1 FROM "+scratch+` s
 		WHERE s.lane = x.lane AND s.event_sequence = x.event_sequence AND s.event_line = x.event_line)`, lanes, streams, prefix)
 	if err != nil {
@@ -130,18 +132,25 @@ func (c *check) renewParked(ctx context.Context, tx pgx.Tx, campaigns []string) 
 	return err
 }
 
-// replace replaces rows of the live table by those of the scratch table.
+// replace replaces rows of the live table by those of the scratch table. Of coupons, those of both tables are replaced; the new
+// ones go to segment 0, because the others are never written again.
 func (c *check) replace(ctx context.Context, tx pgx.Tx, s shape, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
+	if s.table == couponRow {
+		claim := shape{table: "coupon_claim", group: s.group, columns: strings.Fields("n claimed_at expires_at claimed_place segment campaign code customer_id attributes")}
+		state := shape{table: "coupon_state", group: s.group, columns: strings.Fields("n redeemed_count expires_at redeemed_at voided_at campaign void_reason")}
+		return errors.Join(c.replace(ctx, tx, claim, names), c.replace(ctx, tx, state, names))
+	}
 	where, args := c.where(s)
 	where, args = fmt.Sprintf("%s AND %s = ANY($%d)", where, s.group, len(args)+1), append(slices.Clone(args), names)
-	if _, err := tx.Exec(ctx, fmt.Sprintf("DELETE FROM %s.%s x WHERE %s", schema.Name, s.table, where), args...); err != nil {
+	if _, err := tx.Exec(ctx, fmt.Sprintf("DELETE FROM %s.%s x WHERE %s", c.s.now.Live, s.table, where), args...); err != nil {
 		return err
 	}
 	columns := strings.Join(s.columns, ", ")
-	_, err := tx.Exec(ctx, fmt.Sprintf("INSERT INTO %s.%s (%s) SELECT x.%s FROM %s.%s x WHERE %s",
-		schema.Name, s.table, columns, strings.ReplaceAll(columns, ", ", ", x."), ScratchSchema, s.table, where), args...)
+	values := strings.Replace("x."+strings.ReplaceAll(columns, ", ", ", x."), "x.segment", "0", 1)
+	_, err := tx.Exec(ctx, fmt.Sprintf("INSERT INTO %s.%s (%s) SELECT %s FROM %s.%s x WHERE %s",
+		c.s.now.Live, s.table, columns, values, c.sh.name, s.table, where), args...)
 	return err
 }

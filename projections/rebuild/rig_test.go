@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/projector"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
@@ -106,10 +108,20 @@ func (r *rig) folded() string {
 	return other.digest()
 }
 
+// on replaces schemas live and previous in a statement by those of the tables.
+func (r *rig) on(sql string) string {
+	if !strings.Contains(sql, "live.") && !strings.Contains(sql, "previous.") {
+		return sql
+	}
+	now, err := schema.Current(r.T.Context(), r.Pool)
+	streamtest.Must(r.T, err)
+	return strings.NewReplacer("live.", now.Live+".", "previous.", now.Previous+".").Replace(sql)
+}
+
 // exec runs a statement.
 func (r *rig) exec(sql string, args ...any) {
 	r.T.Helper()
-	if _, err := r.Pool.Exec(r.T.Context(), sql, args...); err != nil {
+	if _, err := r.Pool.Exec(r.T.Context(), r.on(sql), args...); err != nil {
 		r.T.Fatalf("%s: %v", sql, err)
 	}
 }
@@ -117,7 +129,7 @@ func (r *rig) exec(sql string, args ...any) {
 // text returns the one value of a query.
 func (r *rig) text(sql string, args ...any) (value string) {
 	r.T.Helper()
-	if err := r.Pool.QueryRow(r.T.Context(), sql, args...).Scan(&value); err != nil {
+	if err := r.Pool.QueryRow(r.T.Context(), r.on(sql), args...).Scan(&value); err != nil {
 		r.T.Fatalf("%s: %v", sql, err)
 	}
 	return value
@@ -149,10 +161,11 @@ func (r *rig) rebuild(opts Options) Result {
 	return got
 }
 
-// schemas are those that scrip made.
+// schemas are those that scrip made, the tables by what they are for.
 func (r *rig) schemas() string {
 	r.T.Helper()
-	return r.text(`SELECT coalesce(string_agg(nspname, ' ' ORDER BY nspname), '') FROM pg_namespace WHERE nspname LIKE 'scrip%' AND nspname <> 'scrip_meta'`)
+	return r.text(`SELECT concat_ws(' ', 'scrip', CASE WHEN previous IS NOT NULL THEN 'previous' END, (SELECT 'and ' || string_agg(nspname, ' ') FROM pg_namespace
+		WHERE nspname LIKE 'scrip_%' AND nspname NOT IN ('scrip_meta', live, coalesce(previous, '')))) FROM scrip_meta.format`)
 }
 
 func (r *rig) verify(opts VerifyOptions) *Report { return r.verifyWith(Options{}, opts) }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
-	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/load"
 )
@@ -34,7 +33,7 @@ WHERE s.nspname = $1 AND c.relkind = 'r'`
 // on this machine, and if PostgreSQL shows its data directory; otherwise note reports that it was not checked.
 func checkRoom(ctx context.Context, s *Session) (note string, err error) {
 	var live int64
-	if err := s.pool.QueryRow(ctx, sizeSQL, schema.Name).Scan(&live); err != nil {
+	if err := s.pool.QueryRow(ctx, sizeSQL, s.now.Live).Scan(&live); err != nil {
 		return "", err
 	}
 	logged := uint64(0)

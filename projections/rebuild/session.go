@@ -23,8 +23,6 @@ import (
 )
 
 const (
-	// rebuildLock is the advisory lock for rebuilding, copying or verifying in a database: "scriprbd" as bytes.
-	rebuildLock = 0x7363726970726264
 	// lockAttempts are made, lockPause apart, before Open fails because another session holds the lock.
 	lockAttempts = 10
 	lockPause    = 100 * time.Millisecond
@@ -53,8 +51,10 @@ type Session struct {
 	opts Options
 	pool *pgxpool.Pool
 
-	owner  string // of the live tables: the role to work as
-	others *others
+	owner string        // of schema scrip: the role to work as
+	now   schema.Tables // as look or locked found them
+	// lockable: the live tables have checkpoints, as locked found them.
+	lockable bool
 
 	mu   sync.Mutex // one query at a time on conn
 	conn *pgx.Conn  // holds the lock; exchanges use it, so they cannot happen without the lock
@@ -95,30 +95,31 @@ func Open(ctx context.Context, postgres string, js jetstream.JetStream, log topo
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
-	s.others.db = s.pool
-	if err := s.dropLeftovers(ctx); err != nil {
-		return nil, err
+	note, err := s.dropLeftovers(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("removing what an interrupted run left: %w", explain(err))
+	}
+	if note != "" {
+		s.opts.Logger.InfoContext(ctx, note)
 	}
 	return s, nil
 }
 
 // acquire acquires the lock and finds the role to work as.
 func (s *Session) acquire(ctx context.Context) (err error) {
-	var super bool
-	if s.owner, super, err = rights(ctx, s.conn); err != nil {
+	if s.owner, err = rights(ctx, s.conn); err != nil {
 		return err
 	}
-	s.others = &others{owner: s.owner, super: super, drop: s.opts.DropDependents}
 	for attempt := 1; ; attempt++ {
 		var mine bool
-		if err := s.conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(rebuildLock)).Scan(&mine); err != nil {
+		if err := s.conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(schema.RebuildLock)).Scan(&mine); err != nil {
 			return fmt.Errorf("acquiring the lock of rebuilds: %w", err)
 		}
 		if mine {
 			return setRole(ctx, s.conn, s.owner)
 		}
 		if attempt == lockAttempts {
-			who, found, err := holder(ctx, s.conn, rebuildLock)
+			who, found, err := holder(ctx, s.conn, schema.RebuildLock)
 			if err != nil || !found {
 				who = "another rebuild or verification"
 			}
@@ -131,27 +132,9 @@ func (s *Session) acquire(ctx context.Context) (err error) {
 	}
 }
 
-// dropLeftovers drops incomplete schemas, which no process fills because this session holds the lock, and schemas that
-// were set aside.
-func (s *Session) dropLeftovers(ctx context.Context) error {
-	for _, name := range []string{NextSchema, ScratchSchema} {
-		if err := s.discard(ctx, name); err != nil {
-			return fmt.Errorf("removing what an interrupted run left: %w", explain(err))
-		}
-	}
-	left, err := s.dropAside(ctx)
-	if err != nil {
-		return fmt.Errorf("dropping schemas that were set aside: %w", explain(err))
-	}
-	if len(left) > 0 {
-		s.opts.Logger.InfoContext(ctx, leftoverNote(left))
-	}
-	return nil
-}
-
-// fillSchema runs f, which fills a schema, under the lock. Its context ends when the lock may be lost: another session
-// may then drop that schema. If f fails, fillSchema drops it.
-func (s *Session) fillSchema(ctx context.Context, name string, f func(context.Context) error) error {
+// filling runs f, which fills a schema, under the lock. Its context ends when the lock may be lost: another session
+// may then drop that schema. If f fails, filling drops it.
+func (s *Session) filling(ctx context.Context, f func(context.Context) error) error {
 	within, cancel := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
 	go func() { defer close(watched); s.watch(within, cancel) }()
@@ -167,8 +150,8 @@ func (s *Session) fillSchema(ctx context.Context, name string, f func(context.Co
 	// If this fails too, the next run retries.
 	cleaning, done := context.WithTimeout(context.WithoutCancel(ctx), closeFor)
 	defer done()
-	if dropping := s.discard(cleaning, name); dropping != nil {
-		s.opts.Logger.DebugContext(ctx, "dropping an incomplete schema failed; the next run retries", "schema", name, "err", dropping)
+	if _, dropping := s.dropLeftovers(cleaning); dropping != nil {
+		s.opts.Logger.DebugContext(ctx, "dropping incomplete tables failed; the next run retries", "err", dropping)
 	}
 	return explain(err)
 }
@@ -255,10 +238,16 @@ func (s *Session) positions(ctx context.Context, db schema.Querier, name string)
 	return list, err
 }
 
-// tablesOf returns the tables of a schema, sorted.
+// A condition for relations of a schema, c in pg_class, that are compared: of coupons the view, whose rows do not depend on
+// segments.
+const comparedSQL = `(c.relkind = 'r' AND NOT c.relispartition AND c.relname NOT IN ('segment', 'coupon_state') OR c.relname = '` + couponRow + `')`
+
+const couponRow = "coupon_row"
+
+// tablesOf returns the relations of a schema that are compared, and checkpoint, sorted.
 func tablesOf(ctx context.Context, db schema.Querier, name string) ([]string, error) {
 	return schema.Collect(ctx, db, pgx.RowTo[string], `SELECT c.relname::text FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
-		WHERE s.nspname = $1 AND c.relkind IN ('r', 'p') ORDER BY c.relname COLLATE "C"`, name)
+		WHERE s.nspname = $1 AND `+comparedSQL+` ORDER BY c.relname COLLATE "C"`, name)
 }
 
 // explain adds to errors of PostgreSQL what the operator can do.
@@ -282,27 +271,26 @@ func explain(err error) error {
 const rightsSQL = `
 SELECT current_user::text, current_database()::text, coalesce(pg_get_userbyid(s.nspowner)::text, current_user::text),
        coalesce(pg_has_role(current_user, s.nspowner, 'MEMBER'), true),
-       (SELECT rolsuper FROM pg_roles WHERE rolname = session_user),
        has_database_privilege(coalesce(s.nspowner, (SELECT oid FROM pg_roles WHERE rolname = current_user)), d.oid, 'CREATE')
 FROM pg_database d LEFT JOIN pg_namespace s ON s.nspname = $1 WHERE d.datname = current_database()`
 
 // rights returns the role to work as: the owner of the live tables, so that a role that may use them may use the new
 // ones. Errors of kind ErrRefused name the GRANT that is missing.
-func rights(ctx context.Context, conn *pgx.Conn) (owner string, super bool, err error) {
+func rights(ctx context.Context, conn *pgx.Conn) (owner string, err error) {
 	var me, database string
 	var member, create bool
-	if err := conn.QueryRow(ctx, rightsSQL, schema.Name).Scan(&me, &database, &owner, &member, &super, &create); err != nil {
-		return "", false, fmt.Errorf("reading the rights of the role: %w", err)
+	if err := conn.QueryRow(ctx, rightsSQL, schema.Name).Scan(&me, &database, &owner, &member, &create); err != nil {
+		return "", fmt.Errorf("reading the rights of the role: %w", err)
 	}
 	quoted := func(name string) string { return pgx.Identifier{name}.Sanitize() }
 	switch {
 	case !member:
-		return "", false, refuse("role %s does not own schema scrip; run this as %s, or have its owner run: GRANT %s TO %s", me, owner, quoted(owner), quoted(me))
+		return "", refuse("role %s does not own schema scrip; run this as %s, or have its owner run: GRANT %s TO %s", me, owner, quoted(owner), quoted(me))
 	case !create:
-		return "", false, refuse("role %s may not create schemas in database %s; have the owner of the database run: GRANT CREATE ON DATABASE %s TO %s",
+		return "", refuse("role %s may not create schemas in database %s; have the owner of the database run: GRANT CREATE ON DATABASE %s TO %s",
 			owner, database, quoted(database), quoted(owner))
 	}
-	return owner, super, nil
+	return owner, nil
 }
 
 // setRole switches a connection to the owner's role, so that the owner owns all it creates.
@@ -342,32 +330,22 @@ func applicationName(what string) string {
 	return name[:min(len(name), 63)]
 }
 
-// sameVersion refuses tables of another version than this program's.
-func sameVersion(ctx context.Context, db schema.Querier) error {
-	version, err := schema.Applied(ctx, db)
+// look reads which tables there are, and refuses those of another version than this program's.
+func (s *Session) look(ctx context.Context, db schema.Querier) (err error) {
+	s.now, err = schema.Current(ctx, db)
 	switch {
 	case err != nil:
 		return err
-	case version == 0:
+	case s.now.Version == 0:
 		return refuse("there are no read tables in this database; `scrip serve` or `scrip rebuild` creates them")
-	case version > schema.Format:
-		return newer(version)
-	case version != schema.Format:
-		return refuse("the read tables have format %d, and this program needs %d; run `scrip rebuild`", version, schema.Format)
+	case s.now.Version > schema.Format:
+		return newer(s.now.Version)
+	case s.now.Version != schema.Format:
+		return refuse("the read tables have format %d, and this program needs %d; run `scrip rebuild`", s.now.Version, schema.Format)
 	}
 	return nil
 }
 
 func newer(version int64) error {
 	return refuse("the read tables have format %d, this program knows formats up to %d; use the scrip that made them", version, schema.Format)
-}
-
-// replaceable returns the format of the live tables, or an error if they must not be replaced: a projector of a newer
-// version would stop permanently on tables of this one.
-func replaceable(ctx context.Context, db schema.Querier) (version int64, err error) {
-	version, err = schema.Applied(ctx, db)
-	if err == nil && version > schema.Format {
-		err = newer(version)
-	}
-	return version, err
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 )
 
-// shape is the definition of a table, as schema.Create makes it.
+// shape is the definition of a relation, as schema.Make makes it.
 type shape struct {
 	table   string
 	columns []string // without generated ones, which follow from the others
@@ -31,12 +31,15 @@ SELECT c.relname::text,
        ARRAY(SELECT a.attname::text FROM pg_index x CROSS JOIN LATERAL unnest(x.indkey::int[]) WITH ORDINALITY k (attnum, place)
              JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum WHERE x.indrelid = c.oid AND x.indisprimary ORDER BY k.place)
 FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
-WHERE s.nspname = $1 AND c.relkind IN ('r', 'p') AND c.relname <> 'checkpoint' ORDER BY c.relname COLLATE "C"`
+WHERE s.nspname = $1 AND c.relname <> 'checkpoint' AND ` + comparedSQL + ` ORDER BY c.relname COLLATE "C"`
 
-// shapes reads the definitions of the tables of a schema, sorted by name, without checkpoint.
+// shapes reads the definitions of the relations of a schema that are compared, sorted by name, without checkpoint.
 func shapes(ctx context.Context, db schema.Querier, name string) ([]shape, error) {
 	scan := func(row pgx.CollectableRow) (s shape, err error) {
 		err = row.Scan(&s.table, &s.columns, &s.key)
+		if s.table == couponRow {
+			s.key = []string{"campaign", "n"}
+		}
 		s.group, s.lane = "x.lane::text", slices.Contains(s.columns, "lane")
 		if slices.Contains(s.columns, "campaign") {
 			s.group = "x.campaign"
@@ -53,11 +56,11 @@ func shapes(ctx context.Context, db schema.Querier, name string) ([]shape, error
 
 // tables compares all tables.
 func (c *check) tables(ctx context.Context, tx pgx.Tx, there []string) error {
-	list, err := shapes(ctx, tx, ScratchSchema)
+	list, err := shapes(ctx, tx, c.sh.name)
 	if err != nil {
 		return err
 	}
-	found, err := shapes(ctx, tx, schema.Name)
+	found, err := shapes(ctx, tx, c.s.now.Live)
 	if err != nil {
 		return err
 	}
@@ -154,7 +157,7 @@ func (c *check) groups(ctx context.Context, tx pgx.Tx, s shape, by, where string
 			by, strings.Join(s.columns, ", x."), name, s.table, where)
 	}
 	return schema.Collect(ctx, tx, pgx.RowToStructByPos[group], `SELECT name, coalesce(f.n, 0), coalesce(e.n, 0), (f.n, f.digest) IS DISTINCT FROM (e.n, e.digest)
-		FROM `+side(schema.Name)+` f FULL JOIN `+side(ScratchSchema)+` e USING (name) ORDER BY 1`, args...)
+		FROM `+side(c.s.now.Live)+` f FULL JOIN `+side(c.sh.name)+` e USING (name) ORDER BY 1`, args...)
 }
 
 // rows compares rows column by column, as text. A row that is there twice differs once.
@@ -163,7 +166,7 @@ func (c *check) rows(ctx context.Context, tx pgx.Tx, s shape, t *VerifiedTable, 
 		return fmt.Sprintf(`(SELECT ARRAY[x.%s::text] COLLATE "C" AS key, ARRAY[x.%s::text] COLLATE "C" AS row FROM %s.%s x WHERE %s)`,
 			strings.Join(s.key, "::text, x."), strings.Join(s.columns, "::text, x."), name, s.table, where)
 	}
-	live, scratch := side(schema.Name), side(ScratchSchema)
+	live, scratch := side(c.s.now.Live), side(c.sh.name)
 	found, _ := tx.Query(ctx, `SELECT array_to_string(key, '/'), f.row, e.row FROM (`+live+` EXCEPT ALL `+scratch+`) f
 		FULL JOIN (`+scratch+` EXCEPT ALL `+live+`) e USING (key) ORDER BY key`, args...) // its error is that of the rows
 	d := Difference{Table: s.table}

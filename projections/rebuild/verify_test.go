@@ -18,14 +18,14 @@ var damages = []struct {
 	rows                             int64
 }{
 	{"UPDATE scrip.campaign SET redeemed = 5, claimed = 99 WHERE campaign = 'c0'", "campaign", "c0", "claimed", Changed, 1},
-	{"INSERT INTO scrip.campaign (campaign, status, claimed, redeemed, expired, voided, opens_at, created_at, lane, number, per_customer, max_redemptions, generated_codes, imported_codes, inheriting_live, inheriting_redeemed) VALUES ('forged', 'active', 0, 0, 0, 0, now(), now(), 0, 9, 1, 1, 1, 0, 0, 0)", "campaign", "forged", "", TooMany, 1},
+	{"INSERT INTO scrip.campaign (campaign, status, claimed, redeemed, expired, voided, opens_at, created_at, lane, number, per_customer, max_redemptions, generated_codes, imported_codes, highest, inheriting_live, inheriting_redeemed) VALUES ('forged', 'active', 0, 0, 0, 0, now(), now(), 0, 9, 1, 1, 1, 0, 0, 0, 0)", "campaign", "forged", "", TooMany, 1},
 	{"DELETE FROM scrip.campaign WHERE campaign = 'c1'", "campaign", "c1", "", Missing, 1},
-	{"UPDATE scrip.coupon_row SET customer_id = 'mallory' WHERE campaign = 'c1' AND n = 5", "coupon_row", "c1/5", "customer_id", Changed, 1},
-	{"UPDATE scrip.coupon_row SET expires_at = NULL WHERE campaign = 'c0' AND n = 4", "coupon_row", "c0/4", "expires_at", Changed, 1},
+	{"UPDATE live.coupon_claim SET customer_id = 'mallory' WHERE campaign = 'c1' AND n = 5", "coupon_row", "c1/5", "customer_id", Changed, 1},
+	{"UPDATE live.coupon_state SET expires_at = NULL WHERE campaign = 'c0' AND n = 4", "coupon_row", "c0/4", "expires_at", Changed, 1},
 	{"INSERT INTO scrip.allotment VALUES (800, 900, now(), NULL, 1, 'c0', 'forged')", "allotment", "c0/800", "", TooMany, 1},
-	{"DELETE FROM scrip.coupon_row WHERE campaign = 'c0' AND n = 7", "coupon_row", "c0/7", "", Missing, 1},
-	{"INSERT INTO scrip.coupon_row (n, claimed_at, claimed_place, redeemed_count, campaign, code, customer_id) VALUES (500, now(), 1, 0, 'c0', 'x', 'y')", "coupon_row", "c0/500", "", TooMany, 1},
-	{"UPDATE scrip.coupon_row SET campaign = 'zzz' WHERE campaign = 'c1' AND n = 1", "coupon_row", "c1/1", "", Missing, 2}, // and one too many
+	{"DELETE FROM live.coupon_claim WHERE campaign = 'c0' AND n = 7", "coupon_row", "c0/7", "", Missing, 1},
+	{"INSERT INTO live.coupon_claim (n, claimed_at, claimed_place, segment, campaign, code, customer_id) VALUES (500, now(), 1, 0, 'c0', 'x', 'y')", "coupon_row", "c0/500", "", TooMany, 1},
+	{"UPDATE live.coupon_claim SET campaign = 'zzz' WHERE campaign = 'c1' AND n = 1", "coupon_row", "c1/1", "", Missing, 2}, // and one too many
 	{"INSERT INTO scrip.redemption_row SELECT n, redeemed_at, rolled_back_at, sequence, 9, campaign, code, customer_id, order_id FROM scrip.redemption_row WHERE campaign = 'c0' AND n = 1", "redemption_row", "c0/1/3/9", "", TooMany, 1},
 	{"UPDATE scrip.redemption_row SET order_id = 'other' WHERE campaign = 'c0' AND n = 1 AND line = 1", "redemption_row", "c0/1/3/1", "order_id", Changed, 1},
 	{"DELETE FROM scrip.redemption_row WHERE campaign = 'c0' AND n = 2", "redemption_row", "c0/2/3/2", "", Missing, 1},
@@ -61,7 +61,7 @@ var damages = []struct {
 func TestDamage(t *testing.T) {
 	r := filled(t)
 	right := r.digest()
-	untried, err := tablesOf(t.Context(), r.Pool, "scrip")
+	untried, err := tablesOf(t.Context(), r.Pool, "scrip_1")
 	streamtest.Must(t, err)
 	check := func(from, to int) {
 		t.Helper()
@@ -110,7 +110,7 @@ func TestDamage(t *testing.T) {
 // One campaign alone is folded and compared; what is wrong elsewhere is not looked at.
 func TestOneCampaign(t *testing.T) {
 	r := filled(t)
-	r.exec("UPDATE scrip.coupon_row SET code = 'forged' WHERE n = 2")
+	r.exec("UPDATE live.coupon_claim SET code = 'forged' WHERE n = 2")
 	got := r.verify(VerifyOptions{Campaign: "c1", Repair: true})
 	if got.Total != 1 || got.Differences[0].Key != "c1/2" || got.Differences[0].Column != "code" || *got.Differences[0].Found != "forged" {
 		t.Errorf("%+v", got.Differences)
@@ -135,8 +135,8 @@ func TestLargeGroup(t *testing.T) {
 		r.Claim(0, 1000)
 	}
 	r.synced()
-	r.exec("UPDATE scrip.coupon_row SET code = 'forged', customer_id = 'mallory' WHERE n % 1000 = 1")
-	r.exec("DELETE FROM scrip.coupon_row WHERE n IN (4095, 4096, 5000)")
+	r.exec("UPDATE live.coupon_claim SET code = 'forged', customer_id = 'mallory' WHERE n % 1000 = 1")
+	r.exec("DELETE FROM live.coupon_claim WHERE n IN (4095, 4096, 5000)")
 	got := r.verify(VerifyOptions{Limit: 5})
 	columns := map[string]int{} // by row
 	for _, d := range got.Differences {
@@ -175,9 +175,9 @@ func TestNotRepairable(t *testing.T) {
 		"checkpoint ahead of the log":  {"UPDATE scrip.checkpoint SET sequence = sequence + 100 WHERE lane = 1", "checkpoint", NotInLog, "were not filled from this log"},
 		"another message at its place": {"UPDATE scrip.checkpoint SET digest = repeat('0', 32) WHERE lane = 1", "checkpoint", NotInLog, "were not filled from this log"},
 		"another log":                  {"UPDATE scrip.checkpoint SET log = 'other'", "checkpoint", NotInLog, "were not filled from this log"},
-		"checkpoint gone":              {"DROP TABLE scrip.checkpoint", "", "", "incomplete"},
-		"table gone":                   {"DROP TABLE scrip.redemption_row CASCADE", "redemption_row", TableMissing, ""},
-		"column gone":                  {"ALTER TABLE scrip.coupon_row DROP COLUMN void_reason CASCADE", "coupon_row", ColumnMissing, ""},
+		"checkpoint gone":              {"DROP TABLE live.checkpoint CASCADE", "", "", "incomplete"},
+		"table gone":                   {"DROP TABLE live.redemption_row CASCADE", "redemption_row", TableMissing, ""},
+		"column gone":                  {"ALTER TABLE live.refusal_stats DROP COLUMN refused CASCADE", "refusal_stats", ColumnMissing, ""},
 	} {
 		r.exec(c.damage)
 		s := r.open(Options{})
@@ -210,7 +210,7 @@ func TestNotRepairable(t *testing.T) {
 // Claims that arrive while it verifies and repairs are neither taken for damage, nor lost or doubled.
 func TestVerifyDuringLiveEvents(t *testing.T) {
 	r := filled(t)
-	r.exec("DELETE FROM scrip.coupon_row WHERE n < 4")
+	r.exec("DELETE FROM live.coupon_claim WHERE n < 4")
 	opts := Options{Hook: func(Phase) error {
 		r.Claim(0, 2)
 		r.Claim(1, 2)
@@ -236,7 +236,7 @@ func TestRepairOfTablesThatAdvanced(t *testing.T) {
 	r.Work()
 	r.synced()
 	stop()
-	r.exec("UPDATE scrip.coupon_row SET customer_id = 'another' WHERE n = 1")
+	r.exec("UPDATE live.coupon_claim SET customer_id = 'another' WHERE n = 1")
 	once := false
 	s := r.open(Options{Hook: func(p Phase) error {
 		if p == Comparing && !once {
@@ -259,7 +259,7 @@ func TestRepairOfTablesThatAdvanced(t *testing.T) {
 func TestRepairRenewsDeadLetters(t *testing.T) {
 	r := filled(t)
 	for n, opts := range map[int]VerifyOptions{7: {Repair: true}, 8: {Repair: true, Campaign: "c0"}} {
-		r.exec("DELETE FROM scrip.coupon_row WHERE campaign = 'c0' AND n = $1", n)
+		r.exec("DELETE FROM live.coupon_claim WHERE campaign = 'c0' AND n = $1", n)
 		once := false
 		got := r.verifyWith(Options{Hook: func(p Phase) error {
 			if p == Comparing && !once {
@@ -287,14 +287,14 @@ func TestRepairRenewsDeadLetters(t *testing.T) {
 func TestDefinitions(t *testing.T) {
 	r := filled(t)
 	r.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = scrip, public', current_database()); END $$`)
-	r.exec("CREATE INDEX analyst_idx ON scrip.coupon_row (claimed_at)")
+	r.exec("CREATE INDEX analyst_idx ON live.coupon_claim (claimed_at)")
 	r.exec("CREATE VIEW scrip.analyst_view AS SELECT count(*) FROM scrip.coupon")
 	if got := r.verify(VerifyOptions{}); !got.Equal() {
 		t.Errorf("nothing is wrong: %+v", got.Differences)
 	}
-	r.exec("DROP INDEX scrip.coupon_row_code")
-	r.exec("ALTER TABLE scrip.redemption_row DROP CONSTRAINT redemption_row_key")
-	r.exec("ALTER TABLE scrip.campaign DROP CONSTRAINT campaign_status_is_known, ADD CONSTRAINT campaign_status_is_known CHECK (status <> 'x')")
+	r.exec("DROP INDEX live.coupon_claim_0_code")
+	r.exec("ALTER TABLE live.redemption_row DROP CONSTRAINT redemption_row_key")
+	r.exec("ALTER TABLE live.campaign DROP CONSTRAINT campaign_status_is_known, ADD CONSTRAINT campaign_status_is_known CHECK (status <> 'x')")
 	r.exec("DROP FUNCTION scrip.backlog()")
 	r.exec(`CREATE OR REPLACE VIEW scrip.coupon AS SELECT r.campaign, r.n, r.code, r.customer_id, 'claimed'::text AS status, r.claimed_at,
 		coalesce(r.expires_at, c.expires_at) AS expires_at, r.redeemed_count, r.redeemed_at, r.voided_at, r.void_reason, r.attributes
@@ -307,7 +307,7 @@ func TestDefinitions(t *testing.T) {
 	slices.Sort(found)
 	want := []string{
 		" function backlog(): definition missing", "campaign constraint campaign_status_is_known: definition changed", "coupon view coupon: definition changed",
-		"coupon_row index coupon_row_code: definition missing", "redemption_row constraint redemption_row_key: definition missing",
+		"coupon_claim_0 index coupon_claim_0_code: definition missing", "redemption_row constraint redemption_row_key: definition missing",
 	}
 	if !slices.Equal(found, want) || got.Total != int64(len(want)) {
 		t.Errorf("found\n%s\nwant\n%s", strings.Join(found, "\n"), strings.Join(want, "\n"))

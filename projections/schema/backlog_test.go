@@ -84,7 +84,7 @@ func TestBacklog(t *testing.T) {
 	}
 	exec(t, p, `INSERT INTO scrip.reminder (r, before_us, due_at, set_at, campaign, customer_id, kind, state, set_place)
 		SELECT 10000 + i, 0, now() + interval '1 month' + i * interval '1 second', 'epoch', 'plain', 'c', 'opens', 'pending', 1 FROM generate_series(1, 20000) i`)
-	exec(t, p, "ANALYZE scrip.reminder, scrip.campaign")
+	exec(t, p, "ANALYZE scrip_1.reminder, scrip_1.campaign")
 	for _, view := range []string{"backlog", "due_next_hour"} {
 		plan := strings.Join(query(t, p, "EXPLAIN (COSTS off) SELECT * FROM scrip."+view+"()"), "\n")
 		if !strings.Contains(plan, "reminder_due") || strings.Contains(plan, "Seq Scan on reminder") {

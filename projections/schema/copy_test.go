@@ -2,65 +2,77 @@ package schema
 
 import (
 	"fmt"
-	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-// shape lists columns, constraints, indexes and views of a schema, without its name.
-func shape(t *testing.T, p *pgxpool.Pool, name string) (text string) {
-	t.Helper()
-	err := p.QueryRow(t.Context(), `SELECT replace(string_agg(line, E'\n' ORDER BY line), $1::text || '.', '') FROM (
-		SELECT format('%s.%s %s %s %s', c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attgenerated) AS line
-		FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid WHERE c.relnamespace = $1::text::regnamespace AND c.relkind IN ('r', 'v') AND a.attnum > 0 AND NOT a.attisdropped
-		UNION ALL SELECT conname || ' ' || pg_get_constraintdef(oid) FROM pg_constraint WHERE connamespace = $1::text::regnamespace
-		UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = $1::text
-		UNION ALL SELECT viewname || ' ' || definition FROM pg_views WHERE schemaname = $1::text) x`, name).Scan(&text)
-	streamtest.Must(t, err)
-	return text
-}
-
-// Tables made elsewhere are what Ensure makes, take the place of those, and look at themselves under every name.
-func TestCreateElsewhereAndRename(t *testing.T) {
+// Other tables are put in use: what others built on the views, and their rights, stay; a reader of the old tables, such as
+// pg_dump, which locks tables and no views, delays only that they are dropped.
+func TestTablesAreReplaced(t *testing.T) {
 	p := pool(t)
 	ensured(t, p)
+	role := strings.ReplaceAll(query(t, p, "SELECT current_database()::text")[0], "test", "reader")
+	reader := projtest.Role(t, p.Config().ConnString(), role)
 	exec(t, p, "INSERT INTO scrip.refusal_stats VALUES ('2026-01-01Z', 1, 0, 'c', 'sold_out')")
-	ensured(t, p) // which leaves the row
-	in := func(f func(tx pgx.Tx) error) {
+	exec(t, p, "CREATE SCHEMA reports; CREATE VIEW reports.refused AS SELECT sum(refused)::bigint AS n FROM scrip.refusal_stats; CREATE VIEW reports.codes AS SELECT code FROM scrip.coupon")
+	exec(t, p, fmt.Sprintf("GRANT USAGE ON SCHEMA scrip TO %[1]s; GRANT SELECT (campaign, status) ON scrip.coupon TO %[1]s; GRANT EXECUTE ON FUNCTION scrip.digest() TO %[1]s", role))
+	refused := func() string {
 		t.Helper()
-		streamtest.Must(t, pgx.BeginFunc(t.Context(), p, f))
+		return query(t, p, "SELECT coalesce(n, 0) || ' ' || (SELECT row_count FROM scrip.digest() WHERE relation = 'refusal_stats') FROM reports.refused")[0]
 	}
-	in(func(tx pgx.Tx) error { return Create(t.Context(), tx, "other") })
-	if a, b := shape(t, p, "other"), shape(t, p, Name); a != b || a == "" {
-		t.Errorf("made elsewhere:\n%s\nensured:\n%s", a, b)
-	}
-	if made := query(t, p, "SELECT proname::text FROM pg_proc WHERE pronamespace = 'scrip'::regnamespace ORDER BY 1"); !slices.Equal(made, functions) {
-		t.Errorf("the tables come with functions %v, those known are %v", made, functions)
-	}
-	refusals := func(schema string) (n int) {
+	streamtest.Equal(t, "refused, and rows by the digest", refused(), "1 1")
+
+	dump, err := p.Begin(t.Context())
+	streamtest.Must(t, err)
+	defer dump.Rollback(t.Context()) //nolint:errcheck
+	_, err = dump.Exec(t.Context(), "LOCK TABLE scrip_1.refusal_stats, scrip_1.coupon_claim IN ACCESS SHARE MODE")
+	streamtest.Must(t, err)
+	replace := func() {
 		t.Helper()
-		if err := p.QueryRow(t.Context(), fmt.Sprintf("SELECT row_count FROM %s.digest() WHERE relation = 'refusal_stats'", schema)).Scan(&n); err != nil {
-			t.Fatalf("%s: %v", schema, err)
-		}
-		return n
+		streamtest.Must(t, pgx.BeginFunc(t.Context(), p, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(t.Context(), "SET LOCAL lock_timeout = '2s'"); err != nil {
+				return err
+			}
+			now, err := Current(t.Context(), tx)
+			if err != nil {
+				return err
+			}
+			name, err := Make(t.Context(), tx)
+			if err != nil {
+				return err
+			}
+			return Use(t.Context(), tx, name, now)
+		}))
 	}
-	if a, b := refusals("other"), refusals(Name); a != 0 || b != 1 {
-		t.Errorf("the digests count %d and %d rows, want 0 and 1", a, b)
-	}
-	in(func(tx pgx.Tx) error {
-		if err := Rename(t.Context(), tx, Name, "aside"); err != nil {
-			return err
-		}
-		return Rename(t.Context(), tx, "other", Name)
-	})
-	if a, b := refusals("aside"), refusals(Name); a != 1 || b != 0 {
-		t.Errorf("renamed, the digests count %d and %d rows, want 1 and 0", a, b)
-	}
+	replace()
+	streamtest.Equal(t, "after it", refused(), "0 0")
+	replace()
+	now, err := Current(t.Context(), p)
+	streamtest.Must(t, err)
+	streamtest.Equal(t, "the tables", now, Tables{Version: Format, Live: "scrip_3", Previous: "scrip_2", PreviousVersion: Format})
 	if ensured(t, p) {
-		t.Error("the exchanged tables were not taken for those of Ensure")
+		t.Error("the tables were not taken for those of Ensure")
 	}
+	if got := query(t, projtest.Pool(t, reader), "SELECT count(status)::text FROM scrip.coupon"); got[0] != "0" {
+		t.Errorf("a reader with rights on columns: %s", got)
+	}
+	drop := func() (left []string) {
+		t.Helper()
+		conn, err := Dial(t.Context(), p)
+		streamtest.Must(t, err)
+		defer conn.Close(t.Context()) //nolint:errcheck
+		left, err = DropLeftovers(t.Context(), conn, 100*time.Millisecond)
+		streamtest.Must(t, err)
+		return left
+	}
+	streamtest.Equal(t, "still read", strings.Join(drop(), " "), "scrip_1")
+	streamtest.Must(t, dump.Rollback(t.Context()))
+	streamtest.Equal(t, "read no more", strings.Join(drop(), " "), "")
+	streamtest.Equal(t, "schemas", strings.Join(query(t, p, "SELECT nspname::text FROM pg_namespace WHERE nspname LIKE 'scrip%' ORDER BY 1"), " "), "scrip scrip_2 scrip_3 scrip_meta")
 }

@@ -1,7 +1,12 @@
 -- What is kept beside the read tables and outlives them.
 
--- The format of the tables in schema scrip: one row.
-CREATE TABLE IF NOT EXISTS scrip_meta.format (version bigint NOT NULL);
+-- The format of the tables, the schema of those in use, and the schema and format of those before the last rebuild: one row.
+CREATE TABLE IF NOT EXISTS scrip_meta.format (
+    version          bigint NOT NULL,
+    live             name NOT NULL,
+    previous         name,
+    previous_version bigint
+);
 
 -- The key of masks of codes, as HMAC-SHA256 uses it, of one row at most. Servers write it; without it masks are NULL.
 CREATE TABLE IF NOT EXISTS scrip_meta.mask (

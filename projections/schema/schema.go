@@ -1,8 +1,12 @@
 // Package schema creates the read tables.
 //
-//	scrip       the tables of CONTRACT.md and their helpers; may be dropped at any time, they are a fold of the log
-//	scrip_meta  the format of the tables; what operators did about dead letters, kept when schema scrip is dropped;
+//	scrip       views and functions: the relations of CONTRACT.md; may be dropped at any time
+//	scrip_<n>   the tables behind them, a fold of the log: those in use, those before the last rebuild, and while a rebuild or
+//	            a verification runs those that it fills
+//	scrip_meta  which those are, and their format; what operators did about dead letters, kept when schema scrip is dropped;
 //	            a copy of how far push senders are
+//
+// Other tables are put in use by replacing the views and functions: grants, and what others built on them, stay.
 //
 // There is one format. Tables of another one are never changed: `scrip rebuild` makes those of this program from the log.
 //
@@ -20,6 +24,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -32,18 +37,23 @@ const Format = 1
 var (
 	//go:embed tables.sql
 	tablesSQL string
+	//go:embed views.sql
+	viewsSQL string
 	//go:embed meta.sql
 	metaSQL string
 )
 
-// Name is the schema of the read tables. Shadow, copied and previous tables are in other schemas.
+// Name is the schema of the views.
 const Name = "scrip"
 
-// relations are the tables and views of schema scrip, sorted; functions are its functions. It may have others beside them.
+// RebuildLock is the advisory lock for rebuilding, copying or verifying in a database: "scriprbd" as bytes.
+const RebuildLock = 0x7363726970726264
+
+// shown are the relations of which schema scrip has a view with the same columns, and made its other views.
 var (
-	relations = []string{"allotment", "campaign", "campaign_event", "campaign_stats", "checkpoint", "coupon", "coupon_event", "coupon_row", "dead_letter", "expiry_event",
-		"expiry_task", "redemption", "redemption_row", "refusal_stats", "reminder"}
-	functions = []string{"backlog", "digest", "due_next_hour"}
+	shown = []string{"allotment", "campaign", "campaign_event", "campaign_stats", "checkpoint", "coupon_event", "coupon_row", "dead_letter", "expiry_event",
+		"expiry_task", "redemption_row", "refusal_stats", "reminder"}
+	made = []string{"coupon", "redemption"}
 )
 
 // ErrUnusable is the kind of errors of a database that cannot be used as it is; a retry does not help. The text names
@@ -63,6 +73,9 @@ func Ensure(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) (fresh bo
 		fresh, err = ensure(ctx, tx, log)
 		return err
 	})
+	if err == nil && fresh { // those of a schema scrip that was dropped
+		_, err = DropLeftovers(ctx, conn, time.Second)
+	}
 	return fresh, allowed(err)
 }
 
@@ -93,7 +106,7 @@ func ensure(ctx context.Context, tx pgx.Tx, log *slog.Logger) (fresh bool, err e
 	case format != Format:
 		return false, fmt.Errorf("%w: they have format %d, and this program needs %d: run `scrip rebuild`, which makes them from the log", ErrUnusable, format, Format)
 	}
-	for _, name := range relations { // if some were dropped, the rest may be stale
+	for _, name := range slices.Concat(shown, made) { // if some were dropped, the rest may be stale
 		if !slices.Contains(there, name) {
 			return false, fmt.Errorf("%w: %s is missing from schema scrip; run `scrip rebuild`, or `DROP SCHEMA scrip CASCADE` and start again: all tables are filled from the log",
 				ErrUnusable, name)
@@ -111,11 +124,17 @@ func create(ctx context.Context, tx pgx.Tx, log *slog.Logger) error {
 	if before {
 		log.WarnContext(ctx, "read tables were dropped; they are created again and filled from the log")
 	}
-	drop := "DROP FUNCTION IF EXISTS scrip." + strings.Join(functions, "(), scrip.") + "();" // these remain when tables are dropped one by one
-	if err := run(ctx, tx, "CREATE SCHEMA IF NOT EXISTS scrip_meta; CREATE SCHEMA IF NOT EXISTS scrip; "+drop+metaSQL+tablesSQL); err != nil {
+	if err := run(ctx, tx, "CREATE SCHEMA IF NOT EXISTS scrip_meta; CREATE SCHEMA IF NOT EXISTS scrip; "+metaSQL); err != nil {
 		return fmt.Errorf("creating the read tables: %w", err)
 	}
-	return stamp(ctx, tx)
+	name, err := Make(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if err := Show(ctx, tx, Name, name); err != nil {
+		return err
+	}
+	return run(ctx, tx, fmt.Sprintf("DELETE FROM scrip_meta.format; INSERT INTO scrip_meta.format VALUES (%d, '%s')", Format, name))
 }
 
 // run executes many statements at once, by the simple protocol.
@@ -129,18 +148,68 @@ func lock(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// stamp records the format of the tables.
-func stamp(ctx context.Context, tx pgx.Tx) error {
-	return run(ctx, tx, fmt.Sprintf("%s; DELETE FROM scrip_meta.format; INSERT INTO scrip_meta.format VALUES (%d)", metaSQL, Format))
+// Tables are the schemas of tables and their formats, see meta.sql. Previous is "" if there are none.
+type Tables struct {
+	Version         int64
+	Live, Previous  string
+	PreviousVersion int64
 }
 
-// Stamp records that the tables which the transaction moves into schema scrip have the format of this program. It waits for a
-// running Ensure, until the transaction's lock_timeout.
-func Stamp(ctx context.Context, tx pgx.Tx) error {
+// Current returns which tables there are. Live is "" if schema scrip was dropped, or was never made.
+func Current(ctx context.Context, db Querier) (t Tables, err error) {
+	if t.Version, err = Applied(ctx, db); err != nil || t.Version == 0 {
+		return t, err
+	}
+	err = db.QueryRow(ctx, "SELECT live, coalesce(previous, ''), coalesce(previous_version, 0) FROM scrip_meta.format").Scan(&t.Live, &t.Previous, &t.PreviousVersion)
+	return t, err
+}
+
+// Use makes schema scrip show the tables of a schema, of this program's format; those in use until then are the previous
+// ones. It waits for readers of the views until the transaction's lock_timeout, and for a running Ensure.
+func Use(ctx context.Context, tx pgx.Tx, name string, now Tables) error {
 	if err := lock(ctx, tx); err != nil {
 		return err
 	}
-	return stamp(ctx, tx)
+	if err := Show(ctx, tx, Name, name); err != nil {
+		return err
+	}
+	tag, err := tx.Exec(ctx, "UPDATE scrip_meta.format SET version = $1, live = $2::text, previous = live, previous_version = version WHERE live = $3::text", Format, name, now.Live)
+	if err == nil && tag.RowsAffected() != 1 {
+		err = errors.New("the read tables were replaced in the meantime; run it again")
+	}
+	return err
+}
+
+// DropLeftovers drops schemas of tables that are neither in use nor previous, unless a rebuild is running that fills one. It waits
+// that long for readers of each, and returns those that remain.
+func DropLeftovers(ctx context.Context, conn *pgx.Conn, wait time.Duration) (left []string, err error) {
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		var mine bool
+		if err := tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock($1) AND to_regclass('scrip_meta.format') IS NOT NULL", int64(RebuildLock)).Scan(&mine); err != nil || !mine {
+			return err
+		}
+		names, err := Collect(ctx, tx, pgx.RowTo[string], `SELECT nspname::text FROM pg_namespace
+			WHERE nspname ~ '^scrip_[0-9]+$' AND nspname NOT IN (SELECT live FROM scrip_meta.format UNION SELECT previous FROM scrip_meta.format WHERE previous IS NOT NULL)`)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { return Drop(ctx, tx, name, wait) })
+			switch {
+			case State(err) == "55P03": // lock_timeout
+				left = append(left, name)
+			case err != nil:
+				return err
+			}
+		}
+		return nil
+	})
+	return left, err
+}
+
+// Drop drops a schema of tables, waiting at most that long for their readers.
+func Drop(ctx context.Context, tx pgx.Tx, name string, wait time.Duration) error {
+	return run(ctx, tx, fmt.Sprintf("SET LOCAL lock_timeout = %d; DROP SCHEMA IF EXISTS %s CASCADE", wait.Milliseconds(), name))
 }
 
 // allowed adds to an error of a missing right what to do.
@@ -175,7 +244,7 @@ func Collect[T any](ctx context.Context, db Querier, row pgx.RowToFunc[T], sql s
 // existing returns which of the relations are there.
 func existing(ctx context.Context, db Querier) ([]string, error) {
 	there, err := Collect(ctx, db, pgx.RowTo[string], `SELECT c.relname::text FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
-		WHERE s.nspname = 'scrip' AND c.relkind IN ('r', 'p', 'v') AND c.relname = ANY($1) ORDER BY c.relname COLLATE "C"`, relations)
+		WHERE s.nspname = 'scrip' AND c.relkind IN ('r', 'p', 'v') AND c.relname = ANY($1) ORDER BY c.relname COLLATE "C"`, slices.Concat(shown, made))
 	if err != nil {
 		return nil, fmt.Errorf("reading schema scrip: %w", err)
 	}
@@ -245,38 +314,27 @@ func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, config)
 }
 
-// renamed replaces the name of a schema in SQL; scrip_meta is another word.
-func renamed(sql, from, to string) string {
-	return regexp.MustCompile(`\b`+from+`\b`).ReplaceAllLiteralString(sql, to)
+// Make creates the read tables of this program, empty and with all indexes, in a new schema, and returns its name.
+func Make(ctx context.Context, tx pgx.Tx) (name string, err error) {
+	const nextSQL = `SELECT 'scrip_' || coalesce(max(substr(nspname, 7)::bigint), 0) + 1 FROM pg_namespace WHERE nspname ~ '^scrip_[0-9]+$'`
+	if err := tx.QueryRow(ctx, nextSQL).Scan(&name); err != nil {
+		return "", fmt.Errorf("looking for the name of a schema: %w", err)
+	}
+	if err := run(ctx, tx, "CREATE SCHEMA "+name+"; "+strings.ReplaceAll(tablesSQL, "scrip.", name+".")); err != nil {
+		return "", fmt.Errorf("creating the tables of schema %s: %w", name, allowed(err))
+	}
+	return name, nil
 }
 
-// Create creates the read tables of this program, empty and with all indexes, in a schema of another name, which must
-// not exist. The name needs no quotes. They equal those of Ensure, whose format does not change.
-func Create(ctx context.Context, tx pgx.Tx, name string) error {
-	if err := run(ctx, tx, "CREATE SCHEMA "+name+"; "+renamed(tablesSQL, Name, name)); err != nil {
-		return fmt.Errorf("creating the tables of schema %s: %w", name, allowed(err))
+// Show makes the views and functions of a schema those of the tables of another one. Neither name needs quotes.
+func Show(ctx context.Context, tx pgx.Tx, views, name string) error {
+	var sql string
+	for _, relation := range shown {
+		sql += fmt.Sprintf("CREATE OR REPLACE VIEW %s.%s AS SELECT * FROM %s.%[2]s;\n", views, relation, name)
 	}
-	return nil
-}
-
-// $1 = schema   $2 = functions
-const functionsSQL = `
-SELECT pg_get_functiondef(p.oid) FROM pg_proc p
-JOIN pg_namespace s ON s.oid = p.pronamespace WHERE s.nspname = $1 AND p.prokind = 'f' AND p.proname = ANY($2)`
-
-// Rename gives a schema made by Ensure or Create another name. Tables, indexes and the view move with the schema;
-// functions name their schema in their text and are created again.
-func Rename(ctx context.Context, tx pgx.Tx, from, to string) error {
-	definitions, err := Collect(ctx, tx, pgx.RowTo[string], functionsSQL, from, functions)
-	if err != nil {
-		return fmt.Errorf("renaming schema %s: %w", from, err)
-	}
-	statements := []string{"ALTER SCHEMA " + from + " RENAME TO " + to}
-	for _, definition := range definitions {
-		statements = append(statements, renamed(definition, from, to))
-	}
-	if err := run(ctx, tx, strings.Join(statements, ";\n")); err != nil {
-		return fmt.Errorf("renaming schema %s to %s: %w", from, to, err)
+	sql += regexp.MustCompile(`\btables\b([.'])`).ReplaceAllString(strings.ReplaceAll(viewsSQL, "scrip.", views+"."), name+"$1")
+	if err := run(ctx, tx, sql); err != nil {
+		return fmt.Errorf("creating the views of schema %s: %w", views, allowed(err))
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func TestManyEnsureAtOnce(t *testing.T) {
 func TestDroppedTablesAreCreatedAgain(t *testing.T) {
 	for name, drop := range map[string]string{
 		"schema": "DROP SCHEMA scrip CASCADE",
-		"tables": "DROP VIEW scrip.coupon, scrip.redemption; DROP TABLE scrip.campaign, scrip.coupon_row, scrip.redemption_row, scrip.expiry_task, scrip.reminder, scrip.campaign_stats, scrip.refusal_stats, scrip.checkpoint, scrip.dead_letter, scrip.coupon_event, scrip.expiry_event, scrip.allotment, scrip.campaign_event",
+		"tables": "DROP SCHEMA scrip_1 CASCADE",
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := pool(t)
@@ -116,26 +116,26 @@ func TestViewKeepsIndexes(t *testing.T) {
 	p := pool(t)
 	ensured(t, p)
 	exec(t, p, `INSERT INTO scrip.campaign (campaign, status, claimed, redeemed, expired, voided, opens_at, created_at, lane, number, per_customer,
-		max_redemptions, generated_codes, imported_codes, inheriting_live, inheriting_redeemed)
-		SELECT 'c' || i, 'active', 1000, 0, 0, 0, 'epoch', 'epoch', 0, i, 1, 1, 1000, 0, 0, 0 FROM generate_series(1, 20) i`)
-	exec(t, p, `INSERT INTO scrip.coupon_row (n, claimed_place, claimed_at, redeemed_count, campaign, code, customer_id)
+		max_redemptions, generated_codes, imported_codes, highest, inheriting_live, inheriting_redeemed)
+		SELECT 'c' || i, 'active', 1000, 0, 0, 0, 'epoch', 'epoch', 0, i, 1, 1, 1000, 0, 1000, 0, 0 FROM generate_series(1, 20) i`)
+	exec(t, p, `INSERT INTO scrip_1.coupon_claim (n, claimed_place, claimed_at, segment, campaign, code, customer_id)
 		SELECT n, n, 'epoch', 0, 'c' || i, 'code-' || i || '-' || n, 'customer-' || n FROM generate_series(1, 20) i, generate_series(1, 1000) n`)
 	exec(t, p, `INSERT INTO scrip.redemption_row (n, redeemed_at, sequence, line, campaign, code, customer_id, order_id)
 		SELECT n, 'epoch', n, 1, 'c' || i, '', '', 'order-' || i || '-' || n FROM generate_series(1, 20) i, generate_series(1, 1000) n`)
-	exec(t, p, "ANALYZE scrip.coupon_row, scrip.campaign, scrip.redemption_row")
+	exec(t, p, "ANALYZE scrip_1.coupon_claim, scrip_1.campaign, scrip_1.redemption_row")
 	for where, index := range map[string]string{
 		"(campaign, n) IN (SELECT campaign, n FROM scrip.redemption_row WHERE order_id COLLATE \"POSIX\" = 'order-7-7')": "redemption_row_order",
-		"code = 'code-7-7'":                              "coupon_row_code",
-		"customer_id = 'customer-7'":                     "coupon_row_customer",
-		"campaign = 'c7' AND n = 7":                      "coupon_row_key",
-		"campaign = 'c7' AND n > 990 ORDER BY n LIMIT 5": "coupon_row_key",
+		"code = 'code-7-7'":                              "coupon_claim_0_code",
+		"customer_id = 'customer-7'":                     "coupon_claim_0_customer",
+		"campaign = 'c7' AND n = 7":                      "coupon_claim_0_key",
+		"campaign = 'c7' AND n > 990 ORDER BY n LIMIT 5": "coupon_claim_0_key",
 	} {
 		rows, err := p.Query(t.Context(), "EXPLAIN (COSTS off) SELECT * FROM scrip.coupon WHERE "+where)
 		streamtest.Must(t, err)
 		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		streamtest.Must(t, err)
 		text := strings.Join(plan, "\n")
-		if !strings.Contains(text, index) || regexp.MustCompile(`Seq Scan on coupon_row`).MatchString(text) {
+		if !strings.Contains(text, index) || regexp.MustCompile(`Seq Scan on coupon_claim`).MatchString(text) {
 			t.Errorf("WHERE %s does not use %s:\n%s", where, index, text)
 		}
 	}
@@ -153,7 +153,7 @@ func TestDigestSeesContentOnly(t *testing.T) {
 	empty := digest()
 	insert("a", "b")
 	ab := digest()
-	exec(t, p, "TRUNCATE scrip.refusal_stats")
+	exec(t, p, "TRUNCATE scrip_1.refusal_stats")
 	if digest() != empty {
 		t.Error("an emptied table has another digest than an empty one")
 	}

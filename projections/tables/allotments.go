@@ -25,6 +25,7 @@ func (f *fold) allotted(c *campaign, l *Line) error {
 	if e.FromN == 0 || e.ThroughN < e.FromN {
 		return fmt.Errorf("coupons %d to %d are no block", e.FromN, e.ThroughN)
 	}
+	c.highest = max(c.highest, int64(e.ThroughN))
 	c.allotments = append(c.allotments, allotment{e.Batch, e.FromN, e.ThroughN, e.At, e.ExpiresAt, l.position()})
 	size := int64(e.ThroughN-e.FromN) + 1
 	c.claimed += size
@@ -39,7 +40,7 @@ func (f *fold) allotted(c *campaign, l *Line) error {
 func (c *campaign) printed(n uint32) *coupon {
 	for _, a := range c.allotments {
 		if a.from <= n && n <= a.through {
-			k := &coupon{n: n, claimedAt: a.at, position: a.position, ownExpiry: a.expires, noRow: true}
+			k := &coupon{n: n, claimedAt: a.at, position: a.position, ownExpiry: a.expires, claimedExpiry: a.expires, noRow: true}
 			c.keep(k)
 			return k
 		}
@@ -63,6 +64,7 @@ func (f *fold) scanPrinted(rows pgx.Rows) error {
 		return err
 	}
 	k.n, k.claimedAt, k.ownExpiry = uint32(n), instantOf(at), instantOf(own)
+	k.claimedExpiry = k.ownExpiry
 	f.campaigns[name].keep(k)
 	return nil
 }

@@ -27,7 +27,10 @@ type Batch struct {
 	From, To wire.Instant
 	// Retention is how long processed expiry tasks are kept. Defaults to DefaultRetention.
 	Retention time.Duration
-	// Schema is where the tables are. Defaults to schema.Name; a rebuild fills others.
+	// Segment is where new rows of coupons go, see projections/segments: 0, which has all indexes, or a young one, of which
+	// the caller has a lease.
+	Segment int32
+	// Schema is where the tables are.
 	Schema string
 }
 
@@ -43,7 +46,7 @@ func Apply(ctx context.Context, tx pgx.Tx, b *Batch) ([]Parked, error) {
 	for rest := b.Lines; len(rest) > 0; {
 		lines := rest[:min(part, len(rest))]
 		f := newFold(b.Lane)
-		f.schema = b.Schema
+		f.schema, f.segment = b.Schema, b.Segment
 		t := touches(lines)
 		f.acts = t.acts
 		if err := f.load(ctx, tx, t); err != nil {
@@ -91,7 +94,7 @@ func cleanUp(ctx context.Context, tx pgx.Tx, b *Batch) error {
 func ApplyOneByOne(ctx context.Context, tx pgx.Tx, b *Batch) ([]Parked, error) {
 	var parked []Parked
 	for i := range b.Lines {
-		one := &Batch{Lane: b.Lane, Lines: b.Lines[i : i+1], From: b.To, To: b.To, Schema: b.Schema}
+		one := &Batch{Lane: b.Lane, Lines: b.Lines[i : i+1], From: b.To, To: b.To, Schema: b.Schema, Segment: b.Segment}
 		list, err := applySaved(ctx, tx, one)
 		if reason, refused := Refused(err); refused {
 			one.Lines[0].Problem = reason
@@ -178,12 +181,12 @@ var statements sync.Map // statementIn → string
 
 type statementIn struct{ schema, sql string }
 
-// in returns a statement for the tables of a schema, "" for the default. Statements name the default schema, so that
-// they can be run unchanged in psql.
+// In is in, for package segments.
+func In(name, sql string) string { return in(name, sql) }
+
+// in returns a statement for the tables of a schema. Statements name the schema of the views, so that they can be read, and
+// most of them run, unchanged in psql.
 func in(name, sql string) string {
-	if name == "" || name == schema.Name {
-		return sql
-	}
 	key := statementIn{name, sql}
 	if done, known := statements.Load(key); known {
 		return done.(string)

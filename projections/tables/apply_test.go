@@ -161,10 +161,11 @@ func TestProcessedTasksAreCleanedUpByLogTime(t *testing.T) {
 func TestLineThatPostgreSQLRejectsBecomesADeadLetter(t *testing.T) {
 	pool := open(t)
 	r := new(reader)
-	commit(t, pool, r.batch(script(summer)))
-	// Coupon 1 exists; the lines beside the bad one are good. Long codes: a limit of PostgreSQL, not of the fold.
+	remind := `{"type":"reminder.set","campaign":"summer","at":"@2","r":1,"customer_id":"zoe","kind":"expires","before":"5m","due_at":"@55"}`
+	commit(t, pool, r.batch(script(summer+"\n"+remind)))
+	// Reminder 1 exists, which the fold does not look up; the lines beside the bad one are good.
 	log := script(`{"type":"coupon.claimed","campaign":"summer","at":"@3","n":3,"code":"C","customer_id":"cid"} + ` +
-		`{"type":"coupon.claimed","campaign":"summer","at":"@3","n":1,"code":"Z","customer_id":"zoe"} + ` +
+		remind + ` + ` +
 		`{"type":"coupon.redeemed","campaign":"summer","at":"@4","n":3,"code":"C","order_id":"o","redeemed_count":1}`)
 	b := r.batch(log)
 	_, err := tryCommit(pool, b, Apply)
@@ -173,7 +174,7 @@ func TestLineThatPostgreSQLRejectsBecomesADeadLetter(t *testing.T) {
 	}
 	parked, err := tryCommit(pool, b, ApplyOneByOne)
 	streamtest.Must(t, err)
-	if len(parked) != 1 || parked[0].Sequence != 3 || parked[0].Line != 2 || !strings.Contains(parked[0].Reason, "there already (coupon_row_key)") {
+	if len(parked) != 1 || parked[0].Sequence != 4 || parked[0].Line != 2 || !strings.Contains(parked[0].Reason, "there already (reminder_key)") {
 		t.Errorf("parked %+v", parked)
 	}
 	want := "summer 1 AAAA ann claimed @2 @60 0 -\nsummer 2 BBBB bob claimed @2 @60 0 -\nsummer 3 C cid redeemed @3 @60 1 @4"

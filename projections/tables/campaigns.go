@@ -61,11 +61,11 @@ func (f *fold) copyCampaigns(ctx context.Context, tx pgx.Tx) error {
 		rows.Add(c.name, c.status, orNull(set.Category), c.claimed, c.redeemed, c.expired, c.voided, opens, closing(set), set.ExpiresAt, c.created.at,
 			f.lane, c.created.number, set.PerCustomer, c.maxRedemptions, orNull(int64(set.ValidFor/time.Microsecond)), orNull(set.Prefix),
 			orNull(set.Priority), orNull(pgcopy.Clean(string(set.Benefit))), c.soldOutAt, c.expiredThrough, set.OpensAt, c.statsDay,
-			set.Codes, c.imported, c.inheritingLive, c.inheritingRedeemed)
+			set.Codes, c.imported, c.highest, c.inheritingLive, c.inheritingRedeemed)
 	}
 	return rows.Send(ctx, tx, in(f.schema, "scrip.campaign"), `campaign, status, category, claimed, redeemed, expired, voided, opens_at, closes_at, expires_at,
 		created_at, lane, number, per_customer, max_redemptions, valid_for_us, prefix, priority, benefit, sold_out_at, expired_through,
-		named_opens_at, stats_day, generated_codes, imported_codes, inheriting_live, inheriting_redeemed`)
+		named_opens_at, stats_day, generated_codes, imported_codes, highest, inheriting_live, inheriting_redeemed`)
 }
 
 // orNull is a value, NULL if it is zero.
@@ -108,16 +108,16 @@ func (f *fold) changeSettings(w *writer) {
 const writeCountsSQL = `
 UPDATE scrip.campaign c SET status = d.status, sold_out_at = d.sold_out_at, expired_through = d.expired_through, stats_day = d.stats_day,
     claimed = d.claimed, redeemed = d.redeemed, expired = d.expired, voided = d.voided, imported_codes = d.imported,
-    inheriting_live = d.live, inheriting_redeemed = d.spent
+    highest = d.highest, inheriting_live = d.live, inheriting_redeemed = d.spent
 FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::bigint[], $7::bigint[], $8::bigint[],
-    $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[])
-    d (campaign, status, sold_out_at, expired_through, stats_day, claimed, redeemed, expired, voided, imported, live, spent)
+    $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[])
+    d (campaign, status, sold_out_at, expired_through, stats_day, claimed, redeemed, expired, voided, imported, highest, live, spent)
 WHERE c.campaign = d.campaign`
 
 // The columns that a claim changes. Most batches need no more, and each further array costs time.
 const writeClaimedSQL = `
-UPDATE scrip.campaign c SET claimed = d.claimed, inheriting_live = d.live
-FROM unnest($1::text[], $2::bigint[], $3::bigint[]) d (campaign, claimed, live)
+UPDATE scrip.campaign c SET claimed = d.claimed, highest = d.highest, inheriting_live = d.live
+FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) d (campaign, claimed, highest, live)
 WHERE c.campaign = d.campaign`
 
 // writeCounts writes the columns of a campaign that every batch changes.
@@ -127,10 +127,10 @@ func (f *fold) writeCounts(w *writer) {
 		switch {
 		case c.created != nil && len(c.crossings) == 0: // already copied
 		case c.changed:
-			changed.add(c.name, c.status, c.soldOutAt, c.expiredThrough, c.statsDay, c.claimed, c.redeemed, c.expired, c.voided, c.imported,
+			changed.add(c.name, c.status, c.soldOutAt, c.expiredThrough, c.statsDay, c.claimed, c.redeemed, c.expired, c.voided, c.imported, c.highest,
 				c.inheritingLive, c.inheritingRedeemed)
 		case c.counted:
-			counted.add(c.name, c.claimed, c.inheritingLive)
+			counted.add(c.name, c.claimed, c.highest, c.inheritingLive)
 		}
 	}
 	w.change(writeCountsSQL, &changed)

@@ -15,15 +15,16 @@ func (f *fold) claimed(c *campaign, l *Line) error {
 	switch {
 	case e.N == 0:
 		return fmt.Errorf("n: a coupon has a number")
-	case c.claimedHere(e.N):
-		return duplicateRow("coupon_row_key")
+	case int64(e.N) <= c.highest: // numbers rise
+		return duplicateRow("coupon_claim_key")
 	}
+	c.highest = int64(e.N)
 	k := f.newCoupon()
 	*k = coupon{
 		n: e.N, code: e.Code, customer: e.CustomerID, attributes: e.Attributes, claimedAt: e.At, position: l.position(),
-		ownExpiry: e.ExpiresAt, isNew: true,
+		ownExpiry: e.ExpiresAt, claimedExpiry: e.ExpiresAt, isNew: true,
 	}
-	if f.acts || c.coupons != nil {
+	if f.acts {
 		c.keep(k)
 	}
 	f.addRow(c, k)
@@ -43,18 +44,6 @@ func (f *fold) addRow(c *campaign, k *coupon) {
 	}
 	c.newest = k
 	f.claims++
-}
-
-// claimedHere reports whether coupon n was claimed in this batch, or before it if the coupon was loaded. Numbers rise
-// in a log, so a batch with only claims needs no map of them.
-func (c *campaign) claimedHere(n uint32) bool {
-	if c.coupons == nil && n <= c.highest {
-		for k := c.claims; k != nil; k = k.next {
-			c.keep(k)
-		}
-	}
-	c.highest = max(c.highest, n)
-	return c.coupons[n] != nil
 }
 
 // couponChunk is how many coupons are allocated at once.
@@ -87,7 +76,7 @@ func (f *fold) coupon(c *campaign, l *Line) error {
 		return fmt.Errorf("expires_at: an extended coupon has an expiry of its own")
 	}
 	if k.noRow {
-		k.noRow, k.isNew, k.code = false, true, e.Code
+		k.noRow, k.isNew, k.printed, k.code = false, true, true, e.Code
 		f.addRow(c, k)
 	}
 	c.add(k, -1)
@@ -118,6 +107,7 @@ func (f *fold) redeem(c *campaign, k *coupon, l *Line) {
 	k.redeemedCount, k.redeemedAt = e.RedeemedCount, e.At
 	if k.customer == "" { // printed
 		k.customer = e.CustomerID
+		k.named = !k.isNew
 	}
 	r := &redemption{campaign: c.name, coupon: k, customer: k.customer, order: e.OrderID, at: e.At, sequence: l.Sequence, line: l.Number}
 	f.redemptions = append(f.redemptions, r)
@@ -170,32 +160,40 @@ func (f *fold) addCouponEvent(c *campaign, k *coupon, l *Line, before wire.Insta
 	f.couponEvents = append(f.couponEvents, h)
 }
 
-// couponBytes is the approximate size of a row of coupon_row in a COPY.
-const couponBytes = 192
+// couponBytes is the approximate size of a row of coupon_claim in a COPY.
+const couponBytes = 176
 
+// copyCoupons writes claims to the segment of the batch, and printed coupons to segment 0.
 func (f *fold) copyCoupons(ctx context.Context, tx pgx.Tx) error {
-	var rows pgcopy.Rows
-	rows.Grow(f.claims * couponBytes)
+	var claims, printed pgcopy.Rows
+	claims.Grow(f.claims * couponBytes)
 	for _, c := range f.sorted {
 		for k := c.claims; k != nil; k = k.next {
-			rows.Row(12)
+			rows, segment := &claims, f.segment
+			if k.printed {
+				rows, segment = &printed, 0
+			}
+			rows.Row(9)
 			rows.Int64(int64(k.n))
 			rows.Instant(k.claimedAt)
-			rows.Int64(int64(k.redeemedCount))
-			rows.Instant(k.ownExpiry)
-			rows.Instant(k.redeemedAt)
-			rows.Instant(k.voidedAt)
+			rows.Instant(k.claimedExpiry)
+			rows.Int64(k.position)
+			rows.Int32(segment)
 			rows.Text(c.name)
 			rows.Text(k.code)
 			rows.Text(k.customer)
 			rows.TextOrNull(pgcopy.Clean(string(k.attributes)))
-			rows.TextOrNull(k.voidReason)
-			rows.Int64(k.position)
 		}
 	}
-	return rows.Send(ctx, tx, in(f.schema, "scrip.coupon_row"),
-		"n, claimed_at, redeemed_count, expires_at, redeemed_at, voided_at, campaign, code, customer_id, attributes, void_reason, claimed_place")
+	const columns = "n, claimed_at, expires_at, claimed_place, segment, campaign, code, customer_id, attributes"
+	if err := claims.Send(ctx, tx, in(f.schema, "scrip."+SegmentTable(f.segment)), columns); err != nil {
+		return err
+	}
+	return printed.Send(ctx, tx, in(f.schema, "scrip."+SegmentTable(0)), columns)
 }
+
+// SegmentTable is the name of the table of a segment.
+func SegmentTable(segment int32) string { return fmt.Sprintf("coupon_claim_%d", -segment) }
 
 func (f *fold) copyRedemptions(ctx context.Context, tx pgx.Tx) error {
 	var rows pgcopy.Rows
@@ -230,23 +228,33 @@ func (f *fold) copyCouponEvents(ctx context.Context, tx pgx.Tx) error {
 
 // $1, $2 = campaign, n   $3.. = their new values
 const changeCouponsSQL = `
-UPDATE scrip.coupon_row r
-SET expires_at = d.expires_at, redeemed_count = d.redeemed_count, redeemed_at = d.redeemed_at, voided_at = d.voided_at,
-    void_reason = nullif(d.void_reason, ''), customer_id = d.customer_id
-FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::bigint[], $5::timestamptz[], $6::timestamptz[], $7::text[], $8::text[])
-     d (campaign, n, expires_at, redeemed_count, redeemed_at, voided_at, void_reason, customer_id)
+INSERT INTO scrip.coupon_state AS s (campaign, n, expires_at, redeemed_count, redeemed_at, voided_at, void_reason)
+SELECT campaign, n, expires_at, redeemed_count, redeemed_at, voided_at, nullif(void_reason, '')
+FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::bigint[], $5::timestamptz[], $6::timestamptz[], $7::text[])
+     d (campaign, n, expires_at, redeemed_count, redeemed_at, voided_at, void_reason)
+ON CONFLICT (campaign, n) DO UPDATE SET expires_at = excluded.expires_at, redeemed_count = excluded.redeemed_count,
+    redeemed_at = excluded.redeemed_at, voided_at = excluded.voided_at, void_reason = excluded.void_reason`
+
+// $1..$3 = campaign, n, customer of a printed coupon
+const nameCouponsSQL = `
+UPDATE scrip.coupon_claim_0 r SET customer_id = d.customer_id
+FROM unnest($1::text[], $2::bigint[], $3::text[]) d (campaign, n, customer_id)
 WHERE r.campaign = d.campaign AND r.n = d.n`
 
 func (f *fold) changeCoupons(w *writer) {
-	var rows arrays
+	var changed, named arrays
 	for _, c := range f.sorted {
 		for _, k := range c.coupons {
-			if !k.isNew && k.changed {
-				rows.add(c.name, k.n, k.ownExpiry, k.redeemedCount, k.redeemedAt, k.voidedAt, k.voidReason, k.customer)
+			if k.changed {
+				changed.add(c.name, k.n, k.ownExpiry, k.redeemedCount, k.redeemedAt, k.voidedAt, k.voidReason)
+			}
+			if k.named {
+				named.add(c.name, k.n, k.customer)
 			}
 		}
 	}
-	w.change(changeCouponsSQL, &rows)
+	w.change(changeCouponsSQL, &changed)
+	w.change(nameCouponsSQL, &named)
 }
 
 // Rows of this batch, copied before, are at or after ($5, $6) and are excluded.
@@ -270,7 +278,7 @@ func (f *fold) rollBack(w *writer, first *Line) {
 //
 // $1, $2 = campaign, n
 const recheckRedeemedSQL = `
-UPDATE scrip.coupon_row r SET redeemed_at = coalesce((
+UPDATE scrip.coupon_state r SET redeemed_at = coalesce((
     SELECT max(x.redeemed_at) FROM scrip.redemption_row x
     WHERE x.campaign = r.campaign AND x.n = r.n AND x.rolled_back_at IS NULL), r.redeemed_at)
 FROM unnest($1::text[], $2::bigint[]) d (campaign, n)

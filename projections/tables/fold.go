@@ -15,6 +15,7 @@ type fold struct {
 	campaigns map[string]*campaign
 	sorted    []*campaign // once folded
 
+	segment      int32    // of claims
 	acts         bool     // some line changes a coupon, so claims of this batch are indexed
 	claims       int      // new rows of coupons
 	chunk        []coupon // not used yet
@@ -166,6 +167,7 @@ type campaign struct {
 	expired            int64
 	voided             int64
 	imported           int64
+	highest            int64 // number of a coupon
 	inheritingLive     int64
 	inheritingRedeemed int64
 
@@ -185,7 +187,6 @@ type campaign struct {
 	allotments []allotment // of this batch
 	claims     *coupon     // new rows
 	newest     *coupon     // claim
-	highest    uint32      // number claimed
 	coupons    map[uint32]*coupon
 	totals     []*total // by day
 	stats      map[statKey]*stat
@@ -197,7 +198,7 @@ type creation struct {
 	number uint32
 }
 
-// coupon is one row of coupon_row.
+// coupon is one row of coupon_claim, and of coupon_state if something happened to it.
 type coupon struct {
 	n              uint32
 	code           string
@@ -206,12 +207,14 @@ type coupon struct {
 	claimedAt      wire.Instant
 	position       int64        // of the claim
 	ownExpiry      wire.Instant // own expiry, 0 = the campaign's
+	claimedExpiry  wire.Instant // the same, of a claim of this batch as its event says
 	redeemedCount  uint32
 	redeemedAt     wire.Instant
 	voidedAt       wire.Instant
 	voidReason     string
 	isNew, changed bool
 	noRow          bool    // printed, and nothing happened to it yet
+	printed, named bool    // printed; and its row is there and lacks the customer
 	next           *coupon // with a new row
 	recheck        bool    // redeemedAt must be read from the remaining redemptions
 }

@@ -13,14 +13,19 @@ import (
 // $1 = campaigns
 const loadCampaignsSQL = `
 SELECT c.campaign, status, max_redemptions, expires_at, named_opens_at, expired_through, sold_out_at, stats_day,
-       claimed, redeemed, expired, voided, imported_codes, inheriting_live, inheriting_redeemed
+       claimed, redeemed, expired, voided, imported_codes, highest, inheriting_live, inheriting_redeemed
 FROM unnest($1::text[]) k (campaign) JOIN scrip.campaign c ON c.campaign = k.campaign`
 
+// A coupon is in one segment, or in a merged one and its sources with the same values: newer ones are looked at first, and
+// the first that has it ends the search.
+//
 // $1, $2 = campaigns and numbers of coupons, pairwise
 const loadCouponsSQL = `
-SELECT r.campaign, r.n, r.code, r.customer_id, r.attributes, r.expires_at, r.redeemed_count, r.redeemed_at, r.voided_at, r.void_reason
+SELECT k.campaign, k.n, r.code, r.customer_id, r.attributes, CASE WHEN s.n IS NULL THEN r.expires_at ELSE s.expires_at END,
+    coalesce(s.redeemed_count, 0), s.redeemed_at, s.voided_at, s.void_reason
 FROM unnest($1::text[], $2::bigint[]) k (campaign, n)
-JOIN scrip.coupon_row r ON r.campaign = k.campaign AND r.n = k.n`
+CROSS JOIN LATERAL (SELECT * FROM scrip.coupon_claim r WHERE r.campaign = k.campaign AND r.n = k.n LIMIT 1) r
+LEFT JOIN scrip.coupon_state s ON s.campaign = k.campaign AND s.n = k.n`
 
 // touched is what must be loaded from the tables before a batch can be folded.
 type touched struct {
@@ -125,7 +130,7 @@ func (f *fold) scanCampaign(rows pgx.Rows) error {
 	var most int64
 	var expires, opens, through, soldOut, statsDay pgtype.Timestamptz
 	err := rows.Scan(&c.name, &c.status, &most, &expires, &opens, &through, &soldOut, &statsDay,
-		&c.claimed, &c.redeemed, &c.expired, &c.voided, &c.imported, &c.inheritingLive, &c.inheritingRedeemed)
+		&c.claimed, &c.redeemed, &c.expired, &c.voided, &c.imported, &c.highest, &c.inheritingLive, &c.inheritingRedeemed)
 	if err != nil {
 		return err
 	}

@@ -46,8 +46,8 @@ func TestBatchesReadOnlyTheirRows(t *testing.T) {
 		if _, err := conn.Exec(context.Background(), "SELECT pg_stat_force_next_flush()"); err != nil {
 			t.Fatal(err)
 		}
-		err := pool.QueryRow(context.Background(), `SELECT (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE schemaname = 'scrip')
-			+ (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = 'scrip')`).Scan(&n)
+		err := pool.QueryRow(context.Background(), `SELECT (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE schemaname = 'scrip_1')
+			+ (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = 'scrip_1')`).Scan(&n)
 		streamtest.Must(t, err)
 		return n
 	}
@@ -119,6 +119,6 @@ func TestFiringChangesNoIndex(t *testing.T) {
 
 func analyze(t *testing.T, conn *pgxpool.Conn) {
 	t.Helper()
-	_, err := conn.Exec(context.Background(), "VACUUM ANALYZE scrip.campaign, scrip.coupon_row, scrip.redemption_row, scrip.expiry_task, scrip.reminder, scrip.campaign_stats")
+	_, err := conn.Exec(context.Background(), "VACUUM ANALYZE scrip_1.campaign, scrip_1.coupon_claim, scrip_1.coupon_state, scrip_1.redemption_row, scrip_1.expiry_task, scrip_1.reminder, scrip_1.campaign_stats")
 	streamtest.Must(t, err)
 }

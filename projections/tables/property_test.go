@@ -154,7 +154,7 @@ func checkFold(t *testing.T, seed uint64, one, two *pgxpool.Pool, seen map[wire.
 		if d, err := compare.Tables(t.Context(), one, m.Fold); err != nil || len(d) > 0 {
 			t.Fatalf("seed %d: %v, %q", seed, err, d)
 		}
-		if gone := rows(t, one, "DELETE FROM scrip.coupon_row WHERE n = 1 RETURNING campaign"); gone != "" {
+		if gone := rows(t, one, "DELETE FROM scrip_1.coupon_claim WHERE n = 1 RETURNING campaign"); gone != "" {
 			if d, err := compare.Tables(t.Context(), one, m.Fold); err != nil || !strings.Contains(strings.Join(d, ";"), "coupon: only in the log: ") {
 				t.Fatalf("seed %d, without a coupon: %v, %q", seed, err, d)
 			}

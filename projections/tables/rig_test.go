@@ -46,7 +46,7 @@ type reader struct {
 }
 
 func (r *reader) batch(messages []message) *Batch {
-	b := &Batch{Lane: 0, From: r.clock, Retention: r.retention, Lines: r.lines[:0]}
+	b := &Batch{Schema: "scrip_1", Lane: 0, From: r.clock, Retention: r.retention, Lines: r.lines[:0]}
 	for _, m := range messages {
 		r.sequence++
 		for n, raw := range bytes.Split(bytes.TrimRight(m.lines, "\n"), []byte{'\n'}) {
@@ -142,8 +142,8 @@ func rows(t testing.TB, pool *pgxpool.Pool, query string) string {
 // truncate empties all tables.
 func truncate(t testing.TB, pool *pgxpool.Pool) {
 	t.Helper()
-	_, err := pool.Exec(context.Background(), `TRUNCATE scrip.campaign, scrip.coupon_row, scrip.redemption_row, scrip.expiry_task,
-		scrip.reminder, scrip.campaign_stats, scrip.refusal_stats, scrip.dead_letter, scrip.coupon_event, scrip.expiry_event, scrip.allotment, scrip.campaign_event`)
+	_, err := pool.Exec(context.Background(), `TRUNCATE scrip_1.campaign, scrip_1.coupon_claim, scrip_1.coupon_state, scrip_1.redemption_row, scrip_1.expiry_task,
+		scrip_1.reminder, scrip_1.campaign_stats, scrip_1.refusal_stats, scrip_1.dead_letter, scrip_1.coupon_event, scrip_1.expiry_event, scrip_1.allotment, scrip_1.campaign_event`)
 	if err != nil {
 		t.Fatalf("truncate: %v", err)
 	}

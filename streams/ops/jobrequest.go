@@ -15,9 +15,8 @@ import (
 
 // RebuildTables is the request of rebuild.start. Without Schema the new tables are exchanged with those in use.
 type RebuildTables struct {
-	Schema         string    `json:"schema,omitempty" doc:"Copy into a schema of this name, and leave the tables in use as they are."`
-	Until          time.Time `json:"until,omitzero" doc:"Copy the tables as of this time; needs schema."`
-	DropDependents bool      `json:"drop_dependents,omitempty" doc:"Go on although objects that were added to the tables cannot be kept."`
+	Schema string    `json:"schema,omitempty" doc:"Copy into a schema of this name, and leave the tables in use as they are."`
+	Until  time.Time `json:"until,omitzero" doc:"Copy the tables as of this time; needs schema."`
 }
 
 // StartRebuild starts a rebuild of the read tables, or a copy of them.
@@ -29,14 +28,11 @@ func (o *Ops) StartRebuild(ctx context.Context, who Caller, q RebuildTables) (Jo
 }
 
 // ExchangeBack is the request of rebuild.undo and rebuild.drop.
-type ExchangeBack struct {
-	DropDependents bool `json:"drop_dependents,omitempty" doc:"Go on although objects that were added to the tables cannot be kept."`
-}
+type ExchangeBack struct{}
 
-// RebuildUndone is the result of rebuild.undo. Left are dependents that stay with the tables of the rebuild.
+// RebuildUndone is the result of rebuild.undo.
 type RebuildUndone struct {
-	Undone bool     `json:"undone"`
-	Left   []string `json:"left_on_previous"`
+	Undone bool `json:"undone"`
 }
 
 // UndoRebuild starts to exchange the tables before the last rebuild back.

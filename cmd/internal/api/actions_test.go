@@ -61,7 +61,7 @@ webhook.retry        webhooks:retry       {"webhook":"$hook"}
 webhook.rehearse     webhooks:rehearse    {"webhook":"$hook","fail":1}
 webhook.attempts     -                    {"webhook":"$hook"}
 webhook.delete       webhooks:delete      {"webhook":"$hook"}
-rebuild.start        jobs:rebuild.start   {"drop_dependents":false}
+rebuild.start        jobs:rebuild.start   {}
 rebuild.undo         jobs:rebuild.undo    {}
 rebuild.drop         jobs:rebuild.drop    {}
 backup.start         jobs:backup.start    {"name":"$name"}

@@ -231,9 +231,7 @@ var lines = map[string]func(*stand) (fields map[string]string, done func() bool)
 		c, _ := s.claimed()
 		return map[string]string{"campaign": c}, s.ended
 	},
-	"startRebuild": func(s *stand) (map[string]string, func() bool) {
-		return map[string]string{"drop_dependents": "true"}, s.ended
-	},
+	"startRebuild":       func(s *stand) (map[string]string, func() bool) { return nil, s.ended },
 	"undoRebuild":        func(s *stand) (map[string]string, func() bool) { s.rebuild(); return nil, s.ended },
 	"dropPreviousTables": func(s *stand) (map[string]string, func() bool) { s.rebuild(); return nil, s.ended },
 	"startBackup": func(s *stand) (map[string]string, func() bool) {
@@ -275,7 +273,7 @@ func paused(of string, before bool) func(s *stand) (map[string]string, func() bo
 }
 
 func (s *stand) rebuild() {
-	s.post("/v1/rebuilds", map[string]any{"drop_dependents": true})
+	s.post("/v1/rebuilds", map[string]any{})
 	apitest.Until(s, "the rebuild has ended", s.ended)
 }
 

@@ -254,11 +254,12 @@ func TestPagesReadFewRows(t *testing.T) {
 	}
 	pool := projtest.Pool(t, th.Postgres)
 	apitest.Until(t, "the tables have all coupons", func() bool { return one(t, pool, "SELECT max(n) FROM scrip.coupon_row") >= rows })
+	apitest.Until(t, "their segment is sealed, which reads them", func() bool { return one(t, pool, "SELECT count(*) FROM scrip_1.segment WHERE rows IS NULL") == 0 })
 	if _, err := pool.Exec(t.Context(), "VACUUM ANALYZE"); err != nil {
 		t.Fatal(err)
 	}
 	read := func() int {
-		return one(t, pool, `SELECT (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE schemaname = 'scrip') + (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = 'scrip')`)
+		return one(t, pool, `SELECT (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE schemaname ~ '^scrip_[0-9]+$') + (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname ~ '^scrip_[0-9]+$')`)
 	}
 	s := logIn(t, th.Rig, "")
 	paths := th.paths()

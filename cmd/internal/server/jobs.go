@@ -58,12 +58,8 @@ func (s *server) onTables(js jetstream.JetStream, work func(context.Context, *re
 		if err := s.tables.status(); err != nil {
 			return nil, fmt.Errorf("the read tables are unavailable: %w", err)
 		}
-		var all ops.ExchangeBack
-		if err := json.Unmarshal(run.Request, &all); err != nil {
-			return nil, err
-		}
 		session, err := rebuild.Open(ctx, s.tables.url(), js, s.stream, rebuild.Options{
-			DropDependents: all.DropDependents, Who: "scrip " + run.Action, Progress: reportTo(run.Report), Logger: s.log,
+			Who: "scrip " + run.Action, Progress: reportTo(run.Report), Logger: s.log,
 		})
 		if err != nil {
 			return nil, notStarted(err)
@@ -86,9 +82,6 @@ func notStarted(err error) error {
 func reportTo(report func(ops.JobProgress)) func(rebuild.Progress) {
 	return func(p rebuild.Progress) {
 		now := ops.JobProgress{Phase: string(p.Phase), Done: int64(p.Messages), Total: int64(p.TotalMessages), Events: p.Events}
-		if p.Phase == rebuild.Indexing {
-			now.Done, now.Total = int64(p.Indexes), int64(p.TotalIndexes)
-		}
 		if p.Yielding {
 			now.Note = "yielding to live traffic"
 		}
@@ -99,8 +92,8 @@ func reportTo(report func(ops.JobProgress)) func(rebuild.Progress) {
 func rebuildTables(ctx context.Context, s *rebuild.Session, run ops.JobRun) (any, error) {
 	switch run.Action {
 	case "rebuild.undo":
-		left, err := s.Undo(ctx)
-		return ops.RebuildUndone{Undone: err == nil, Left: left}, err
+		err := s.Undo(ctx)
+		return ops.RebuildUndone{Undone: err == nil}, err
 	case "rebuild.drop":
 		dropped, err := s.DropPrevious(ctx)
 		return ops.PreviousDropped{Dropped: dropped}, err

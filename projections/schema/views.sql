@@ -1,0 +1,104 @@
+-- What of schema scrip is more than a view of one table. A rebuild replaces all of it, so grants and what others built on it stay.
+-- Tables are in schema tables, whose name here is replaced by that of those in use.
+
+-- The status of a coupon follows from its row and its campaign. Ten million coupons expire by one update of
+-- campaign.expired_through.
+--
+-- Analysts without the right to codes get the masks of `scrip replay` and GET /v1/events: masked() is known when a statement is
+-- planned, so for all others code is the column itself, with its index.
+CREATE OR REPLACE VIEW scrip.coupon AS
+SELECT r.campaign, r.n,
+       CASE WHEN scrip_meta.masked() THEN 'masked-' || left(encode(sha256((SELECT m.outer_pad FROM scrip_meta.mask m)
+           || sha256((SELECT m.inner_pad FROM scrip_meta.mask m) || convert_to(r.code, 'UTF8'))), 'hex'), 32) ELSE r.code END AS code,
+       r.customer_id,
+       CASE WHEN r.voided_at IS NOT NULL THEN 'voided'
+            WHEN r.redeemed_count >= c.max_redemptions THEN 'redeemed'
+            WHEN coalesce(r.expires_at, c.expires_at) <= c.expired_through THEN 'expired'
+            ELSE 'claimed' END AS status,
+       r.claimed_at,
+       coalesce(r.expires_at, c.expires_at) AS expires_at,
+       r.redeemed_count, r.redeemed_at, r.voided_at, r.void_reason, r.attributes
+FROM scrip.coupon_row r
+JOIN scrip.campaign c ON c.campaign = r.campaign;
+
+CREATE OR REPLACE VIEW scrip.redemption AS
+SELECT r.campaign, r.n,
+       CASE WHEN scrip_meta.masked() THEN 'masked-' || left(encode(sha256((SELECT m.outer_pad FROM scrip_meta.mask m)
+           || sha256((SELECT m.inner_pad FROM scrip_meta.mask m) || convert_to(r.code, 'UTF8'))), 'hex'), 32) ELSE r.code END AS code,
+       r.customer_id, r.order_id, r.redeemed_at, r.rolled_back_at, r.sequence, r.line
+FROM scrip.redemption_row r;
+
+-- What is in the tables, as one line per table, regardless of the order of rows on disk.
+CREATE OR REPLACE FUNCTION scrip.digest() RETURNS TABLE (relation text, row_count bigint, digest text)
+LANGUAGE plpgsql STABLE
+-- Rows are digested as text, which must not depend on who asks.
+SET timezone = 'UTC' SET datestyle = 'ISO, YMD' SET search_path = pg_catalog
+AS $$
+DECLARE
+    t record;
+BEGIN
+    -- checkpoint carries the time of writing. How coupons are divided into segments differs. Processed expiry tasks are
+    -- removed after a while.
+    FOR t IN SELECT c.relname::text AS name FROM pg_class c
+             WHERE c.relnamespace = 'tables'::regnamespace AND NOT c.relispartition AND (c.relkind = 'r' OR c.relname = 'coupon_row')
+               AND c.relname NOT IN ('checkpoint', 'segment', 'coupon_state')
+             ORDER BY c.relname COLLATE "C"
+    LOOP
+        relation := t.name;
+        -- Two seeds make 128 bits; sums do not depend on order and notice a row that is there twice.
+        EXECUTE format('SELECT count(*), to_hex(mod(coalesce(sum(hashtextextended(x::text, 0)::numeric), 0), 9223372036854775807)::bigint)'
+            || ' || to_hex(mod(coalesce(sum(hashtextextended(x::text, 1)::numeric), 0), 9223372036854775807)::bigint)'
+            || ' FROM tables.%I x%s', t.name, CASE t.name WHEN 'expiry_task' THEN ' WHERE state <> ''processed''' ELSE '' END)
+            INTO row_count, digest;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
+-- What is due and not done, and what will be, for whoever has a database client and no Prometheus.
+--
+-- Both say what the tables know. While the projector is behind, something that was done shows as due. They are functions
+-- and not views, so that an operator may drop any one of them.
+
+-- due is coupons or reminders; oldest_due_seconds is the number to alert on. Reminders are looked for among those that
+-- fell due in the last day: what fires or is dropped stays in the table, and the grace is minutes.
+CREATE OR REPLACE FUNCTION scrip.backlog() RETURNS TABLE (lane bigint, priority text, kind text, due bigint, oldest_due_at timestamptz,
+    oldest_due_seconds double precision)
+LANGUAGE sql STABLE
+AS $$
+SELECT d.lane, d.priority, d.kind, sum(d.due)::bigint AS due, min(d.due_at) AS oldest_due_at,
+       extract(epoch FROM now() - min(d.due_at))::double precision AS oldest_due_seconds
+FROM (
+    SELECT c.lane, coalesce(c.priority, 'normal') AS priority, 'expiry' AS kind, t.live AS due, t.due_at
+    FROM scrip.expiry_task t JOIN scrip.campaign c ON c.campaign = t.campaign
+    WHERE t.state = 'pending' AND t.live > 0 AND t.due_at <= now()
+    UNION ALL
+    SELECT c.lane, coalesce(c.priority, 'normal'), 'reminder', r.due, r.due_at
+    FROM scrip.campaign c CROSS JOIN (VALUES ('opens'), ('expires')) k (kind) CROSS JOIN LATERAL (
+        SELECT count(*) AS due, min(x.due_at) AS due_at FROM scrip.reminder x
+        WHERE x.campaign = c.campaign AND x.kind = k.kind AND x.due_at > now() - interval '1 day' AND x.due_at <= now()
+          AND x.state = 'pending') r
+    WHERE r.due > 0
+) d
+GROUP BY d.lane, d.priority, d.kind
+$$;
+
+-- What falls due in each second of the next hour; seconds in which nothing does are left out.
+CREATE OR REPLACE FUNCTION scrip.due_next_hour() RETURNS TABLE (second timestamptz, priority text, kind text, due bigint)
+LANGUAGE sql STABLE
+AS $$
+SELECT d.due_at AS second, d.priority, d.kind, sum(d.due)::bigint AS due
+FROM (
+    SELECT date_trunc('second', t.due_at) AS due_at, coalesce(c.priority, 'normal') AS priority, 'expiry' AS kind, t.live AS due
+    FROM scrip.expiry_task t JOIN scrip.campaign c ON c.campaign = t.campaign
+    WHERE t.state = 'pending' AND t.live > 0 AND t.due_at > now() AND t.due_at <= now() + interval '1 hour'
+    UNION ALL
+    SELECT r.due_at, coalesce(c.priority, 'normal'), 'reminder', r.due
+    FROM scrip.campaign c CROSS JOIN (VALUES ('opens'), ('expires')) k (kind) CROSS JOIN LATERAL (
+        SELECT date_trunc('second', x.due_at) AS due_at, count(*) AS due FROM scrip.reminder x
+        WHERE x.campaign = c.campaign AND x.kind = k.kind AND x.due_at > now() AND x.due_at <= now() + interval '1 hour'
+          AND x.state = 'pending'
+        GROUP BY 1) r
+) d
+GROUP BY d.due_at, d.priority, d.kind
+$$;
