@@ -51,6 +51,7 @@ SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be rea
 	f := cmd.Flags()
 	f.StringVar(&o.Postgres, "postgres", "", "`URL` of an existing database for the read tables; absent = a private PostgreSQL")
 	f.StringVar(&o.PostgresListen, "postgres-listen", "", "`HOST:PORT` of the private PostgreSQL, for analysts on other machines with --tls-cert; port 0 = one that is kept (default: loopback, and that port)")
+	f.StringVar(&o.TablesDir, "tables-dir", "", "`DIR` of the private PostgreSQL, on another disk than the log; empty at first, and remembered (default: in the data directory)")
 	f.Var(&cli.Value{Text: "lanes,scheduler,projector,api", Kind: "LIST", Parse: func(s string) (err error) {
 		o.Roles, err = server.ParseRoles(s)
 		return err

@@ -17,6 +17,8 @@ const defaultStopTimeout = 10 * time.Second
 type Options struct {
 	// DataDir is scrip's data directory; it is created if missing.
 	DataDir string
+	// Dir, if set, holds the cluster instead of <DataDir>/postgres, which becomes a link to it. It is empty, or was given before.
+	Dir string
 	// FallbackBase holds the cluster, in a directory named by a hash of DataDir, when scrip runs as root and the
 	// unprivileged user cannot reach DataDir. Defaults to /var/lib/scrip.
 	FallbackBase string

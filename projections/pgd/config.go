@@ -30,11 +30,11 @@ const maxSocketPath = 103
 
 const (
 	mebibyte = 1 << 20
-	// maxSharedBuffers is enough for the tables a projector uses; the rest of the memory is file cache.
-	maxSharedBuffers = 256 * mebibyte
+	// maxSharedBuffers holds the indexes of some ten million coupons: pages that are evicted are written again and again.
+	maxSharedBuffers = 2048 * mebibyte
 	minSharedBuffers = 16 * mebibyte
-	// sharedBuffersPart: at most 1/16 of the memory, because lanes, NATS and PostgreSQL share the machine.
-	sharedBuffersPart = 16
+	// sharedBuffersPart: at most 1/8 of the memory, because lanes, NATS and PostgreSQL share the machine.
+	sharedBuffersPart = 8
 )
 
 // configText returns the postgresql.conf of a place. Settings of extra come last and override the others; what an operator
@@ -55,7 +55,8 @@ func configText(p place, bin Binaries, extra map[string]string) string {
 		{"wal_level", "minimal", "tables that can be rebuilt are not replicated"},
 		{"max_wal_senders", "0", "required by wal_level = minimal"},
 		{"max_wal_size", "2GB", "few checkpoints while a projector catches up"},
-		{"min_wal_size", "256MB", ""},
+		{"min_wal_size", "2GB", "files of the WAL are used again, not made and filled with zeros"},
+		{"backend_flush_after", "256kB", "pages reach the disk early and few at a time: the log's own fsyncs wait for the others"},
 		{"wal_compression", bin.walCompression(p.data()), "new index pages go to the WAL whole, and PostgreSQL's own compression takes a third of a projector's CPU"},
 		{"wal_writer_delay", "10ms", "commits reach the disk in small pieces: a large one delays the log's own fsyncs, and claims with them"},
 		{"shared_buffers", strconv.FormatInt(sharedBuffers(memory())/mebibyte, 10) + "MB", ""},
@@ -100,7 +101,7 @@ func socketDirs(p place) string {
 // sharedBuffers returns the size in bytes for a machine with that much memory, 0 = unknown.
 func sharedBuffers(memory int64) int64 {
 	if memory <= 0 {
-		return maxSharedBuffers / 2
+		return maxSharedBuffers / 16
 	}
 	return min(max(memory/sharedBuffersPart, minSharedBuffers), maxSharedBuffers)
 }

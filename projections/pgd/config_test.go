@@ -26,10 +26,9 @@ func TestSharedBuffers(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ memory, want int64 }{
 		{0, 128 * mebibyte}, // unknown
-		{128 * mebibyte, 16 * mebibyte},
-		{2048 * mebibyte, 128 * mebibyte},
-		{4096 * mebibyte, 256 * mebibyte},
-		{1 << 40, 256 * mebibyte},
+		{64 * mebibyte, 16 * mebibyte},
+		{2048 * mebibyte, 256 * mebibyte},
+		{1 << 40, 2048 * mebibyte},
 	} {
 		if got := sharedBuffers(tc.memory); got != tc.want {
 			t.Errorf("%d MiB: got %d, want %d MiB", tc.memory/mebibyte, got/mebibyte, tc.want/mebibyte)

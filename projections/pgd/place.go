@@ -58,6 +58,9 @@ type choice struct {
 // PostgreSQL's user cannot reach that, it is below FallbackBase, and stays there: the pointer file names it.
 func (c *Cluster) choose(ctx context.Context, dataDir string, bin Binaries) (got choice, err error) {
 	own := place(filepath.Join(dataDir, "postgres"))
+	if err := c.linkPlace(dataDir); err != nil {
+		return choice{}, err
+	}
 	if os.Geteuid() != 0 {
 		return chooseAsUser(own)
 	}

@@ -68,6 +68,8 @@ type Options struct {
 	Postgres string
 	// PostgresListen is HOST:PORT of the private PostgreSQL, port 0 = the one that is kept; "" = 127.0.0.1:0. A loopback HOST is 127.0.0.1.
 	PostgresListen string
+	// TablesDir is the directory of the private PostgreSQL; "" = in the data directory.
+	TablesDir string
 	// Roles defaults to AllRoles.
 	Roles []Role
 	// NATSListen is HOST:PORT of the embedded NATS server. Defaults to natsd.DefaultListen.
@@ -196,6 +198,9 @@ func (o Options) Validate() error {
 		if err := o.mayListen("--nats-listen", o.NATSListen); err != nil {
 			return err
 		}
+	}
+	if o.TablesDir != "" && o.Postgres != "" {
+		return errors.New("--tables-dir is for the private PostgreSQL; the one of --postgres has its own directory")
 	}
 	if o.PostgresListen != "" {
 		host, _, err := net.SplitHostPort(o.PostgresListen)

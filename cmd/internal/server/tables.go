@@ -53,7 +53,7 @@ func (s *server) startTables(ctx context.Context) error {
 		if _, err := pgd.Find(); err != nil {
 			return fmt.Errorf("the read tables need PostgreSQL: %w; or run without a projector: --roles lanes,scheduler,api", err)
 		}
-		opts := pgd.Options{DataDir: s.dir.Path(), StopTimeout: tablesStop, Nice: tablesNice, URLChanged: s.tablesMoved, Logger: s.log}
+		opts := pgd.Options{DataDir: s.dir.Path(), Dir: s.opts.TablesDir, StopTimeout: tablesStop, Nice: tablesNice, URLChanged: s.tablesMoved, Logger: s.log}
 		if host, port, err := net.SplitHostPort(s.opts.PostgresListen); err == nil {
 			if opts.Port, err = strconv.Atoi(port); err != nil {
 				return fmt.Errorf("--postgres-listen %s: the port must be a number", s.opts.PostgresListen)
