@@ -13,7 +13,7 @@
 // fenced off by the generation of the checkpoints before another one opens the set.
 //
 // What a crash does: rows of claims are in the transaction of their batch. A segment that was not sealed is found by Open,
-// which goes on with it or seals it. A merge is one transaction: all rows are seen in the sources or in the merged one. An
+// and sealed. A merge is one transaction: all rows are seen in the sources or in the merged one. An
 // unfinished merged segment, and merged sources, are removed by a later run.
 package segments
 
@@ -101,24 +101,11 @@ func Open(ctx context.Context, db *pgxpool.Pool, name string, opts Options) (*Se
 		return nil, s.explain("reading the segments", err)
 	}
 	s.full = make(chan *young, s.opts.Waiting+len(open))
-	for i, number := range open {
-		y := &young{number: number}
-		if i > 0 {
-			s.push(y)
-			continue
-		}
-		if err := db.QueryRow(ctx, s.in("SELECT count(*) FROM scrip."+tables.SegmentTable(number))).Scan(&y.rows); err != nil {
-			return nil, s.explain("counting the rows of a segment", err)
-		}
-		s.young, s.used = y, time.Now()
+	for _, number := range open { // not written to: a former process may be about to commit that it is sealed
+		s.sealing.Add(1)
+		s.full <- &young{number: number}
 	}
 	return s, nil
-}
-
-// push queues a segment to be sealed, if there is room.
-func (s *Set) push(y *young) {
-	s.sealing.Add(1)
-	s.full <- y
 }
 
 // Take returns the segment for a number of new rows, and what must be called when the transaction that writes them has

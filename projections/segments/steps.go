@@ -51,7 +51,7 @@ const indexSQL = settings + `
 CREATE INDEX IF NOT EXISTS %[1]s_code ON scrip.%[1]s USING hash (code);
 CREATE INDEX IF NOT EXISTS %[1]s_customer ON scrip.%[1]s USING hash (customer_id)`
 
-// seal makes the indexes of a segment. It waits for transactions that write to it.
+// seal makes the indexes of a segment, or has it removed if it is empty. It waits for transactions that write to it.
 func (s *Set) seal(ctx context.Context, number int32) error {
 	table := tables.SegmentTable(number)
 	return s.do(ctx, "sealing "+table, func(tx pgx.Tx) error {
@@ -60,7 +60,7 @@ func (s *Set) seal(ctx context.Context, number int32) error {
 				return err
 			}
 		}
-		_, err := tx.Exec(ctx, s.in("UPDATE scrip.segment SET rows = (SELECT count(*) FROM scrip."+table+") WHERE segment = $1"), number)
+		_, err := tx.Exec(ctx, s.in("UPDATE scrip.segment SET rows = n, merged_at = CASE n WHEN 0 THEN clock_timestamp() END FROM (SELECT count(*) AS n FROM scrip."+table+") x WHERE segment = $1"), number)
 		return err
 	})
 }
