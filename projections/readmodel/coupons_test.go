@@ -11,8 +11,8 @@ import (
 )
 
 func aCampaign(name string) string {
-	return `INSERT INTO scrip.campaign (campaign, number, lane, status, generated_codes, imported_codes, claimed, redeemed, expired, voided, max_redemptions, per_customer, opens_at, created_at, inheriting_live, inheriting_redeemed)
-    VALUES ('` + name + `', 1, 3, 'active', 99, 0, 9, 0, 0, 0, 1, 1, now(), now(), 0, 0);`
+	return `INSERT INTO scrip.campaign (campaign, number, lane, status, generated_codes, imported_codes, claimed, redeemed, voided, max_redemptions, per_customer, opens_at, created_at, inheriting_live, inheriting_redeemed)
+    VALUES ('` + name + `', 1, 3, 'active', 99, 0, 9, 0, 0, 1, 1, now(), now(), 0, 0);`
 }
 
 // TestCouponsThatAFilterSelects: pages of a campaign, a customer and an order; by state, by time, by the end of a code. A short code
@@ -90,12 +90,12 @@ func TestDaysAndWhatIsDue(t *testing.T) {
 	db := database(t)
 	exec(t, db, `
 `+aCampaign("a")+`
-INSERT INTO scrip.campaign_stats (campaign, day, attribute, value, claimed, redeemed, rolled_back, voided) VALUES
+INSERT INTO scrip_1.day_stats (campaign, day, attribute, value, claimed, redeemed, rolled_back, voided) VALUES
     ('a', '2026-01-01Z', '', '', 5, 2, 1, 0), ('a', '2026-01-03Z', '', '', 7, 0, 0, 4),
     ('a', '2026-01-01Z', 'shop', 'bonn', 2, 1, 0, 0), ('a', '2026-01-01Z', 'shop', 'ulm', 3, 1, 1, 0), ('b', '2026-01-01Z', '', '', 99, 0, 0, 0);
 INSERT INTO scrip.refusal_stats (campaign, day, lane, reason, refused) VALUES
     ('a', '2026-01-01Z', 3, 'sold_out', 2), ('a', '2026-01-01Z', 1, 'sold_out', 1), ('a', '2026-01-02Z', 3, 'expired', 1), ('b', '2026-01-02Z', 3, 'expired', 9);
-INSERT INTO scrip.expiry_task (campaign, due_at, live, redeemed, lane, state) SELECT 'a', date_trunc('second', now()) + m * interval '1 minute', 2, 0, 3, 'pending' FROM generate_series(-1, 3) m`)
+INSERT INTO scrip_1.expiry_own (campaign, due_at, live, redeemed, lane) SELECT 'a', date_trunc('second', now()) + m * interval '1 minute', 2, 0, 3 FROM generate_series(-1, 3) m`)
 	coupons := NewCoupons(db)
 	for attribute, want := range map[string]string{
 		"":     "[01-03  7 0 0 4 map[]] [01-02  0 0 0 0 map[expired:1] 01-01  5 2 1 0 map[sold_out:3]]",

@@ -280,9 +280,9 @@ func TestManyCoupons(t *testing.T) {
 	pool := database(t)
 	ctx := t.Context()
 	for _, sql := range []string{
-		`INSERT INTO scrip.campaign (campaign, status, claimed, redeemed, expired, voided, opens_at, created_at, lane, number, per_customer,
+		`INSERT INTO scrip.campaign (campaign, status, claimed, redeemed, voided, opens_at, created_at, lane, number, per_customer,
 			max_redemptions, generated_codes, imported_codes, inheriting_live, inheriting_redeemed, expired_through)
-			SELECT 'c' || i, 'active', 1000, 0, 0, 0, 'epoch', 'epoch', i % 4, i, 0, 1, 1000, 0, 0, 0, '2026-02-01Z' FROM generate_series(0, 39) i`,
+			SELECT 'c' || i, 'active', 1000, 0, 0, 'epoch', 'epoch', i % 4, i, 0, 1, 1000, 0, 0, 0, '2026-02-01Z' FROM generate_series(0, 39) i`,
 		`INSERT INTO scrip_1.coupon_claim (n, claimed_at, claimed_place, segment, campaign, code, customer_id)
 			SELECT i / 40 + 1, '2026-01-01Z'::timestamptz + i * interval '1 ms', i::bigint * 1048576 + 1, 0, 'c' || i % 40, 'code-' || i,
 				CASE WHEN i % 8 = 0 THEN 'agency' ELSE 'customer-' || i END FROM generate_series(0, 39999) i`,

@@ -63,7 +63,7 @@ func (s *Session) build(ctx context.Context, only selection, to []uint64, keysOn
 		return nil, err
 	}
 	// For good plans from the first query on. Autovacuum looks after large segments.
-	if _, err := s.pool.Exec(ctx, strings.ReplaceAll("ANALYZE x.campaign, x.coupon_state, x.redemption_row, x.reminder, x.expiry_task, x.campaign_stats", "x.", sh.name+".")); err != nil {
+	if _, err := s.pool.Exec(ctx, strings.ReplaceAll("ANALYZE x.campaign, x.coupon_state, x.redemption_row, x.reminder, x.expiry_own, x.day_stats", "x.", sh.name+".")); err != nil {
 		return nil, fmt.Errorf("analyzing the tables: %w", err)
 	}
 	sh.indexed = time.Since(started) - sh.loaded

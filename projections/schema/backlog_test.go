@@ -27,22 +27,23 @@ func withDue(t *testing.T) *pgxpool.Pool {
 	p := pool(t)
 	ensured(t, p)
 	for i, c := range []struct{ name, priority string }{{"vip", "'high'"}, {"plain", "NULL"}} {
-		exec(t, p, fmt.Sprintf(`INSERT INTO scrip.campaign (campaign, priority, status, claimed, redeemed, expired, voided, opens_at, created_at, lane, number,
+		exec(t, p, fmt.Sprintf(`INSERT INTO scrip.campaign (campaign, priority, status, claimed, redeemed, voided, opens_at, created_at, lane, number,
 			per_customer, max_redemptions, generated_codes, imported_codes, inheriting_live, inheriting_redeemed)
-			VALUES ('%s', %s, 'active', 0, 0, 0, 0, 'epoch', 'epoch', %d, %d, 1, 1, 0, 0, 0, 0)`, c.name, c.priority, i, i))
+			VALUES ('%s', %s, 'active', 9, 0, 0, 'epoch', 'epoch', %d, %d, 1, 1, 0, 0, 0, 0)`, c.name, c.priority, i, i))
 	}
 	// One instant for all: rows of one due time are in one second, also if the clock's second ends here.
 	now := fmt.Sprintf("timestamptz '%s'", query(t, p, "SELECT now()::text")[0])
 	task := func(campaign, due string, live int, state string) {
-		exec(t, p, fmt.Sprintf(`INSERT INTO scrip.expiry_task (campaign, due_at, live, redeemed, lane, state, processed_at)
-			VALUES ('%s', %s + interval '%s', %d, 0, 0, '%s', CASE '%[5]s' WHEN 'processed' THEN now() END)`, campaign, now, due, live, state))
+		exec(t, p, fmt.Sprintf(`INSERT INTO scrip_1.expiry_own (campaign, due_at, live, redeemed, lane, processed_at)
+			VALUES ('%s', %s + interval '%s', %d, 0, 0, CASE '%s' WHEN 'processed' THEN now() END)`, campaign, now, due, live, state))
 	}
 	task("vip", "-10 seconds", 7, "pending")
 	task("vip", "-20 seconds", 9, "processed")
 	task("vip", "-30 seconds", 0, "pending") // all of them redeemed
 	task("plain", "-1 minute", 5, "pending")
-	task("plain", "-40 seconds", 4, "pending")
 	task("plain", "10 minutes", 3, "pending")
+	// At the campaign's end.
+	exec(t, p, fmt.Sprintf("UPDATE scrip.campaign SET expires_at = %s - interval '40 seconds', inheriting_live = 4 WHERE campaign = 'plain'", now))
 	task("plain", "61 minutes", 2, "pending")
 	r := 0
 	reminders := func(campaign, kind, due string, n int, state string) {

@@ -16,7 +16,8 @@ CREATE TABLE scrip.campaign (
     codes           bigint NOT NULL GENERATED ALWAYS AS (generated_codes + imported_codes) STORED,
     claimed         bigint NOT NULL,
     redeemed        bigint NOT NULL,
-    expired         bigint NOT NULL,
+    expired         bigint NOT NULL GENERATED ALWAYS AS
+        (own_expired + CASE WHEN expires_at <= expired_through THEN inheriting_live ELSE 0 END) STORED,
     voided          bigint NOT NULL,
     opens_at        timestamptz NOT NULL, -- created_at if the campaign names no opening
     closes_at       timestamptz,          -- expires_at if the campaign names no closing
@@ -37,10 +38,19 @@ CREATE TABLE scrip.campaign (
     generated_codes bigint NOT NULL,
     imported_codes  bigint NOT NULL,
     highest         bigint NOT NULL DEFAULT 0, -- number of a coupon so far: a claim of it, or of a lower one, is there already
-    -- Coupons without an expiry of their own: when the campaign's end moves, these counts move with it.
+    -- Coupons without an expiry of their own: when the campaign's end moves, these counts move with it. They are the expiry
+    -- task at the end, which was announced at end_processed_at, and is shown no more when end_removed.
     inheriting_live     bigint NOT NULL,
     inheriting_redeemed bigint NOT NULL,
-    stats_day timestamptz, -- of the newest total in campaign_stats: that row is known to be there
+    end_processed_at    timestamptz,
+    end_removed         boolean NOT NULL DEFAULT false,
+    own_expired         bigint NOT NULL DEFAULT 0, -- of coupons with an expiry of their own
+    -- What was counted on the newest day; that of earlier ones is in day_stats. A claim so changes this row alone.
+    stats_day       timestamptz,
+    day_claimed     bigint NOT NULL DEFAULT 0,
+    day_redeemed    bigint NOT NULL DEFAULT 0,
+    day_rolled_back bigint NOT NULL DEFAULT 0,
+    day_voided      bigint NOT NULL DEFAULT 0,
 
     CONSTRAINT campaign_key PRIMARY KEY (campaign),
     CONSTRAINT campaign_status_is_known CHECK (status IN ('active', 'paused', 'ended')),
@@ -49,6 +59,9 @@ CREATE TABLE scrip.campaign (
         AND inheriting_live >= 0 AND inheriting_redeemed >= 0),
     CONSTRAINT campaign_counts_are_of_claimed CHECK (redeemed + expired + voided <= claimed)
 ) WITH (fillfactor = 50); -- updated with every batch: room for HOT updates
+
+-- What falls due at the end of campaigns. No claim changes what it depends on.
+CREATE INDEX campaign_end ON scrip.campaign (expires_at) WHERE NOT end_removed;
 
 -- One row per claimed coupon, and per printed one to which something happened (customer_id '' until a redemption names one):
 -- what its claim says. What happens to a coupon later is in coupon_state.
@@ -180,29 +193,41 @@ CREATE TABLE scrip.campaign_event (
 
 -- What falls due: expiries and reminders.
 
--- One row per campaign and instant at which coupons of it fall. Every claimed coupon that expires at due_at and is not
--- void counts in exactly one of two stored numbers: live or redeemed. Whether live ones show as pending or as expired
--- follows from the state alone, so that announcing an expiry touches one row here, however many coupons fall.
+-- One row per campaign and instant at which coupons of it fall that have an expiry of their own. Every claimed one that expires
+-- at due_at and is not void counts in exactly one of two stored numbers: live or redeemed. Whether live ones show as pending or as
+-- expired follows from the state alone, so that announcing an expiry touches one row here, however many coupons fall.
 -- A row in which nothing counts any more is removed.
-CREATE TABLE scrip.expiry_task (
+CREATE TABLE scrip.expiry_own (
     due_at       timestamptz NOT NULL,
     live         bigint NOT NULL,
-    pending      bigint NOT NULL GENERATED ALWAYS AS (CASE WHEN state = 'pending' THEN live ELSE 0 END) STORED,
     redeemed     bigint NOT NULL,
-    expired      bigint NOT NULL GENERATED ALWAYS AS (CASE WHEN state = 'processed' THEN live ELSE 0 END) STORED,
     lane         bigint NOT NULL,
     processed_at timestamptz, -- when the log announced it
     campaign     text COLLATE "C" NOT NULL,
-    state        text COLLATE "C" NOT NULL,
 
-    CONSTRAINT expiry_task_key PRIMARY KEY (campaign, due_at),
-    CONSTRAINT expiry_task_state_is_known CHECK (state IN ('pending', 'processed')),
-    CONSTRAINT expiry_task_processed_has_time CHECK ((state = 'processed') = (processed_at IS NOT NULL)),
-    CONSTRAINT expiry_task_counts_are_not_negative CHECK (live >= 0 AND redeemed >= 0)
+    CONSTRAINT expiry_own_key PRIMARY KEY (campaign, due_at),
+    CONSTRAINT expiry_own_counts_are_not_negative CHECK (live >= 0 AND redeemed >= 0)
 ) WITH (fillfactor = 70);
 
-CREATE INDEX expiry_task_pending ON scrip.expiry_task (due_at) WHERE state = 'pending';
-CREATE INDEX expiry_task_state ON scrip.expiry_task (state, due_at);
+CREATE INDEX expiry_own_pending ON scrip.expiry_own (due_at) WHERE processed_at IS NULL;
+CREATE INDEX expiry_own_processed ON scrip.expiry_own (due_at) WHERE processed_at IS NOT NULL;
+
+-- Those, and that of each campaign's end.
+CREATE VIEW scrip.expiry_task AS
+SELECT x.campaign, x.due_at, CASE WHEN x.processed_at IS NULL THEN x.live ELSE 0 END AS pending, x.redeemed,
+       CASE WHEN x.processed_at IS NULL THEN 0 ELSE x.live END AS expired,
+       CASE WHEN x.processed_at IS NULL THEN 'pending' ELSE 'processed' END COLLATE "C" AS state, x.processed_at, x.lane, x.live
+FROM (
+    SELECT t.campaign, t.due_at, t.processed_at, t.lane,
+           t.live + CASE WHEN c.expires_at = t.due_at THEN c.inheriting_live ELSE 0 END AS live,
+           t.redeemed + CASE WHEN c.expires_at = t.due_at THEN c.inheriting_redeemed ELSE 0 END AS redeemed
+    FROM scrip.expiry_own t JOIN scrip.campaign c ON c.campaign = t.campaign
+    UNION ALL
+    SELECT c.campaign, c.expires_at, c.end_processed_at, c.lane, c.inheriting_live, c.inheriting_redeemed
+    FROM scrip.campaign c
+    WHERE c.expires_at IS NOT NULL AND NOT c.end_removed AND c.inheriting_live + c.inheriting_redeemed > 0
+      AND NOT EXISTS (SELECT FROM scrip.expiry_own t WHERE t.campaign = c.campaign AND t.due_at = c.expires_at)
+) x;
 
 -- One row per announcement that coupons of a campaign fell, however many. A coupon fell with the first that reaches its
 -- expiry; one without an expiry of its own, with one that has the campaign's end.
@@ -246,8 +271,8 @@ CREATE INDEX reminder_customer ON scrip.reminder USING hash (customer_id);
 
 -- Counts by UTC day, by the time of the log.
 
--- attribute '' is the campaign's total; every other attribute is one that claims carried.
-CREATE TABLE scrip.campaign_stats (
+-- attribute '' is the campaign's total, of days before campaign.stats_day; every other attribute is one that claims carried.
+CREATE TABLE scrip.day_stats (
     day         timestamptz NOT NULL, -- 00:00 UTC
     claimed     bigint NOT NULL,
     redeemed    bigint NOT NULL,
@@ -257,8 +282,13 @@ CREATE TABLE scrip.campaign_stats (
     attribute   text COLLATE "C" NOT NULL,
     value       text COLLATE "C" NOT NULL,
 
-    CONSTRAINT campaign_stats_key PRIMARY KEY (campaign, day, attribute, value)
+    CONSTRAINT day_stats_key PRIMARY KEY (campaign, day, attribute, value)
 ) WITH (fillfactor = 70);
+
+CREATE VIEW scrip.campaign_stats AS
+SELECT campaign, day, attribute, value, claimed, redeemed, rolled_back, voided FROM scrip.day_stats
+UNION ALL
+SELECT campaign, stats_day, '', '', day_claimed, day_redeemed, day_rolled_back, day_voided FROM scrip.campaign WHERE stats_day IS NOT NULL;
 
 -- Commands answered "no", by reason. campaign is '' where the command named none. The lane is part of the key because
 -- a command may name a campaign that lives elsewhere, and lanes are projected in parallel.

@@ -48,7 +48,7 @@ BEGIN
         -- Two seeds make 128 bits; sums do not depend on order and notice a row that is there twice.
         EXECUTE format('SELECT count(*), to_hex(mod(coalesce(sum(hashtextextended(x::text, 0)::numeric), 0), 9223372036854775807)::bigint)'
             || ' || to_hex(mod(coalesce(sum(hashtextextended(x::text, 1)::numeric), 0), 9223372036854775807)::bigint)'
-            || ' FROM tables.%I x%s', t.name, CASE t.name WHEN 'expiry_task' THEN ' WHERE state <> ''processed''' ELSE '' END)
+            || ' FROM tables.%I x%s', t.name, CASE t.name WHEN 'expiry_own' THEN ' WHERE processed_at IS NULL' ELSE '' END)
             INTO row_count, digest;
         RETURN NEXT;
     END LOOP;
@@ -70,8 +70,12 @@ SELECT d.lane, d.priority, d.kind, sum(d.due)::bigint AS due, min(d.due_at) AS o
        extract(epoch FROM now() - min(d.due_at))::double precision AS oldest_due_seconds
 FROM (
     SELECT c.lane, coalesce(c.priority, 'normal') AS priority, 'expiry' AS kind, t.live AS due, t.due_at
-    FROM scrip.expiry_task t JOIN scrip.campaign c ON c.campaign = t.campaign
-    WHERE t.state = 'pending' AND t.live > 0 AND t.due_at <= now()
+    FROM tables.expiry_own t JOIN scrip.campaign c ON c.campaign = t.campaign
+    WHERE t.processed_at IS NULL AND t.live > 0 AND t.due_at <= now()
+    UNION ALL
+    SELECT c.lane, coalesce(c.priority, 'normal'), 'expiry', c.inheriting_live, c.expires_at
+    FROM tables.campaign c
+    WHERE NOT c.end_removed AND c.end_processed_at IS NULL AND c.inheriting_live > 0 AND c.expires_at <= now()
     UNION ALL
     SELECT c.lane, coalesce(c.priority, 'normal'), 'reminder', r.due, r.due_at
     FROM scrip.campaign c CROSS JOIN (VALUES ('opens'), ('expires')) k (kind) CROSS JOIN LATERAL (
@@ -90,8 +94,12 @@ AS $$
 SELECT d.due_at AS second, d.priority, d.kind, sum(d.due)::bigint AS due
 FROM (
     SELECT date_trunc('second', t.due_at) AS due_at, coalesce(c.priority, 'normal') AS priority, 'expiry' AS kind, t.live AS due
-    FROM scrip.expiry_task t JOIN scrip.campaign c ON c.campaign = t.campaign
-    WHERE t.state = 'pending' AND t.live > 0 AND t.due_at > now() AND t.due_at <= now() + interval '1 hour'
+    FROM tables.expiry_own t JOIN scrip.campaign c ON c.campaign = t.campaign
+    WHERE t.processed_at IS NULL AND t.live > 0 AND t.due_at > now() AND t.due_at <= now() + interval '1 hour'
+    UNION ALL
+    SELECT date_trunc('second', c.expires_at), coalesce(c.priority, 'normal'), 'expiry', c.inheriting_live
+    FROM tables.campaign c
+    WHERE NOT c.end_removed AND c.end_processed_at IS NULL AND c.inheriting_live > 0 AND c.expires_at > now() AND c.expires_at <= now() + interval '1 hour'
     UNION ALL
     SELECT r.due_at, coalesce(c.priority, 'normal'), 'reminder', r.due
     FROM scrip.campaign c CROSS JOIN (VALUES ('opens'), ('expires')) k (kind) CROSS JOIN LATERAL (

@@ -83,8 +83,10 @@ func cleanUp(ctx context.Context, tx pgx.Tx, b *Batch) error {
 	if retention == 0 {
 		retention = DefaultRetention
 	}
-	if _, err := tx.Exec(ctx, in(b.Schema, cleanUpSQL), int64(b.Lane), timestamp(today.Add(-retention))); err != nil {
-		return fmt.Errorf("removing old expiry tasks: %w", err)
+	for _, sql := range []string{cleanUpSQL, cleanUpEndsSQL} {
+		if _, err := tx.Exec(ctx, in(b.Schema, sql), int64(b.Lane), timestamp(today.Add(-retention))); err != nil {
+			return fmt.Errorf("removing old expiry tasks: %w", err)
+		}
 	}
 	return nil
 }

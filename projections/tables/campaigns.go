@@ -32,7 +32,9 @@ func (f *fold) updated(c *campaign, e *wire.Event) (recount string) {
 	if s.OpensAt != c.namedOpensAt {
 		f.remindersMove(c, reminderMove{kind: wire.KindOpens, anchor: s.OpensAt})
 	}
-	c.moveEnd(s.ExpiresAt)
+	if s.ExpiresAt != c.expiresAt { // those that inherit it are counted in the campaign's row
+		c.expiresAt, c.endProcessedAt, c.endRemoved = s.ExpiresAt, 0, false
+	}
 	c.namedOpensAt = s.OpensAt
 	if int64(s.Codes)+c.imported > c.claimed {
 		c.soldOutAt = 0
@@ -58,14 +60,16 @@ func (f *fold) copyCampaigns(ctx context.Context, tx pgx.Tx) error {
 		if opens == 0 {
 			opens = c.created.at
 		}
-		rows.Add(c.name, c.status, orNull(set.Category), c.claimed, c.redeemed, c.expired, c.voided, opens, closing(set), set.ExpiresAt, c.created.at,
+		rows.Add(c.name, c.status, orNull(set.Category), c.claimed, c.redeemed, c.voided, opens, closing(set), set.ExpiresAt, c.created.at,
 			f.lane, c.created.number, set.PerCustomer, c.maxRedemptions, orNull(int64(set.ValidFor/time.Microsecond)), orNull(set.Prefix),
-			orNull(set.Priority), orNull(pgcopy.Clean(string(set.Benefit))), c.soldOutAt, c.expiredThrough, set.OpensAt, c.statsDay,
-			set.Codes, c.imported, c.highest, c.inheritingLive, c.inheritingRedeemed)
+			orNull(set.Priority), orNull(pgcopy.Clean(string(set.Benefit))), c.soldOutAt, c.expiredThrough, set.OpensAt,
+			set.Codes, c.imported, c.highest, c.inheritingLive, c.inheritingRedeemed, c.endProcessedAt,
+			c.statsDay, c.today.claimed, c.today.redeemed, c.today.rolledBack, c.today.voided)
 	}
-	return rows.Send(ctx, tx, in(f.schema, "scrip.campaign"), `campaign, status, category, claimed, redeemed, expired, voided, opens_at, closes_at, expires_at,
+	return rows.Send(ctx, tx, in(f.schema, "scrip.campaign"), `campaign, status, category, claimed, redeemed, voided, opens_at, closes_at, expires_at,
 		created_at, lane, number, per_customer, max_redemptions, valid_for_us, prefix, priority, benefit, sold_out_at, expired_through,
-		named_opens_at, stats_day, generated_codes, imported_codes, highest, inheriting_live, inheriting_redeemed`)
+		named_opens_at, generated_codes, imported_codes, highest, inheriting_live, inheriting_redeemed, end_processed_at,
+		stats_day, day_claimed, day_redeemed, day_rolled_back, day_voided`)
 }
 
 // orNull is a value, NULL if it is zero.
@@ -106,18 +110,21 @@ func (f *fold) changeSettings(w *writer) {
 }
 
 const writeCountsSQL = `
-UPDATE scrip.campaign c SET status = d.status, sold_out_at = d.sold_out_at, expired_through = d.expired_through, stats_day = d.stats_day,
-    claimed = d.claimed, redeemed = d.redeemed, expired = d.expired, voided = d.voided, imported_codes = d.imported,
-    highest = d.highest, inheriting_live = d.live, inheriting_redeemed = d.spent
+UPDATE scrip.campaign c SET status = d.status, sold_out_at = d.sold_out_at, expired_through = d.expired_through, end_processed_at = d.end_processed_at,
+    end_removed = d.end_removed = 1, claimed = d.claimed, redeemed = d.redeemed, own_expired = d.own_expired, voided = d.voided, imported_codes = d.imported,
+    highest = d.highest, inheriting_live = d.live, inheriting_redeemed = d.spent,
+    stats_day = d.day, day_claimed = d.day_claimed, day_redeemed = d.day_redeemed, day_rolled_back = d.day_rolled_back, day_voided = d.day_voided
 FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::bigint[], $7::bigint[], $8::bigint[],
-    $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[])
-    d (campaign, status, sold_out_at, expired_through, stats_day, claimed, redeemed, expired, voided, imported, highest, live, spent)
+    $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::timestamptz[], $16::bigint[],
+    $17::bigint[], $18::bigint[], $19::bigint[])
+    d (campaign, status, sold_out_at, expired_through, end_processed_at, end_removed, claimed, redeemed, own_expired, voided, imported, highest, live, spent,
+    day, day_claimed, day_redeemed, day_rolled_back, day_voided)
 WHERE c.campaign = d.campaign`
 
 // The columns that a claim changes. Most batches need no more, and each further array costs time.
 const writeClaimedSQL = `
-UPDATE scrip.campaign c SET claimed = d.claimed, highest = d.highest, inheriting_live = d.live
-FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) d (campaign, claimed, highest, live)
+UPDATE scrip.campaign c SET claimed = d.claimed, highest = d.highest, inheriting_live = d.live, day_claimed = d.today
+FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) d (campaign, claimed, highest, live, today)
 WHERE c.campaign = d.campaign`
 
 // writeCounts writes the columns of a campaign that every batch changes.
@@ -127,10 +134,14 @@ func (f *fold) writeCounts(w *writer) {
 		switch {
 		case c.created != nil && len(c.crossings) == 0: // already copied
 		case c.changed:
-			changed.add(c.name, c.status, c.soldOutAt, c.expiredThrough, c.statsDay, c.claimed, c.redeemed, c.expired, c.voided, c.imported, c.highest,
-				c.inheritingLive, c.inheritingRedeemed)
+			removed := int64(0)
+			if c.endRemoved {
+				removed = 1
+			}
+			changed.add(c.name, c.status, c.soldOutAt, c.expiredThrough, c.endProcessedAt, removed, c.claimed, c.redeemed, c.ownExpired, c.voided, c.imported, c.highest,
+				c.inheritingLive, c.inheritingRedeemed, c.statsDay, c.today.claimed, c.today.redeemed, c.today.rolledBack, c.today.voided)
 		case c.counted:
-			counted.add(c.name, c.claimed, c.highest, c.inheritingLive)
+			counted.add(c.name, c.claimed, c.highest, c.inheritingLive, c.today.claimed)
 		}
 	}
 	w.change(writeCountsSQL, &changed)

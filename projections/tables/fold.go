@@ -164,14 +164,18 @@ type campaign struct {
 	soldOutAt          wire.Instant
 	claimed            int64
 	redeemed           int64
-	expired            int64
+	ownExpired         int64 // coupons with an expiry of their own that fell
 	voided             int64
 	imported           int64
 	highest            int64 // number of a coupon
 	inheritingLive     int64
 	inheritingRedeemed int64
 
-	statsDay wire.Instant
+	endProcessedAt wire.Instant // 0 = the end was not announced
+	endRemoved     bool
+
+	statsDay wire.Instant // newest day, and what was counted on it
+	today    stat
 
 	created  *creation      // set if it is not in the table yet
 	settings *wire.Settings // set if they changed
@@ -179,8 +183,6 @@ type campaign struct {
 	counted  bool           // claimed and inheritingLive
 
 	through    wire.Instant // expiredThrough before this batch
-	hasTask    wire.Instant // at which a task exists for certain, 0 = at none
-	hasTotal   wire.Instant // day whose total exists for certain
 	crossings  []crossing
 	tasks      []*task
 	last       *task       // of tasks, the one used last
@@ -188,7 +190,7 @@ type campaign struct {
 	claims     *coupon     // new rows
 	newest     *coupon     // claim
 	coupons    map[uint32]*coupon
-	totals     []*total // by day
+	totals     []*total // of days before statsDay
 	stats      map[statKey]*stat
 	statOrder  []statKey // keys of stats, in the order of their first occurrence in the log
 }

@@ -12,8 +12,9 @@ import (
 
 // $1 = campaigns
 const loadCampaignsSQL = `
-SELECT c.campaign, status, max_redemptions, expires_at, named_opens_at, expired_through, sold_out_at, stats_day,
-       claimed, redeemed, expired, voided, imported_codes, highest, inheriting_live, inheriting_redeemed
+SELECT c.campaign, status, max_redemptions, expires_at, named_opens_at, expired_through, sold_out_at, end_processed_at, end_removed,
+       claimed, redeemed, own_expired, voided, imported_codes, highest, inheriting_live, inheriting_redeemed,
+       stats_day, day_claimed, day_redeemed, day_rolled_back, day_voided
 FROM unnest($1::text[]) k (campaign) JOIN scrip.campaign c ON c.campaign = k.campaign`
 
 // A coupon is in one segment, or in a merged one and its sources with the same values: newer ones are looked at first, and
@@ -128,9 +129,10 @@ func each(scan func(pgx.Rows) error) func(pgx.Rows) error {
 func (f *fold) scanCampaign(rows pgx.Rows) error {
 	c := &campaign{}
 	var most int64
-	var expires, opens, through, soldOut, statsDay pgtype.Timestamptz
-	err := rows.Scan(&c.name, &c.status, &most, &expires, &opens, &through, &soldOut, &statsDay,
-		&c.claimed, &c.redeemed, &c.expired, &c.voided, &c.imported, &c.highest, &c.inheritingLive, &c.inheritingRedeemed)
+	var expires, opens, through, soldOut, processed, statsDay pgtype.Timestamptz
+	err := rows.Scan(&c.name, &c.status, &most, &expires, &opens, &through, &soldOut, &processed, &c.endRemoved,
+		&c.claimed, &c.redeemed, &c.ownExpired, &c.voided, &c.imported, &c.highest, &c.inheritingLive, &c.inheritingRedeemed,
+		&statsDay, &c.today.claimed, &c.today.redeemed, &c.today.rolledBack, &c.today.voided)
 	if err != nil {
 		return err
 	}
@@ -138,11 +140,7 @@ func (f *fold) scanCampaign(rows pgx.Rows) error {
 	c.expiresAt, c.namedOpensAt, c.soldOutAt = instantOf(expires), instantOf(opens), instantOf(soldOut)
 	c.expiredThrough = instantOf(through)
 	c.through = c.expiredThrough
-	c.statsDay = instantOf(statsDay)
-	c.hasTotal = c.statsDay
-	if c.inheritingLive+c.inheritingRedeemed > 0 {
-		c.hasTask = c.expiresAt // they are counted in it
-	}
+	c.endProcessedAt, c.statsDay = instantOf(processed), instantOf(statsDay)
 	f.campaigns[c.name] = c
 	return nil
 }

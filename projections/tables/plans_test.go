@@ -119,6 +119,6 @@ func TestFiringChangesNoIndex(t *testing.T) {
 
 func analyze(t *testing.T, conn *pgxpool.Conn) {
 	t.Helper()
-	_, err := conn.Exec(context.Background(), "VACUUM ANALYZE scrip_1.campaign, scrip_1.coupon_claim, scrip_1.coupon_state, scrip_1.redemption_row, scrip_1.expiry_task, scrip_1.reminder, scrip_1.campaign_stats")
+	_, err := conn.Exec(context.Background(), "VACUUM ANALYZE scrip_1.campaign, scrip_1.coupon_claim, scrip_1.coupon_state, scrip_1.redemption_row, scrip_1.expiry_own, scrip_1.reminder, scrip_1.day_stats")
 	streamtest.Must(t, err)
 }

@@ -1,18 +1,15 @@
 package tables
 
 import (
-	"context"
 	"encoding/json"
 	"sort"
 	"strings"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/pgcopy"
 )
 
-// statKey identifies a row of campaign_stats within its campaign.
+// statKey identifies a row of day_stats within its campaign.
 type statKey struct {
 	day       wire.Instant
 	attribute string
@@ -60,18 +57,20 @@ func (f *fold) count(c *campaign, k *coupon, at wire.Instant, d stat) {
 	}
 }
 
-// total returns the total of a day, creating it if needed. A batch changes one, seldom two.
+// total returns the total of a day. That of the newest one is in the campaign's row; with another day it moves to day_stats.
 func (c *campaign) total(day wire.Instant) *stat {
-	for _, t := range c.totals {
-		if t.day == day {
-			return &t.stat
+	switch {
+	case day == c.statsDay:
+		return &c.today
+	case day > c.statsDay:
+		if c.statsDay != 0 {
+			c.totals = append(c.totals, &total{c.statsDay, c.today})
 		}
+		c.statsDay, c.today, c.changed = day, stat{}, true
+		return &c.today
 	}
 	t := &total{day: day}
 	c.totals = append(c.totals, t)
-	if day > c.statsDay {
-		c.statsDay, c.changed = day, true
-	}
 	return &t.stat
 }
 
@@ -128,67 +127,27 @@ func (f *fold) refused(e *wire.Event, reason string, n int64) {
 	f.refusals[refusalKey{e.Campaign, pgcopy.Clean(reason), dayOf(e.At)}] += n
 }
 
-// copyTotals writes the totals of new campaigns, none of which can exist yet.
-func (f *fold) copyTotals(ctx context.Context, tx pgx.Tx) error {
-	var rows pgcopy.Rows
-	for _, c := range f.sorted {
-		if c.created == nil {
-			continue
-		}
-		for _, t := range c.totals {
-			rows.Add(t.day, t.claimed, t.redeemed, t.rolledBack, t.voided, c.name, "", "")
-		}
-	}
-	return rows.Send(ctx, tx, in(f.schema, "scrip.campaign_stats"), "day, claimed, redeemed, rolled_back, voided, campaign, attribute, value")
-}
-
 const writeStatsSQL = `
-INSERT INTO scrip.campaign_stats AS s (campaign, day, attribute, value, claimed, redeemed, rolled_back, voided)
+INSERT INTO scrip.day_stats AS s (campaign, day, attribute, value, claimed, redeemed, rolled_back, voided)
 SELECT * FROM unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[])
 ON CONFLICT (campaign, day, attribute, value) DO UPDATE SET claimed = s.claimed + excluded.claimed,
     redeemed = s.redeemed + excluded.redeemed, rolled_back = s.rolled_back + excluded.rolled_back, voided = s.voided + excluded.voided`
 
-// Totals that exist for certain: a plain update costs less than the statement above. OFFSET 0 hides from the planner
-// that attribute and value are constants: it would use them to find rows of all campaigns.
-const changeTotalsSQL = `
-UPDATE scrip.campaign_stats s SET claimed = s.claimed + d.claimed, redeemed = s.redeemed + d.redeemed,
-    rolled_back = s.rolled_back + d.rolled_back, voided = s.voided + d.voided
-FROM (SELECT *, '' AS none FROM unnest($1::text[], $2::timestamptz[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
-    u (campaign, day, claimed, redeemed, rolled_back, voided) OFFSET 0) d
-WHERE s.campaign = d.campaign AND s.day = d.day AND s.attribute = d.none AND s.value = d.none`
-
-// The same for one day and only claims.
-//
-// $1, $2 = campaign, by how much   $3 = day
-const changeClaimedTotalsSQL = `
-UPDATE scrip.campaign_stats s SET claimed = s.claimed + d.claimed
-FROM (SELECT *, $3::timestamptz AS day, '' AS none FROM unnest($1::text[], $2::bigint[]) u (campaign, claimed) OFFSET 0) d
-WHERE s.campaign = d.campaign AND s.day = d.day AND s.attribute = d.none AND s.value = d.none`
-
-// writeStats adds to campaign_stats.
+// writeStats adds to day_stats.
 func (f *fold) writeStats(w *writer) {
-	var made, there, claimed arrays
-	var day wire.Instant // of claimed
 	for _, c := range f.sorted {
+		// One statement has a row once.
 		for _, t := range c.totals {
-			switch {
-			case c.created != nil: // copied
-			case t.day != c.hasTotal:
-				made.add(c.name, t.day, "", "", t.claimed, t.redeemed, t.rolledBack, t.voided)
-			case t.stat == stat{claimed: t.claimed} && (day == 0 || day == t.day):
-				day = t.day
-				claimed.add(c.name, t.claimed)
-			default:
-				there.add(c.name, t.day, t.claimed, t.redeemed, t.rolledBack, t.voided)
-			}
-		}
-		for key, s := range c.stats {
-			made.add(c.name, key.day, key.attribute, key.value, s.claimed, s.redeemed, s.rolledBack, s.voided)
+			c.stat(statKey{day: t.day}).add(t.stat)
 		}
 	}
-	w.change(writeStatsSQL, &made)
-	w.change(changeTotalsSQL, &there)
-	w.change(changeClaimedTotalsSQL, &claimed, timestamp(day))
+	var rows arrays
+	for _, c := range f.sorted {
+		for key, s := range c.stats {
+			rows.add(c.name, key.day, key.attribute, key.value, s.claimed, s.redeemed, s.rolledBack, s.voided)
+		}
+	}
+	w.change(writeStatsSQL, &rows)
 }
 
 const writeRefusalsSQL = `

@@ -23,14 +23,14 @@ const (
 // $1..$4 = day, campaign, attribute, value
 const knownValuesSQL = `
 SELECT k.i FROM unnest($1::timestamptz[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY k (day, campaign, attribute, value, i)
-JOIN scrip.campaign_stats s ON s.campaign = k.campaign AND s.day = k.day AND s.attribute = k.attribute AND s.value = k.value`
+JOIN scrip.day_stats s ON s.campaign = k.campaign AND s.day = k.day AND s.attribute = k.attribute AND s.value = k.value`
 
 // The rows of an attribute, and the values among them.
 //
 // $1..$3 = day, campaign, attribute   $4 = countedValues   $5 = further
 const countValuesSQL = `
-SELECT k.i, EXISTS (SELECT FROM scrip.campaign_stats s WHERE s.campaign = k.campaign AND s.day = k.day AND s.attribute = k.attribute),
-    (SELECT count(*) FROM (SELECT 1 FROM scrip.campaign_stats s
+SELECT k.i, EXISTS (SELECT FROM scrip.day_stats s WHERE s.campaign = k.campaign AND s.day = k.day AND s.attribute = k.attribute),
+    (SELECT count(*) FROM (SELECT 1 FROM scrip.day_stats s
     WHERE s.campaign = k.campaign AND s.day = k.day AND s.attribute = k.attribute AND s.value <> $5::text LIMIT $4::bigint) x)
 FROM unnest($1::timestamptz[], $2::text[], $3::text[]) WITH ORDINALITY k (day, campaign, attribute, i)`
 
@@ -41,7 +41,7 @@ const countNamesSQL = `
 SELECT k.i, (WITH RECURSIVE name (attribute) AS (
         SELECT '' COLLATE "C"
     UNION ALL
-        SELECT (SELECT s.attribute FROM scrip.campaign_stats s WHERE s.campaign = k.campaign AND s.day = k.day AND s.attribute > n.attribute
+        SELECT (SELECT s.attribute FROM scrip.day_stats s WHERE s.campaign = k.campaign AND s.day = k.day AND s.attribute > n.attribute
             ORDER BY s.attribute LIMIT 1) FROM name n WHERE n.attribute IS NOT NULL)
     SELECT count(*) FROM name WHERE attribute NOT IN ('', $3::text))
 FROM unnest($1::timestamptz[], $2::text[]) WITH ORDINALITY k (day, campaign, i)`

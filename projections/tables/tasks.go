@@ -15,17 +15,18 @@ import (
 // A claimed coupon is counted in exactly one way:
 //
 //	void       campaign.voided
-//	redeemed   campaign.redeemed and expiry_task(due).redeemed      all uses spent
-//	live       expiry_task(due).live                                else; shown as pending or as expired
+//	redeemed   campaign.redeemed, and as redeemed below     all uses spent
+//	live       as live below                                else; shown as pending or as expired
 //
-// and, if it has no expiry of its own, in one of campaign.inheriting_live and .inheriting_redeemed. Whether live ones
-// have expired is not counted but follows from due_at <= campaign.expired_through. So every event moves a coupon from
-// one count to another, these changes may be added in any order, and announcing an expiry changes no count.
+// where the counts below are those of expiry_own at its own expiry, or if it has none, inheriting_live and inheriting_redeemed
+// of the campaign, which move with the campaign's end. Whether live ones have expired is not counted but follows from
+// due_at <= campaign.expired_through. So every event moves a coupon from one count to another, these changes may be added in any
+// order, and announcing an expiry changes no count.
 //
-// campaign.expired is the sum of live over the processed tasks. A batch changes it by what it adds to tasks that were
+// campaign.own_expired is the sum of live over the processed tasks. A batch changes it by what it adds to tasks that were
 // processed before, and by the sum over those that it processes.
 
-// task has the changes of a batch to one row of expiry_task.
+// task has the changes of a batch to one row of expiry_own.
 type task struct {
 	due            wire.Instant
 	live, redeemed int64
@@ -40,10 +41,6 @@ type crossing struct {
 
 // add adds coupon k of c to the counts of its state; sign -1 subtracts it.
 func (c *campaign) add(k *coupon, sign int64) {
-	due := k.ownExpiry
-	if due == 0 {
-		due = c.expiresAt
-	}
 	switch {
 	case k.voidedAt != 0:
 		c.voided += sign
@@ -51,40 +48,18 @@ func (c *campaign) add(k *coupon, sign int64) {
 		c.redeemed += sign
 		if k.ownExpiry == 0 {
 			c.inheritingRedeemed += sign
+		} else {
+			c.task(k.ownExpiry).redeemed += sign
 		}
-		if due != 0 {
-			c.task(due).redeemed += sign
-		}
+	case k.ownExpiry == 0:
+		c.inheritingLive += sign
 	default:
-		if k.ownExpiry == 0 {
-			c.inheritingLive += sign
-		}
-		if due != 0 {
-			c.task(due).live += sign
-		}
+		c.task(k.ownExpiry).live += sign
 	}
 }
 
-// moveEnd changes the campaign's expiry, and that of the coupons that inherit it.
-func (c *campaign) moveEnd(to wire.Instant) {
-	if to == c.expiresAt {
-		return
-	}
-	if c.expiresAt != 0 {
-		t := c.task(c.expiresAt)
-		t.live -= c.inheritingLive
-		t.redeemed -= c.inheritingRedeemed
-	}
-	if to != 0 {
-		t := c.task(to)
-		t.live += c.inheritingLive
-		t.redeemed += c.inheritingRedeemed
-	}
-	c.expiresAt = to
-}
-
-// task returns the task of an instant, creating it if needed. A batch changes few of a campaign, mostly the one at its
-// end; own expiries are at least minutes apart, and coupons that are adjacent in the log share them.
+// task returns the task of an instant, creating it if needed. A batch changes few of a campaign: own expiries are at least
+// minutes apart, and coupons that are adjacent in the log share them.
 func (c *campaign) task(due wire.Instant) *task {
 	if c.last != nil && c.last.due == due {
 		return c.last
@@ -105,7 +80,7 @@ func (c *campaign) expire(l *Line) {
 	}
 	x := crossing{through: e.Through, at: e.At, position: l.position()}
 	if c.expiresAt > c.expiredThrough && c.expiresAt <= e.Through {
-		x.end = c.expiresAt
+		x.end, c.endProcessedAt = c.expiresAt, e.At
 	}
 	c.expiredThrough = e.Through
 	c.crossings = append(c.crossings, x)
@@ -117,10 +92,10 @@ func (c *campaign) expire(l *Line) {
 //
 // $1 = campaign
 const recountCampaignSQL = `
-UPDATE scrip.campaign c SET redeemed = x.redeemed, expired = x.expired,
+UPDATE scrip.campaign c SET redeemed = x.redeemed, own_expired = x.expired,
     inheriting_live = x.inheriting_live, inheriting_redeemed = x.inheriting_redeemed
 FROM (SELECT coalesce(sum(coupons) FILTER (WHERE spent), 0) AS redeemed,
-             coalesce(sum(coupons) FILTER (WHERE NOT spent AND coalesce(expires_at, ends_at) <= expired_through), 0) AS expired,
+             coalesce(sum(coupons) FILTER (WHERE NOT spent AND expires_at <= expired_through), 0) AS expired,
              coalesce(sum(coupons) FILTER (WHERE NOT spent AND expires_at IS NULL), 0) AS inheriting_live,
              coalesce(sum(coupons) FILTER (WHERE spent AND expires_at IS NULL), 0) AS inheriting_redeemed
       FROM (` + recountedSQL + `) y) x
@@ -128,18 +103,18 @@ WHERE c.campaign = $1`
 
 // $1 = campaign
 const recountTasksSQL = `
-UPDATE scrip.expiry_task t SET live = x.live, redeemed = x.redeemed
-FROM (SELECT coalesce(expires_at, ends_at) AS due_at, coalesce(sum(coupons) FILTER (WHERE NOT spent), 0) AS live,
+UPDATE scrip.expiry_own t SET live = x.live, redeemed = x.redeemed
+FROM (SELECT expires_at AS due_at, coalesce(sum(coupons) FILTER (WHERE NOT spent), 0) AS live,
              coalesce(sum(coupons) FILTER (WHERE spent), 0) AS redeemed
       FROM (` + recountedSQL + `) y GROUP BY 1) x
 WHERE t.campaign = $1 AND t.due_at = x.due_at`
 
 // The coupons that are not void: each with a row, and those of each allotment without one.
 const recountedSQL = `
-SELECT r.expires_at, k.expires_at AS ends_at, k.expired_through, r.redeemed_count >= k.max_redemptions AS spent, 1 AS coupons
+SELECT r.expires_at, k.expired_through, r.redeemed_count >= k.max_redemptions AS spent, 1 AS coupons
 FROM scrip.coupon_row r JOIN scrip.campaign k ON k.campaign = r.campaign
 WHERE r.campaign = $1 AND r.voided_at IS NULL
-UNION ALL SELECT a.expires_at, k.expires_at, k.expired_through, false, a.through_n - a.from_n + 1
+UNION ALL SELECT a.expires_at, k.expired_through, false, a.through_n - a.from_n + 1
     - (SELECT count(*) FROM scrip.coupon_row r WHERE r.campaign = a.campaign AND r.n BETWEEN a.from_n AND a.through_n)
 FROM scrip.allotment a JOIN scrip.campaign k ON k.campaign = a.campaign WHERE a.campaign = $1`
 
@@ -153,13 +128,12 @@ func recount(ctx context.Context, tx pgx.Tx, schema, campaign string) error {
 	return nil
 }
 
-// Tasks that must exist: those whose counts decrease, those that were processed before this batch, and the one at the
-// expiry of a campaign in which some coupon is counted. They are only changed, never created: a processed task that
-// does not exist was cleaned up.
+// Tasks that must exist: those whose counts decrease, and those that were processed before this batch. They are only changed,
+// never created: a processed task that does not exist was cleaned up.
 //
 // $1, $2 = campaign, due_at   $3, $4 = by how much
 const changeTasksSQL = `
-UPDATE scrip.expiry_task t SET live = t.live + d.live, redeemed = t.redeemed + d.redeemed
+UPDATE scrip.expiry_own t SET live = t.live + d.live, redeemed = t.redeemed + d.redeemed
 FROM unnest($1::text[], $2::timestamptz[], $3::bigint[], $4::bigint[]) d (campaign, due_at, live, redeemed)
 WHERE t.campaign = d.campaign AND t.due_at = d.due_at`
 
@@ -167,8 +141,8 @@ WHERE t.campaign = d.campaign AND t.due_at = d.due_at`
 //
 // $1..$4 as above   $5 = lane
 const addTasksSQL = `
-INSERT INTO scrip.expiry_task AS t (campaign, due_at, live, redeemed, lane, state)
-SELECT d.campaign, d.due_at, d.live, d.redeemed, $5::bigint, 'pending'
+INSERT INTO scrip.expiry_own AS t (campaign, due_at, live, redeemed, lane)
+SELECT d.campaign, d.due_at, d.live, d.redeemed, $5::bigint
 FROM unnest($1::text[], $2::timestamptz[], $3::bigint[], $4::bigint[]) d (campaign, due_at, live, redeemed)
 ON CONFLICT (campaign, due_at) DO UPDATE SET live = t.live + excluded.live, redeemed = t.redeemed + excluded.redeemed`
 
@@ -177,9 +151,9 @@ ON CONFLICT (campaign, due_at) DO UPDATE SET live = t.live + excluded.live, rede
 // $1 = campaign   $2, $3 = tasks due after the one and up to the other   $4 = time of the event
 const fallSQL = `
 WITH fallen AS (
-    UPDATE scrip.expiry_task t SET state = 'processed', processed_at = d.at
+    UPDATE scrip.expiry_own t SET processed_at = d.at
     FROM unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::timestamptz[]) d (campaign, after, through, at)
-    WHERE t.campaign = d.campaign AND coalesce(t.state = 'pending', false) AND t.due_at > d.after AND t.due_at <= d.through
+    WHERE t.campaign = d.campaign AND coalesce(t.processed_at IS NULL, false) AND t.due_at > d.after AND t.due_at <= d.through
     RETURNING t.campaign, t.live)
 SELECT campaign, sum(live)::bigint FROM fallen GROUP BY campaign`
 
@@ -187,7 +161,7 @@ SELECT campaign, sum(live)::bigint FROM fallen GROUP BY campaign`
 //
 // $1, $2 = campaign, due_at
 const dropEmptySQL = `
-DELETE FROM scrip.expiry_task t USING unnest($1::text[], $2::timestamptz[]) d (campaign, due_at)
+DELETE FROM scrip.expiry_own t USING unnest($1::text[], $2::timestamptz[]) d (campaign, due_at)
 WHERE t.campaign = d.campaign AND t.due_at = d.due_at AND coalesce(t.live = 0 AND t.redeemed = 0, false)`
 
 // copyTasks writes the tasks of new campaigns, none of which can exist yet.
@@ -201,13 +175,13 @@ func (f *fold) copyTasks(ctx context.Context, tx pgx.Tx) error {
 			if t.live == 0 && t.redeemed == 0 {
 				continue
 			}
-			rows.Add(t.due, t.live, t.redeemed, f.lane, c.name, "pending")
+			rows.Add(t.due, t.live, t.redeemed, f.lane, c.name)
 		}
 	}
-	return rows.Send(ctx, tx, in(f.schema, "scrip.expiry_task"), "due_at, live, redeemed, lane, campaign, state")
+	return rows.Send(ctx, tx, in(f.schema, "scrip.expiry_own"), "due_at, live, redeemed, lane, campaign")
 }
 
-// writeTasks changes expiry_task and, for campaigns in which coupons expired, campaign.expired; that number is known
+// writeTasks changes expiry_own and, for campaigns in which coupons expired, campaign.own_expired; that number is known
 // after the queued statements were sent. crossed reports whether there is such a campaign.
 func (f *fold) writeTasks(w *writer) (crossed bool) {
 	var there, gain, shrunk, fallen arrays
@@ -222,9 +196,7 @@ func (f *fold) writeTasks(w *writer) (crossed bool) {
 				continue
 			case t.due <= c.through:
 				rows = &there
-				c.expired, c.changed = c.expired+t.live, true
-			case t.due == c.hasTask:
-				rows = &there
+				c.ownExpired, c.changed = c.ownExpired+t.live, true
 			}
 			if t.live < 0 || t.redeemed < 0 {
 				rows = &there
@@ -253,16 +225,18 @@ func (f *fold) countFallen(row pgx.Rows) error {
 	var live int64
 	err := row.Scan(&name, &live)
 	if err == nil {
-		f.campaigns[name].expired += live
+		f.campaigns[name].ownExpired += live
 	}
 	return err
 }
 
-// Processed tasks are deleted after the retention. It is measured in lane time, so that rebuilt tables are the same.
+// Processed tasks are removed after the retention. It is measured in lane time, so that rebuilt tables are the same.
 //
 // $1 = lane   $2 = processed before
-const cleanUpSQL = `
-DELETE FROM scrip.expiry_task WHERE state = 'processed' AND due_at < $2 AND processed_at < $2 AND lane = $1`
+const (
+	cleanUpSQL     = `DELETE FROM scrip.expiry_own WHERE due_at < $2 AND processed_at < $2 AND lane = $1`
+	cleanUpEndsSQL = `UPDATE scrip.campaign SET end_removed = true WHERE NOT end_removed AND expires_at < $2 AND end_processed_at < $2 AND lane = $1`
+)
 
 // copyExpiries writes the announced expiries.
 func (f *fold) copyExpiries(ctx context.Context, tx pgx.Tx) error {

@@ -90,7 +90,7 @@ func (f *fold) write(ctx context.Context, tx pgx.Tx, first *Line) error {
 	if err := f.boundStats(ctx, tx); err != nil {
 		return err
 	}
-	for _, copyNew := range []func(context.Context, pgx.Tx) error{f.copyCampaigns, f.copyTasks, f.copyTotals, f.copyCoupons, f.copyRedemptions, f.copyCouponEvents, f.copyExpiries, f.copyAllotments, f.copyCampaignEvents, f.copyDeadLetters} {
+	for _, copyNew := range []func(context.Context, pgx.Tx) error{f.copyCampaigns, f.copyTasks, f.copyCoupons, f.copyRedemptions, f.copyCouponEvents, f.copyExpiries, f.copyAllotments, f.copyCampaignEvents, f.copyDeadLetters} {
 		if err := copyNew(ctx, tx); err != nil {
 			return err
 		}
