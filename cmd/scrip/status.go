@@ -150,9 +150,9 @@ func (m *Main) printStatus(st *status.Status) error {
 			}
 		}
 		lanes = append(lanes, []string{strconv.Itoa(l.Lane), state, orText(l.Holder, "-"), fmt.Sprint(l.Events), fmt.Sprint(l.Commands), fmt.Sprint(l.Undecided),
-			orText(l.Tables, "-"), fmt.Sprint(l.Behind), l.Error})
+			orText(l.Tables, "-"), fmt.Sprint(l.Behind), lateness(l), l.Error})
 	}
-	if err := cli.Table(m.Out, "LANE STATE HOLDER EVENTS COMMANDS UNDECIDED TABLES BEHIND PROBLEM", lanes); err != nil {
+	if err := cli.Table(m.Out, "LANE STATE HOLDER EVENTS COMMANDS UNDECIDED TABLES BEHIND LATE PROBLEM", lanes); err != nil {
 		return err
 	}
 	var servers [][]string
@@ -280,4 +280,15 @@ func (m *Main) printFindings(findings []doctor.Finding) error {
 		return fmt.Errorf("printing: %w", err)
 	}
 	return nil
+}
+
+// lateness is how late the tables of a lane are, and when they will be current.
+func lateness(l status.Lane) string {
+	switch {
+	case l.Behind == 0:
+		return "-"
+	case l.Current < 0:
+		return fmt.Sprintf("%.0f s", l.LagSeconds)
+	}
+	return fmt.Sprintf("%.0f s, current again in about %.0f s", l.LagSeconds, l.Current)
 }

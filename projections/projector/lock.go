@@ -67,10 +67,14 @@ const generationSQL = `SELECT max(generation) FROM scrip.checkpoint WHERE projec
 // itself when it commits; an idle or stopped lane does not.
 func (p *Projector) watch(ctx context.Context, l *lock) error {
 	var before *int64
+	var lag []int64
 	for {
 		limited, done := context.WithTimeout(ctx, watchFor)
 		var now *int64
 		err := l.conn.QueryRow(limited, generationSQL, fill.Projection).Scan(&now)
+		if err == nil {
+			lag, err = p.recordLag(limited, l.conn, lag)
+		}
 		done()
 		switch {
 		case ctx.Err() != nil:

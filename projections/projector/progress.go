@@ -43,6 +43,9 @@ type Progress struct {
 	// 0 when no message follows; while the lane does not follow the log, it is the time since it last did.
 	Behind uint64
 	Lag    time.Duration
+	// Current is in how long the tables are current at the rate of the last seconds: 0 = they are, Unknown if they lag and do
+	// not catch up.
+	Current time.Duration
 	// Since this projector started: event lines applied, lines stored as dead letters, foreign messages ignored,
 	// transactions.
 	Events, Parked, Foreign, Batches uint64
@@ -57,6 +60,7 @@ type progress struct {
 	now     Progress
 	reader  *eventlog.Reader // while following
 	taken   uint64           // messages taken from it and not applied yet
+	pace    pace
 
 	clock   wall.Clock
 	changed *testsignal.Signal[Progress]
@@ -144,13 +148,15 @@ func (p *progress) get() Progress {
 	defer p.mu.Unlock()
 	now := p.now
 	if p.reader == nil {
-		now.Lag = p.clock.Now().Sub(now.Since)
+		now.Lag, now.Current = p.clock.Now().Sub(now.Since), Unknown
 		return now
 	}
 	now.Foreign += p.reader.Foreign()
 	if now.Behind = p.taken + p.reader.Lag(); now.Behind > 0 && !now.LogTime.IsZero() {
 		now.Lag = max(0, p.clock.Now().Sub(now.LogTime))
 	}
+	p.pace.sample(p.clock.Now(), now.Sequence, now.Sequence+now.Behind)
+	now.Current = p.pace.left(p.clock.Now(), now.Sequence, now.Sequence+now.Behind)
 	return now
 }
 
@@ -171,6 +177,7 @@ var metrics = []struct {
 }{
 	{described("lag_seconds", "Age of the newest event in the read tables while more events follow it in the log, else 0."), prometheus.GaugeValue, func(p *Progress) float64 { return p.Lag.Seconds() }},
 	{described("behind_messages", "Event messages in the log that are not in the read tables yet, as far as known."), prometheus.GaugeValue, func(p *Progress) float64 { return float64(p.Behind) }},
+	{described("current_seconds", "In how long the read tables are current at the rate of the last seconds; -1 while they lag and do not catch up."), prometheus.GaugeValue, func(p *Progress) float64 { return p.CurrentIn() }},
 	{described("position", "Sequence of the last event message in the read tables."), prometheus.GaugeValue, func(p *Progress) float64 { return float64(p.Sequence) }},
 	{described("following", "1 while the lane is projected, 0 while it waits, is on standby or has stopped."), prometheus.GaugeValue, func(p *Progress) float64 { return p.is(Following) }},
 	{described("stopped", "1 when the lane is not projected until an operator acts."), prometheus.GaugeValue, func(p *Progress) float64 { return p.is(Stopped) }},
@@ -182,6 +189,14 @@ var metrics = []struct {
 
 func described(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("scrip_projection_"+name, help, []string{"lane"}, nil)
+}
+
+// CurrentIn is Current in seconds, -1 = Unknown.
+func (p *Progress) CurrentIn() float64 {
+	if p.Current == Unknown {
+		return -1
+	}
+	return p.Current.Seconds()
 }
 
 // is returns 1 in a state, else 0.

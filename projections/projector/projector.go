@@ -37,7 +37,7 @@ type Options struct {
 	// event after an idle time is written at once; a transaction for each of many single events would halve the rate of
 	// claims. Defaults to 100 ms.
 	Every time.Duration
-	// Load reports whether the lanes need the machine. While they are busy the projector works a fifth of the time: after a
+	// Load reports whether the lanes need the machine. While they are busy and no core is idle the projector works a fifth of the time: after a
 	// transaction that took t it pauses for 4·t, at most 2 s, and projects one lane at a time, with all that arrived
 	// in between, which costs less per event. The tables then lag, and catch up within 10 ms of the end. In a burst no
 	// transaction starts, for at most 1.5 s. Nil = never.
@@ -104,7 +104,7 @@ func New(db *pgxpool.Pool, js jetstream.JetStream, log topology.Log, opts Option
 	}
 	opts = opts.withDefaults()
 	p := &Projector{
-		db: db, log: log, opts: opts, throttle: &load.Throttle{Level: opts.Load.Level, Times: yieldTimes, Longest: yieldMost},
+		db: db, log: log, opts: opts, throttle: &load.Throttle{Level: opts.Load.Pressed, Times: yieldTimes, Longest: yieldMost},
 	}
 	p.postgres = &outage{what: "PostgreSQL", log: opts.Logger, clock: opts.Clock, noticed: &p.signals.outage}
 	p.nats = &outage{what: "the log", log: opts.Logger, clock: opts.Clock, noticed: &p.signals.outage}

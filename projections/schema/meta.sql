@@ -45,6 +45,16 @@ CREATE TABLE IF NOT EXISTS scrip_meta.dead_letter (
     CONSTRAINT dead_letter_state_is_known CHECK (state IN ('retried', 'discarded'))
 );
 
+-- How late the tables of each lane are, as their projector found some seconds ago: see view scrip.lag.
+CREATE TABLE IF NOT EXISTS scrip_meta.lag (
+    lane        bigint NOT NULL,
+    behind      bigint NOT NULL, -- messages
+    current_in  bigint,          -- seconds; NULL = not known
+    recorded_at timestamptz NOT NULL,
+
+    CONSTRAINT lag_key PRIMARY KEY (lane)
+);
+
 -- How far push senders are, and what they could not deliver, is a copy of what NATS holds, see readmodel.Keeper: no fold of
 -- the log either.
 CREATE TABLE IF NOT EXISTS scrip_meta.push_audience (

@@ -53,7 +53,7 @@ const RebuildLock = 0x7363726970726264
 var (
 	shown = []string{"allotment", "campaign", "campaign_event", "campaign_stats", "checkpoint", "coupon_event", "coupon_row", "dead_letter", "expiry_event",
 		"expiry_task", "redemption_row", "refusal_stats", "reminder"}
-	made = []string{"coupon", "redemption"}
+	made = []string{"coupon", "lag", "redemption"}
 )
 
 // ErrUnusable is the kind of errors of a database that cannot be used as it is; a retry does not help. The text names

@@ -28,6 +28,15 @@ SELECT r.campaign, r.n,
        r.customer_id, r.order_id, r.redeemed_at, r.rolled_back_at, r.sequence, r.line
 FROM scrip.redemption_row r;
 
+-- How late the tables are: messages that they lack, the age of the newest event in them while they lack any, and in how long they
+-- are current at the rate of the last seconds, NULL while they do not catch up.
+CREATE OR REPLACE VIEW scrip.lag AS
+SELECT k.lane, coalesce(l.behind, 0) AS behind,
+       CASE WHEN l.behind > 0 THEN greatest(extract(epoch FROM now() - k.log_time), 0)::bigint ELSE 0 END AS behind_seconds,
+       l.current_in AS current_in_seconds, l.recorded_at
+FROM scrip.checkpoint k LEFT JOIN scrip_meta.lag l ON l.lane = k.lane
+WHERE k.projection = 'tables';
+
 -- What is in the tables, as one line per table, regardless of the order of rows on disk.
 CREATE OR REPLACE FUNCTION scrip.digest() RETURNS TABLE (relation text, row_count bigint, digest text)
 LANGUAGE plpgsql STABLE
@@ -70,12 +79,8 @@ SELECT d.lane, d.priority, d.kind, sum(d.due)::bigint AS due, min(d.due_at) AS o
        extract(epoch FROM now() - min(d.due_at))::double precision AS oldest_due_seconds
 FROM (
     SELECT c.lane, coalesce(c.priority, 'normal') AS priority, 'expiry' AS kind, t.live AS due, t.due_at
-    FROM tables.expiry_own t JOIN scrip.campaign c ON c.campaign = t.campaign
+    FROM scrip.expiry_task t JOIN scrip.campaign c ON c.campaign = t.campaign
     WHERE t.processed_at IS NULL AND t.live > 0 AND t.due_at <= now()
-    UNION ALL
-    SELECT c.lane, coalesce(c.priority, 'normal'), 'expiry', c.inheriting_live, c.expires_at
-    FROM tables.campaign c
-    WHERE NOT c.end_removed AND c.end_processed_at IS NULL AND c.inheriting_live > 0 AND c.expires_at <= now()
     UNION ALL
     SELECT c.lane, coalesce(c.priority, 'normal'), 'reminder', r.due, r.due_at
     FROM scrip.campaign c CROSS JOIN (VALUES ('opens'), ('expires')) k (kind) CROSS JOIN LATERAL (
@@ -94,12 +99,8 @@ AS $$
 SELECT d.due_at AS second, d.priority, d.kind, sum(d.due)::bigint AS due
 FROM (
     SELECT date_trunc('second', t.due_at) AS due_at, coalesce(c.priority, 'normal') AS priority, 'expiry' AS kind, t.live AS due
-    FROM tables.expiry_own t JOIN scrip.campaign c ON c.campaign = t.campaign
+    FROM scrip.expiry_task t JOIN scrip.campaign c ON c.campaign = t.campaign
     WHERE t.processed_at IS NULL AND t.live > 0 AND t.due_at > now() AND t.due_at <= now() + interval '1 hour'
-    UNION ALL
-    SELECT date_trunc('second', c.expires_at), coalesce(c.priority, 'normal'), 'expiry', c.inheriting_live
-    FROM tables.campaign c
-    WHERE NOT c.end_removed AND c.end_processed_at IS NULL AND c.inheriting_live > 0 AND c.expires_at > now() AND c.expires_at <= now() + interval '1 hour'
     UNION ALL
     SELECT r.due_at, coalesce(c.priority, 'normal'), 'reminder', r.due
     FROM scrip.campaign c CROSS JOIN (VALUES ('opens'), ('expires')) k (kind) CROSS JOIN LATERAL (

@@ -1,6 +1,6 @@
 // Package load measures how much the lanes of a process need the machine, and throttles work that can wait.
 //
-//	lanes, schedulers ──> Meter ── Level: Idle, Busy, Burst ──> Throttle: projector (rebuild, by a level of its own)
+//	lanes, schedulers ──> Meter ── Level: Idle, Busy, Burst ──> Throttle: projector, by idle cores too (rebuild, by a level of its own)
 //	                        │                └────────────────> snapstore: longer pauses between chunks
 //	                        └── Clients ───────────────────────> scheduler: the pace of the fan-out
 //
@@ -37,6 +37,7 @@ type Report struct {
 // Meter measures the level of a process. Nil is always idle. It is safe for concurrent use and cheap.
 type Meter struct {
 	Lanes []Report // by number
+	Cores Cores
 
 	mu   sync.Mutex // guards the fields below
 	at   time.Time
@@ -67,6 +68,20 @@ func (m *Meter) Level() Level {
 		return Busy
 	}
 	return Idle
+}
+
+// pressedBelow is how many cores are idle at least while the lanes do not press.
+const pressedBelow = 0.2
+
+// Pressed is Level, but Idle while lanes are Busy and cores are idle all the same: what other work uses then is not their loss.
+func (m *Meter) Pressed() Level {
+	level := m.Level()
+	if level == Busy {
+		if spare, known := m.Cores.Spare(); known && spare >= pressedBelow {
+			return Idle
+		}
+	}
+	return level
 }
 
 // Clients reports whether a client's command was read less than a second ago, by any lane. Reminders that fire do not count,

@@ -51,7 +51,9 @@ type Lane struct {
 	// TablesAt is their checkpoint, and LagSeconds how late they are.
 	TablesAt   uint64  `json:"tables_event_sequence,omitempty"`
 	LagSeconds float64 `json:"tables_lag_seconds,omitempty"`
-	Foreign    int     `json:"foreign_messages,omitempty"`
+	// Current is in about how many seconds they are current, at the rate of the last ones; -1 while they do not catch up.
+	Current float64 `json:"tables_current_seconds,omitempty"`
+	Foreign int     `json:"foreign_messages,omitempty"`
 	// Backlog is its scheduler's due work, nil while unknown.
 	Backlog *scheduler.Backlog `json:"backlog,omitempty"`
 	// Outcomes are how many command lines its owner has answered since it started, by command and what with.

@@ -77,7 +77,9 @@ type Projected struct {
 	Sequence   uint64          `json:"event_sequence"`
 	Behind     uint64          `json:"behind_messages"`
 	LagSeconds float64         `json:"lag_seconds"`
-	Error      string          `json:"error,omitempty"`
+	// Current is in how many seconds they are current, -1 = not known.
+	Current float64 `json:"current_seconds"`
+	Error   string  `json:"error,omitempty"`
 }
 
 // ConfigReadiness is the detail of /readyz about the run-time settings.

@@ -121,7 +121,7 @@ func (st *Status) addLanes(report Report) {
 	for _, p := range report.Tables() {
 		if p.Lane >= 0 && p.Lane < len(st.PerLane) {
 			l := &st.PerLane[p.Lane]
-			l.Tables, l.Behind, l.TablesAt, l.LagSeconds = string(p.State), p.Behind, p.Sequence, p.LagSeconds
+			l.Tables, l.Behind, l.TablesAt, l.LagSeconds, l.Current = string(p.State), p.Behind, p.Sequence, p.LagSeconds, p.Current
 			if p.Error != "" && l.Error == "" {
 				l.Error = "tables: " + p.Error
 			}

@@ -1,0 +1,71 @@
+package projector
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// pace estimates when a lane's tables are current again: from the rates at which messages were applied, and arrived, since the
+// sample before the last.
+type pace struct {
+	at           [2]time.Time
+	applied, end [2]uint64
+}
+
+// paceOver is the least time between two samples.
+const paceOver = time.Second
+
+// sample records how many messages are applied, and how many there are.
+func (p *pace) sample(now time.Time, applied, end uint64) {
+	if now.Sub(p.at[1]) < paceOver {
+		return
+	}
+	p.at[0], p.applied[0], p.end[0] = p.at[1], p.applied[1], p.end[1]
+	p.at[1], p.applied[1], p.end[1] = now, applied, end
+}
+
+// left estimates in how long the rest is applied; Unknown if it does not shrink.
+func (p *pace) left(now time.Time, applied, end uint64) time.Duration {
+	if end <= applied {
+		return 0
+	}
+	elapsed := now.Sub(p.at[0])
+	if p.at[0].IsZero() || elapsed <= 0 {
+		return Unknown
+	}
+	gained := float64(applied-min(applied, p.applied[0])) - float64(end-min(end, p.end[0]))
+	if gained <= 0 {
+		return Unknown
+	}
+	return time.Duration(float64(end-applied) / gained * float64(elapsed))
+}
+
+// Unknown is a Progress.Current that is not known.
+const Unknown time.Duration = -1
+
+// For view scrip.lag. It is no fold of the log.
+//
+// $1..$3 = lanes, messages behind, seconds until current, -1 = not known
+const lagSQL = `
+INSERT INTO scrip_meta.lag AS l (lane, behind, current_in, recorded_at)
+SELECT lane, behind, nullif(current_in, -1), clock_timestamp() FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) x (lane, behind, current_in)
+ON CONFLICT (lane) DO UPDATE SET behind = excluded.behind, current_in = excluded.current_in, recorded_at = excluded.recorded_at`
+
+// recordLag writes how late the lanes are, if that changed since before, and returns it.
+func (p *Projector) recordLag(ctx context.Context, conn *pgx.Conn, before []int64) (now []int64, err error) {
+	lanes, behind, current := make([]int64, len(p.lanes)), make([]int64, len(p.lanes)), make([]int64, len(p.lanes))
+	changed := before == nil
+	for i, l := range p.Progress() {
+		lanes[i], behind[i], current[i] = int64(l.Lane), int64(l.Behind), -1
+		if l.Current != Unknown {
+			current[i] = int64(l.Current.Round(time.Second) / time.Second)
+		}
+		changed = changed || before[i] != behind[i]
+	}
+	if changed {
+		_, err = conn.Exec(ctx, lagSQL, lanes, behind, current)
+	}
+	return behind, err
+}
