@@ -123,8 +123,8 @@ WHERE c.campaign = d.campaign`
 
 // The columns that a claim changes. Most batches need no more, and each further array costs time.
 const writeClaimedSQL = `
-UPDATE scrip.campaign c SET claimed = d.claimed, highest = d.highest, inheriting_live = d.live, day_claimed = d.today
-FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) d (campaign, claimed, highest, live, today)
+UPDATE scrip.campaign c SET claimed = d.claimed, highest = d.highest, inheriting_live = d.live, stats_day = d.day, day_claimed = d.today
+FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::bigint[]) d (campaign, claimed, highest, live, day, today)
 WHERE c.campaign = d.campaign`
 
 // writeCounts writes the columns of a campaign that every batch changes.
@@ -141,7 +141,7 @@ func (f *fold) writeCounts(w *writer) {
 			changed.add(c.name, c.status, c.soldOutAt, c.expiredThrough, c.endProcessedAt, removed, c.claimed, c.redeemed, c.ownExpired, c.voided, c.imported, c.highest,
 				c.inheritingLive, c.inheritingRedeemed, c.statsDay, c.today.claimed, c.today.redeemed, c.today.rolledBack, c.today.voided)
 		case c.counted:
-			counted.add(c.name, c.claimed, c.highest, c.inheritingLive, c.today.claimed)
+			counted.add(c.name, c.claimed, c.highest, c.inheritingLive, c.statsDay, c.today.claimed)
 		}
 	}
 	w.change(writeCountsSQL, &changed)

@@ -3,6 +3,7 @@ package tables
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -67,6 +68,9 @@ func touches(lines []Line) touched {
 			t.listed[key] = true
 			t.coupons.add(e.Campaign, e.N)
 		}
+	}
+	if t.campaigns.columns != nil {
+		slices.Sort(t.campaigns.columns[0].texts) // neighbours share pages
 	}
 	return t
 }

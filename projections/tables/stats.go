@@ -65,8 +65,9 @@ func (c *campaign) total(day wire.Instant) *stat {
 	case day > c.statsDay:
 		if c.statsDay != 0 {
 			c.totals = append(c.totals, &total{c.statsDay, c.today})
+			c.changed = true
 		}
-		c.statsDay, c.today, c.changed = day, stat{}, true
+		c.statsDay, c.today = day, stat{}
 		return &c.today
 	}
 	t := &total{day: day}
