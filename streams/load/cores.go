@@ -56,7 +56,7 @@ func (c *Cores) ticks() (idle, total uint64, ok bool) {
 	}
 	for i, f := range fields[1:9] {
 		n, _ := strconv.ParseUint(f, 10, 64)
-		if total += n; i == 3 || i == 4 {
+		if total += n; i == 3 { // not 4: in iowait claims wait for the disk, which the work that yields would use
 			idle += n
 		}
 	}

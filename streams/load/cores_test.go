@@ -18,7 +18,7 @@ func TestCores(t *testing.T) {
 		want  float64              // share of the machine
 		known bool
 	}{
-		{"half idle", map[string][2]string{"proc/stat": {"cpu 0 0 0 0 0 0 0 0 0 0\n", "cpu 50 0 50 90 10 0 0 0 7 7\ncpu0 1"}}, 0.5, true},
+		{"half idle", map[string][2]string{"proc/stat": {"cpu 0 0 0 0 0 0 0 0 0 0\n", "cpu 50 0 40 100 10 0 0 0 7 7\ncpu0 1"}}, 0.5, true},
 		{"none idle", map[string][2]string{"proc/stat": {"cpu 0 0 0 5 5 0 0 0 0 0\n", "cpu 90 0 50 5 5 50 0 10 7 7\n"}}, 0, true},
 		{"a group without a limit", map[string][2]string{"proc/stat": {"cpu 0 0 0 0 0 0 0 0 0 0\n", "cpu 0 0 0 100 0 0 0 0 0 0\n"},
 			"sys/fs/cgroup/cpu.max": {"max 100000\n", "max 100000\n"}}, 1, true},
