@@ -105,7 +105,13 @@ func (sh *shadow) running(ctx context.Context, f func(context.Context) error) er
 	within, stop := context.WithCancel(gctx)
 	defer stop()
 	g.Go(func() error { return sh.segments.Run(within) })
-	g.Go(func() error { defer stop(); return f(gctx) })
+	g.Go(func() error {
+		defer stop()
+		if err := f(gctx); err != nil {
+			return err
+		}
+		return sh.segments.Settle(gctx)
+	})
 	return g.Wait()
 }
 

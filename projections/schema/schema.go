@@ -21,7 +21,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -332,7 +331,7 @@ func Show(ctx context.Context, tx pgx.Tx, views, name string) error {
 	for _, relation := range shown {
 		sql += fmt.Sprintf("CREATE OR REPLACE VIEW %s.%s AS SELECT * FROM %s.%[2]s;\n", views, relation, name)
 	}
-	sql += regexp.MustCompile(`\btables\b([.'])`).ReplaceAllString(strings.ReplaceAll(viewsSQL, "scrip.", views+"."), name+"$1")
+	sql += strings.NewReplacer("scrip.", views+".", "{{tables}}", name).Replace(viewsSQL)
 	if err := run(ctx, tx, sql); err != nil {
 		return fmt.Errorf("creating the views of schema %s: %w", views, allowed(err))
 	}

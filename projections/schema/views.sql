@@ -1,5 +1,5 @@
 -- What of schema scrip is more than a view of one table. A rebuild replaces all of it, so grants and what others built on it stay.
--- Tables are in schema tables, whose name here is replaced by that of those in use.
+-- {{tables}} is the schema of those in use.
 
 -- The status of a coupon follows from its row and its campaign. Ten million coupons expire by one update of
 -- campaign.expired_through.
@@ -49,7 +49,7 @@ BEGIN
     -- checkpoint carries the time of writing. How coupons are divided into segments differs. Processed expiry tasks are
     -- removed after a while.
     FOR t IN SELECT c.relname::text AS name FROM pg_class c
-             WHERE c.relnamespace = 'tables'::regnamespace AND NOT c.relispartition AND (c.relkind = 'r' OR c.relname = 'coupon_row')
+             WHERE c.relnamespace = '{{tables}}'::regnamespace AND NOT c.relispartition AND (c.relkind = 'r' OR c.relname = 'coupon_row')
                AND c.relname NOT IN ('checkpoint', 'segment', 'coupon_state')
              ORDER BY c.relname COLLATE "C"
     LOOP
@@ -57,7 +57,7 @@ BEGIN
         -- Two seeds make 128 bits; sums do not depend on order and notice a row that is there twice.
         EXECUTE format('SELECT count(*), to_hex(mod(coalesce(sum(hashtextextended(x::text, 0)::numeric), 0), 9223372036854775807)::bigint)'
             || ' || to_hex(mod(coalesce(sum(hashtextextended(x::text, 1)::numeric), 0), 9223372036854775807)::bigint)'
-            || ' FROM tables.%I x%s', t.name, CASE t.name WHEN 'expiry_own' THEN ' WHERE processed_at IS NULL' ELSE '' END)
+            || ' FROM {{tables}}.%I x%s', t.name, CASE t.name WHEN 'expiry_own' THEN ' WHERE processed_at IS NULL' ELSE '' END)
             INTO row_count, digest;
         RETURN NEXT;
     END LOOP;

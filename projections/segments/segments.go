@@ -229,6 +229,12 @@ func (s *Set) Finish(ctx context.Context) error {
 			return err
 		}
 	}
+	return s.Settle(ctx)
+}
+
+// Settle waits until all full segments are sealed. A Run that ends before that loses those that it is sealing: only Open finds
+// them again.
+func (s *Set) Settle(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { defer close(done); s.sealing.Wait() }()
 	select {
