@@ -60,20 +60,26 @@ func (p *Projector) acquire(ctx context.Context) (*lock, error) {
 	}
 }
 
-// generationSQL identifies the tables; NULL = there are none, or nothing was projected into them yet.
-const generationSQL = `SELECT max(generation) FROM scrip.checkpoint WHERE projection = $1`
+// generationSQL identifies the tables, and whether they are those of a schema; NULL = there are none.
+const generationSQL = `SELECT max(generation), (SELECT live::text = $2 FROM scrip_meta.format) FROM scrip.checkpoint WHERE projection = $1`
 
 // watch returns an error when the lock may be lost, or the tables were dropped or exchanged. A lane detects the latter
 // itself when it commits; an idle or stopped lane does not.
-func (p *Projector) watch(ctx context.Context, l *lock) error {
+//
+// They may have been exchanged before the lanes loaded their checkpoints, too: what those commit then is in the previous tables,
+// which do not matter.
+func (p *Projector) watch(ctx context.Context, l *lock, tablesIn string) error {
 	var before *int64
 	var lag []int64
 	for {
 		limited, done := context.WithTimeout(ctx, watchFor)
 		var now *int64
-		err := l.conn.QueryRow(limited, generationSQL, fill.Projection).Scan(&now)
+		var live *bool
+		err := l.conn.QueryRow(limited, generationSQL, fill.Projection, tablesIn).Scan(&now, &live)
 		if err == nil {
-			lag, err = p.recordLag(limited, l.conn, lag)
+			if lag, err = p.recordLag(limited, l.conn, lag); schema.State(err) != "" {
+				lag, err = nil, nil // PostgreSQL answers, and the lock is held: on a full disk for instance; the next round retries
+			}
 		}
 		done()
 		switch {
@@ -83,7 +89,7 @@ func (p *Projector) watch(ctx context.Context, l *lock) error {
 			return errDropped
 		case err != nil:
 			return fmt.Errorf("%w: %w", errLockLost, err)
-		case before != nil && now != nil && *now != *before:
+		case before != nil && now != nil && *now != *before, live != nil && !*live:
 			return errExchanged
 		}
 		if now != nil {

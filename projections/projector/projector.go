@@ -196,7 +196,7 @@ func (p *Projector) runWithLock(ctx context.Context) (worked bool, err error) {
 		return false, err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return p.watch(ctx, lock) })
+	g.Go(func() error { return p.watch(ctx, lock, now.Live) })
 	g.Go(func() error {
 		if err := set.Run(ctx); !tables.Missing(err) {
 			return err

@@ -137,7 +137,7 @@ func (s *Session) exchange(ctx context.Context, to string, prepare func(ctx cont
 		return err
 	})
 	if isLockTimeout(err) {
-		return refuse("the tables in use, or their views, are being read or written by transactions that do not end (pg_stat_activity, pg_locks); run it again when they have ended: %w", err)
+		return refuse("the tables in use, or their views, are being read or written by transactions that do not end (pg_stat_activity, pg_locks); run it again when they have ended, pg_dump as well: %w", err)
 	}
 	if err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-// Other tables are put in use: what others built on the views, and their rights, stay; a reader of the old tables, such as
-// pg_dump, which locks tables and no views, delays only that they are dropped.
+// Other tables are put in use: what others built on the views, and their rights, stay; a reader of the old tables delays only
+// that they are dropped. A schema of somebody else with such a name is left alone.
 func TestTablesAreReplaced(t *testing.T) {
 	p := pool(t)
 	ensured(t, p)
@@ -73,6 +73,7 @@ func TestTablesAreReplaced(t *testing.T) {
 	}
 	streamtest.Equal(t, "still read", strings.Join(drop(), " "), "scrip_1")
 	streamtest.Must(t, dump.Rollback(t.Context()))
+	exec(t, p, "CREATE SCHEMA scrip_2026")
 	streamtest.Equal(t, "read no more", strings.Join(drop(), " "), "")
-	streamtest.Equal(t, "schemas", strings.Join(query(t, p, "SELECT nspname::text FROM pg_namespace WHERE nspname LIKE 'scrip%' ORDER BY 1"), " "), "scrip scrip_2 scrip_3 scrip_meta")
+	streamtest.Equal(t, "schemas", strings.Join(query(t, p, "SELECT nspname::text FROM pg_namespace WHERE nspname LIKE 'scrip%' ORDER BY 1"), " "), "scrip scrip_2 scrip_2026 scrip_3 scrip_meta")
 }

@@ -45,6 +45,9 @@ var (
 // Name is the schema of the views.
 const Name = "scrip"
 
+// mark is the comment on schemas of tables: one of somebody else with such a name is left alone.
+const mark = "tables of scrip"
+
 // RebuildLock is the advisory lock for rebuilding, copying or verifying in a database: "scriprbd" as bytes.
 const RebuildLock = 0x7363726970726264
 
@@ -188,7 +191,8 @@ func DropLeftovers(ctx context.Context, conn *pgx.Conn, wait time.Duration) (lef
 			return err
 		}
 		names, err := Collect(ctx, tx, pgx.RowTo[string], `SELECT nspname::text FROM pg_namespace
-			WHERE nspname ~ '^scrip_[0-9]+$' AND nspname NOT IN (SELECT live FROM scrip_meta.format UNION SELECT previous FROM scrip_meta.format WHERE previous IS NOT NULL)`)
+			WHERE nspname ~ '^scrip_[0-9]+$' AND obj_description(oid, 'pg_namespace') = $1
+			AND nspname NOT IN (SELECT live FROM scrip_meta.format UNION SELECT previous FROM scrip_meta.format WHERE previous IS NOT NULL)`, mark)
 		if err != nil {
 			return err
 		}
@@ -319,7 +323,7 @@ func Make(ctx context.Context, tx pgx.Tx) (name string, err error) {
 	if err := tx.QueryRow(ctx, nextSQL).Scan(&name); err != nil {
 		return "", fmt.Errorf("looking for the name of a schema: %w", err)
 	}
-	if err := run(ctx, tx, "CREATE SCHEMA "+name+"; "+strings.ReplaceAll(tablesSQL, "scrip.", name+".")); err != nil {
+	if err := run(ctx, tx, fmt.Sprintf("CREATE SCHEMA %s; COMMENT ON SCHEMA %[1]s IS '%s'; ", name, mark)+strings.ReplaceAll(tablesSQL, "scrip.", name+".")); err != nil {
 		return "", fmt.Errorf("creating the tables of schema %s: %w", name, allowed(err))
 	}
 	return name, nil
