@@ -160,17 +160,15 @@ func (s *Set) rotate(ctx context.Context) error {
 
 // Run seals, merges and removes segments until ctx ends, and then returns nil.
 func (s *Set) Run(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
+	g, within := errgroup.WithContext(ctx)
 	for range s.opts.Sealers {
-		g.Go(func() error { return s.sealAll(ctx) })
+		g.Go(func() error { return s.sealAll(within) })
 	}
-	g.Go(func() error { return s.tend(ctx) })
+	g.Go(func() error { return s.tend(within) })
 	if err := g.Wait(); ctx.Err() == nil {
 		return err
-	} else if cause := context.Cause(ctx); cause == context.Canceled || cause == context.DeadlineExceeded {
-		return nil
 	}
-	return context.Cause(ctx)
+	return nil
 }
 
 func (s *Set) sealAll(ctx context.Context) error {

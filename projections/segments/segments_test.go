@@ -63,8 +63,16 @@ func (r *rig) apply(lane int, segment int32, lines []tables.Line) error {
 // claim writes claims of a lane through a set. Each lane is used by one goroutine.
 func (r *rig) claim(s *Set, lane, many int) {
 	r.t.Helper()
-	segment, done, err := s.Take(r.t.Context(), many)
-	streamtest.Must(r.t, err)
+	streamtest.Must(r.t, r.tryClaim(r.t.Context(), s, lane, many))
+}
+
+// tryClaim returns the error of Take.
+func (r *rig) tryClaim(ctx context.Context, s *Set, lane, many int) error {
+	r.t.Helper()
+	segment, done, err := s.Take(ctx, many)
+	if err != nil {
+		return err
+	}
 	defer done()
 	lines := make([]tables.Line, many)
 	for i := range lines {
@@ -73,6 +81,7 @@ func (r *rig) claim(s *Set, lane, many int) {
 		lines[i].Event = *projtest.Claimed(fmt.Sprint("c", lane), r.next[lane], wire.Instant(1_767_225_600_000_000+int64(r.next[lane])))
 	}
 	streamtest.Must(r.t, r.apply(lane, segment, lines))
+	return nil
 }
 
 func (r *rig) open(opts Options) *Set {
@@ -246,12 +255,9 @@ func (r *rig) claims(ctx context.Context, s *Set, ended <-chan error) error {
 			continue
 		}
 		taking, enough := context.WithTimeout(ctx, time.Second) // Run may have ended
-		_, done, err := s.Take(taking, 0)
+		err := r.tryClaim(taking, s, i%2, 90)
 		enough()
-		if err == nil {
-			done()
-			r.claim(s, i%2, 90)
-		} else if !errors.Is(err, context.DeadlineExceeded) {
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
 	}
