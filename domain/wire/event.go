@@ -46,18 +46,6 @@ const (
 	AboutLane                        // commands that had no effect
 )
 
-// Rows is a set of the kinds of rows that an event changes although an earlier event made them: a fold
-// into tables must find those rows by their keys.
-type Rows uint8
-
-// The kinds of rows. NoRows: the event only adds rows, or changes rows of campaigns, which are few.
-const (
-	NoRows Rows = 1 << iota
-	CouponRows
-	RedemptionRows
-	ReminderRows
-)
-
 // EventSpec is a row of the table of events.
 type EventSpec struct {
 	Name  string
@@ -69,8 +57,6 @@ type EventSpec struct {
 	Change string
 	// Campaign: histories of campaigns have it.
 	Campaign bool
-	// Finds are the rows that it changes; see also [Event.Finds].
-	Finds Rows
 	// Due is whether it may change what is due in a campaign, or when. The scheduler need not parse the others.
 	Due      bool
 	Fields   []Field // after type, campaign, at and id; by and request_id come last
@@ -78,42 +64,42 @@ type EventSpec struct {
 }
 
 var events = [numEvents]EventSpec{
-	CampaignCreated: {Name: "campaign.created", About: AboutCampaign, Campaign: true, Command: CreateCampaign, Change: "-", Finds: NoRows, Due: true,
+	CampaignCreated: {Name: "campaign.created", About: AboutCampaign, Campaign: true, Command: CreateCampaign, Change: "-", Due: true,
 		Fields: append(list(fNumber|always), settingFields...), Optional: unsetFields},
-	CampaignUpdated: {Name: "campaign.updated", About: AboutCampaign, Campaign: true, Command: UpdateCampaign, Change: "-", Finds: CouponRows | ReminderRows, Due: true,
+	CampaignUpdated: {Name: "campaign.updated", About: AboutCampaign, Campaign: true, Command: UpdateCampaign, Change: "-", Due: true,
 		Fields: append(list(fNumber|always), settingFields...), Optional: unsetFields},
-	CampaignPausedEvent: {Name: "campaign.paused", About: AboutCampaign, Campaign: true, Command: PauseCampaign, Change: "-", Finds: NoRows},
-	CampaignResumed:     {Name: "campaign.resumed", About: AboutCampaign, Campaign: true, Command: ResumeCampaign, Change: "-", Finds: NoRows},
-	CampaignEndedEvent:  {Name: "campaign.ended", About: AboutCampaign, Campaign: true, Command: EndCampaign, Change: "-", Finds: NoRows},
-	CampaignSoldOut:     {Name: "campaign.sold_out", About: AboutCampaign, Campaign: true, Change: "-", Finds: NoRows},
-	CodesImported: {Name: "codes.imported", About: AboutCampaign, Command: ImportCodes, Change: "-", Finds: NoRows,
+	CampaignPausedEvent: {Name: "campaign.paused", About: AboutCampaign, Campaign: true, Command: PauseCampaign, Change: "-"},
+	CampaignResumed:     {Name: "campaign.resumed", About: AboutCampaign, Campaign: true, Command: ResumeCampaign, Change: "-"},
+	CampaignEndedEvent:  {Name: "campaign.ended", About: AboutCampaign, Campaign: true, Command: EndCampaign, Change: "-"},
+	CampaignSoldOut:     {Name: "campaign.sold_out", About: AboutCampaign, Campaign: true, Change: "-"},
+	CodesImported: {Name: "codes.imported", About: AboutCampaign, Command: ImportCodes, Change: "-",
 		Fields: list(fCodeList)},
-	CouponsAllotted: {Name: "coupons.allotted", About: AboutCampaign, Campaign: true, Command: Allot, Change: "allotted", Finds: NoRows, Due: true,
+	CouponsAllotted: {Name: "coupons.allotted", About: AboutCampaign, Campaign: true, Command: Allot, Change: "allotted", Due: true,
 		Fields: list(fFromN, fThroughN, fBatch, fExpiresAt), Optional: list(fExpiresAt)},
-	CouponClaimed: {Name: "coupon.claimed", About: AboutCoupon, Command: Claim, Change: "claimed", Finds: NoRows, Due: true,
+	CouponClaimed: {Name: "coupon.claimed", About: AboutCoupon, Command: Claim, Change: "claimed", Due: true,
 		Fields: list(fN, fReplaces, fCode, fCustomerID, fAttributes, fExpiresAt), Optional: list(fReplaces, fAttributes, fExpiresAt)},
-	CouponRedeemed: {Name: "coupon.redeemed", About: AboutCoupon, Command: Redeem, Change: "redeemed", Finds: CouponRows,
+	CouponRedeemed: {Name: "coupon.redeemed", About: AboutCoupon, Command: Redeem, Change: "redeemed",
 		Fields: list(fN, fCode, fCustomerID, fOrderID, fRedeemedCount|always, fByN), Optional: list(fCustomerID, fByN)},
-	CouponRolledBack: {Name: "coupon.rolled_back", About: AboutCoupon, Command: Rollback, Change: "rolled_back", Finds: CouponRows | RedemptionRows,
+	CouponRolledBack: {Name: "coupon.rolled_back", About: AboutCoupon, Command: Rollback, Change: "rolled_back",
 		Fields: list(fN, fCode, fOrderID, fRedeemedCount|always, fStatus, fByN), Optional: list(fByN)},
-	CouponVoided: {Name: "coupon.voided", About: AboutCoupon, Command: Void, Change: "voided", Finds: CouponRows,
+	CouponVoided: {Name: "coupon.voided", About: AboutCoupon, Command: Void, Change: "voided",
 		Fields: list(fN, fCode, fReason, fStatus, fByN), Optional: list(fReason, fByN)},
-	CouponExtended: {Name: "coupon.extended", About: AboutCoupon, Command: Extend, Change: "extended", Finds: CouponRows | ReminderRows, Due: true,
+	CouponExtended: {Name: "coupon.extended", About: AboutCoupon, Command: Extend, Change: "extended", Due: true,
 		Fields: list(fN, fCode, fExpiresAt, fStatus, fByN), Optional: list(fByN)},
-	CouponsExpired: {Name: "coupons.expired", About: AboutCampaign, Command: Expire, Change: "expired", Finds: NoRows, Due: true,
+	CouponsExpired: {Name: "coupons.expired", About: AboutCampaign, Command: Expire, Change: "expired", Due: true,
 		Fields: list(fThrough, fCount|always)},
-	ReminderSet: {Name: "reminder.set", About: AboutReminder, Command: Remind, Change: "reminder_set", Finds: CouponRows, Due: true,
+	ReminderSet: {Name: "reminder.set", About: AboutReminder, Command: Remind, Change: "reminder_set", Due: true,
 		Fields: list(fR, fCustomerID, fKind, fBefore, fDueAt, fN), Optional: list(fCustomerID, fDueAt, fN)},
-	ReminderCancelled: {Name: "reminder.cancelled", About: AboutReminder, Command: Unremind, Change: "reminder_cancelled", Finds: ReminderRows, Due: true,
+	ReminderCancelled: {Name: "reminder.cancelled", About: AboutReminder, Command: Unremind, Change: "reminder_cancelled", Due: true,
 		Fields: list(fR, fCustomerID, fKind, fBefore, fN), Optional: list(fCustomerID, fKind, fBefore, fN)},
-	RemindersDue: {Name: "reminders.due", About: AboutCampaign, Command: RemindDue, Change: "reminder_fired", Finds: ReminderRows, Due: true,
+	RemindersDue: {Name: "reminders.due", About: AboutCampaign, Command: RemindDue, Change: "reminder_fired", Due: true,
 		Fields: list(fKind, fDueAt, fFromR|always, fThroughR|always, fFired|always, fDropped|always, fPassed), Optional: list(fPassed)},
-	CommandsRefused: {Name: "commands.refused", About: AboutLane, Change: "-", Finds: NoRows,
+	CommandsRefused: {Name: "commands.refused", About: AboutLane, Change: "-",
 		Fields: list(fCounts|always, fSample), Optional: list(fSample)},
-	CommandRejected: {Name: "command.rejected", About: AboutLane, Change: "-", Finds: NoRows,
+	CommandRejected: {Name: "command.rejected", About: AboutLane, Change: "-",
 		Fields: list(fSequence, fLine, fCount, fLastSequence, fBytes, fReason, fPayload), Optional: list(fLine, fCount, fLastSequence, fBytes, fPayload)},
 	// Not on event streams but on those of fired reminders.
-	ReminderDue: {Name: "reminder.due", About: AboutReminder, Change: "-", Finds: NoRows,
+	ReminderDue: {Name: "reminder.due", About: AboutReminder, Change: "-",
 		Fields: list(fKind, fDueAt, fCustomerID)},
 }
 
@@ -274,15 +260,6 @@ func (e *Event) Accepts() CommandType {
 		return NoCommand
 	}
 	return events[e.Type].Command
-}
-
-// Finds returns the rows that e changes: those of its type, without the coupon if it has none.
-func (e *Event) Finds() Rows {
-	rows := events[e.Type].Finds
-	if e.Type == ReminderSet && e.N == 0 {
-		return NoRows
-	}
-	return rows
 }
 
 // at returns a pointer to the value of a field. Of expires_at that is the campaign's for an event with settings, the
