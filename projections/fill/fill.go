@@ -172,7 +172,7 @@ UPDATE %[1]s.checkpoint SET sequence = $3, digest = $4, log_time = $5, updated_a
 WHERE projection = $1 AND lane = $2 AND sequence = $6 AND digest = $7 AND log = $8 AND generation = $9`
 
 // Fence gives the checkpoints of all lanes a new generation, and creates those that are missing. Of a process that loaded
-// another generation, no transaction commits any more once it returns.
+// another generation, no transaction commits any more once that is committed; a running projector begins again.
 func Fence(ctx context.Context, db schema.Querier, name, log string, lanes int) error {
 	_, err := schema.Collect(ctx, db, pgx.RowTo[int64], fmt.Sprintf(fenceSQL, name), Projection, lanes, log)
 	if err != nil {

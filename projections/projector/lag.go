@@ -2,6 +2,7 @@ package projector
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -58,10 +59,7 @@ func (p *Projector) recordLag(ctx context.Context, conn *pgx.Conn, before []int6
 	lanes, behind, current := make([]int64, len(p.lanes)), make([]int64, len(p.lanes)), make([]int64, len(p.lanes))
 	changed := before == nil
 	for i, l := range p.Progress() {
-		lanes[i], behind[i], current[i] = int64(l.Lane), int64(l.Behind), -1
-		if l.Current != Unknown {
-			current[i] = int64(l.Current.Round(time.Second) / time.Second)
-		}
+		lanes[i], behind[i], current[i] = int64(l.Lane), int64(l.Behind), int64(math.Round(l.CurrentIn()))
 		changed = changed || before[i] != behind[i]
 	}
 	if changed {

@@ -37,7 +37,8 @@ type Options struct {
 	// event after an idle time is written at once; a transaction for each of many single events would halve the rate of
 	// claims. Defaults to 100 ms.
 	Every time.Duration
-	// Load reports whether the lanes need the machine. While they are busy and no core is idle the projector works a fifth of the time: after a
+	// Load reports whether the lanes need the machine. While they are busy and less than half a core is
+	// idle the projector works a fifth of the time: after a
 	// transaction that took t it pauses for 4·t, at most 2 s, and projects one lane at a time, with all that arrived
 	// in between, which costs less per event. The tables then lag, and catch up within 10 ms of the end. In a burst no
 	// transaction starts, for at most 1.5 s. Nil = never.
@@ -191,7 +192,7 @@ func (p *Projector) runWithLock(ctx context.Context) (worked bool, err error) {
 	if err := fill.Fence(ctx, p.db, now.Live, p.log.UUID, p.log.Lanes); err != nil {
 		return false, err
 	}
-	set, err := segments.Open(ctx, p.db, now.Live, segments.Options{Logger: p.opts.Logger})
+	set, err := segments.Open(ctx, p.db, now.Live, segments.Options{})
 	if err != nil {
 		return false, err
 	}

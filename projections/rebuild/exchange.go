@@ -86,9 +86,6 @@ func (s *Session) tryLocked(ctx context.Context, last bool, f func(ctx context.C
 	})
 }
 
-// Running projectors start again when the generation changes.
-const generationSQL = `UPDATE %s.checkpoint SET generation = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint WHERE projection = $1`
-
 // Wakes processes that wait for a sequence.
 const notifySQL = `SELECT pg_notify('` + fill.Channel + `', lane || ' ' || sequence) FROM scrip.checkpoint WHERE projection = $1`
 
@@ -100,7 +97,8 @@ ON CONFLICT (projection, lane) DO UPDATE SET sequence = excluded.sequence, updat
     digest = excluded.digest, log_time = excluded.log_time, generation = excluded.generation`
 
 // exchange makes the tables of a schema the live ones, and those the previous ones, in one transaction in which the
-// projector is locked out; prepare comes first, unless the live tables have lost their checkpoints. A projector of either tables finds another generation and begins again.
+// projector is locked out; prepare comes first, unless the live tables have lost their checkpoints. A projector of either
+// tables finds another generation and begins again.
 func (s *Session) exchange(ctx context.Context, to string, prepare func(ctx context.Context, tx pgx.Tx) error) error {
 	err := s.locked(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if s.now.Live == "" {
@@ -123,7 +121,7 @@ func (s *Session) exchange(ctx context.Context, to string, prepare func(ctx cont
 			renewed = append(renewed, s.now.Live)
 		}
 		for _, name := range renewed {
-			if _, err := tx.Exec(ctx, fmt.Sprintf(generationSQL, name), fill.Projection); err != nil {
+			if err := fill.Fence(ctx, tx, name, s.log.UUID, s.log.Lanes); err != nil {
 				return err
 			}
 		}

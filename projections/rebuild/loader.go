@@ -87,7 +87,7 @@ func (s *Session) newShadow(ctx context.Context, only selection, keysOnly bool) 
 		return nil
 	})
 	if err == nil {
-		sh.segments, err = segments.Open(ctx, s.pool, sh.name, segments.Options{Rows: shadowRows, Waiting: s.opts.Parallel, Sealers: s.opts.Parallel, KeysOnly: keysOnly, Logger: s.opts.Logger})
+		sh.segments, err = segments.Open(ctx, s.pool, sh.name, segments.Options{Rows: shadowRows, Waiting: s.opts.Parallel, Sealers: s.opts.Parallel, KeysOnly: keysOnly})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("making new tables: %w", explain(err))

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
+	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -54,8 +55,7 @@ func (c *check) repair(ctx context.Context) error {
 		if err := c.renewParked(background, tx, campaigns); err != nil {
 			return fmt.Errorf("repairing table %s: %w", deadLetter, err)
 		}
-		_, err := tx.Exec(background, fmt.Sprintf(generationSQL, c.s.now.Live), fill.Projection)
-		return err
+		return fill.Fence(background, tx, c.s.now.Live, c.s.log.UUID, c.s.log.Lanes) // running projectors start again
 	})
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (c *check) replace(ctx context.Context, tx pgx.Tx, s shape, names []string)
 		return nil
 	}
 	if s.table == couponRow {
-		claim := shape{table: "coupon_claim", group: s.group, columns: strings.Fields("n claimed_at expires_at claimed_place segment campaign code customer_id attributes")}
+		claim := shape{table: "coupon_claim", group: s.group, columns: strings.Split(tables.ClaimColumns, ", ")}
 		state := shape{table: "coupon_state", group: s.group, columns: strings.Fields("n redeemed_count expires_at redeemed_at voided_at campaign void_reason")}
 		return errors.Join(c.replace(ctx, tx, claim, names), c.replace(ctx, tx, state, names))
 	}

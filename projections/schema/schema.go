@@ -56,6 +56,8 @@ var (
 	shown = []string{"allotment", "campaign", "campaign_event", "campaign_stats", "checkpoint", "coupon_event", "coupon_row", "dead_letter", "expiry_event",
 		"expiry_task", "redemption_row", "refusal_stats", "reminder"}
 	made = []string{"coupon", "lag", "redemption"}
+
+	relations = slices.Concat(shown, made)
 )
 
 // ErrUnusable is the kind of errors of a database that cannot be used as it is; a retry does not help. The text names
@@ -108,7 +110,7 @@ func ensure(ctx context.Context, tx pgx.Tx, log *slog.Logger) (fresh bool, err e
 	case format != Format:
 		return false, fmt.Errorf("%w: they have format %d, and this program needs %d: run `scrip rebuild`, which makes them from the log", ErrUnusable, format, Format)
 	}
-	for _, name := range slices.Concat(shown, made) { // if some were dropped, the rest may be stale
+	for _, name := range relations { // if some were dropped, the rest may be stale
 		if !slices.Contains(there, name) {
 			return false, fmt.Errorf("%w: %s is missing from schema scrip; run `scrip rebuild`, or `DROP SCHEMA scrip CASCADE` and start again: all tables are filled from the log",
 				ErrUnusable, name)
@@ -247,7 +249,7 @@ func Collect[T any](ctx context.Context, db Querier, row pgx.RowToFunc[T], sql s
 // existing returns which of the relations are there.
 func existing(ctx context.Context, db Querier) ([]string, error) {
 	there, err := Collect(ctx, db, pgx.RowTo[string], `SELECT c.relname::text FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
-		WHERE s.nspname = 'scrip' AND c.relkind IN ('r', 'p', 'v') AND c.relname = ANY($1) ORDER BY c.relname COLLATE "C"`, slices.Concat(shown, made))
+		WHERE s.nspname = 'scrip' AND c.relkind IN ('r', 'p', 'v') AND c.relname = ANY($1) ORDER BY c.relname COLLATE "C"`, relations)
 	if err != nil {
 		return nil, fmt.Errorf("reading schema scrip: %w", err)
 	}

@@ -20,7 +20,6 @@ package segments
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -42,8 +41,6 @@ type Options struct {
 	Sealers int
 	// KeysOnly seals without the indexes that only readers use, and merges nothing: for tables that are compared and dropped.
 	KeysOnly bool
-	// Logger defaults to slog.Default.
-	Logger *slog.Logger
 }
 
 func (o Options) withDefaults() Options {
@@ -51,9 +48,6 @@ func (o Options) withDefaults() Options {
 		o.Rows = 60_000
 	}
 	o.Waiting, o.Sealers = max(o.Waiting, 1), max(o.Sealers, 1)
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
 	return o
 }
 

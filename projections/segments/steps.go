@@ -3,6 +3,7 @@ package segments
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -67,30 +68,27 @@ func (s *Set) seal(ctx context.Context, number int32) error {
 
 // The smallest of a size of which there are enough: below 100,000 rows, or below a million. Larger ones remain.
 //
-// $1 = mergeOf
+// $1 = mergeOf   $2 = whether there must be crowd of all sizes   $3 = crowd
 const pickSQL = `
 SELECT (array_agg(segment ORDER BY rows, segment DESC))[:$1] FROM scrip.segment
-WHERE rows < 1000000 AND merged_at IS NULL AND segment < 0 GROUP BY rows < 100000 HAVING count(*) >= $1 ORDER BY min(rows) LIMIT 1`
+WHERE rows < 1000000 AND merged_at IS NULL AND segment < 0
+    AND (NOT $2 OR (SELECT count(*) FROM scrip.segment WHERE merged_at IS NULL) >= $3) GROUP BY rows < 100000 HAVING count(*) >= $1 ORDER BY min(rows) LIMIT 1`
 
 // Locked, so that of two processes one merges them, and that a repair waits.
 const sourcesSQL = `SELECT segment FROM scrip.segment WHERE segment = ANY($1) AND merged_at IS NULL FOR UPDATE`
 
 const copySQL = `
-INSERT INTO scrip.%s (n, claimed_at, expires_at, claimed_place, segment, campaign, code, customer_id, attributes)
-SELECT n, claimed_at, expires_at, claimed_place, %d, campaign, code, customer_id, attributes FROM scrip.coupon_claim WHERE segment = ANY($1)`
+INSERT INTO scrip.%s (` + tables.ClaimColumns + `)
+SELECT %s FROM scrip.coupon_claim WHERE segment = ANY($1)`
 
 // merge merges segments of a size, if there are enough.
 func (s *Set) merge(ctx context.Context, busy bool) error {
-	var many int
-	if err := s.db.QueryRow(ctx, s.in("SELECT count(*) FROM scrip.segment WHERE merged_at IS NULL")).Scan(&many); err != nil {
-		return s.explain("counting the segments", err)
+	found, err := schema.Collect(ctx, s.db, pgx.RowTo[[]int32], s.in(pickSQL), mergeOf, busy, crowd)
+	if err != nil {
+		return s.explain("looking for segments to merge", err)
 	}
-	if busy && many < crowd {
+	if len(found) == 0 {
 		return nil
-	}
-	found, err := schema.Collect(ctx, s.db, pgx.RowTo[[]int32], s.in(pickSQL), mergeOf)
-	if err != nil || len(found) == 0 {
-		return err
 	}
 	if err := s.lock(ctx); err != nil {
 		return nil
@@ -108,7 +106,7 @@ func (s *Set) merge(ctx context.Context, busy bool) error {
 		if err != nil || len(locked) < len(sources) {
 			return err // another process merged them
 		}
-		copied, err := tx.Exec(ctx, s.in(fmt.Sprintf(copySQL, table, number)), sources)
+		copied, err := tx.Exec(ctx, s.in(fmt.Sprintf(copySQL, table, strings.Replace(tables.ClaimColumns, "segment", fmt.Sprint(number), 1))), sources)
 		if err != nil {
 			return err
 		}

@@ -76,5 +76,5 @@ func (f *fold) copyAllotments(ctx context.Context, tx pgx.Tx) error {
 			rows.Add(a.from, a.through, a.at, a.expires, a.position, c.name, a.batch)
 		}
 	}
-	return rows.Send(ctx, tx, in(f.schema, "scrip.allotment"), "from_n, through_n, allotted_at, expires_at, place, campaign, batch")
+	return rows.Send(ctx, tx, In(f.schema, "scrip.allotment"), "from_n, through_n, allotted_at, expires_at, place, campaign, batch")
 }

@@ -84,7 +84,7 @@ func cleanUp(ctx context.Context, tx pgx.Tx, b *Batch) error {
 		retention = DefaultRetention
 	}
 	for _, sql := range []string{cleanUpSQL, cleanUpEndsSQL} {
-		if _, err := tx.Exec(ctx, in(b.Schema, sql), int64(b.Lane), timestamp(today.Add(-retention))); err != nil {
+		if _, err := tx.Exec(ctx, In(b.Schema, sql), int64(b.Lane), timestamp(today.Add(-retention))); err != nil {
 			return fmt.Errorf("removing old expiry tasks: %w", err)
 		}
 	}
@@ -183,12 +183,9 @@ var statements sync.Map // statementIn → string
 
 type statementIn struct{ schema, sql string }
 
-// In is in, for package segments.
-func In(name, sql string) string { return in(name, sql) }
-
-// in returns a statement for the tables of a schema. Statements name the schema of the views, so that they can be read, and
+// In returns a statement for the tables of a schema. Statements name the schema of the views, so that they can be read, and
 // most of them run, unchanged in psql.
-func in(name, sql string) string {
+func In(name, sql string) string {
 	key := statementIn{name, sql}
 	if done, known := statements.Load(key); known {
 		return done.(string)

@@ -33,7 +33,7 @@ func (f *fold) updated(c *campaign, e *wire.Event) (recount string) {
 		f.remindersMove(c, reminderMove{kind: wire.KindOpens, anchor: s.OpensAt})
 	}
 	if s.ExpiresAt != c.expiresAt { // those that inherit it are counted in the campaign's row
-		c.expiresAt, c.endProcessedAt, c.endRemoved = s.ExpiresAt, 0, false
+		c.expiresAt, c.endProcessedAt = s.ExpiresAt, 0
 	}
 	c.namedOpensAt = s.OpensAt
 	if int64(s.Codes)+c.imported > c.claimed {
@@ -66,7 +66,7 @@ func (f *fold) copyCampaigns(ctx context.Context, tx pgx.Tx) error {
 			set.Codes, c.imported, c.highest, c.inheritingLive, c.inheritingRedeemed, c.endProcessedAt,
 			c.statsDay, c.today.claimed, c.today.redeemed, c.today.rolledBack, c.today.voided)
 	}
-	return rows.Send(ctx, tx, in(f.schema, "scrip.campaign"), `campaign, status, category, claimed, redeemed, voided, opens_at, closes_at, expires_at,
+	return rows.Send(ctx, tx, In(f.schema, "scrip.campaign"), `campaign, status, category, claimed, redeemed, voided, opens_at, closes_at, expires_at,
 		created_at, lane, number, per_customer, max_redemptions, valid_for_us, prefix, priority, benefit, sold_out_at, expired_through,
 		named_opens_at, generated_codes, imported_codes, highest, inheriting_live, inheriting_redeemed, end_processed_at,
 		stats_day, day_claimed, day_redeemed, day_rolled_back, day_voided`)
@@ -111,13 +111,13 @@ func (f *fold) changeSettings(w *writer) {
 
 const writeCountsSQL = `
 UPDATE scrip.campaign c SET status = d.status, sold_out_at = d.sold_out_at, expired_through = d.expired_through, end_processed_at = d.end_processed_at,
-    end_removed = d.end_removed = 1, claimed = d.claimed, redeemed = d.redeemed, own_expired = d.own_expired, voided = d.voided, imported_codes = d.imported,
+    end_removed = c.end_removed AND c.end_processed_at IS NOT DISTINCT FROM d.end_processed_at, claimed = d.claimed, redeemed = d.redeemed, own_expired = d.own_expired, voided = d.voided, imported_codes = d.imported,
     highest = d.highest, inheriting_live = d.live, inheriting_redeemed = d.spent,
     stats_day = d.day, day_claimed = d.day_claimed, day_redeemed = d.day_redeemed, day_rolled_back = d.day_rolled_back, day_voided = d.day_voided
 FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::bigint[], $7::bigint[], $8::bigint[],
-    $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::timestamptz[], $16::bigint[],
-    $17::bigint[], $18::bigint[], $19::bigint[])
-    d (campaign, status, sold_out_at, expired_through, end_processed_at, end_removed, claimed, redeemed, own_expired, voided, imported, highest, live, spent,
+    $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::timestamptz[], $15::bigint[], $16::bigint[],
+    $17::bigint[], $18::bigint[])
+    d (campaign, status, sold_out_at, expired_through, end_processed_at, claimed, redeemed, own_expired, voided, imported, highest, live, spent,
     day, day_claimed, day_redeemed, day_rolled_back, day_voided)
 WHERE c.campaign = d.campaign`
 
@@ -134,11 +134,7 @@ func (f *fold) writeCounts(w *writer) {
 		switch {
 		case c.created != nil && len(c.crossings) == 0: // already copied
 		case c.changed:
-			removed := int64(0)
-			if c.endRemoved {
-				removed = 1
-			}
-			changed.add(c.name, c.status, c.soldOutAt, c.expiredThrough, c.endProcessedAt, removed, c.claimed, c.redeemed, c.ownExpired, c.voided, c.imported, c.highest,
+			changed.add(c.name, c.status, c.soldOutAt, c.expiredThrough, c.endProcessedAt, c.claimed, c.redeemed, c.ownExpired, c.voided, c.imported, c.highest,
 				c.inheritingLive, c.inheritingRedeemed, c.statsDay, c.today.claimed, c.today.redeemed, c.today.rolledBack, c.today.voided)
 		case c.counted:
 			counted.add(c.name, c.claimed, c.highest, c.inheritingLive, c.statsDay, c.today.claimed)
@@ -160,5 +156,5 @@ func (f *fold) copyCampaignEvents(ctx context.Context, tx pgx.Tx) error {
 	for _, e := range f.changes {
 		rows.Add(e.position, e.at, e.campaign, e.kind)
 	}
-	return rows.Send(ctx, tx, in(f.schema, "scrip.campaign_event"), "place, at, campaign, type")
+	return rows.Send(ctx, tx, In(f.schema, "scrip.campaign_event"), "place, at, campaign, type")
 }

@@ -22,7 +22,7 @@ func (f *fold) claimed(c *campaign, l *Line) error {
 	k := f.newCoupon()
 	*k = coupon{
 		n: e.N, code: e.Code, customer: e.CustomerID, attributes: e.Attributes, claimedAt: e.At, position: l.position(),
-		ownExpiry: e.ExpiresAt, claimedExpiry: e.ExpiresAt, isNew: true,
+		ownExpiry: e.ExpiresAt, claimedExpiry: e.ExpiresAt,
 	}
 	if f.acts {
 		c.keep(k)
@@ -76,7 +76,7 @@ func (f *fold) coupon(c *campaign, l *Line) error {
 		return fmt.Errorf("expires_at: an extended coupon has an expiry of its own")
 	}
 	if k.noRow {
-		k.noRow, k.isNew, k.printed, k.code = false, true, true, e.Code
+		k.noRow, k.printed, k.code = false, true, e.Code
 		f.addRow(c, k)
 	}
 	c.add(k, -1)
@@ -107,7 +107,7 @@ func (f *fold) redeem(c *campaign, k *coupon, l *Line) {
 	k.redeemedCount, k.redeemedAt = e.RedeemedCount, e.At
 	if k.customer == "" { // printed
 		k.customer = e.CustomerID
-		k.named = !k.isNew
+		k.named = !k.printed
 	}
 	r := &redemption{campaign: c.name, coupon: k, customer: k.customer, order: e.OrderID, at: e.At, sequence: l.Sequence, line: l.Number}
 	f.redemptions = append(f.redemptions, r)
@@ -185,12 +185,14 @@ func (f *fold) copyCoupons(ctx context.Context, tx pgx.Tx) error {
 			rows.TextOrNull(pgcopy.Clean(string(k.attributes)))
 		}
 	}
-	const columns = "n, claimed_at, expires_at, claimed_place, segment, campaign, code, customer_id, attributes"
-	if err := claims.Send(ctx, tx, in(f.schema, "scrip."+SegmentTable(f.segment)), columns); err != nil {
+	if err := claims.Send(ctx, tx, In(f.schema, "scrip."+SegmentTable(f.segment)), ClaimColumns); err != nil {
 		return err
 	}
-	return printed.Send(ctx, tx, in(f.schema, "scrip."+SegmentTable(0)), columns)
+	return printed.Send(ctx, tx, In(f.schema, "scrip."+SegmentTable(0)), ClaimColumns)
 }
+
+// ClaimColumns are those of coupon_claim.
+const ClaimColumns = "n, claimed_at, expires_at, claimed_place, segment, campaign, code, customer_id, attributes"
 
 // SegmentTable is the name of the table of a segment.
 func SegmentTable(segment int32) string { return fmt.Sprintf("coupon_claim_%d", -segment) }
@@ -209,7 +211,7 @@ func (f *fold) copyRedemptions(ctx context.Context, tx pgx.Tx) error {
 		rows.Text(r.customer)
 		rows.Text(r.order)
 	}
-	return rows.Send(ctx, tx, in(f.schema, "scrip.redemption_row"),
+	return rows.Send(ctx, tx, In(f.schema, "scrip.redemption_row"),
 		"n, redeemed_at, rolled_back_at, sequence, line, campaign, code, customer_id, order_id")
 }
 
@@ -223,7 +225,7 @@ func (f *fold) copyCouponEvents(ctx context.Context, tx pgx.Tx) error {
 		}
 		rows.Add(h.n, h.position, h.at, h.expiresAt, h.before, h.campaign, h.what, order, orNull(h.reason))
 	}
-	return rows.Send(ctx, tx, in(f.schema, "scrip.coupon_event"), "n, place, at, expires_at, own_before, campaign, what, order_id, reason")
+	return rows.Send(ctx, tx, In(f.schema, "scrip.coupon_event"), "n, place, at, expires_at, own_before, campaign, what, order_id, reason")
 }
 
 // $1, $2 = campaign, n   $3.. = their new values

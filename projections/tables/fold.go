@@ -172,7 +172,6 @@ type campaign struct {
 	inheritingRedeemed int64
 
 	endProcessedAt wire.Instant // 0 = the end was not announced
-	endRemoved     bool
 
 	statsDay wire.Instant // newest day, and what was counted on it
 	today    stat
@@ -214,9 +213,9 @@ type coupon struct {
 	redeemedAt     wire.Instant
 	voidedAt       wire.Instant
 	voidReason     string
-	isNew, changed bool
+	changed        bool
 	noRow          bool    // printed, and nothing happened to it yet
-	printed, named bool    // printed; and its row is there and lacks the customer
+	printed, named bool    // printed, with a new row; or with one that is there and lacks the customer
 	next           *coupon // with a new row
 	recheck        bool    // redeemedAt must be read from the remaining redemptions
 }

@@ -13,7 +13,7 @@ import (
 
 // $1 = campaigns
 const loadCampaignsSQL = `
-SELECT c.campaign, status, max_redemptions, expires_at, named_opens_at, expired_through, sold_out_at, end_processed_at, end_removed,
+SELECT c.campaign, status, max_redemptions, expires_at, named_opens_at, expired_through, sold_out_at, end_processed_at,
        claimed, redeemed, own_expired, voided, imported_codes, highest, inheriting_live, inheriting_redeemed,
        stats_day, day_claimed, day_redeemed, day_rolled_back, day_voided
 FROM unnest($1::text[]) k (campaign) JOIN scrip.campaign c ON c.campaign = k.campaign`
@@ -134,7 +134,7 @@ func (f *fold) scanCampaign(rows pgx.Rows) error {
 	c := &campaign{}
 	var most int64
 	var expires, opens, through, soldOut, processed, statsDay pgtype.Timestamptz
-	err := rows.Scan(&c.name, &c.status, &most, &expires, &opens, &through, &soldOut, &processed, &c.endRemoved,
+	err := rows.Scan(&c.name, &c.status, &most, &expires, &opens, &through, &soldOut, &processed,
 		&c.claimed, &c.redeemed, &c.ownExpired, &c.voided, &c.imported, &c.highest, &c.inheritingLive, &c.inheritingRedeemed,
 		&statsDay, &c.today.claimed, &c.today.redeemed, &c.today.rolledBack, &c.today.voided)
 	if err != nil {

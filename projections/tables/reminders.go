@@ -151,7 +151,7 @@ func (r *reminderRound) copySet(ctx context.Context, tx pgx.Tx, schema string) e
 		rows.Text("pending")
 		rows.Int64(s.position)
 	}
-	return rows.Send(ctx, tx, in(schema, "scrip.reminder"), "r, n, before_us, due_at, own_expires_at, set_at, campaign, customer_id, kind, state, set_place")
+	return rows.Send(ctx, tx, In(schema, "scrip.reminder"), "r, n, before_us, due_at, own_expires_at, set_at, campaign, customer_id, kind, state, set_place")
 }
 
 // $1, $2 = campaign, r   $3, $4 = time, packed position

@@ -120,8 +120,8 @@ FROM scrip.allotment a JOIN scrip.campaign k ON k.campaign = a.campaign WHERE a.
 
 func recount(ctx context.Context, tx pgx.Tx, schema, campaign string) error {
 	batch := &pgx.Batch{}
-	batch.Queue(in(schema, recountCampaignSQL), campaign)
-	batch.Queue(in(schema, recountTasksSQL), campaign)
+	batch.Queue(In(schema, recountCampaignSQL), campaign)
+	batch.Queue(In(schema, recountTasksSQL), campaign)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("counting the coupons of %s again: %w", campaign, err)
 	}
@@ -178,7 +178,7 @@ func (f *fold) copyTasks(ctx context.Context, tx pgx.Tx) error {
 			rows.Add(t.due, t.live, t.redeemed, f.lane, c.name)
 		}
 	}
-	return rows.Send(ctx, tx, in(f.schema, "scrip.expiry_own"), "due_at, live, redeemed, lane, campaign")
+	return rows.Send(ctx, tx, In(f.schema, "scrip.expiry_own"), "due_at, live, redeemed, lane, campaign")
 }
 
 // writeTasks changes expiry_own and, for campaigns in which coupons expired, campaign.own_expired; that number is known
@@ -246,5 +246,5 @@ func (f *fold) copyExpiries(ctx context.Context, tx pgx.Tx) error {
 			rows.Add(x.through, x.at, x.position, x.end, c.name)
 		}
 	}
-	return rows.Send(ctx, tx, in(f.schema, "scrip.expiry_event"), "through, at, place, campaign_end, campaign")
+	return rows.Send(ctx, tx, In(f.schema, "scrip.expiry_event"), "through, at, place, campaign_end, campaign")
 }

@@ -37,7 +37,7 @@ func (w *writer) change(sql string, rows *arrays, more ...any) *pgx.QueuedQuery 
 			args = append(args, c.instants)
 		}
 	}
-	return w.batch.Queue(in(w.schema, sql), append(args, more...)...)
+	return w.batch.Queue(In(w.schema, sql), append(args, more...)...)
 }
 
 // arrays are rows as arguments of a statement: an array per column.
@@ -138,5 +138,5 @@ func (f *fold) copyDeadLetters(ctx context.Context, tx pgx.Tx) error {
 		l := &f.deadLetters[i]
 		rows.Add(f.lane, l.sequence, l.line, l.eventSeq, l.eventLine, l.at, l.stream, l.reason, l.payload)
 	}
-	return rows.Send(ctx, tx, in(f.schema, "scrip.dead_letter"), "lane, sequence, line, event_sequence, event_line, at, stream, reason, payload")
+	return rows.Send(ctx, tx, In(f.schema, "scrip.dead_letter"), "lane, sequence, line, event_sequence, event_line, at, stream, reason, payload")
 }

@@ -24,7 +24,7 @@ type Cores struct {
 	known       bool
 }
 
-// Spare is the mean of the last measurement, made at most coresOver ago. known is false on other systems, and at first.
+// Spare is the mean of the last measurement, made at most busyOver ago. known is false on other systems, and at first.
 func (c *Cores) Spare() (cores float64, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

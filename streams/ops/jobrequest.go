@@ -27,16 +27,13 @@ func (o *Ops) StartRebuild(ctx context.Context, who Caller, q RebuildTables) (Jo
 	return o.Jobs.Start(ctx, who, "rebuild.start", q)
 }
 
-// ExchangeBack is the request of rebuild.undo and rebuild.drop.
-type ExchangeBack struct{}
-
 // RebuildUndone is the result of rebuild.undo.
 type RebuildUndone struct {
 	Undone bool `json:"undone"`
 }
 
 // UndoRebuild starts to exchange the tables before the last rebuild back.
-func (o *Ops) UndoRebuild(ctx context.Context, who Caller, q ExchangeBack) (Job, error) {
+func (o *Ops) UndoRebuild(ctx context.Context, who Caller, q None) (Job, error) {
 	return o.Jobs.Start(ctx, who, "rebuild.undo", q)
 }
 
@@ -46,7 +43,7 @@ type PreviousDropped struct {
 }
 
 // DropPrevious starts to drop the tables before the last rebuild.
-func (o *Ops) DropPrevious(ctx context.Context, who Caller, q ExchangeBack) (Job, error) {
+func (o *Ops) DropPrevious(ctx context.Context, who Caller, q None) (Job, error) {
 	return o.Jobs.Start(ctx, who, "rebuild.drop", q)
 }
 
