@@ -1,7 +1,6 @@
 package load
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -10,65 +9,52 @@ import (
 	"time"
 )
 
-// Idle cores by the system's files, of the machine and of a control group; and when the lanes press.
+// put writes files of the system below a directory.
+func put(t *testing.T, root string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		file := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Idle cores by the system's files, before and after a second, of the machine and of a control group.
 func TestCores(t *testing.T) {
+	const stat, limit, usage = "proc/stat", "sys/fs/cgroup/cpu.max", "sys/fs/cgroup/cpu.stat"
+	machine := float64(runtime.NumCPU())
+	type files = map[string]string
 	for _, c := range []struct {
-		name  string
-		files map[string][2]string // before and after a second
-		want  float64              // share of the machine
-		known bool
+		name          string
+		before, after files
+		want          float64
+		known         bool
 	}{
-		{"half idle", map[string][2]string{"proc/stat": {"cpu 0 0 0 0 0 0 0 0 0 0\n", "cpu 50 0 40 100 10 0 0 0 7 7\ncpu0 1"}}, 0.5, true},
-		{"none idle", map[string][2]string{"proc/stat": {"cpu 0 0 0 5 5 0 0 0 0 0\n", "cpu 90 0 50 5 5 50 0 10 7 7\n"}}, 0, true},
-		{"a group without a limit", map[string][2]string{"proc/stat": {"cpu 0 0 0 0 0 0 0 0 0 0\n", "cpu 0 0 0 100 0 0 0 0 0 0\n"},
-			"sys/fs/cgroup/cpu.max": {"max 100000\n", "max 100000\n"}}, 1, true},
-		{"not Linux", nil, 0, false},
+		{"half idle", files{stat: "cpu 0 0 0 0 0 0 0 0 0 0\n"}, files{stat: "cpu 50 0 40 100 10 0 0 0 7 7\ncpu0 1"}, machine / 2, true},
+		{"none idle", files{stat: "cpu 0 0 0 5 5 0 0 0 0 0\n"}, files{stat: "cpu 90 0 50 5 5 50 0 10 7 7\n"}, 0, true},
+		{"a group without a limit", files{stat: "cpu 0 0 0 0 0 0 0 0 0 0\n", limit: "max 100000\n"}, files{stat: "cpu 0 0 0 100 0 0 0 0 0 0\n"}, machine, true},
+		{"a group that may use a core and a half, and used one", files{stat: "cpu 0 0 0 0 0 0 0 0 0 0\n", limit: "150000 100000\n", usage: "usage_usec 7\nuser_usec 1\n"},
+			files{stat: "cpu 0 0 0 100 0 0 0 0 0 0\n", usage: "usage_usec 1000007\nuser_usec 1\n"}, 0.5, true},
+		{"a group on a machine without idle cores", files{stat: "cpu 0 0 0 5 5 0 0 0 0 0\n", limit: "150000 100000\n", usage: "usage_usec 7\n"},
+			files{stat: "cpu 90 0 50 5 5 50 0 10 7 7\n", usage: "usage_usec 1000007\n"}, 0, true},
+		{"not Linux", nil, nil, 0, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root := t.TempDir()
-			write := func(which int) {
-				for name, text := range c.files {
-					file := filepath.Join(root, name)
-					if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-						t.Fatal(err)
-					}
-					if err := os.WriteFile(file, []byte(text[which]), 0o600); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
 			synctest.Test(t, func(t *testing.T) {
 				cores := Cores{Root: root}
-				write(0)
+				put(t, root, c.before)
 				if _, known := cores.Spare(); known {
 					t.Error("known at first")
 				}
-				write(1)
+				put(t, root, c.after)
 				time.Sleep(time.Second)
-				if got, known := cores.Spare(); got != c.want*float64(runtime.NumCPU()) || known != c.known {
-					t.Errorf("%v cores, %t; want %v of all, %t", got, known, c.want, c.known)
-				}
-				// A group that may use a core and a half, and used one.
-				write(0)
-				group := func(used int) {
-					for name, text := range map[string]string{"cpu.max": "150000 100000\n", "cpu.stat": fmt.Sprintf("usage_usec %d\nuser_usec 1\n", used)} {
-						if err := os.MkdirAll(root+"/sys/fs/cgroup", 0o700); err != nil {
-							t.Fatal(err)
-						}
-						if err := os.WriteFile(root+"/sys/fs/cgroup/"+name, []byte(text), 0o600); err != nil {
-							t.Fatal(err)
-						}
-					}
-				}
-				group(7)
-				cores = Cores{Root: root}
-				cores.Spare()
-				group(1_000_007)
-				write(1)
-				group(1_000_007)
-				time.Sleep(time.Second)
-				if got, known := cores.Spare(); known && got != min(0.5, c.want*float64(runtime.NumCPU())) {
-					t.Errorf("in a group: %v cores", got)
+				if got, known := cores.Spare(); got != c.want || known != c.known {
+					t.Errorf("%v cores, %t; want %v, %t", got, known, c.want, c.known)
 				}
 			})
 		})
@@ -78,14 +64,7 @@ func TestCores(t *testing.T) {
 // The lanes press while they are busy and no core is idle; a machine that does not say is taken for pressed.
 func TestPressed(t *testing.T) {
 	root := t.TempDir()
-	stat := func(text string) {
-		if err := os.MkdirAll(root+"/proc", 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(root+"/proc/stat", []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	stat := func(text string) { put(t, root, map[string]string{"proc/stat": text}) }
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMeter(1)
 		m.Cores.Root = root
