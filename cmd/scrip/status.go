@@ -120,6 +120,17 @@ func openLetters(st *status.Status) string {
 	return "none"
 }
 
+// room describes the disk with the least space.
+func room(st *status.Status) string {
+	switch {
+	case st.DiskLeft == 0:
+		return ""
+	case st.DiskFull == 0:
+		return fmt.Sprintf("%.1f GB left", float64(st.DiskLeft)/1e9)
+	}
+	return fmt.Sprintf("%.1f GB left, full in about %.1f hours at the rate of the last minutes", float64(st.DiskLeft)/1e9, st.DiskFull)
+}
+
 func (m *Main) printStatus(st *status.Status) error {
 	head := "ready"
 	if !st.Ready {
@@ -131,7 +142,7 @@ func (m *Main) printStatus(st *status.Status) error {
 	}
 	rows := [][2]string{{head, ""}, {"log", fmt.Sprintf("%s, %d lanes, since %s", st.Log, st.Lanes, st.Created.Format(time.RFC3339))}}
 	rows = filled(append(rows, [][2]string{{"sync", sync}, {"nats", st.NATS}, {"http", st.HTTP}, {"servers", strconv.Itoa(len(st.Servers))},
-		{"dead letters", openLetters(st)}, {"note", st.Note}}...))
+		{"disk", room(st)}, {"dead letters", openLetters(st)}, {"note", st.Note}}...))
 	for _, name := range slices.Sorted(maps.Keys(st.Checks)) {
 		if c := st.Checks[name]; !c.OK {
 			rows = append(rows, [2]string{name, "NOT OK " + problem(c)})

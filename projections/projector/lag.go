@@ -46,6 +46,11 @@ func (p *pace) left(now time.Time, applied, end uint64) time.Duration {
 // Unknown is a Progress.Current that is not known.
 const Unknown time.Duration = -1
 
+// What removing old rows goes by, see package tables.
+//
+// $1 = days
+const keepSQL = `UPDATE scrip_meta.format SET keep_days = $1 WHERE keep_days <> $1`
+
 // For view scrip.lag. It is no fold of the log.
 //
 // $1..$3 = lanes, messages behind, seconds until current, -1 = not known
@@ -54,10 +59,13 @@ INSERT INTO scrip_meta.lag AS l (lane, behind, current_in, recorded_at)
 SELECT lane, behind, nullif(current_in, -1), clock_timestamp() FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) x (lane, behind, current_in)
 ON CONFLICT (lane) DO UPDATE SET behind = excluded.behind, current_in = excluded.current_in, recorded_at = excluded.recorded_at`
 
-// recordLag writes how late the lanes are, if that changed since before, and returns it.
-func (p *Projector) recordLag(ctx context.Context, conn *pgx.Conn, before []int64) (now []int64, err error) {
+// record writes for how long coupons are kept, and how late the lanes are, if that changed since before; it returns the latter.
+func (p *Projector) record(ctx context.Context, conn *pgx.Conn, before []int64) (now []int64, err error) {
 	lanes, behind, current := make([]int64, len(p.lanes)), make([]int64, len(p.lanes)), make([]int64, len(p.lanes))
 	changed := before == nil
+	if _, err := conn.Exec(ctx, keepSQL, p.opts.Keep()); err != nil {
+		return nil, err
+	}
 	for i, l := range p.Progress() {
 		lanes[i], behind[i], current[i] = int64(l.Lane), int64(l.Behind), int64(math.Round(l.CurrentIn()))
 		changed = changed || before[i] != behind[i]

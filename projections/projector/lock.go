@@ -77,7 +77,7 @@ func (p *Projector) watch(ctx context.Context, l *lock, tablesIn string) error {
 		var live *bool
 		err := l.conn.QueryRow(limited, generationSQL, fill.Projection, tablesIn).Scan(&now, &live)
 		if err == nil {
-			if lag, err = p.recordLag(limited, l.conn, lag); schema.State(err) != "" {
+			if lag, err = p.record(limited, l.conn, lag); schema.State(err) != "" {
 				lag, err = nil, nil // PostgreSQL answers, and the lock is held: on a full disk for instance; the next round retries
 			}
 		}

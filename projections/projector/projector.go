@@ -43,6 +43,8 @@ type Options struct {
 	// in between, which costs less per event. The tables then lag, and catch up within 10 ms of the end. In a burst no
 	// transaction starts, for at most 1.5 s. Nil = never.
 	Load *load.Meter
+	// Keep returns for how many days coupons remain after their campaign has ended; 0 = for ever. Nil = that.
+	Keep func() int
 	// Trace makes the span of a batch with sampled steps, see package cmd/internal/trace; nil = there are no traces.
 	Trace func(lane int, steps []string) (end func(error))
 	// Clock is what waits between attempts go by. Defaults to wall.Machine.
@@ -55,6 +57,9 @@ func (o Options) withDefaults() Options {
 	o.Limits = o.Limits.OrDefault()
 	if o.Every == 0 {
 		o.Every = 100 * time.Millisecond
+	}
+	if o.Keep == nil {
+		o.Keep = func() int { return 0 }
 	}
 	if o.Clock == nil {
 		o.Clock = wall.Machine
@@ -190,6 +195,9 @@ func (p *Projector) runWithLock(ctx context.Context) (worked bool, err error) {
 		return false, err
 	}
 	if err := fill.Fence(ctx, p.db, now.Live, p.log.UUID, p.log.Lanes); err != nil {
+		return false, err
+	}
+	if _, err := p.record(ctx, lock.conn, nil); err != nil {
 		return false, err
 	}
 	set, err := segments.Open(ctx, p.db, now.Live, segments.Options{})

@@ -5,7 +5,8 @@ CREATE TABLE IF NOT EXISTS scrip_meta.format (
     version          bigint NOT NULL,
     live             name NOT NULL,
     previous         name,
-    previous_version bigint
+    previous_version bigint,
+    keep_days        bigint NOT NULL DEFAULT 0 -- setting tables.keep, as the projector found it
 );
 
 -- The key of masks of codes, as HMAC-SHA256 uses it, of one row at most. Servers write it; without it masks are NULL.

@@ -73,7 +73,7 @@ func TestDroppedTablesAreCreatedAgain(t *testing.T) {
 			if !ensured(t, p) {
 				t.Error("tables created again were not reported as fresh")
 			}
-			if text := projtest.Digest(t, p); strings.Count(text, "\n") != 12 {
+			if text := projtest.Digest(t, p); strings.Count(text, "\n") != 13 {
 				t.Errorf("digests after it: %s", text)
 			}
 		})

@@ -120,6 +120,18 @@ CREATE TABLE scrip.coupon_state (
     CONSTRAINT coupon_state_redeemed_has_time CHECK ((redeemed_count > 0) = (redeemed_at IS NOT NULL))
 ) WITH (fillfactor = 85);
 
+-- Coupons that have left the tables, by setting tables.keep: numbers up to through of a campaign. What happens to one of them
+-- later changes nothing. Rows of coupon_claim are hidden until their segment is rewritten, all others are deleted. redeemed
+-- and expired are how many such coupons of the campaign there are.
+CREATE TABLE scrip.removal (
+    through  bigint NOT NULL,
+    redeemed bigint NOT NULL,
+    expired  bigint NOT NULL,
+    campaign text COLLATE "C" NOT NULL,
+
+    CONSTRAINT removal_key PRIMARY KEY (campaign, through)
+);
+
 -- Both, without the status: see view coupon.
 CREATE VIEW scrip.coupon_row AS
 SELECT r.n, r.claimed_at, coalesce(s.redeemed_count, 0) AS redeemed_count,
@@ -127,7 +139,8 @@ SELECT r.n, r.claimed_at, coalesce(s.redeemed_count, 0) AS redeemed_count,
        s.redeemed_at, s.voided_at, r.campaign, r.code, r.customer_id, r.attributes, s.void_reason, r.claimed_place
 FROM scrip.coupon_claim r LEFT JOIN scrip.coupon_state s ON s.campaign = r.campaign AND s.n = r.n
 -- PostgreSQL reads those once a query, and plans it like one without.
-WHERE r.segment NOT IN (SELECT g.segment FROM scrip.segment g WHERE g.merged_at IS NOT NULL);
+WHERE r.segment NOT IN (SELECT g.segment FROM scrip.segment g WHERE g.merged_at IS NOT NULL)
+  AND NOT EXISTS (SELECT FROM scrip.removal m WHERE m.campaign = r.campaign AND m.through >= r.n);
 
 -- One row per block of printed coupons, however many: they count as claimed, and have rows of coupon_claim from the first thing
 -- that happens to each.

@@ -9,6 +9,9 @@
 // segment, and reads the young ones: they have at most Options.Rows rows each, and Options.Waiting more may wait to be
 // sealed; then writers wait. Merging keeps segments few.
 //
+// Coupons that leave the tables (setting tables.keep) are hidden at once. A segment is rewritten without them when it is
+// merged, or when they are half of it.
+//
 // Owner: the process that fills the tables: the projector, or a rebuild for its shadow. A projector that lost its lock is
 // fenced off by the generation of the checkpoints before another one opens the set.
 //
@@ -80,6 +83,8 @@ type Set struct {
 	lowest  int32
 	used    time.Time // of the last lease
 	rotated time.Time // when the last one was full
+	swept   time.Time
+	removed int64 // removals by then
 	full    chan *young
 	sealing sync.WaitGroup // full ones and those being sealed
 }
@@ -204,7 +209,10 @@ func (s *Set) tend(ctx context.Context) error {
 		if err := s.remove(ctx); err != nil {
 			return err
 		}
-		if err := s.merge(ctx, busy); err != nil {
+		if err := s.mergeSome(ctx, busy); err != nil {
+			return err
+		}
+		if err := s.sweep(ctx, busy); err != nil {
 			return err
 		}
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	removeAfter, lookEvery = 0, 20*time.Millisecond
+	removeAfter, lookEvery, sweepEvery = 0, 20*time.Millisecond, 0
 	os.Exit(projtest.Main(m))
 }
 
@@ -310,4 +310,26 @@ func TestWaitingIsBounded(t *testing.T) {
 	r.claim(s, 0, 90)
 	streamtest.Must(t, s.Finish(t.Context()))
 	r.whole()
+}
+
+// Coupons that leave the tables are hidden at once. Segments that had them are dropped, or rewritten if they are half of it.
+func TestCouponsThatLeave(t *testing.T) {
+	r := newRig(t)
+	s := r.open(Options{Rows: 100})
+	r.run(s)
+	for range 3 {
+		r.claim(s, 0, 100)
+	}
+	r.claim(s, 0, 40)
+	r.claim(s, 1, 60) // stays as it is
+	r.claim(s, 0, 60)
+	r.claim(s, 1, 40)
+	streamtest.Must(t, s.Finish(t.Context()))
+	_, err := r.pool.Exec(t.Context(), "INSERT INTO scrip_1.removal (campaign, through, redeemed, expired) VALUES ('c0', 390, 0, 0)")
+	streamtest.Must(t, err)
+	const left = "SELECT concat_ws(' ', count(*) FILTER (WHERE campaign = 'c0'), min(n) FILTER (WHERE campaign = 'c0'), count(*) FILTER (WHERE campaign = 'c1')) FROM scrip.coupon"
+	streamtest.Equal(t, "coupons", r.text(left), "10 391 100")
+	r.until("rewritten", "SELECT string_agg(rows::text, ' ' ORDER BY rows) FROM scrip_1.segment WHERE segment < 0", "50 100")
+	streamtest.Equal(t, "rows", r.text("SELECT count(*)::text FROM scrip_1.coupon_claim"), "150")
+	streamtest.Equal(t, "coupons", r.text(left), "10 391 100")
 }

@@ -25,6 +25,9 @@ const (
 // lock, if it has read the coupons before. Shorter in tests.
 var removeAfter = time.Minute
 
+// sweepEvery is how often a sweep looks for coupons that left the tables. Shorter in tests.
+var sweepEvery = time.Minute
+
 // settings of the transactions below. A commit that is lost with PostgreSQL's machine is made again. PostgreSQL sorts for a hash
 // index that it expects to exceed the memory; unsorted, each row of a large one goes to a random page.
 const settings = `SET LOCAL synchronous_commit = off; SET LOCAL maintenance_work_mem = '32MB'; SET LOCAL max_parallel_maintenance_workers = 0; `
@@ -79,10 +82,41 @@ const sourcesSQL = `SELECT segment FROM scrip.segment WHERE segment = ANY($1) AN
 
 const copySQL = `
 INSERT INTO scrip.%s (` + tables.ClaimColumns + `)
-SELECT %s FROM scrip.coupon_claim WHERE segment = ANY($1)`
+SELECT %s FROM scrip.coupon_claim r WHERE segment = ANY($1) AND NOT ` + leftSQL
 
-// merge merges segments of a size, if there are enough.
-func (s *Set) merge(ctx context.Context, busy bool) error {
+// Whether a coupon has left the tables.
+const leftSQL = `EXISTS (SELECT FROM scrip.removal m WHERE m.campaign = r.campaign AND m.through >= r.n)`
+
+const halfSQL = `SELECT 2 * count(*) FILTER (WHERE ` + leftSQL + `) >= count(*) FROM scrip.%s r`
+
+// sweep rewrites segments of which half has left the tables, when something has since the last sweep.
+func (s *Set) sweep(ctx context.Context, busy bool) error {
+	if busy || time.Since(s.swept) < sweepEvery {
+		return nil
+	}
+	var removed int64
+	if err := s.db.QueryRow(ctx, s.in("SELECT count(*) FROM scrip.removal")).Scan(&removed); err != nil {
+		return s.explain("looking for coupons that left", err)
+	}
+	if removed != s.removed {
+		sealed, err := schema.Collect(ctx, s.db, pgx.RowTo[int32], s.in("SELECT segment FROM scrip.segment WHERE rows > 0 AND merged_at IS NULL AND segment < 0"))
+		for i := 0; err == nil && i < len(sealed); i++ {
+			var half bool
+			err = s.db.QueryRow(ctx, s.in(fmt.Sprintf(halfSQL, tables.SegmentTable(sealed[i])))).Scan(&half)
+			if err == nil && half {
+				err = s.merge(ctx, sealed[i:i+1])
+			}
+		}
+		if err != nil {
+			return s.explain("looking for coupons that left", err)
+		}
+	}
+	s.swept, s.removed = time.Now(), removed
+	return nil
+}
+
+// mergeSome merges segments of a size, if there are enough.
+func (s *Set) mergeSome(ctx context.Context, busy bool) error {
 	found, err := schema.Collect(ctx, s.db, pgx.RowTo[[]int32], s.in(pickSQL), mergeOf, busy, crowd)
 	if err != nil {
 		return s.explain("looking for segments to merge", err)
@@ -90,11 +124,16 @@ func (s *Set) merge(ctx context.Context, busy bool) error {
 	if len(found) == 0 {
 		return nil
 	}
+	return s.merge(ctx, found[0])
+}
+
+// merge writes the rows of segments to a new one.
+func (s *Set) merge(ctx context.Context, sources []int32) error {
 	if err := s.lock(ctx); err != nil {
 		return nil
 	}
 	s.lowest--
-	number, sources := s.lowest, found[0]
+	number := s.lowest
 	s.unlock()
 	table := tables.SegmentTable(number)
 	// Apart, because a reader would wait for the lock of a table that was attached but is not committed.
@@ -116,7 +155,7 @@ func (s *Set) merge(ctx context.Context, busy bool) error {
 		if _, err := tx.Exec(ctx, s.in("UPDATE scrip.segment SET merged_at = clock_timestamp() WHERE segment = ANY($1)"), sources); err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, s.in("UPDATE scrip.segment SET merged_at = NULL, rows = $2 WHERE segment = $1"), number, copied.RowsAffected())
+		_, err = tx.Exec(ctx, s.in("UPDATE scrip.segment SET merged_at = CASE WHEN $2 = 0 THEN clock_timestamp() END, rows = $2 WHERE segment = $1"), number, copied.RowsAffected())
 		return err
 	})
 }

@@ -42,9 +42,17 @@ const partAfterCut = 16
 // Rows do not depend on how a log is divided into batches.
 func Apply(ctx context.Context, tx pgx.Tx, b *Batch) ([]Parked, error) {
 	var parked []Parked
+	clock := b.From
 	part := len(b.Lines) // of them folded at once
 	for rest := b.Lines; len(rest) > 0; {
-		lines := rest[:min(part, len(rest))]
+		if err := cleanUp(ctx, tx, b, &clock, rest[0].At); err != nil {
+			return nil, err
+		}
+		today := 1
+		for today < len(rest) && dayOf(rest[today].At) <= dayOf(clock) {
+			today++
+		}
+		lines := rest[:min(part, today)]
 		f := newFold(b.Lane)
 		f.schema, f.segment = b.Schema, b.Segment
 		t := touches(lines)
@@ -70,33 +78,16 @@ func Apply(ctx context.Context, tx pgx.Tx, b *Batch) ([]Parked, error) {
 			part *= 2
 		}
 	}
-	return parked, cleanUp(ctx, tx, b)
-}
-
-// cleanUp deletes old rows whenever lane time crosses midnight UTC.
-func cleanUp(ctx context.Context, tx pgx.Tx, b *Batch) error {
-	today := dayOf(b.To)
-	if b.From != 0 && today <= dayOf(b.From) {
-		return nil
-	}
-	retention := b.Retention
-	if retention == 0 {
-		retention = DefaultRetention
-	}
-	for _, sql := range []string{cleanUpSQL, cleanUpEndsSQL} {
-		if _, err := tx.Exec(ctx, In(b.Schema, sql), int64(b.Lane), timestamp(today.Add(-retention))); err != nil {
-			return fmt.Errorf("removing old expiry tasks: %w", err)
-		}
-	}
-	return nil
+	return parked, cleanUp(ctx, tx, b, &clock, b.To)
 }
 
 // ApplyOneByOne applies line by line a batch that PostgreSQL rejected in Apply, and makes dead letters of the rejected
 // lines. It takes some round trips per line.
 func ApplyOneByOne(ctx context.Context, tx pgx.Tx, b *Batch) ([]Parked, error) {
 	var parked []Parked
+	clock := b.From
 	for i := range b.Lines {
-		one := &Batch{Lane: b.Lane, Lines: b.Lines[i : i+1], From: b.To, To: b.To, Schema: b.Schema, Segment: b.Segment}
+		one := &Batch{Lane: b.Lane, Lines: b.Lines[i : i+1], From: clock, To: b.Lines[i].At, Schema: b.Schema, Segment: b.Segment, Retention: b.Retention}
 		list, err := applySaved(ctx, tx, one)
 		if reason, refused := Refused(err); refused {
 			one.Lines[0].Problem = reason
@@ -106,8 +97,9 @@ func ApplyOneByOne(ctx context.Context, tx pgx.Tx, b *Batch) ([]Parked, error) {
 			return nil, err
 		}
 		parked = append(parked, list...)
+		clock = max(clock, one.To)
 	}
-	return parked, cleanUp(ctx, tx, b)
+	return parked, cleanUp(ctx, tx, b, &clock, b.To)
 }
 
 // applySaved applies a batch in a savepoint: after an error the transaction is as before.

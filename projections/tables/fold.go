@@ -90,6 +90,9 @@ func (f *fold) change(l *Line) (recount string, err error) {
 	if c == nil {
 		return "", fmt.Errorf("%s of campaign %q, which is not in the tables", e.Type, e.Campaign)
 	}
+	if e.N != 0 && int64(e.N) <= c.removed && e.Type != wire.CouponClaimed {
+		return "", nil
+	}
 	if e.Type.ChangesCoupon() {
 		return "", f.coupon(c, l)
 	}
@@ -168,6 +171,7 @@ type campaign struct {
 	voided             int64
 	imported           int64
 	highest            int64 // number of a coupon
+	removed            int64 // numbers up to this have left the tables
 	inheritingLive     int64
 	inheritingRedeemed int64
 

@@ -15,7 +15,8 @@ import (
 const loadCampaignsSQL = `
 SELECT c.campaign, status, max_redemptions, expires_at, named_opens_at, expired_through, sold_out_at, end_processed_at,
        claimed, redeemed, own_expired, voided, imported_codes, highest, inheriting_live, inheriting_redeemed,
-       stats_day, day_claimed, day_redeemed, day_rolled_back, day_voided
+       stats_day, day_claimed, day_redeemed, day_rolled_back, day_voided,
+       coalesce((SELECT max(m.through) FROM scrip.removal m WHERE m.campaign = c.campaign), 0)
 FROM unnest($1::text[]) k (campaign) JOIN scrip.campaign c ON c.campaign = k.campaign`
 
 // A coupon is in one segment, or in a merged one and its sources with the same values: newer ones are looked at first, and
@@ -136,7 +137,7 @@ func (f *fold) scanCampaign(rows pgx.Rows) error {
 	var expires, opens, through, soldOut, processed, statsDay pgtype.Timestamptz
 	err := rows.Scan(&c.name, &c.status, &most, &expires, &opens, &through, &soldOut, &processed,
 		&c.claimed, &c.redeemed, &c.ownExpired, &c.voided, &c.imported, &c.highest, &c.inheritingLive, &c.inheritingRedeemed,
-		&statsDay, &c.today.claimed, &c.today.redeemed, &c.today.rolledBack, &c.today.voided)
+		&statsDay, &c.today.claimed, &c.today.redeemed, &c.today.rolledBack, &c.today.voided, &c.removed)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -23,6 +24,8 @@ type model struct {
 	events    []string // of coupons, besides claims and redemptions
 	midnight  wire.Instant
 	retention wire.Instant
+	removed   int          // coupons
+	keep      wire.Instant // of coupons of ended campaigns; 0 = for ever
 }
 
 type extra struct {
@@ -30,14 +33,26 @@ type extra struct {
 	places        [2]int64   // of those two
 	redemptions   []string   // sequence and line
 	announcements []crossing // of a campaign
+	gone          gone
 }
 
-func newModel(retention wire.Instant) *model {
-	return &model{Fold: oracle.New(), extras: map[string]*extra{}, stats: map[string]*[4]int{}, refusals: map[string]int{}, retention: retention}
+// gone is what of a campaign has left the tables: the first so many, and how many of the coupons had which status.
+type gone struct {
+	coupons, reminders, allotments, announcements int
+	counts                                        map[string]int
+}
+
+func newModel(retention, keep wire.Instant) *model {
+	return &model{Fold: oracle.New(), extras: map[string]*extra{}, stats: map[string]*[4]int{}, refusals: map[string]int{}, retention: retention, keep: keep}
 }
 
 // message folds one step.
 func (m *model) message(sequence uint64, msg message) {
+	if today := dayOf(msg.at); today > m.midnight && m.keep != 0 {
+		for _, c := range m.Campaigns {
+			m.remove(c, today)
+		}
+	}
 	for n, raw := range bytes.Split(bytes.TrimRight(msg.lines, "\n"), []byte{'\n'}) {
 		if len(raw) == 0 {
 			continue
@@ -51,6 +66,51 @@ func (m *model) message(sequence uint64, msg message) {
 	m.midnight = max(m.midnight, dayOf(msg.at))
 }
 
+// remove removes the coupons of a campaign if it ended long ago and no task of an expiry of their own is left.
+func (m *model) remove(c *oracle.Campaign, today wire.Instant) {
+	ended, end := wire.Instant(0), c.Settings.ExpiresAt
+	if end != 0 {
+		ended = max(end, m.fell(c, end))
+	}
+	for _, change := range c.Changes {
+		if end == 0 && change.Type == wire.CampaignEndedEvent.String() {
+			ended = change.At
+		}
+	}
+	x := m.extras[c.Name]
+	again := x.gone.counts != nil && len(c.Coupons) == x.gone.coupons
+	if again || ended == 0 || ended >= today-m.keep || end != 0 && m.fell(c, end) == 0 {
+		return
+	}
+	counts := m.counts(c)
+	for _, k := range c.Coupons[x.gone.coupons:] {
+		fell, before := m.fell(c, k.OwnExpiry), today-m.retention
+		switch {
+		case k.Voided:
+		case k.OwnExpiry == 0 && end == 0 && c.StatusOf(k) == wire.StatusClaimed:
+			return
+		case k.OwnExpiry != 0 && (fell == 0 || fell >= before || k.OwnExpiry >= before):
+			return
+		}
+	}
+	m.events = slices.DeleteFunc(m.events, func(e string) bool { return strings.HasPrefix(e, c.Name+"|") })
+	m.removed += len(c.Coupons) - x.gone.coupons
+	x.gone = gone{len(c.Coupons), len(c.Reminders), len(c.Allotments), len(x.announcements), counts}
+}
+
+// counts counts the coupons of a campaign by status, those that have left as they were then.
+func (m *model) counts(c *oracle.Campaign) map[string]int {
+	g := m.extras[c.Name].gone
+	counts := maps.Clone(g.counts)
+	if counts == nil {
+		counts = map[string]int{}
+	}
+	for _, k := range c.Coupons[g.coupons:] {
+		counts[c.StatusOf(k)]++
+	}
+	return counts
+}
+
 func couponName(campaign string, n uint32) string   { return fmt.Sprint(campaign, "/", n) }
 func reminderName(campaign string, r uint64) string { return fmt.Sprint(campaign, "#", r) }
 
@@ -58,6 +118,7 @@ func (m *model) event(sequence uint64, line int, e *wire.Event) {
 	place := int64(sequence)<<20 + int64(line)
 	open := func(name string) { m.extras[name] = &extra{first: *e, places: [2]int64{place}} }
 	end := func(name string) { m.extras[name].last, m.extras[name].places[1] = *e, place }
+	has := func() bool { return int(e.N) > m.extras[e.Campaign].gone.coupons }
 	happened := func(expires, before wire.Instant) {
 		m.events = append(m.events, fmt.Sprintf("%s|%d|%d|%d|%s|%d|%d|%s|%s", e.Campaign, e.N, place, e.At, strings.TrimPrefix(e.Type.String(), "coupon."), expires, before, e.OrderID, e.Reason))
 	}
@@ -101,16 +162,24 @@ func (m *model) event(sequence uint64, line int, e *wire.Event) {
 	case wire.CouponRedeemed:
 		x := m.extras[couponName(e.Campaign, e.N)]
 		x.redemptions = append(x.redemptions, fmt.Sprint(sequence, "|", line))
-		m.stat(e, 1)
+		if has() {
+			m.stat(e, 1)
+		}
 	case wire.CouponRolledBack:
-		m.stat(e, 2)
-		happened(0, 0)
+		if has() {
+			m.stat(e, 2)
+			happened(0, 0)
+		}
 	case wire.CouponVoided:
 		end(couponName(e.Campaign, e.N))
-		m.stat(e, 3)
-		happened(0, 0)
+		if has() {
+			m.stat(e, 3)
+			happened(0, 0)
+		}
 	case wire.CouponExtended:
-		happened(e.ExpiresAt, own)
+		if has() {
+			happened(e.ExpiresAt, own)
+		}
 	case wire.CouponsExpired:
 		x := crossing{through: e.Through, at: e.At, position: place}
 		if end := c.Settings.ExpiresAt; m.fell(c, end) == 0 && end != 0 && end <= e.Through {
@@ -210,9 +279,9 @@ func (m *model) tables() map[string]string {
 }
 
 func (m *model) rows(c *oracle.Campaign, row func(string, ...any)) {
-	counts := c.ByStatus()
+	counts, gone := m.counts(c), m.extras[c.Name].gone
 	tasks := map[wire.Instant]map[string]int{}
-	for _, k := range c.Coupons {
+	for _, k := range c.Coupons[gone.coupons:] {
 		x, status, due := m.extras[couponName(c.Name, k.N)], c.StatusOf(k), c.Expires(k)
 		newest := wire.Instant(0)
 		for i, u := range k.Redemptions {
@@ -246,13 +315,16 @@ func (m *model) rows(c *oracle.Campaign, row func(string, ...any)) {
 	}
 	for i := range c.Reminders {
 		r, x := &c.Reminders[i], m.extras[reminderName(c.Name, uint64(i)+1)]
+		if i < gone.reminders || r.N != 0 && int(r.N) <= gone.coupons {
+			continue
+		}
 		row("reminder", c.Name, r.Customer, r.Kind(), r.Due, r.State, i+1, r.N, int64(r.Before), x.first.At, x.last.At, x.places[0], x.places[1])
 	}
 	x, s := m.extras[c.Name], &c.Settings
-	for _, a := range c.Allotments {
+	for _, a := range c.Allotments[gone.allotments:] {
 		row("allotment", c.Name, a.Batch, a.From, a.Through, a.At, a.OwnExpiry)
 	}
-	for _, a := range x.announcements {
+	for _, a := range x.announcements[gone.announcements:] {
 		row("expiry_event", c.Name, a.through, a.at, a.position, a.end)
 	}
 	opens, closes := s.OpensAt, s.ClosesAt

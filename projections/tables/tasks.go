@@ -92,13 +92,14 @@ func (c *campaign) expire(l *Line) {
 //
 // $1 = campaign
 const recountCampaignSQL = `
-UPDATE scrip.campaign c SET redeemed = x.redeemed, own_expired = x.expired,
+UPDATE scrip.campaign c SET redeemed = x.redeemed + coalesce(m.redeemed, 0), own_expired = x.expired + coalesce(m.expired, 0),
     inheriting_live = x.inheriting_live, inheriting_redeemed = x.inheriting_redeemed
 FROM (SELECT coalesce(sum(coupons) FILTER (WHERE spent), 0) AS redeemed,
              coalesce(sum(coupons) FILTER (WHERE NOT spent AND expires_at <= expired_through), 0) AS expired,
              coalesce(sum(coupons) FILTER (WHERE NOT spent AND expires_at IS NULL), 0) AS inheriting_live,
              coalesce(sum(coupons) FILTER (WHERE spent AND expires_at IS NULL), 0) AS inheriting_redeemed
-      FROM (` + recountedSQL + `) y) x
+      FROM (` + recountedSQL + `) y) x,
+     (SELECT max(redeemed) AS redeemed, max(expired) AS expired FROM scrip.removal WHERE campaign = $1) m
 WHERE c.campaign = $1`
 
 // $1 = campaign
@@ -229,14 +230,6 @@ func (f *fold) countFallen(row pgx.Rows) error {
 	}
 	return err
 }
-
-// Processed tasks are removed after the retention. It is measured in lane time, so that rebuilt tables are the same.
-//
-// $1 = lane   $2 = processed before
-const (
-	cleanUpSQL     = `DELETE FROM scrip.expiry_own WHERE due_at < $2 AND processed_at < $2 AND lane = $1`
-	cleanUpEndsSQL = `UPDATE scrip.campaign SET end_removed = true WHERE NOT end_removed AND expires_at < $2 AND end_processed_at < $2 AND lane = $1`
-)
 
 // copyExpiries writes the announced expiries.
 func (f *fold) copyExpiries(ctx context.Context, tx pgx.Tx) error {

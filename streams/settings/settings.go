@@ -31,6 +31,8 @@ type Settings struct {
 	// ClockAccepted is when an operator last checked that the machines' clocks are right, by one of these clocks; zero = never.
 	// A step ahead that a server noticed before then is followed, later ones are not: see wall.Options.
 	ClockAccepted time.Time
+	// TablesKeep is for how many days coupons remain in the read tables after their campaign has ended, 1 to 36,500; 0 = for ever.
+	TablesKeep int
 	// HTTPRate is how many HTTP requests a second one key may make at each server, 1 to 1,000,000; 0 = no limit. HTTPBurst is how
 	// many it may make at once; 0 = those of one second.
 	HTTPRate, HTTPBurst int

@@ -27,10 +27,10 @@ var manageActs = []act{
 		cli: "scrip access revoke {key}"},
 	{id: "changeSettings", title: "Change settings", cleared: "default", edits: "/v1/settings", then: "/settings", about: "In force at all servers within a second, all or none. What is emptied goes back to its default.",
 		fields: []string{"settings.reminder.rate", "settings.reminder.batch", "settings.reminder.concurrency", "settings.reminder.grace", "settings.http.rate", "settings.http.burst",
-			"settings.deadletter.quote", "settings.clock.tolerance"},
+			"settings.deadletter.quote", "settings.clock.tolerance", "settings.tables.keep"},
 		cli: "[scrip config set reminder.rate {settings.reminder.rate}; ][scrip config set reminder.batch {settings.reminder.batch}; ][scrip config set reminder.concurrency {settings.reminder.concurrency}; ]" +
 			"[scrip config set reminder.grace {settings.reminder.grace}; ][scrip config set http.rate {settings.http.rate}; ][scrip config set http.burst {settings.http.burst}; ]" +
-			"[scrip config set deadletter.quote {settings.deadletter.quote}; ][scrip config set clock.tolerance {settings.clock.tolerance}; ]"},
+			"[scrip config set deadletter.quote {settings.deadletter.quote}; ][scrip config set clock.tolerance {settings.clock.tolerance}; ][scrip config set tables.keep {settings.tables.keep}; ]"},
 	pauseAct("pauseExpiry", "Pause expiry", "expiry", "true", "Nothing that expires in this campaign is announced until it is resumed. No coupon is valid for longer."),
 	pauseAct("resumeExpiry", "Resume expiry", "expiry", "null", "What is due is announced at once."),
 	pauseAct("pauseReminders", "Pause reminders", "reminder", "true", "No reminder of this campaign fires until they are resumed; those that are too late by then are dropped."),

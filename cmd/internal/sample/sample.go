@@ -1,6 +1,7 @@
 package sample
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"strings"
@@ -38,8 +39,9 @@ type Sample struct {
 	Lag    float64 `json:"tables_lag_seconds" doc:"Of the lane whose tables are the latest."`
 	Behind uint64  `json:"tables_behind" doc:"Messages that the tables lack."`
 	// DiskLeft is in bytes, 0 = not known.
-	DiskLeft uint64 `json:"disk_left,omitempty" doc:"Bytes left where this server stores the log."`
-	Error    string `json:"error,omitempty" doc:"Why there are no numbers."`
+	DiskLeft uint64   `json:"disk_left,omitempty" doc:"Bytes left where this server stores log and tables: the least."`
+	left     []uint64 // of each disk
+	Error    string   `json:"error,omitempty" doc:"Why there are no numbers."`
 }
 
 // Options of a Sampler.
@@ -48,8 +50,8 @@ type Options struct {
 	Conn *nats.Conn
 	// Lanes is how many the log has.
 	Lanes int
-	// Dir is where the embedded NATS stores the log; "" = it is elsewhere.
-	Dir string
+	// Dirs return where this server stores log and tables; "" = not known yet.
+	Dirs []func() string
 	// Metrics are those of this server, for alerts.
 	Metrics prometheus.Gatherer
 	Logger  *slog.Logger
@@ -119,10 +121,12 @@ func (s *Sampler) sample(now time.Time, reports []status.Report, err error) Samp
 			out.Lag, out.Behind = max(out.Lag, p.LagSeconds), out.Behind+p.Behind
 		}
 	}
-	if s.Dir != "" {
+	out.left = make([]uint64, len(s.Dirs))
+	for i, dir := range s.Dirs {
 		var fs syscall.Statfs_t
-		if syscall.Statfs(s.Dir, &fs) == nil {
-			out.DiskLeft = fs.Bavail * uint64(fs.Bsize)
+		if syscall.Statfs(dir(), &fs) == nil {
+			out.left[i] = fs.Bavail * uint64(fs.Bsize)
+			out.DiskLeft = min(out.left[i], cmp.Or(out.DiskLeft, out.left[i]))
 		}
 	}
 	return out
@@ -185,7 +189,7 @@ type Overview struct {
 	// Minutes are the samples before it, one for each ten seconds.
 	Recent []Sample `json:"recent,omitempty" nullable:"false" doc:"One of each ten seconds of the last ten minutes, oldest first."`
 	Alerts []Alert  `json:"alerts" nullable:"false" doc:"Those of docker/prometheus/alerts.yaml that would fire now, by the metrics of this server."`
-	// FullIn is after how many hours the disk is full at the rate of the last minutes; 0 = it does not fill, or it is not known.
+	// FullIn is after how many hours the first disk is full at the rate of the last minutes; 0 = none fills, or it is not known.
 	FullIn float64 `json:"disk_full_in_hours,omitempty"`
 }
 
@@ -203,9 +207,11 @@ func (s *Sampler) Overview() Overview {
 		out.Recent = append(out.Recent, mean(s.ring[i:min(i+10, len(s.ring))]))
 	}
 	first := s.ring[0]
-	if span := out.At.Sub(first.At); span >= diskFor && first.DiskLeft > out.DiskLeft {
-		perHour := float64(first.DiskLeft-out.DiskLeft) / span.Hours()
-		out.FullIn = float64(out.DiskLeft) / perHour
+	for i, left := range out.left {
+		if span := out.At.Sub(first.At); span >= diskFor && first.left[i] > left {
+			in := float64(left) / float64(first.left[i]-left) * span.Hours()
+			out.FullIn = min(in, cmp.Or(out.FullIn, in))
+		}
 	}
 	return out
 }

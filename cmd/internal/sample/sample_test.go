@@ -54,7 +54,7 @@ func TestRing(t *testing.T) {
 	s := New(Options{Lanes: 1})
 	start := time.Unix(1e9, 0)
 	for i := range kept + 50 {
-		s.add(Sample{At: start.Add(time.Duration(i) * time.Second), Claims: 10, DiskLeft: uint64(7200+600-i) * 1000})
+		s.add(Sample{At: start.Add(time.Duration(i) * time.Second), Claims: 10, left: []uint64{1e9, uint64(7200+600-i) * 1000}})
 	}
 	got := s.Overview()
 	if len(got.Recent) != kept/10 || got.Recent[0].Claims != 10 || !got.At.Equal(start.Add((kept+49)*time.Second)) {

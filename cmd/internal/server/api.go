@@ -79,10 +79,11 @@ func (s *server) startAPI(ctx context.Context) error {
 func (s *server) newOps(js jetstream.JetStream, lanes *command.Lanes) *ops.Ops {
 	hooks := webhook.Open(js, webhook.NewKey(s.key, s.stream.UUID), registry.Options{Logger: s.log, Audit: s.keys.audit})
 	hooks.Reach = s.webhookGuard().Reach
+	s.startSampler(js)
 	all := &ops.Ops{
 		Keys: s.keys.store, Settings: s.settings, Webhooks: hooks, Audit: s.keys.audit, Queries: client.New(js.Conn(), client.Options{}),
 		Status: func(ctx context.Context) (any, error) { return s.readStatus(ctx, js) }, Jobs: s.jobs, PostgresURL: s.analystURL, Lanes: lanes, Wrong: s.keys.registry.Wrong,
-		JetStream: js, Log: s.stream, Overview: s.startSampler(js),
+		JetStream: js, Log: s.stream, Overview: func() any { return s.sampler.Overview() },
 		Cursors: ops.Cursors{Secret: s.key, Log: s.stream.UUID},
 		Once:    once.Open(js, s.key, s.stream.UUID),
 	}
@@ -93,15 +94,17 @@ func (s *server) newOps(js jetstream.JetStream, lanes *command.Lanes) *ops.Ops {
 	return all
 }
 
-// startSampler starts what takes samples, and returns what shows them.
-func (s *server) startSampler(js jetstream.JetStream) func() any {
-	dir := ""
+// startSampler starts what takes samples.
+func (s *server) startSampler(js jetstream.JetStream) {
+	var dirs []func() string
 	if s.natsd != nil {
-		dir = s.dir.Path()
+		dirs = append(dirs, s.dir.Path)
 	}
-	sampler := sample.New(sample.Options{Conn: js.Conn(), Lanes: s.stream.Lanes, Dir: dir, Metrics: s.metrics.registry, Logger: s.log})
-	s.group.start("sampler", sampler.Run)
-	return func() any { return sampler.Overview() }
+	if s.tables != nil && s.tables.cluster != nil {
+		dirs = append(dirs, s.tables.cluster.Dir)
+	}
+	s.sampler = sample.New(sample.Options{Conn: js.Conn(), Lanes: s.stream.Lanes, Dirs: dirs, Metrics: s.metrics.registry, Logger: s.log})
+	s.group.start("sampler", s.sampler.Run)
 }
 
 // readStatus reads the status of the log and its servers.
@@ -114,7 +117,8 @@ func (s *server) readStatus(ctx context.Context, js jetstream.JetStream) (any, e
 	if err != nil {
 		return nil, err
 	}
-	st.Sync = s.opts.Sync
+	now := s.sampler.Overview()
+	st.Sync, st.DiskLeft, st.DiskFull = s.opts.Sync, now.DiskLeft, now.FullIn
 	return st, nil
 }
 

@@ -17,11 +17,8 @@ import (
 // without a limit.
 const configWait = 5 * time.Second
 
-// startConfig follows the run-time settings, for the lanes, the schedulers and HTTP of this server.
+// startConfig follows the run-time settings, for the lanes, the schedulers, the projector and HTTP of this server.
 func (s *server) startConfig(ctx context.Context) error {
-	if !s.opts.has(RoleLanes) && !s.opts.has(RoleAPI) {
-		return nil
-	}
 	defaults := settings.Default()
 	defaults.ReminderGrace = s.opts.ReminderGrace
 	store, err := settings.Open(ctx, s.js, settings.Options{Defaults: defaults, Logger: s.log, Audit: audit.Open(s.js, nil)})

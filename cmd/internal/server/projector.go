@@ -20,7 +20,11 @@ func (s *server) startProjector(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	opts := projector.Options{Load: s.load, Logger: s.log}
+	keep := func() int {
+		now, _ := s.config.Current()
+		return now.TablesKeep
+	}
+	opts := projector.Options{Load: s.load, Keep: keep, Logger: s.log}
 	if s.trace != nil {
 		opts.Trace = s.trace.Project
 	}
@@ -37,6 +41,11 @@ func (s *server) startProjector(ctx context.Context) error {
 	s.group.start("projector", func(ctx context.Context) error {
 		select {
 		case <-s.tables.tried: // a cluster that is just starting is not reported as unavailable
+		case <-ctx.Done():
+			return nil
+		}
+		select {
+		case <-s.config.Ready(): // else rows that must go would be kept until the next midnight
 		case <-ctx.Done():
 			return nil
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/console"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/sample"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/trace"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/streams/access"
@@ -47,6 +48,7 @@ type server struct {
 	group   *group
 	health  *health
 	metrics *metrics
+	sampler *sample.Sampler // nil = no role api
 	limits  *limits
 	// credentials guard HTTP paths and the embedded NATS: the given ones, or those of the data directory.
 	credentials datadir.Credentials

@@ -33,6 +33,10 @@ type Status struct {
 	// DeadLetters are the open ones; nil if NoDeadLetters has the reason why they are unknown.
 	DeadLetters   *readmodel.LetterCounts `json:"dead_letters,omitempty"`
 	NoDeadLetters string                  `json:"dead_letters_unknown,omitempty"`
+	// DiskLeft is how many bytes are left on the disk of log or tables, and DiskFull in about how many hours it is full; of the
+	// server that answers. 0 = not known, or it does not fill.
+	DiskLeft uint64  `json:"disk_left,omitempty"`
+	DiskFull float64 `json:"disk_full_in_hours,omitempty"`
 	// Note is why there are no checks.
 	Note string `json:"note,omitempty"`
 }
