@@ -171,7 +171,7 @@ func (s *scripServer) bareCopy(ctx context.Context, dir string, step *report.Ste
 	defer os.Remove(file.Name())
 	defer file.Close()
 	out := bufio.NewWriterSize(file, 1<<20)
-	tag, err := s.db.PgConn().CopyTo(ctx, out, "COPY (SELECT * FROM "+table+") TO STDOUT (FORMAT binary)")
+	tag, err := s.db.PgConn().CopyTo(ctx, out, "COPY (SELECT r.* FROM "+table+" r JOIN "+tables+".segment g USING (segment) WHERE g.merged_at IS NULL) TO STDOUT (FORMAT binary)")
 	if err = errors.Join(err, out.Flush()); err != nil {
 		return err
 	}

@@ -70,13 +70,13 @@ CREATE INDEX campaign_end ON scrip.campaign (expires_at) WHERE NOT end_removed;
 -- the other indexes and is never written again. Of 13 µs that a row with all of them costs beside eight million, eleven go
 -- to places in the two on random text.
 CREATE TABLE scrip.coupon_claim (
+    code           text COLLATE "C" NOT NULL, -- first, because lookups scan young segments for it
     n              bigint NOT NULL,
     claimed_at     timestamptz NOT NULL,
     expires_at     timestamptz, -- its own, NULL = the campaign's
     claimed_place  bigint NOT NULL,
     segment        integer NOT NULL,
     campaign       text COLLATE "C" NOT NULL,
-    code           text COLLATE "C" NOT NULL,
     customer_id    text COLLATE "C" NOT NULL,
     attributes     text, -- JSON as given
 
@@ -138,8 +138,7 @@ SELECT r.n, r.claimed_at, coalesce(s.redeemed_count, 0) AS redeemed_count,
        CASE WHEN s.n IS NULL THEN r.expires_at ELSE s.expires_at END AS expires_at,
        s.redeemed_at, s.voided_at, r.campaign, r.code, r.customer_id, r.attributes, s.void_reason, r.claimed_place
 FROM scrip.coupon_claim r LEFT JOIN scrip.coupon_state s ON s.campaign = r.campaign AND s.n = r.n
--- PostgreSQL reads those once a query, and plans it like one without.
-WHERE r.segment NOT IN (SELECT g.segment FROM scrip.segment g WHERE g.merged_at IS NOT NULL)
+WHERE NOT EXISTS (SELECT FROM scrip.segment g WHERE g.segment = r.segment AND g.merged_at IS NOT NULL)
   AND NOT EXISTS (SELECT FROM scrip.removal m WHERE m.campaign = r.campaign AND m.through >= r.n);
 
 -- One row per block of printed coupons, however many: they count as claimed, and have rows of coupon_claim from the first thing
