@@ -10,24 +10,28 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/cmd/scripbench/process"
 	"github.com/seed-4a2410e3/scrip/cmd/scripbench/report"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 func tablesCommand() *cobra.Command {
 	return measurement(&cobra.Command{
-		Use: "tables", Short: "Measure live projection, rebuild and replay beside bare COPY and bare reads",
-		Long: `Fill a log with --n coupons over a thousand campaigns and measure: the live projection catching up, scrip rebuild of all
-tables, scrip replay to NDJSON; beside them COPY of the same rows with the same indexes made after it, and a bare consumer
-of the same messages. At last the tables are verified against the log. Only scrip and its PostgreSQL are started.`,
+		Use: "tables", Short: "Measure lag, look-ups, rebuild and replay beside bare COPY and bare reads",
+		Long: `Fill a log with --n coupons over a thousand campaigns and measure: look-ups meanwhile, the live projection catching up,
+scrip rebuild of all tables, scrip replay to NDJSON; beside them COPY of the same rows, with the same indexes made after it or
+with the key alone, and a bare consumer of the same messages. At last the tables are verified against the log. Only scrip and
+its PostgreSQL are started.`,
 	}, 1_000_000, nil, func(ctx context.Context, o options, done func(report.Result) error) error {
 		r := &report.Tables{Head: o.head("tables", o.n)}
 		if err := o.with(ctx, recipes[:1], func(b *bench) error { return o.tables(ctx, b, r) }); err != nil {
@@ -42,7 +46,7 @@ const tableCampaigns = 1000
 
 // tables fills a log and measures the read side on it.
 //
-//	claims ── lag ──> live projection catches up
+//	claims ── lag ──> live projection catches up, look-ups beside
 //	log ─────────────> scrip rebuild          beside COPY of the same rows into a table without indexes, and its indexes
 //	log ─────────────> scrip replay           beside a bare consumer of the same messages
 func (o options) tables(ctx context.Context, b *bench, r *report.Tables) error {
@@ -62,10 +66,16 @@ func (o options) tables(ctx context.Context, b *bench, r *report.Tables) error {
 		return err
 	}
 	defer j.close()
+	beside, stop := context.WithCancel(ctx)
+	defer stop()
+	var g errgroup.Group
+	g.Go(func() (err error) { r.Rows, err = s.lookups(beside, p); return err })
 	d, err := drive(ctx, j, p.n, settleWithin)
-	if err != nil {
+	stop()
+	if err := errors.Join(err, g.Wait()); err != nil {
 		return err
 	}
+	r.Rows = append(r.Rows, report.Step{Name: "claims", Lines: p.n, Seconds: d.took.Seconds()})
 	if _, err := tallyOf(p, d.answers); err != nil {
 		return err
 	}
@@ -84,7 +94,9 @@ func (o options) tables(ctx context.Context, b *bench, r *report.Tables) error {
 	}
 	live.Lines, r.Lines = after-filled, after-before+len(p.names)
 	r.Rows = append(r.Rows, live)
-
+	if err := s.db.QueryRow(ctx, diskSQL).Scan(&r.Disk); err != nil {
+		return err
+	}
 	program := func(args ...string) func(*report.Step) error {
 		return func(step *report.Step) error {
 			step.Lines = r.Lines
@@ -98,6 +110,7 @@ func (o options) tables(ctx context.Context, b *bench, r *report.Tables) error {
 		{report.Step{}, func(step *report.Step) error { return s.bareRead(ctx, step) }}, // brings the files into memory, for all steps
 		{report.Step{Name: bareRead}, func(step *report.Step) error { return s.bareRead(ctx, step) }},
 		{report.Step{Name: "scrip replay, NDJSON", Bare: bareRead}, program("replay", "--out", filepath.Join(b.dir, "replay.ndjson"))},
+		{report.Step{Name: bareKeys}, func(step *report.Step) error { return s.bareCopy(ctx, b.dir, step) }},
 		{report.Step{Name: bareCopy}, func(step *report.Step) error { return s.bareCopy(ctx, b.dir, step) }},
 		{report.Step{Name: "scrip rebuild", Bare: bareCopy}, program("rebuild")},
 		{report.Step{Name: "scrip verify"}, program("verify")},
@@ -144,7 +157,44 @@ func (s *scripServer) program(ctx context.Context, step *report.Step, args ...st
 const (
 	bareRead = "bare consumer"
 	bareCopy = "bare COPY, then indexes"
+	bareKeys = "bare COPY, then the key"
 )
+
+// diskSQL is the size of all tables with their indexes.
+const diskSQL = `SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class c JOIN scrip_meta.format f ON c.relnamespace = to_regnamespace(f.live::text) WHERE c.relkind = 'r'`
+
+// lookupPause is between two rounds of look-ups.
+const lookupPause = 20 * time.Millisecond
+
+// lookups looks coupons up, as support does, until ctx ends.
+func (s *scripServer) lookups(ctx context.Context, p *plan) (rows []report.Step, err error) {
+	db, err := pgx.Connect(ctx, s.desc.PostgresURL)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close(context.WithoutCancel(ctx)) //nolint:errcheck
+	kinds := []string{"scrip.coupon WHERE code", "scrip.coupon WHERE customer_id", `scrip.redemption WHERE order_id COLLATE "POSIX"`}
+	times := make([]*report.Latencies, len(kinds))
+	rows = make([]report.Step, len(kinds))
+	for i := range kinds {
+		times[i], rows[i].Name = report.NewLatencies(), "beside claims, "+kinds[i]
+	}
+	for i := 0; natsx.Pause(ctx, lookupPause) == nil; i++ {
+		values := make([]string, len(kinds)) // no order
+		err := db.QueryRow(ctx, "SELECT code, customer_id FROM scrip.coupon WHERE campaign = $1 AND n = 1", p.campaign(i)).Scan(&values[0], &values[1])
+		for k := 0; err == nil && k < len(kinds); k++ {
+			started := time.Now()
+			_, err = db.Exec(ctx, "SELECT * FROM "+kinds[k]+" = $1", values[k])
+			times[k].Record(time.Since(started), 1)
+			rows[k].Lines, rows[k].Seconds = rows[k].Lines+1, rows[k].Seconds+time.Since(started).Seconds()
+			rows[k].P99 = times[k].Result().P99
+		}
+		if err != nil && ctx.Err() == nil && !errors.Is(err, pgx.ErrNoRows) {
+			return nil, err
+		}
+	}
+	return rows, nil
+}
 
 // bareRead reads all event messages of all lanes with plain consumers, one after the other, and counts their lines.
 func (s *scripServer) bareRead(ctx context.Context, step *report.Step) error {
@@ -193,6 +243,9 @@ func (s *scripServer) bareCopy(ctx context.Context, dir string, step *report.Ste
 	started := time.Now()
 	if _, err := s.db.Exec(ctx, `CREATE TABLE bare.coupon_claim (LIKE `+table+`)`); err != nil {
 		return err
+	}
+	if step.Name == bareKeys {
+		indexes = slices.DeleteFunc(indexes, func(def string) bool { return !strings.Contains(def, "UNIQUE") })
 	}
 	if _, err := s.db.PgConn().CopyFrom(ctx, bufio.NewReaderSize(file, 1<<20), "COPY bare.coupon_claim FROM STDIN (FORMAT binary)"); err != nil {
 		return err

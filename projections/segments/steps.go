@@ -16,7 +16,7 @@ const (
 	// mergeOf segments of a size are merged while claims do not fill one in quietFor, or when there are crowd of all sizes:
 	// lookups ask each, and planning one for 50 takes 1 to 3 ms.
 	mergeOf = 8
-	crowd   = 128
+	crowd   = 200
 	// removeWait bounds how long removing waits for readers, because later ones wait as long.
 	removeWait = 5 * time.Millisecond
 )

@@ -139,7 +139,8 @@ func (h *Held) AgainBytes() int64 { return h.Again - h.Empty }
 // Tables is how fast the read side makes tables and files from the log of N coupons, beside bare work on the same data.
 type Tables struct {
 	Head
-	Lines int    `json:"lines"` // events in the log
+	Lines int    `json:"lines"`      // events in the log
+	Disk  int64  `json:"disk_bytes"` // of the tables
 	Rows  []Step `json:"rows"`
 }
 
@@ -151,6 +152,7 @@ type Step struct {
 	// Bare is the step without scrip that it is compared with, "" = none.
 	Bare   string `json:"bare,omitempty"`
 	Memory int64  `json:"memory_bytes,omitempty"`
+	P99    int64  `json:"p99_us,omitempty"` // of one, microseconds
 }
 
 // Rate is lines a second.
