@@ -15,23 +15,20 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/cmd/scripbench/process"
 	"github.com/seed-4a2410e3/scrip/cmd/scripbench/report"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 func tablesCommand() *cobra.Command {
 	return measurement(&cobra.Command{
-		Use: "tables", Short: "Measure lag, look-ups, rebuild and replay beside bare COPY and bare reads",
+		Use: "tables", Short: "Measure lag, look-ups, rebuild and replay beside bare COPY",
 		Long: `Fill a log with --n coupons over a thousand campaigns and measure: look-ups meanwhile, the live projection catching up,
 scrip rebuild of all tables, scrip replay to NDJSON; beside them COPY of the same rows, with the same indexes made after it or
-with the key alone, and a bare consumer of the same messages. At last the tables are verified against the log. Only scrip and
-its PostgreSQL are started.`,
+with the key alone. At last the tables are verified against the log. Only scrip and its PostgreSQL are started.`,
 	}, 1_000_000, nil, func(ctx context.Context, o options, done func(report.Result) error) error {
 		r := &report.Tables{Head: o.head("tables", o.n)}
 		if err := o.with(ctx, recipes[:1], func(b *bench) error { return o.tables(ctx, b, r) }); err != nil {
@@ -48,17 +45,13 @@ const tableCampaigns = 1000
 //
 //	claims ── lag ──> live projection catches up, look-ups beside
 //	log ─────────────> scrip rebuild          beside COPY of the same rows into a table without indexes, and its indexes
-//	log ─────────────> scrip replay           beside a bare consumer of the same messages
+//	log ─────────────> scrip replay
 func (o options) tables(ctx context.Context, b *bench, r *report.Tables) error {
 	s, w := b.scrip, growing
 	r.Settings = []string{s.settings()}
 	w.campaigns = min(tableCampaigns, o.n)
 	p := emptyPlan(w, "tables", o.n, o.n).spread(func(i int) int { return i % w.campaigns })
 	if err := s.create(ctx, p); err != nil {
-		return err
-	}
-	before, err := s.projected(ctx)
-	if err != nil {
 		return err
 	}
 	j, err := openScrip(ctx, b, p)
@@ -92,7 +85,7 @@ func (o options) tables(ctx context.Context, b *bench, r *report.Tables) error {
 	if err != nil {
 		return err
 	}
-	live.Lines, r.Lines = after-filled, after-before+len(p.names)
+	live.Lines, r.Lines = after-filled, after
 	r.Rows = append(r.Rows, live)
 	if err := s.db.QueryRow(ctx, diskSQL).Scan(&r.Disk); err != nil {
 		return err
@@ -107,9 +100,7 @@ func (o options) tables(ctx context.Context, b *bench, r *report.Tables) error {
 		report.Step
 		do func(*report.Step) error
 	}{
-		{report.Step{}, func(step *report.Step) error { return s.bareRead(ctx, step) }}, // brings the files into memory, for all steps
-		{report.Step{Name: bareRead}, func(step *report.Step) error { return s.bareRead(ctx, step) }},
-		{report.Step{Name: "scrip replay, NDJSON", Bare: bareRead}, program("replay", "--out", filepath.Join(b.dir, "replay.ndjson"))},
+		{report.Step{Name: "scrip replay, NDJSON"}, program("replay", "--out", filepath.Join(b.dir, "replay.ndjson"))},
 		{report.Step{Name: bareKeys}, func(step *report.Step) error { return s.bareCopy(ctx, b.dir, step) }},
 		{report.Step{Name: bareCopy}, func(step *report.Step) error { return s.bareCopy(ctx, b.dir, step) }},
 		{report.Step{Name: "scrip rebuild", Bare: bareCopy}, program("rebuild")},
@@ -118,10 +109,8 @@ func (o options) tables(ctx context.Context, b *bench, r *report.Tables) error {
 		if err := step.do(&step.Step); err != nil {
 			return err
 		}
-		if step.Name != "" {
-			r.Rows = append(r.Rows, step.Step)
-			o.printf("tables: %s: %s lines a second", step.Name, report.Thousands(step.Rate()))
-		}
+		r.Rows = append(r.Rows, step.Step)
+		o.printf("tables: %s: %s lines a second", step.Name, report.Thousands(step.Rate()))
 	}
 	return nil
 }
@@ -155,7 +144,6 @@ func (s *scripServer) program(ctx context.Context, step *report.Step, args ...st
 }
 
 const (
-	bareRead = "bare consumer"
 	bareCopy = "bare COPY, then indexes"
 	bareKeys = "bare COPY, then the key"
 )
@@ -194,17 +182,6 @@ func (s *scripServer) lookups(ctx context.Context, p *plan) (rows []report.Step,
 		}
 	}
 	return rows, nil
-}
-
-// bareRead reads all event messages of all lanes with plain consumers, one after the other, and counts their lines.
-func (s *scripServer) bareRead(ctx context.Context, step *report.Step) error {
-	started := time.Now()
-	err := s.tail(ctx, topology.EvtStream, make([]uint64, s.desc.Lanes), func(m jetstream.Msg, _ time.Time) error {
-		step.Lines += bytes.Count(m.Data(), []byte{'\n'})
-		return nil
-	})
-	step.Seconds = time.Since(started).Seconds()
-	return err
 }
 
 // bareCopy copies what claims say into an empty table, from a file, and then makes the same indexes.
