@@ -45,6 +45,7 @@ CREATE TABLE scrip.campaign (
     end_processed_at    timestamptz,
     end_removed         boolean NOT NULL DEFAULT false,
     own_expired         bigint NOT NULL DEFAULT 0, -- of coupons with an expiry of their own
+    removed             boolean NOT NULL DEFAULT false, -- its coupons have left the tables, and its settings have not changed since
     -- What was counted on the newest day; that of earlier ones is in day_stats. A claim so changes this row alone.
     stats_day       timestamptz,
     day_claimed     bigint NOT NULL DEFAULT 0,
@@ -62,6 +63,7 @@ CREATE TABLE scrip.campaign (
 
 -- What falls due at the end of campaigns. No claim changes what it depends on.
 CREATE INDEX campaign_end ON scrip.campaign (expires_at) WHERE NOT end_removed;
+CREATE INDEX campaign_kept ON scrip.campaign (expires_at) WHERE NOT removed;
 
 -- One row per claimed coupon, and per printed one to which something happened (customer_id '' until a redemption names one):
 -- what its claim says. What happens to a coupon later is in coupon_state.

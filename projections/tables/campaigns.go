@@ -92,7 +92,7 @@ const changeSettingsSQL = `
 UPDATE scrip.campaign c SET category = nullif(d.category, ''), prefix = nullif(d.prefix, ''), priority = nullif(d.priority, ''),
     benefit = nullif(d.benefit, ''), generated_codes = d.generated, per_customer = d.per_customer, max_redemptions = d.most,
     valid_for_us = nullif(d.valid_for, 0), named_opens_at = d.opens, opens_at = coalesce(d.opens, c.created_at),
-    closes_at = d.closes, expires_at = d.expires
+    closes_at = d.closes, expires_at = d.expires, removed = false
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[],
     $9::bigint[], $10::timestamptz[], $11::timestamptz[], $12::timestamptz[])
     d (campaign, category, prefix, priority, benefit, generated, per_customer, most, valid_for, opens, closes, expires)

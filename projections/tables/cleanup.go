@@ -42,15 +42,14 @@ const (
 // $1 = lane   $2 = midnight
 const removeSQL = `
 WITH ended AS (
-    UPDATE scrip.campaign c SET own_expired = c.expired, inheriting_live = 0, inheriting_redeemed = 0
+    UPDATE scrip.campaign c SET removed = true, own_expired = c.expired, inheriting_live = 0, inheriting_redeemed = 0
     FROM (SELECT $2::timestamptz - keep_days * interval '24 hours' AS before FROM scrip_meta.format WHERE keep_days > 0) f
-    WHERE c.lane = $1 AND CASE WHEN c.expires_at IS NOT NULL THEN c.expires_at < f.before AND c.end_processed_at < f.before
-        ELSE c.status = 'ended' AND c.inheriting_live = 0 AND EXISTS (
-            SELECT FROM scrip.campaign_event e WHERE e.campaign = c.campaign AND e.type = 'campaign.ended' AND e.at < f.before) END
+    WHERE c.lane = $1 AND NOT c.removed AND (c.expires_at < f.before AND c.end_processed_at < f.before
+        OR c.expires_at IS NULL AND c.status = 'ended' AND c.inheriting_live = 0 AND EXISTS (
+            SELECT FROM scrip.campaign_event e WHERE e.campaign = c.campaign AND e.type = 'campaign.ended' AND e.at < f.before))
       AND NOT EXISTS (SELECT FROM scrip.expiry_own t WHERE t.campaign = c.campaign)
-      AND NOT EXISTS (SELECT FROM scrip.removal m WHERE m.campaign = c.campaign AND m.through >= c.highest)
     RETURNING c.campaign, c.highest, c.redeemed, c.own_expired),
-removed AS (INSERT INTO scrip.removal (campaign, through, redeemed, expired) SELECT * FROM ended),
+removed AS (INSERT INTO scrip.removal (campaign, through, redeemed, expired) SELECT * FROM ended ON CONFLICT DO NOTHING),
 printed AS (DELETE FROM scrip.coupon_claim_0 x USING ended e WHERE x.campaign = e.campaign),
 states AS (DELETE FROM scrip.coupon_state x USING ended e WHERE x.campaign = e.campaign),
 allotments AS (DELETE FROM scrip.allotment x USING ended e WHERE x.campaign = e.campaign),

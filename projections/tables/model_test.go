@@ -40,6 +40,7 @@ type extra struct {
 type gone struct {
 	coupons, reminders, allotments, announcements int
 	counts                                        map[string]int
+	all                                           bool // since the settings changed
 }
 
 func newModel(retention, keep wire.Instant) *model {
@@ -78,8 +79,7 @@ func (m *model) remove(c *oracle.Campaign, today wire.Instant) {
 		}
 	}
 	x := m.extras[c.Name]
-	again := x.gone.counts != nil && len(c.Coupons) == x.gone.coupons
-	if again || ended == 0 || ended >= today-m.keep || end != 0 && m.fell(c, end) == 0 {
+	if x.gone.all || ended == 0 || ended >= today-m.keep || end != 0 && m.fell(c, end) == 0 {
 		return
 	}
 	counts := m.counts(c)
@@ -95,7 +95,7 @@ func (m *model) remove(c *oracle.Campaign, today wire.Instant) {
 	}
 	m.events = slices.DeleteFunc(m.events, func(e string) bool { return strings.HasPrefix(e, c.Name+"|") })
 	m.removed += len(c.Coupons) - x.gone.coupons
-	x.gone = gone{len(c.Coupons), len(c.Reminders), len(c.Allotments), len(x.announcements), counts}
+	x.gone = gone{len(c.Coupons), len(c.Reminders), len(c.Allotments), len(x.announcements), counts, true}
 }
 
 // counts counts the coupons of a campaign by status, those that have left as they were then.
@@ -148,6 +148,7 @@ func (m *model) event(sequence uint64, line int, e *wire.Event) {
 	case wire.CampaignSoldOut:
 		end(e.Campaign)
 	case wire.CampaignUpdated, wire.CodesImported:
+		m.extras[e.Campaign].gone.all = m.extras[e.Campaign].gone.all && e.Type == wire.CodesImported
 		if int(c.Codes) > len(c.Coupons) {
 			m.extras[e.Campaign].last.At = 0
 		}
