@@ -87,14 +87,20 @@ func (s *traced) stop() []*call {
 	return calls
 }
 
-// claim sends one command and waits for the acknowledgement, which means "ordered and kept", and for the outcome. It uses a
-// connection of its own: on a busy one the server may cut a line between two calls.
-func (s *traced) claim(id string) error {
-	nc, err := nats.Connect(s.desc.NATSURL)
+// connect makes a connection.
+func (s *traced) connect() *nats.Conn {
+	s.t.Helper()
+	nc, err := nats.Connect(s.desc.NATSURL, nats.Timeout(2*time.Minute))
 	if err != nil {
-		return err
+		s.t.Fatal(err)
 	}
-	defer nc.Close()
+	s.t.Cleanup(nc.Close)
+	return nc
+}
+
+// claim sends one command and waits for the acknowledgement, which means "ordered and kept", and for the outcome. It needs a
+// connection of its own: on a busy one the server may cut a line between two calls.
+func claim(nc *nats.Conn, id string) error {
 	outcome, err := nc.SubscribeSync("_INBOX.out." + id)
 	if err != nil {
 		return err
@@ -124,27 +130,26 @@ func (s *traced) claim(id string) error {
 // claims makes lonely claims, then crowds of them that share steps and fsyncs, and returns their ids.
 func (s *traced) claims() (ids []string) {
 	s.t.Helper()
-	nc, err := nats.Connect(s.desc.NATSURL)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer nc.Close()
-	if _, err := nc.Request("scrip.campaign.create", []byte(`{"campaign":"c","codes":10000}`), 2*time.Minute); err != nil {
+	if _, err := s.connect().Request("scrip.campaign.create", []byte(`{"campaign":"c","codes":10000}`), 2*time.Minute); err != nil {
 		s.t.Fatal(err)
 	}
 	for i := range 20 {
 		ids = append(ids, fmt.Sprintf("lonely-%d-", i))
-		if err := s.claim(ids[len(ids)-1]); err != nil {
+		if err := claim(s.connect(), ids[len(ids)-1]); err != nil {
 			s.t.Fatal(err)
 		}
 	}
+	var each [40]*nats.Conn // made one by one: a traced server takes seconds for as many at once, and clients give up
+	for i := range each {
+		each[i] = s.connect()
+	}
 	for crowd := range 5 {
 		var all sync.WaitGroup
-		for i := range 40 {
+		for i, nc := range each {
 			id := fmt.Sprintf("crowd-%d-%d-", crowd, i)
 			ids = append(ids, id)
 			all.Go(func() {
-				if err := s.claim(id); err != nil {
+				if err := claim(nc, id); err != nil {
 					s.t.Error(err)
 				}
 			})
