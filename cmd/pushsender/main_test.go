@@ -23,7 +23,6 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
-	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/seal"
@@ -127,12 +126,8 @@ func (l *log) fire(t *testing.T, customers ...string) {
 
 func (l *log) publish(t *testing.T, encode func(h eventlog.Header, lines []byte) nats.Header, customers ...string) {
 	t.Helper()
-	var lines []byte
-	for _, c := range customers {
-		e := wire.Event{Type: wire.ReminderDue, Campaign: "summer", At: 1_000_000, Kind: "opens", DueAt: 1_000_000, CustomerID: c}
-		lines = append(e.AppendJSON(lines), '\n')
-	}
 	l.n++
+	lines := append(streamtest.Due("summer", 1_000*l.n, customers...), '\n')
 	h := eventlog.Header{Owner: "test", Source: eventlog.Source{Sequence: l.n, Line: 1, LastR: 1}, SourceDigest: strings.Repeat("0", 32)}
 	if _, err := l.js.PublishMsg(t.Context(), &nats.Msg{Subject: topology.Rmd(0), Header: encode(h, lines), Data: lines}); err != nil {
 		t.Fatal(err)

@@ -86,7 +86,7 @@ func TestEveryCommand(t *testing.T) {
 		{"restart --n 400", []string{"starts with 400 coupons", "40 coupons since the start", "ready after kill -9", "on disk before"}},
 		{"tables --n 3000", []string{"3,000 coupons", "live projection", "WHERE code", "scrip rebuild", bareCopy, bareKeys, "scrip verify"}},
 		{"expire --n 5000 --runs 1", []string{"expire: 5,000 coupons", "on disk before", "appendfsync always", "synchronous_commit on", "pg-set"}},
-		{"remind --n 2500 --runs 1", []string{"remind: 2,500 customers", "river-500", "last line on the reminder stream"}},
+		{"remind --n 2500 --runs 1", []string{"remind: 2,500 customers", "river-5000", "last line on the reminder stream"}},
 		{"pending --n 3000", []string{"3,000 reminders of 60 campaigns", "on disk before", "ready after kill -9", "all known after", "300 reminders since the start"}},
 	} {
 		t.Run(strings.Fields(c.args)[0], func(t *testing.T) {

@@ -16,10 +16,10 @@ import (
 
 // reminders are the systems that remind people, scrip first and the limit last.
 var reminders = []recipe{
-	{name: report.Subject, about: "one event fires all; fan-out to a stream, 500 a message; a bare consumer", server: onScrip, fill: remindScrip},
+	{name: report.Subject, about: "one event fires all; fan-out to a stream in lists of 5,000; a bare consumer", server: onScrip, fill: remindScrip},
 	{name: "redis-poll", about: "sorted sets by customer, each polled each second: 2,000 by ZRANGE BYSCORE, ZREM", server: onRedis, fill: redisReminders{poll: true}.fill},
 	{name: "redis-pop", about: "the same sets; Lua takes out 2,000 at once, without a pause", server: onRedis, fill: redisReminders{}.fill},
-	{name: "river-500", about: "a job for each 500 customers, ScheduledAt", server: onPostgres, fill: remindRiver},
+	{name: "river-5000", about: "a job for each 5,000 customers, ScheduledAt", server: onPostgres, fill: remindRiver},
 	{name: "limit", about: "bare JetStream publish of the same bytes in as many messages", server: onLimit, fill: publishGrown},
 }
 
@@ -91,7 +91,7 @@ func (s *scripServer) sent(ctx context.Context, ends []uint64, due time.Time, o 
 	})
 	o.grown.messages += seen.Messages
 	if err == nil && seen.Lines != o.n {
-		err = fmt.Errorf("the reminder streams have %d lines for %d customers", seen.Lines, o.n)
+		err = fmt.Errorf("the reminder streams have %d reminders for %d customers", seen.Lines, o.n)
 	}
 	return err
 }
@@ -127,12 +127,14 @@ func (s *scripServer) listen(ctx context.Context, ends []uint64, l *ledger) (sto
 // reminded are the ids of the customers in a message of a reminder stream.
 func reminded(m jetstream.Msg) (ids []string, err error) {
 	for line := range bytes.Lines(m.Data()) {
-		_, rest, ok := bytes.Cut(line, []byte(`"customer_id":"`))
-		id, _, closed := bytes.Cut(rest, []byte{'"'})
+		_, rest, ok := bytes.Cut(line, []byte(`"customer_ids":["`))
+		list, _, closed := bytes.Cut(rest, []byte(`"]`))
 		if !ok || !closed {
-			return nil, fmt.Errorf("a reminder without customer_id: %s", line)
+			return nil, fmt.Errorf("a reminder without customer_ids: %.200s", line)
 		}
-		ids = append(ids, string(id))
+		for id := range bytes.SplitSeq(list, []byte(`","`)) {
+			ids = append(ids, string(id))
+		}
 	}
 	return ids, nil
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/cmd/scripbench/report"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 const (
@@ -29,7 +30,7 @@ const (
 	riverConns  = 8
 	// riverJob is how many customers a job has. riverAhead: a service makes scheduled jobs available when it starts and every five seconds, those that are due within
 	// the next five. The instant is after its first round.
-	riverJob   = limitLines
+	riverJob   = wire.MaxDueCustomers
 	riverAhead = 2 * time.Second
 )
 

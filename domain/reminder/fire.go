@@ -2,6 +2,7 @@ package reminder
 
 import (
 	"slices"
+	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
@@ -13,6 +14,32 @@ func (s *Subscriptions) Fire(set wire.DueSet, a Anchors, dst []uint64) []uint64 
 	s.FireNoted(set, a, nil, &dst)
 	slices.Sort(dst[had:])
 	return dst
+}
+
+// Leads returns how long before what they announce the reminders of a set are due: for all of them, or by number where that
+// differs, as with coupons that were extended to the instants of others.
+func (s *Subscriptions) Leads(set wire.DueSet, a Anchors) (all time.Duration, each map[uint64]time.Duration) {
+	var few [4]uint32
+	p := s.inOrder()
+	ids := p.groupsAt(&set, a, few[:0])
+	lead := func(id uint32) time.Duration {
+		return time.Duration(p.leads.list[p.group(id).lead].before) * time.Microsecond
+	}
+	if len(ids) == 0 {
+		return 0, nil
+	}
+	all = lead(ids[0])
+	if !slices.ContainsFunc(ids, func(id uint32) bool { return lead(id) != all }) {
+		return all, nil
+	}
+	each = make(map[uint64]time.Duration)
+	for _, id := range ids {
+		for r, n := p.group(id).first, p.group(id).count(); n > 0; n-- {
+			each[uint64(r)] = lead(id)
+			r = p.at(r).next
+		}
+	}
+	return 0, each
 }
 
 // FireThrough removes all that is due at or before the given instant and appends its numbers to dst, which may be nil.

@@ -32,6 +32,10 @@ func (l *naiveScheduler) due(s Subscription, a Anchors) wire.Instant {
 	return anchor - wire.Instant(s.Before/time.Microsecond)
 }
 
+func (l *naiveScheduler) get(r uint64) Subscription {
+	return l.list[slices.IndexFunc(l.list, func(s Subscription) bool { return s.R == r })]
+}
+
 func (l *naiveScheduler) set(s Subscription) {
 	l.cancel(s.R)
 	l.list = append(l.list, s)
@@ -413,6 +417,12 @@ func (g *subscriptionsRig) fire(t failer, choose chooser) {
 		}
 		set.FromR = pick(choose, want.FromR, want.FromR, 0, want.FromR+uint64(choose(10)))
 		_, rs := g.naive.some(set, math.MaxInt, g.anchors)
+		all, each := g.subs.Leads(set, g.anchors)
+		for _, r := range rs {
+			if before, ok := each[r]; each != nil && (!ok || before != g.naive.get(r).Before) || each == nil && all != g.naive.get(r).Before {
+				t.Fatalf("reminder %d has the lead %s or %s of %v, want %s", r, all, before, each, g.naive.get(r).Before)
+			}
+		}
 		if g.notes != nil && choose(2) == 0 {
 			if fired := g.subs.FireNoted(set, g.anchors, g.notes, nil); fired != len(rs) {
 				t.Fatalf("%d are fired, want %d", fired, len(rs))

@@ -120,6 +120,8 @@ func drawValue(t *rapid.T, f Field, p any, must bool) {
 		*p = drawDuration(t, time.Duration(spec.least))
 	case *[]string:
 		*p = []string{"ABC-1-23456", "Z_987654"}
+	case *[]uint64:
+		*p = []uint64{1, rapid.Uint64().Draw(t, "r")}
 	case *[]RefusalCount:
 		*p = []RefusalCount{{SoldOut, rapid.Uint64().Draw(t, "count")}, {NotHolder, 1}}
 	case *bool:

@@ -86,6 +86,12 @@ func (t EventType) Describe() (all []Description) {
 		optional.add(fCampaign)
 	}
 	for _, f := range append(append(list(fCampaign, fAt, fID), spec.Fields...), fBy, fRequestID) {
+		switch f {
+		case fCustomerIDs:
+			f = fCustomerID
+		case fRList:
+			f = fR
+		}
 		d := (f &^ always).describe(e.at(f)).plain()
 		d.Required = !optional.has(f)
 		all = append(all, d)

@@ -99,8 +99,8 @@ var events = [numEvents]EventSpec{
 	CommandRejected: {Name: "command.rejected", About: AboutLane, Change: "-",
 		Fields: list(fSequence, fLine, fCount, fLastSequence, fBytes, fReason, fPayload), Optional: list(fLine, fCount, fLastSequence, fBytes, fPayload)},
 	// Not on event streams but on those of fired reminders.
-	ReminderDue: {Name: "reminder.due", About: AboutReminder, Change: "-",
-		Fields: list(fKind, fDueAt, fCustomerID)},
+	ReminderDue: {Name: "reminder.due", About: AboutCampaign, Change: "-",
+		Fields: list(fKind, fBefore, fDueAt, fCustomerIDs, fRList)},
 }
 
 // Events returns the events of event streams: all but reminder.due.
@@ -178,6 +178,9 @@ func EventNamed(name []byte) EventType {
 	return NoEvent
 }
 
+// MaxDueCustomers is the most customers in one reminder.due line.
+const MaxDueCustomers = 5_000
+
 // RefusalCount is one entry of a commands.refused event.
 type RefusalCount struct {
 	Refusal Refusal
@@ -202,6 +205,7 @@ type Event struct {
 	Replaces      uint32 // of a claim: the customer's coupon before it, if that is void
 	Code          string
 	CustomerID    string
+	CustomerIDs   []string // of reminder.due
 	Attributes    []byte
 	ExpiresAt     Instant // the coupon's own; 0 = inherits
 	OrderID       string
@@ -216,7 +220,8 @@ type Event struct {
 	Through Instant // expired
 	Count   uint64
 
-	R        uint64 // reminder subscription, rising per campaign
+	R        uint64   // reminder subscription, rising per campaign
+	Rs       []uint64 // of CustomerIDs
 	Kind     string
 	Before   time.Duration
 	DueAt    Instant
@@ -253,6 +258,24 @@ func (e *Event) DueSet() DueSet {
 	return DueSet{Kind: e.Kind, DueAt: e.DueAt, FromR: e.FromR, ThroughR: e.ThroughR, Passed: e.Passed}
 }
 
+// Each yields a reminder.due event once for each of its customers, with CustomerID and R set and without the lists. What is
+// yielded is valid until the next one. Other events are yielded as they are.
+func (e *Event) Each() iter.Seq[*Event] {
+	return func(yield func(*Event) bool) {
+		if e.Type != ReminderDue {
+			yield(e)
+			return
+		}
+		one := *e
+		one.CustomerIDs, one.Rs = nil, nil
+		for i := range min(len(e.CustomerIDs), len(e.Rs)) {
+			if one.CustomerID, one.R = e.CustomerIDs[i], e.Rs[i]; !yield(&one) {
+				return
+			}
+		}
+	}
+}
+
 // Accepts returns the command that e accepts under its id, NoCommand if it follows from another event of that command: a
 // reminder that a rollback sets again, or one that a redemption or a void cancels.
 func (e *Event) Accepts() CommandType {
@@ -280,6 +303,10 @@ func (e *Event) at(f Field) any {
 		return &e.Number
 	case fCodeList:
 		return &e.Codes
+	case fCustomerIDs:
+		return &e.CustomerIDs
+	case fRList:
+		return &e.Rs
 	case fN:
 		return &e.N
 	case fReplaces:

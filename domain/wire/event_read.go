@@ -105,8 +105,13 @@ func (e *Event) read(key, raw []byte, simple bool) (err error) {
 // readField reads a field as the table has it. A name that is not in the table is skipped.
 func (e *Event) readField(key, raw []byte) error {
 	f := fieldNamed(key)
-	if f == fCodes && len(raw) > 0 && raw[0] == '[' {
-		f = fCodeList
+	if len(raw) > 0 && raw[0] == '[' {
+		switch f {
+		case fCodes:
+			f = fCodeList
+		case fR:
+			f = fRList
+		}
 	}
 	if f == fUnknown || f == fType {
 		return nil

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/json"
 	"math"
 	"math/bits"
 	"strconv"
@@ -54,6 +55,8 @@ const (
 	fAt = numCommandFields + iota
 	fNumber
 	fCodeList // named codes too: the codes themselves, where fCodes is their number
+	fCustomerIDs
+	fRList // named r too: those of fCustomerIDs
 	fRedeemedCount
 	fStatus
 	fR
@@ -153,6 +156,8 @@ var fieldSpecs = [numFields]fieldSpec{
 	fAt:            {name: "at", about: "When it happened."},
 	fNumber:        {name: "number", most: math.MaxUint32, about: "Of the campaign: a part of its codes."},
 	fCodeList:      {name: "codes", secret: SecretCode, about: "The codes."},
+	fCustomerIDs:   {name: "customer_ids", secret: SecretCustomer, about: "The customers, at most 5,000."},
+	fRList:         {name: "r", about: "The numbers of the customers' reminders, in the same order."},
 	fRedeemedCount: {name: "redeemed_count", most: math.MaxUint32, about: "How often the coupon is redeemed."},
 	fStatus:        {name: "status", oneOf: CouponStatuses, about: "What the coupon is."},
 	fCount:         {name: "count", least: 1, most: MaxCodes, about: "Codes imported, or coupons allotted or expired."},
@@ -246,6 +251,8 @@ func fieldNamed(name []byte) Field {
 		return fBenefit
 	case "customer_id":
 		return fCustomerID
+	case "customer_ids":
+		return fCustomerIDs
 	case "attributes":
 		return fAttributes
 	case "code":
@@ -373,6 +380,8 @@ func appendValue(dst []byte, f Field, p any, cache *LineCache) []byte {
 		return append(Period(*p).Append(append(append(dst, key...), '"')), '"')
 	case *[]string:
 		return appendTextsField(dst, key, *p)
+	case *[]uint64:
+		return appendNumbersField(dst, key, *p)
 	case *[]RefusalCount:
 		return append(appendCounts(append(append(dst, key...), '{'), *p), '}')
 	case *bool:
@@ -389,6 +398,20 @@ func appendUint(dst []byte, f Field, key string, v uint64) []byte {
 		return dst
 	}
 	return strconv.AppendUint(append(dst, key...), v, 10)
+}
+
+func appendNumbersField(dst []byte, key string, vs []uint64) []byte {
+	if len(vs) == 0 {
+		return dst
+	}
+	dst = append(append(dst, key...), '[')
+	for i, v := range vs {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = strconv.AppendUint(dst, v, 10)
+	}
+	return append(dst, ']')
 }
 
 func appendCounts(dst []byte, counts []RefusalCount) []byte {
@@ -429,6 +452,8 @@ func readValue(p any, raw []byte) (err error) {
 		}
 	case *[]string:
 		*p, err = texts(raw)
+	case *[]uint64:
+		err = json.Unmarshal(raw, p)
 	case *[]RefusalCount:
 		*p, err = refusals(raw)
 	case *bool:

@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/push"
@@ -45,12 +44,8 @@ func (r *rig) keep() (stop func()) {
 // fire publishes a message of reminders on lane 0.
 func (r *rig) fire(customers ...string) {
 	r.t.Helper()
-	var lines []byte
-	for _, c := range customers {
-		e := wire.Event{Type: wire.ReminderDue, Campaign: "summer", At: 1_000_000, Kind: "opens", DueAt: 2_000_000, CustomerID: c}
-		lines = append(e.AppendJSON(lines), '\n')
-	}
 	r.n++
+	lines := append(streamtest.Due("summer", 1_000*r.n, customers...), '\n')
 	h := eventlog.Header{Owner: "test", Source: eventlog.Source{Sequence: r.n, Line: 1, LastR: 1}, SourceDigest: strings.Repeat("0", 32)}
 	if _, err := r.JS.PublishMsg(r.t.Context(), &nats.Msg{Subject: topology.Rmd(0), Header: streamtest.Sealed(h.Encode()), Data: lines}); err != nil {
 		r.t.Fatal(err)
@@ -153,7 +148,7 @@ func TestManyLetters(t *testing.T) {
 	const many = 450
 	write := func(n int, customer string) {
 		t.Helper()
-		m := nats.NewMsg(fmt.Sprintf("scrip.push.dead.mobile.1.%d.7", n))
+		m := nats.NewMsg(fmt.Sprintf("scrip.push.dead.mobile.1.%d.7.0", n))
 		m.Header.Set("Scrip-Push-Tries", "1")
 		m.Header.Set("Scrip-Push-Error", "none")
 		var err error

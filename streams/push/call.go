@@ -44,23 +44,25 @@ type result struct {
 	final      bool          // the gateway will not take any of what is left
 }
 
-// try passes all items to the function, in batches; with split a batch is of one campaign. A batch that fails does not keep
-// the others from being delivered, unless the gateway is away.
+// try passes all items to the function, one batch after the other. A batch that fails does not keep the others from being
+// delivered, unless the gateway is away.
 func (c *caller) try(ctx context.Context, all []item, split bool) (r result) {
-	for _, part := range campaigns(all, split) {
-		for batch := range slices.Chunk(part, c.batch) {
-			if ctx.Err() != nil {
-				r.left, r.cause = append(r.left, batch...), errEnding
-				continue
-			}
-			if r.gateway == away {
-				r.left = append(r.left, batch...)
-				continue
-			}
-			r.add(batch, c.call(ctx, slices.Clone(batch)), &c.suspects)
+	for _, batch := range c.batches(all, split) {
+		if r.gateway == away {
+			r.left = append(r.left, batch...)
+			continue
 		}
+		r.merge(c.one(ctx, batch))
 	}
 	return r
+}
+
+// batches divides items; with split a batch is of one campaign.
+func (c *caller) batches(all []item, split bool) (list [][]item) {
+	for _, part := range campaigns(all, split) {
+		list = slices.AppendSeq(list, slices.Chunk(part, c.batch))
+	}
+	return list
 }
 
 // campaigns divides items by campaign, in the order of the first of each; without split it divides nothing.
@@ -82,43 +84,68 @@ func campaigns(all []item, split bool) [][]item {
 	return parts
 }
 
-// add takes in how the call for one batch ended.
-func (r *result) add(batch []item, err error, s *suspects) {
+// one passes one batch to the function.
+func (c *caller) one(ctx context.Context, batch []item) (r result) {
+	if ctx.Err() != nil {
+		return result{left: batch, cause: errEnding}
+	}
+	err := c.call(ctx, slices.Clone(batch))
 	one := !slices.ContainsFunc(batch, func(it item) bool { return it.Campaign != batch[0].Campaign })
 	if err == nil {
 		r.gateway = answered
 		for i := range batch {
 			if i == 0 || !one {
-				s.count(batch[i].Campaign, true)
+				c.suspects.count(batch[i].Campaign, true)
 			}
 		}
-		return
+		return r
 	}
-	left := undelivered(batch, err)
+	r.left, r.cause = undelivered(batch, err), err
 	var gone *Away
 	var refused *Refused
-	r.final = errors.As(err, &refused) && refused.Final && (r.cause == nil || r.final)
-	r.left, r.cause = append(r.left, left...), err
 	var some *Partial
+	r.final = errors.As(err, &refused) && refused.Final
 	switch {
 	case errors.Is(err, errEnding):
-		return
+		return r
 	case errors.As(err, &gone):
-		r.gateway, r.retryAfter = away, max(r.retryAfter, min(gone.RetryAfter, retryAfterMost))
-		return
-	case len(left) < len(batch):
+		r.gateway, r.retryAfter = away, min(gone.RetryAfter, retryAfterMost)
+		return r
+	case len(r.left) < len(batch):
 		r.gateway, r.refused = answered, true
-		s.count(batch[0].Campaign, true)
-		return
-	case errors.As(err, &refused), errors.As(err, &some):
+		c.suspects.count(batch[0].Campaign, true)
+		return r
+	case refused != nil, errors.As(err, &some):
 		r.gateway, r.refused = answered, true
-	case r.gateway == untried:
+	default:
 		r.gateway = failed
 	}
 	if one {
-		s.count(batch[0].Campaign, false)
+		c.suspects.count(batch[0].Campaign, false)
 	}
-	r.mixed = r.mixed || !one
+	r.mixed = !one
+	return r
+}
+
+// merge adds what came of another batch.
+func (r *result) merge(o result) {
+	if o.cause != nil {
+		r.final = o.final && (r.cause == nil || r.final)
+		r.cause = o.cause
+	}
+	r.left = append(r.left, o.left...)
+	switch {
+	case r.gateway == away, o.gateway == untried, o.gateway == failed && r.gateway == answered:
+	default:
+		r.gateway = o.gateway
+	}
+	r.refused, r.mixed = r.refused || o.refused, r.mixed || o.mixed
+	r.retryAfter = max(r.retryAfter, o.retryAfter)
+}
+
+// cutOff reports whether nothing failed: the end of Run came before all were tried.
+func (r *result) cutOff() bool {
+	return errors.Is(r.cause, errEnding) && !r.refused && (r.gateway == untried || r.gateway == answered)
 }
 
 // undelivered returns the items of a batch that an error leaves undelivered.

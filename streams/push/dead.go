@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,7 +24,7 @@ import (
 )
 
 // DeadStream stores dead letters until an operator removes or retries them. Each letter has the subject
-// scrip.push.dead.<name>.<lane>.<sequence>.<time>; its payload is one JSON line per reminder.
+// scrip.push.dead.<name>.<lane>.<sequence>.<time>.<part>; its payload is one JSON line per reminder.
 const DeadStream = topology.PushDeadStream
 
 const (
@@ -45,7 +47,10 @@ const (
 	storePauseMost = 5 * time.Second
 )
 
-// DeadLetter holds the reminders of one message that could not be delivered.
+// lettersMost is how many reminders a dead letter has at most, which fit into a message: a part of a message is so many by number.
+const lettersMost = 500
+
+// DeadLetter holds the reminders of one message, or of one part of it, that could not be delivered.
 type DeadLetter struct {
 	// ID names the letter in DeadStream.
 	ID uint64 `json:"id"`
@@ -62,13 +67,34 @@ type DeadLetter struct {
 	// Reminders are those that were not delivered.
 	Reminders []Reminder `json:"reminders"`
 
-	id messageID // of the message
+	id messageID // of the message, and the part of it
 }
 
-func (p *Pusher) newLetter(w *work, items []item, tries int, cause error) DeadLetter {
-	return DeadLetter{
-		Name: p.opts.Name, Lane: w.id.Lane, Stream: p.source.stream(nil, w.id.Lane).Name(), Sequence: w.id.Sequence, id: w.id,
-		Tries: tries, Error: reasonOf(cause), At: p.opts.Clock.Now().UTC(), Reminders: bare(items),
+// newLetters makes the letters of items of a message, one for each part.
+func (p *Pusher) newLetters(id messageID, items []item, tries int, cause error) []DeadLetter {
+	var all []DeadLetter
+	for of, some := range parts(id, items) {
+		all = append(all, DeadLetter{
+			Name: p.opts.Name, Lane: id.Lane, Stream: p.source.stream(nil, id.Lane).Name(), Sequence: id.Sequence, id: of,
+			Tries: tries, Error: reasonOf(cause), At: p.opts.Clock.Now().UTC(), Reminders: bare(some),
+		})
+	}
+	return all
+}
+
+// parts divides items of a message by the dead letter that they belong to.
+func parts(id messageID, items []item) iter.Seq2[messageID, []item] {
+	return func(yield func(messageID, []item) bool) {
+		of := map[int][]item{}
+		for _, it := range items {
+			n := (it.number - 1) / lettersMost
+			of[n] = append(of[n], it)
+		}
+		for _, n := range slices.Sorted(maps.Keys(of)) {
+			if !yield(messageID{Lane: id.Lane, Sequence: id.Sequence, Stored: id.Stored, Line: n}, of[n]) {
+				return
+			}
+		}
 	}
 }
 
@@ -79,7 +105,7 @@ func reasonOf(err error) string {
 
 // deadSubject contains the stored time of the message, too: see messageID.
 func deadSubject(name string, id messageID) string {
-	return fmt.Sprintf("%s%s.%d.%d.%d", deadSubjects, name, id.Lane, id.Sequence, id.Stored)
+	return fmt.Sprintf("%s%s.%d.%d.%d.%d", deadSubjects, name, id.Lane, id.Sequence, id.Stored, id.Line)
 }
 
 func (d *direct) letter(ctx context.Context, message messageID) (l DeadLetter, ok bool, err error) {
@@ -226,12 +252,12 @@ func readLetter(msg *natsx.Message) (DeadLetter, error) {
 		return n
 	}
 	parts := strings.Split(strings.TrimPrefix(msg.Subject, deadSubjects), ".")
-	if len(parts) != 4 {
+	if len(parts) != 5 {
 		complain("subject", fmt.Errorf("it is %q", msg.Subject))
 		return l, err
 	}
 	l.Name, l.Lane, l.Sequence = parts[0], int(number("subject", parts[1])), number("subject", parts[2])
-	l.id = messageID{Lane: l.Lane, Sequence: l.Sequence, Stored: int64(number("subject", parts[3]))}
+	l.id = messageID{Lane: l.Lane, Sequence: l.Sequence, Stored: int64(number("subject", parts[3])), Line: int(number("subject", parts[4]))}
 	l.Tries = int(number(headerTries, msg.Header.Get(headerTries)))
 	var e error
 	l.Reminders, e = decode(msg.Data)

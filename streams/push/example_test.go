@@ -11,10 +11,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -116,11 +116,7 @@ func serveReminders(customers ...string) (url string, stop func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	var lines []byte
-	for _, c := range customers {
-		e := wire.Event{Type: wire.ReminderDue, Campaign: "summer", At: 1, Kind: "opens", DueAt: 1, CustomerID: c}
-		lines = append(e.AppendJSON(lines), '\n')
-	}
+	lines := append(streamtest.Due("summer", 1, customers...), '\n')
 	h := eventlog.Header{Owner: "example", Source: eventlog.Source{Sequence: 1, Line: 1, LastR: 3}, SourceDigest: "00000000000000000000000000000000"}
 	header := eventlog.Reminders(js, 0).In(made.WithKey([32]byte{1})).Sealer().Encode(h, 1, lines)
 	_, err = js.PublishMsg(ctx, &nats.Msg{Subject: topology.Rmd(0), Header: header, Data: lines})

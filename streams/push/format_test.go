@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/golden"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -32,8 +33,8 @@ func TestTheFormat(t *testing.T) {
 	at := time.Date(2027, 1, 15, 8, 0, 0, 123456789, time.UTC)
 	letter := DeadLetter{
 		ID: 9, Name: "mobile", Lane: 3, Stream: topology.RmdStream(3), Sequence: 7, Tries: 5, Error: "the gateway refused", At: at,
-		Reminders: []Reminder{{Key: "log/3/7/1/00ff", Campaign: "summer", Kind: "opens", DueAt: at, At: at, CustomerID: "Zoë <x>"}},
-		id:        messageID{Lane: 3, Sequence: 7, Stored: at.UnixNano()},
+		Reminders: []Reminder{{Key: "log/summer/9/00ff", Campaign: "summer", Kind: "opens", Before: wire.Period(time.Hour), DueAt: at, At: at, CustomerID: "Zoë <x>", R: 9}},
+		id:        messageID{Lane: 3, Sequence: 7, Stored: at.UnixNano(), Line: 2},
 	}
 	stored, err := letter.message()
 	streamtest.Must(t, err)

@@ -71,7 +71,7 @@ func TestAFailingCampaignDelaysNoOther(t *testing.T) {
 // A message of several campaigns that fails as a whole is divided, so that the good ones are delivered.
 func TestAMixedMessageIsDivided(t *testing.T) {
 	r := newRig(t, 1)
-	r.fireLines(t, 0, "", dueOf("good", "ann"), dueOf("bad", "bob"), dueOf("good", "cid"))
+	r.fireLines(t, 0, "", dueOf("good", 1, "ann"), dueOf("bad", 1, "bob"), dueOf("good", 2, "cid"))
 	b := newBook()
 	s := r.sender(t, push.Options{Tries: 3}, func(ctx context.Context, batch []push.Reminder) error {
 		if slices.ContainsFunc(batch, func(r push.Reminder) bool { return r.Campaign == "bad" }) {

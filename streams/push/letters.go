@@ -123,7 +123,7 @@ func LettersAfter(ctx context.Context, js jetstream.JetStream, name string, afte
 }
 
 // Message identifies the message that the letter is about, also if the letter is written again: its name, lane and sequence,
-// and when it was stored.
+// when it was stored, and the part of it.
 func (l *DeadLetter) Message() string {
 	return strings.TrimPrefix(deadSubject(l.Name, l.id), deadSubjects)
 }

@@ -142,7 +142,7 @@ type Position struct {
 	Delivered uint64 `json:"delivered"`
 	Dead      uint64 `json:"dead"`
 	Failed    uint64 `json:"failed"`
-	// Waiting is how many messages of up to 500 customers are not finished, in the stream and waiting for a call or a try.
+	// Waiting is how many messages of up to 5,000 customers are not finished, in the stream and waiting for a call or a try.
 	Waiting uint64 `json:"waiting"`
 	// Oldest is when the oldest of them fired, zero = there is none.
 	Oldest time.Time `json:"oldest,omitzero"`

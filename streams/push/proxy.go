@@ -30,8 +30,6 @@ const (
 	waitSlack = 300 * time.Millisecond
 	// bodyMost bounds a request: a dead letter of MaxBatch reminders is a quarter of it.
 	bodyMost = 1 << 20
-	// lettersMost bounds the reminders of one dead letter.
-	lettersMost = 10 * MaxBatch
 )
 
 // InvalidRequestError: a request of a sender with a key was not carried out, and a retry does not help.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -217,7 +218,7 @@ func TestDeadLetter(t *testing.T) {
 		l.Error != "refused by the the gateway is away" || customers(l) != "ann bad" || l.At.IsZero() {
 		t.Errorf("the dead letter is %+v", l)
 	}
-	if want := fmt.Sprintf("%s/1/%d/1/", r.log.UUID, seq); !strings.HasPrefix(l.Reminders[0].Key, want) || l.Reminders[0].Kind != "opens" || l.Reminders[0].Campaign != "summer" ||
+	if want := fmt.Sprintf("%s/summer/%d/", r.log.UUID, l.Reminders[0].R); !strings.HasPrefix(l.Reminders[0].Key, want) || l.Reminders[0].R == 0 || l.Reminders[0].Before != wire.Period(time.Minute) || l.Reminders[0].Kind != "opens" || l.Reminders[0].Campaign != "summer" ||
 		!l.Reminders[0].DueAt.Equal(time.Unix(2, 0)) || !l.Reminders[0].At.Equal(time.Unix(1, 0)) {
 		t.Errorf("the first of them is %+v, its key should start with %s", l.Reminders[0], want)
 	}

@@ -36,9 +36,9 @@ func (p *Pusher) Rehearse(ctx context.Context, push func(ctx context.Context, ba
 			_ = natsx.Pause(ctx, p.opts.pause(tries)) // the next try finds that ctx has ended
 			continue
 		}
-		l := p.newLetter(&work{id: id}, newest, tries, got.cause)
-		err = from.add(ctx, &l)
-		return l.ID, err
+		l := p.newLetters(id, newest, tries, got.cause) // one
+		err = from.add(ctx, &l[0])
+		return l[0].ID, err
 	}
 }
 

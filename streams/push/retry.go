@@ -111,7 +111,9 @@ func (d *direct) items(ctx context.Context, letter *DeadLetter) ([]item, error) 
 		return nil, err
 	}
 	all, _ := d.source.lines(d.log.UUID, letter.Lane, &m)
-	return slices.DeleteFunc(all, func(it item) bool {
-		return !slices.ContainsFunc(letter.Reminders, func(r Reminder) bool { return r.Key == it.Key })
-	}), nil
+	keys := map[string]bool{}
+	for _, r := range letter.Reminders {
+		keys[r.Key] = true
+	}
+	return slices.DeleteFunc(all, func(it item) bool { return !keys[it.Key] }), nil
 }

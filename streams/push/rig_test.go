@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -95,11 +94,11 @@ func within(t *testing.T) context.Context {
 }
 
 // due is a line.
-func due(customer string) string { return dueOf("summer", customer) }
+func due(customer string) string { return dueOf("summer", 1, customer) }
 
-func dueOf(campaign, customer string) string {
-	e := wire.Event{Type: wire.ReminderDue, Campaign: campaign, At: 1_000_000, Kind: "opens", DueAt: 2_000_000, CustomerID: customer}
-	return string(e.AppendJSON(nil))
+// dueOf is a line of customers whose reminders have the numbers from first on.
+func dueOf(campaign string, first uint64, customers ...string) string {
+	return string(streamtest.Due(campaign, first, customers...))
 }
 
 // fire publishes one message and returns its sequence.
@@ -111,11 +110,7 @@ func (r *rig) fire(t *testing.T, lane int, customers ...string) uint64 {
 // fireOf publishes one message of a campaign and its priority.
 func (r *rig) fireOf(t *testing.T, lane int, campaign, priority string, customers ...string) uint64 {
 	t.Helper()
-	var lines []string
-	for _, c := range customers {
-		lines = append(lines, dueOf(campaign, c))
-	}
-	return r.fireLines(t, lane, priority, lines...)
+	return r.fireLines(t, lane, priority, dueOf(campaign, 1_000*r.source+1, customers...))
 }
 
 func (r *rig) fireLines(t *testing.T, lane int, priority string, lines ...string) uint64 {

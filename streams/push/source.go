@@ -1,8 +1,8 @@
 package push
 
 import (
-	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"strings"
@@ -18,14 +18,15 @@ import (
 
 // Reminder is one reminder for one customer.
 type Reminder struct {
-	// Key is the reminder's position and digest, "<log uuid>/<lane>/<sequence>/<line>/<digest>": the same at each delivery.
-	// Pass it to the gateway as its idempotency key. The digest is there because a log restored from an older backup uses
-	// sequences again.
+	// Key is "<log uuid>/<campaign>/<r>/<digest>": the same at each delivery. Pass it to the gateway as its idempotency key.
+	// The digest, of the other fields, is there because a log restored from an older backup uses numbers again.
 	Key string `json:"key"`
 	// Campaign is the campaign's name.
 	Campaign string `json:"campaign"`
 	// Kind is what the reminder announces: "opens", the campaign, or "expires", the customer's coupon.
 	Kind string `json:"kind"`
+	// Before is how long before that it is due: a coupon expires at DueAt plus Before.
+	Before wire.Period `json:"before"`
 	// DueAt is when the reminder was due. Compare it with the clock: a reminder that waited while no sender ran may be of no
 	// use any more.
 	DueAt time.Time `json:"due_at"`
@@ -33,6 +34,8 @@ type Reminder struct {
 	At time.Time `json:"at"`
 	// CustomerID is the customer to deliver to.
 	CustomerID string `json:"customer_id"`
+	// R is the reminder's number in its campaign.
+	R uint64 `json:"r"`
 }
 
 func digest(line []byte) uint64 {
@@ -41,12 +44,12 @@ func digest(line []byte) uint64 {
 	return h.Sum64()
 }
 
-// item is one line of the log to deliver.
+// item is what is delivered: a line of the log, or one customer of a line of fired reminders.
 type item struct {
 	Reminder
-	number int    // of the line in its message, from 1
+	number int    // of the item in its message, from 1
 	typ    string // of the event
-	raw    []byte
+	raw    []byte // of those that NewEvents delivers
 }
 
 // source is what a Pusher reads: the streams of a kind, and the lines of them that it delivers.
@@ -54,6 +57,7 @@ type source struct {
 	stream  func(js jetstream.JetStream, lane int) eventlog.Stream
 	subject func(lane int) string
 	events  bool   // it reads events, not reminders
+	raw     bool   // it delivers lines
 	skip    string // what precedes the lane in scrip serve --skip-message
 	// pass reports whether a line is delivered. An error is for a line that has no place in the stream.
 	pass func(*wire.Event) (bool, error)
@@ -65,8 +69,8 @@ type source struct {
 // reminders are the fired reminders, all of them.
 func reminders() source {
 	return source{stream: eventlog.Reminders, subject: topology.Rmd, skip: "rmd:", ahead: 1, pass: func(e *wire.Event) (bool, error) {
-		if e.Type != wire.ReminderDue || e.CustomerID == "" {
-			return false, fmt.Errorf("it is no reminder.due with a customer_id")
+		if e.Type != wire.ReminderDue || len(e.CustomerIDs) == 0 || len(e.CustomerIDs) != len(e.Rs) {
+			return false, fmt.Errorf("it is no reminder.due with customer_ids and as many r")
 		}
 		return true, nil
 	}}
@@ -74,8 +78,8 @@ func reminders() source {
 
 // lines returns the items of a message. Lines that do not belong there are returned as errors.
 func (s *source) lines(log string, lane int, m *eventlog.Message) (all []item, bad []error) {
-	all = make([]item, 0, bytes.Count(m.Payload, []byte("\n")))
 	var e wire.Event
+	number := 0
 	for n, line := range eventlog.Lines(m.Payload) {
 		err := wire.ParseEvent(line, &e)
 		pass := false
@@ -85,18 +89,42 @@ func (s *source) lines(log string, lane int, m *eventlog.Message) (all []item, b
 		if err != nil {
 			bad = append(bad, fmt.Errorf("line %d: %w, but %.80q", n+1, err, line))
 		}
-		if !pass {
-			continue
+		for one := range e.Each() {
+			if number++; !pass {
+				continue
+			}
+			it := item{
+				Reminder: Reminder{
+					Campaign: one.Campaign, Kind: one.Kind, Before: wire.Period(one.Before), DueAt: one.DueAt.Time(), At: one.At.Time(), CustomerID: one.CustomerID, R: one.R,
+				},
+				number: number, typ: one.Type.String(),
+			}
+			if s.events {
+				it.raw, it.Key = line, fmt.Sprintf("%s/%d/%d/%d/%016x", log, lane, m.Sequence, n+1, digest(line))
+			} else {
+				it.Key = it.key(log)
+			}
+			if s.raw && !s.events {
+				it.raw = it.line()
+			}
+			all = append(all, it)
 		}
-		all = append(all, item{
-			Reminder: Reminder{
-				Key:      fmt.Sprintf("%s/%d/%d/%d/%016x", log, lane, m.Sequence, n+1, digest(line)),
-				Campaign: e.Campaign, Kind: e.Kind, DueAt: e.DueAt.Time(), At: e.At.Time(), CustomerID: e.CustomerID,
-			},
-			number: n + 1, typ: e.Type.String(), raw: line,
-		})
 	}
 	return all, bad
+}
+
+func (r *Reminder) key(log string) string {
+	text := fmt.Appendf(nil, "%s %d %d %d %s", r.Kind, r.Before, r.DueAt.UnixMicro(), r.At.UnixMicro(), r.CustomerID)
+	return fmt.Sprintf("%s/%s/%d/%016x", log, r.Campaign, r.R, digest(text))
+}
+
+// line is a reminder.due line of one customer, as a webhook has it.
+func (r *Reminder) line() []byte {
+	line, _ := json.Marshal(map[string]any{ // never fails
+		"type": wire.ReminderDue.String(), "campaign": r.Campaign, "at": wire.At(r.At), "kind": r.Kind, "before": r.Before, "due_at": wire.At(r.DueAt),
+		"customer_id": r.CustomerID, "r": r.R,
+	})
+	return line
 }
 
 func keysOf(all []item) []string {
@@ -151,7 +179,7 @@ func (j *laneJudge) passOver(skips eventlog.Skips) {
 	j.judge.PassOver(skips)
 }
 
-// Line is one line of the log: an event, or a fired reminder.
+// Line is one line of the log: an event, or a fired reminder of one customer.
 type Line struct {
 	// Key is like Reminder.Key. Keys of events and of reminders may be equal.
 	Key      string
@@ -165,7 +193,7 @@ type Line struct {
 type Events struct {
 	// Reminders reads the streams of fired reminders instead of the events.
 	Reminders bool
-	// Pass reports whether a line is delivered. It is called by several goroutines at once and must not keep the event.
+	// Pass reports whether a line is delivered, of reminders with all its customers. It is called by several goroutines at once and must not keep the event.
 	Pass func(*wire.Event) bool
 }
 
@@ -179,11 +207,12 @@ func NewEvents(js jetstream.JetStream, opts Options, from Events) (*Pusher, erro
 		return nil, fmt.Errorf("push: Name is %q; names of events start with %s", opts.Name, EventsPrefix)
 	}
 	s := source{
-		stream: eventlog.Events, subject: topology.Evt, events: true, ahead: eventsAhead,
+		stream: eventlog.Events, subject: topology.Evt, events: true, raw: true, ahead: eventsAhead,
 		pass: func(e *wire.Event) (bool, error) { return from.Pass(e), nil },
 	}
 	if from.Reminders {
 		s = reminders()
+		s.raw = true
 		every := s.pass
 		s.pass = func(e *wire.Event) (bool, error) {
 			ok, err := every(e)

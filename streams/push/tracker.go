@@ -13,7 +13,7 @@ type messageID struct {
 	Sequence uint64 `json:"sequence"`
 	Stored   int64  `json:"stored,omitempty"` // ns
 	Hop      int    `json:"hop,omitempty"`    // how often it was put into WaitStream, 0 = it is the message of the log
-	Line     int    `json:"line,omitempty"`   // the first of the entry's lines, 0 = all
+	Line     int    `json:"line,omitempty"`   // the first of the entry's lines, 0 = all; of a dead letter its part, from 0
 }
 
 type verdict uint8

@@ -19,7 +19,7 @@ import (
 
 // WaitStream stores which messages of the log wait: for a call, after others of a higher priority, or for their next try.
 // Each entry has the subject scrip.push.wait.<name>.<class>.<lane>.<sequence>.<time>.<hop>.<line>, and is removed when it is
-// acknowledged. It refers to the log and holds no customers: some 100 bytes for up to 500 of them.
+// acknowledged. It refers to the log and holds no customers: some 100 bytes, and up to 30 kB where some of 5,000 customers are left.
 const WaitStream = topology.PushWaitStream
 
 const waitSubjects = topology.PushWaitSubjects
@@ -35,7 +35,7 @@ const (
 
 // entry is the payload of a message of WaitStream.
 type entry struct {
-	// Lines are the numbers of those to deliver, none = all.
+	// Lines are the numbers of the items to deliver, none = all.
 	Lines []int `json:"lines,omitempty"`
 	// Tries failed so far. At is when the next one is due.
 	Tries int       `json:"tries,omitempty"`
@@ -114,5 +114,9 @@ func (e *entry) covers(other *entry) bool {
 	if len(e.Lines) == 0 || len(other.Lines) == 0 {
 		return len(e.Lines) == 0
 	}
-	return !slices.ContainsFunc(other.Lines, func(line int) bool { return !slices.Contains(e.Lines, line) })
+	have := make(map[int]bool, len(e.Lines))
+	for _, n := range e.Lines {
+		have[n] = true
+	}
+	return !slices.ContainsFunc(other.Lines, func(n int) bool { return !have[n] })
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -31,6 +32,7 @@ const (
 var (
 	errNoEnd  = errors.New("no process finished it: each one that took it died, was stopped or lost its connection")
 	errTooOld = errors.New("it is too old to be delivered")
+	errAway   = errors.New("the gateway is away")
 )
 
 // work is one message in flight, or an entry of WaitStream. It is owned by its goroutine.
@@ -49,39 +51,80 @@ type work struct {
 
 // work is one try of a message and what follows: delivered, waiting for another try, a dead letter, or returned to NATS.
 func (p *Pusher) work(w *work, t *turn) {
-	var r result
-	left := func() {
-		p.gate.leave(t, r.gateway, r.retryAfter)
-		p.Changed.Send(struct{}{})
-	}
 	guarded, ok := p.prepareTry(w)
 	if !ok {
-		left()
+		p.leave(t, &result{})
 		return
 	}
 	all := w.left
-	r = p.call.try(p.hard, all, w.split)
+	r := p.try(w, t)
 	w.left = r.left
-	delivered := uint64(len(all) - len(r.left))
-	p.count.pushed.Add(delivered)
-	p.lanes[w.id.Lane].delivered.Add(delivered)
-	left()
 	if guarded {
-		if err := p.from.remove(p.hard, w.id, keysOf(all)); err != nil {
-			w.log.Error("a dead letter of reminders that were tried could not be removed; remove it from "+DeadStream, "err", err)
+		for of, some := range parts(w.id, all) {
+			if err := p.from.remove(p.hard, of, keysOf(some)); err != nil {
+				w.log.Error("a dead letter of reminders that were tried could not be removed; remove it from "+DeadStream, "err", err)
+			}
 		}
 	}
 	switch {
 	case r.cause == nil:
 		// After a crash before the acknowledgement all of them are pushed again, under the same keys.
 		p.finish(w)
-	case r.gateway == untried && delivered == 0:
+	case r.cutOff() && len(r.left) == len(all):
 		p.giveBack(w, 0)
-	case r.gateway == untried:
-		p.later(w, w.class, entry{Tries: w.tries, Split: w.split}, 0) // cut off at the end of Run
+	case r.cutOff():
+		p.later(w, w.class, entry{Tries: w.tries, Split: w.split}, 0)
 	default:
 		p.failedTry(w, &r)
 	}
+}
+
+// leave ends a turn.
+func (p *Pusher) leave(t *turn, r *result) {
+	p.gate.leave(t, r.gateway, r.retryAfter)
+	p.Changed.Send(struct{}{})
+}
+
+// try passes what is left to the function, each batch in a turn of its own, the first in one that is granted already: several at once where
+// calls are free, and what is more urgent goes between them. At the end of Run no other batch is started.
+func (p *Pusher) try(w *work, first *turn) (r result) {
+	var mu sync.Mutex // guards r
+	var calls sync.WaitGroup
+	add := func(o result) {
+		mu.Lock()
+		defer mu.Unlock()
+		r.merge(o)
+	}
+	works, gone := context.WithCancelCause(p.ctx)
+	defer gone(nil)
+	for i, batch := range p.call.batches(w.left, w.split) {
+		t := first
+		if i > 0 {
+			_, _, fresh := p.call.suspects.sort(batch)
+			if t = p.gate.enter(works, w.class, fresh); t == nil {
+				o := result{left: batch}
+				if context.Cause(works) != errAway {
+					o.cause = errEnding
+				}
+				add(o)
+				continue
+			}
+		}
+		calls.Go(func() {
+			o := p.call.one(p.hard, batch)
+			delivered := uint64(len(batch) - len(o.left))
+			p.count.pushed.Add(delivered)
+			p.lanes[w.id.Lane].delivered.Add(delivered)
+			add(o)
+			if o.gateway == away {
+				gone(errAway)
+			}
+			p.leave(t, &o)
+		})
+	}
+	calls.Wait()
+	slices.SortFunc(r.left, func(a, b item) int { return a.number - b.number })
+	return r
 }
 
 // prepareTry decides what is not tried at all: what is in a dead letter already, and what is too old. ok is false if nothing
@@ -94,20 +137,20 @@ func (p *Pusher) prepareTry(w *work) (guarded, ok bool) {
 	}
 	if w.msg.deliveries > 1 || w.id.Hop > 0 {
 		// A process may have died between the dead letter and the acknowledgement.
-		var letter DeadLetter
-		var there bool
-		err := p.persist(ackFor, func(ctx context.Context) (err error) {
-			letter, there, err = p.from.letter(ctx, w.id)
-			return err
-		})
-		if err != nil {
-			return retry("the dead-letter lookup failed", err)
-		}
-		if there {
-			w.left = slices.DeleteFunc(w.left, func(it item) bool {
-				return slices.ContainsFunc(letter.Reminders, func(r Reminder) bool { return r.Key == it.Key })
+		there := map[string]bool{}
+		for of := range parts(w.id, w.left) {
+			err := p.persist(ackFor, func(ctx context.Context) error {
+				letter, _, err := p.from.letter(ctx, of)
+				for _, r := range letter.Reminders {
+					there[r.Key] = true
+				}
+				return err
 			})
+			if err != nil {
+				return retry("the dead-letter lookup failed", err)
+			}
 		}
+		w.left = slices.DeleteFunc(w.left, func(it item) bool { return there[it.Key] })
 		if len(w.left) == 0 {
 			p.count.repeated.Add(1)
 			p.finish(w)
@@ -122,9 +165,10 @@ func (p *Pusher) prepareTry(w *work) (guarded, ok bool) {
 		}
 	}
 	if w.msg.deliveries > crashes*p.opts.Tries {
-		letter := p.newLetter(w, w.left, w.msg.deliveries-1, errNoEnd)
-		if err := p.from.add(p.hard, &letter); err != nil {
-			return retry("a dead letter could not be written", err)
+		for _, letter := range p.newLetters(w.id, w.left, w.msg.deliveries-1, errNoEnd) {
+			if err := p.from.add(p.hard, &letter); err != nil {
+				return retry("a dead letter could not be written", err)
+			}
 		}
 		return true, true
 	}
@@ -156,19 +200,22 @@ func (p *Pusher) failedTry(w *work, r *result) {
 	p.later(w, class, entry{Tries: tries, Split: w.split || r.mixed, Process: p.process, Answers: answers}, spreadOut(pause))
 }
 
-// storeDeadLetter stores what is left as a dead letter, after so many failed tries, and ends the work.
+// storeDeadLetter stores what is left as dead letters, after so many failed tries, and ends the work.
 func (p *Pusher) storeDeadLetter(w *work, tries int, cause error) {
-	letter := p.newLetter(w, w.left, tries, cause)
-	if err := p.from.add(p.hard, &letter); err != nil {
-		w.log.Error("a dead letter could not be written; its reminders are retried later", "err", err)
-		p.giveBack(w, pauseMost)
-		return
-	}
-	p.count.dead.Add(uint64(len(w.left)))
-	p.lanes[w.id.Lane].dead.Add(uint64(len(w.left)))
-	w.log.Error("reminders given up and stored as a dead letter", "customers", len(w.left), "letter", letter.ID, "tries", tries, "err", cause)
-	if p.opts.OnDead != nil {
-		p.opts.OnDead(letter)
+	for _, letter := range p.newLetters(w.id, w.left, tries, cause) {
+		customers := uint64(len(letter.Reminders))
+		if err := p.from.add(p.hard, &letter); err != nil {
+			// The next process that gets the message finds those that are stored.
+			w.log.Error("a dead letter could not be written; its reminders are retried later", "err", err)
+			p.giveBack(w, pauseMost)
+			return
+		}
+		p.count.dead.Add(customers)
+		p.lanes[w.id.Lane].dead.Add(customers)
+		w.log.Error("reminders given up and stored as a dead letter", "customers", customers, "letter", letter.ID, "tries", tries, "err", cause)
+		if p.opts.OnDead != nil {
+			p.opts.OnDead(letter)
+		}
 	}
 	// After a crash before the acknowledgement the next process finds the letter and acknowledges.
 	p.finish(w)

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/priority"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
@@ -53,9 +54,12 @@ func (r *rig) newFan(ackWait time.Duration) *fanout.Fan {
 	r.t.Cleanup(a.Close)
 	tail, err := stream.Tail(r.t.Context())
 	streamtest.Must(r.t, err)
+	pace, some := fanout.NewPace(nil), settings.Default()
+	some.ReminderBatch = 500
+	pace.Configure(some)
 	f := &fanout.Fan{
 		Queue:  fanout.Queue{Sealer: stream.Sealer(), Owner: fmt.Sprintf("fan-%p", a), Last: tail.Last, Chained: true},
-		Stream: stream, Appender: a, Pace: fanout.NewPace(nil), Clock: wall.Machine,
+		Stream: stream, Appender: a, Pace: pace, Clock: wall.Machine,
 		Published: prometheus.NewCounter(prometheus.CounterOpts{Name: "published"}), Total: new(atomic.Uint64), Log: streamtest.Logger(r.t),
 	}
 	if tail.Message != nil {

@@ -317,7 +317,7 @@ func (w *running) fails() error {
 	return w.err
 }
 
-// published is every reminder.due line of the reminder stream, in order.
+// published is every reminder of the reminder stream, in order.
 func (r *rig) published() []wire.Event { return r.lines(r.reminderMessages()) }
 
 func (r *rig) events() []wire.Event { return r.lines(r.read(eventlog.Events(r.js, 0))) }
@@ -333,7 +333,9 @@ func (r *rig) lines(messages []eventlog.Message) (all []wire.Event) {
 			if err := wire.ParseEvent(line, &ev); err != nil {
 				r.t.Fatalf("line %s of message %d: %v", line, messages[i].Sequence, err)
 			}
-			all = append(all, ev)
+			for one := range ev.Each() {
+				all = append(all, *one)
+			}
 		}
 	}
 	return all

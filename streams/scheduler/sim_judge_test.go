@@ -106,22 +106,25 @@ func (j *simJudge) publishing(raw *eventlog.Raw) {
 			j.w.Violate(simPublished, "%s: %v", line, err)
 			return
 		}
-		text := simPublishedLine(ev.Campaign, ev.Kind, ev.DueAt, ev.CustomerID)
-		switch {
-		case j.published == len(j.owed):
-			j.w.Violate(simPublished, "message %d publishes %s, all that fired has been published", m.Sequence, text)
-			return
-		case j.owed[j.published].text != text:
-			j.w.Violate(simPublished, "message %d publishes %s, it is the turn of %s", m.Sequence, text, j.owed[j.published].text)
-			return
-		case ev.At < ev.DueAt:
+		if ev.At < ev.DueAt {
 			j.w.Violate(simEarly, "%s", line)
 		}
-		if last.Sequence != 0 && last.Sequence != j.owed[j.published].source.Sequence {
-			j.w.Count("a message publishes of several steps", 1)
+		for one := range ev.Each() {
+			text := simPublishedLine(one.Campaign, one.Kind, one.DueAt, one.CustomerID)
+			switch {
+			case j.published == len(j.owed):
+				j.w.Violate(simPublished, "message %d publishes %s, all that fired has been published", m.Sequence, text)
+				return
+			case j.owed[j.published].text != text || j.owed[j.published].source.LastR != one.R:
+				j.w.Violate(simPublished, "message %d publishes %s, it is the turn of %s", m.Sequence, text, j.owed[j.published].text)
+				return
+			}
+			if last.Sequence != 0 && last.Sequence != j.owed[j.published].source.Sequence {
+				j.w.Count("a message publishes of several steps", 1)
+			}
+			last = j.owed[j.published].source
+			j.published++
 		}
-		last = j.owed[j.published].source
-		j.published++
 	}
 	if m.Source != last || m.SourceDigest != j.sums[last.Sequence] {
 		j.w.Violate(simPublished, "message %d has source %v, that of its last line is %v", m.Sequence, m.Source, last)

@@ -40,7 +40,7 @@ type scalar struct {
 
 // scalars in the order in which they are shown.
 var scalars = []scalar{
-	number("reminder.batch", "customers in one message on a reminder stream at most", 1, 500, "200", func(s *Settings) *int { return &s.ReminderBatch }),
+	number("reminder.batch", "customers in one message on a reminder stream at most; 256 KiB hold fewer with long ids", 1, wire.MaxDueCustomers, "500", func(s *Settings) *int { return &s.ReminderBatch }),
 	number("reminder.rate", "messages a second on the reminder stream of each lane, 0 = no limit", 0, 1_000_000, "2000", func(s *Settings) *int { return &s.ReminderRate }),
 	number("reminder.concurrency", "messages of a lane's fan-out in flight at once, on a log of one copy; with replicas one message is in flight at a time", 1, 64, "16", func(s *Settings) *int { return &s.ReminderConcurrency }),
 	period("reminder.grace", "how late a reminder may still fire although what it announces has passed", time.Second, 8760*time.Hour, "15m", func(s *Settings) *time.Duration { return &s.ReminderGrace }),

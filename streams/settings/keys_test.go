@@ -30,7 +30,7 @@ func TestTheFormsInJSON(t *testing.T) {
 
 func TestAValueIsTakenAsItIsWritten(t *testing.T) {
 	for _, c := range []struct{ setting, value, written string }{
-		{"reminder.batch", "1", "1"}, {"reminder.batch", "500", "500"},
+		{"reminder.batch", "1", "1"}, {"reminder.batch", "5000", "5000"},
 		{"reminder.rate", "0", "0"}, {"reminder.rate", "1000000", "1000000"},
 		{"reminder.concurrency", "64", "64"},
 		{"reminder.grace", "1s", "1s"}, {"reminder.grace", "300s", "5m"}, {"reminder.grace", "8760h", "8760h"},
@@ -49,11 +49,11 @@ func TestAValueIsTakenAsItIsWritten(t *testing.T) {
 // TestNonsenseIsRefusedWithWhatWouldBeRight: the text names the setting, its bounds and a value that would do.
 func TestNonsenseIsRefusedWithWhatWouldBeRight(t *testing.T) {
 	for _, c := range []struct{ setting, value, want string }{
-		{"reminder.batch", "0", `reminder.batch can not be "0": it must be a whole number from 1 to 500, such as 200; default, null in JSON, restores the default`},
-		{"reminder.batch", "501", "from 1 to 500"},
-		{"reminder.batch", "", "from 1 to 500"},
-		{"reminder.batch", "99999999999999999999", "from 1 to 500"},
-		{"reminder.batch", "2e2", "from 1 to 500"},
+		{"reminder.batch", "0", `reminder.batch can not be "0": it must be a whole number from 1 to 5000, such as 500; default, null in JSON, restores the default`},
+		{"reminder.batch", "5001", "from 1 to 5000"},
+		{"reminder.batch", "", "from 1 to 5000"},
+		{"reminder.batch", "99999999999999999999", "from 1 to 5000"},
+		{"reminder.batch", "2e2", "from 1 to 5000"},
 		{"reminder.rate", "-1", "from 0 to 1000000"},
 		{"reminder.rate", "1000001", "from 0 to 1000000"},
 		{"reminder.concurrency", "0", "from 1 to 64"},
@@ -91,7 +91,7 @@ func TestDefaultsThatMakeNoSenseAreRefused(t *testing.T) {
 	s := Default()
 	s.ReminderBatch, s.ReminderGrace, s.ExpiryPaused = 0, time.Millisecond, map[string]bool{"a.b": true}
 	err := s.Validate()
-	if err == nil || !strings.Contains(err.Error(), `reminder.batch can not be "0": it must be a whole number from 1 to 500`) || !strings.Contains(err.Error(), `reminder.grace can not be "1ms"`) || !strings.Contains(err.Error(), "expiry.pause.a.b") {
+	if err == nil || !strings.Contains(err.Error(), `reminder.batch can not be "0": it must be a whole number from 1 to 5000`) || !strings.Contains(err.Error(), `reminder.grace can not be "1ms"`) || !strings.Contains(err.Error(), "expiry.pause.a.b") {
 		t.Errorf("%v", err)
 	}
 	if err := Default().Validate(); err != nil {

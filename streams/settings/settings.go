@@ -13,7 +13,7 @@ import (
 
 // Settings are the values that operators may change while servers run. A Settings is immutable: a change makes a new one.
 type Settings struct {
-	// ReminderBatch is the most customers in one message on a reminder stream, 1 to 500.
+	// ReminderBatch is the most customers in one message on a reminder stream, 1 to wire.MaxDueCustomers.
 	ReminderBatch int
 	// ReminderRate is the most messages a second on the reminder stream of each lane, 1 to 1,000,000; 0 = no limit.
 	ReminderRate int
@@ -43,7 +43,7 @@ type Settings struct {
 
 // Default returns the values where nothing was set.
 func Default() *Settings {
-	return &Settings{ReminderBatch: 500, ReminderConcurrency: 64, ReminderGrace: wire.DefaultReminderGrace, DeadLetterQuote: domain.MaxQuoted, ClockTolerance: wall.DefaultTolerance}
+	return &Settings{ReminderBatch: wire.MaxDueCustomers, ReminderConcurrency: 64, ReminderGrace: wire.DefaultReminderGrace, DeadLetterQuote: domain.MaxQuoted, ClockTolerance: wall.DefaultTolerance}
 }
 
 // Validate returns an error that names each setting that cannot have its value. Settings that pass can be put in force.

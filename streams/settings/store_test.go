@@ -65,7 +65,7 @@ func TestSeveralAtOnce(t *testing.T) {
 func TestNothingIsStoredOfWhatMakesNoSense(t *testing.T) {
 	s := open(t, nil)
 	for _, c := range []struct{ setting, value, by, want string }{
-		{"reminder.batch", "501", "ann", "from 1 to 500"},
+		{"reminder.batch", "5001", "ann", "from 1 to 5000"},
 		{"reminder.colour", "red", "ann", "there is no setting"},
 		{"reminder.batch", "1", "", "by is"},
 	} {

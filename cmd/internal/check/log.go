@@ -42,7 +42,7 @@ func NewFold() *Fold {
 func (f *Fold) Tally() oracle.Tally {
 	sum := f.Fold.Tally()
 	for _, m := range f.Published {
-		sum.Published += uint64(m.Lines)
+		sum.Published += uint64(m.Customers)
 	}
 	return sum
 }

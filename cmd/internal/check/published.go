@@ -30,7 +30,7 @@ func (o *expectedLine) String() string {
 // is is true for the line of this reminder.
 func (o *expectedLine) is(ev *wire.Event) bool {
 	r := o.campaign.Reminder(o.r)
-	return ev.Type == wire.ReminderDue && ev.CustomerID == r.Customer && ev.DueAt == r.Due && ev.Campaign == o.campaign.Name && ev.Kind == r.Kind()
+	return ev.Type == wire.ReminderDue && ev.R == o.r && ev.CustomerID == r.Customer && ev.DueAt == r.Due && ev.Campaign == o.campaign.Name && ev.Kind == r.Kind() && wire.Instant(ev.Before.Microseconds()) == r.Before
 }
 
 func (o *expectedLine) source() eventlog.Source {
@@ -43,8 +43,8 @@ func describe(campaign, kind string, due wire.Instant, customer string) string {
 
 // PublishedMessage is one message of SCRIP_RMD.
 type PublishedMessage struct {
-	At    time.Time // stored
-	Lines int
+	At        time.Time // stored
+	Customers int
 }
 
 // readReminders reads the lane's stream of fired reminders up to a sequence.
@@ -86,41 +86,41 @@ func (f *Fold) readReminders(ctx context.Context, js jetstream.JetStream, log to
 	return nil
 }
 
-// checkPublished compares a message of SCRIP_RMD with the firings in the events: the same lines in the same order, each once, none
-// before it is due. A message may have lines of several firings; its source is that of the last one, where a scheduler
+// checkPublished compares a message of SCRIP_RMD with the firings in the events: the same customers in the same order, each once,
+// none before it is due. A message may have lines of several firings; its source is that of the last one, where a scheduler
 // continues after a takeover. The stream may end earlier than the events, while the scheduler has not caught up.
 func (f *Fold) checkPublished(m *eventlog.Message) error {
 	var ev wire.Event
 	var last expectedLine
-	lines := 0
+	customers := 0
 	for n, text := range eventlog.Lines(m.Payload) {
 		if err := wire.ParseEvent(text, &ev); err != nil {
 			return fmt.Errorf("message %d, line %d: %w", m.Sequence, n+1, err)
-		}
-		lines++
-		if f.diverged {
-			continue
 		}
 		where := fmt.Sprintf("SCRIP_RMD of lane %d, message %d, line %d", f.number, m.Sequence, n+1)
 		if ev.DueAt > ev.At || ev.DueAt > wire.At(m.Time) {
 			f.Violate("%s: %s is published at %s (%s by its line), before it is due", where, describeEvent(&ev), wire.At(m.Time), ev.At)
 		}
-		switch {
-		case len(f.expected) == 0:
-			f.Violate("%s: %s is published, but did not fire, or was published before%s", where, describeEvent(&ev), f.candidates(&ev))
-			f.diverged = true
-		case !f.expected[0].is(&ev):
-			f.Violate("%s: %s is published, but the next is %s%s", where, describeEvent(&ev), &f.expected[0], f.candidates(&ev))
-			f.diverged = true
-		default:
-			last, f.expected = f.expected[0], f.expected[1:]
+		for one := range ev.Each() {
+			customers++
+			switch {
+			case f.diverged:
+			case len(f.expected) == 0:
+				f.Violate("%s: %s is published, but did not fire, or was published before%s", where, describeEvent(one), f.candidates(one))
+				f.diverged = true
+			case !f.expected[0].is(one):
+				f.Violate("%s: %s is published, but the next is %s%s", where, describeEvent(one), &f.expected[0], f.candidates(one))
+				f.diverged = true
+			default:
+				last, f.expected = f.expected[0], f.expected[1:]
+			}
 		}
 	}
-	f.Published = append(f.Published, PublishedMessage{At: m.Time, Lines: lines})
+	f.Published = append(f.Published, PublishedMessage{At: m.Time, Customers: customers})
 	switch {
 	case f.diverged:
-	case lines == 0:
-		f.Violate("SCRIP_RMD of lane %d, message %d: has no lines", f.number, m.Sequence)
+	case customers == 0:
+		f.Violate("SCRIP_RMD of lane %d, message %d: has no customers", f.number, m.Sequence)
 	case m.Source != last.source():
 		f.Violate("SCRIP_RMD of lane %d, message %d: its source is %v, that of its last line is %v", f.number, m.Sequence, m.Source, last.source())
 	case m.SourceDigest != last.step.digest:

@@ -71,13 +71,14 @@ func foldFirings(dropped bool) *Fold {
 	return f
 }
 
-// line is one of SCRIP_RMD.
+// line is one of SCRIP_RMD, of one customer.
 func line(campaign, customer string) wire.Event {
 	kind := wire.KindExpires
 	if campaign == "z" {
 		kind = wire.KindOpens
 	}
-	return wire.Event{Type: wire.ReminderDue, Campaign: campaign, At: t0 + 91*second, Kind: kind, DueAt: t0 + 90*second, CustomerID: customer}
+	r := map[string]uint64{"alice": 1, "bob": 2, "carol": 1, "dave": 2, "erin": 3, "frank": 4, "x": 1}[customer]
+	return wire.Event{Type: wire.ReminderDue, Campaign: campaign, At: t0 + 91*second, Kind: kind, Before: 10 * time.Second, DueAt: t0 + 90*second, CustomerIDs: []string{customer}, Rs: []uint64{r}}
 }
 
 // message is one of SCRIP_RMD: its source is the line of step 7 of its last line.
@@ -92,6 +93,9 @@ func message(line int, r uint64, lines ...wire.Event) eventlog.Message {
 
 func TestRemindersArePublishedOnceAndInOrder(t *testing.T) {
 	alice, bob, carol, dave := line("s", "alice"), line("s", "bob"), line("z", "carol"), line("z", "dave")
+	couple, renumbered := alice, bob
+	couple.CustomerIDs, couple.Rs = []string{"alice", "bob"}, []uint64{1, 2}
+	renumbered.Rs = []uint64{3}
 	early, other := alice, message(1, 2, alice, bob)
 	early.At = t0 + 89*second
 	other.SourceDigest = "ff" + digest[2:]
@@ -105,6 +109,8 @@ func TestRemindersArePublishedOnceAndInOrder(t *testing.T) {
 	}{
 		{"none yet", nil, "", 4},
 		{"all in one message", []eventlog.Message{message(2, 2, alice, bob, carol, dave)}, "", 0},
+		{"a list", []eventlog.Message{message(2, 2, couple, carol, dave)}, "", 0},
+		{"with another number", []eventlog.Message{message(1, 2, alice, renumbered)}, "the next is s expires 2030-01-01T00:01:30Z bob", 3},
 		{"one message per firing", []eventlog.Message{message(1, 2, alice, bob), message(2, 2, carol, dave)}, "", 0},
 		{"messages across firings", []eventlog.Message{message(1, 1, alice), message(2, 1, bob, carol), message(2, 2, dave)}, "", 0},
 		{"not yet all", []eventlog.Message{message(1, 1, alice)}, "", 3},
@@ -121,7 +127,7 @@ func TestRemindersArePublishedOnceAndInOrder(t *testing.T) {
 		{"a source before its lines", []eventlog.Message{message(1, 1, alice, bob)}, "its source is {7 1 1}, that of its last line is {7 1 2}", 2},
 		{"a source ahead of its lines", []eventlog.Message{message(2, 1, alice, bob)}, "its source is {7 2 1}", 2},
 		{"a source of another log", []eventlog.Message{other}, "its source's digest", 2},
-		{"a message without lines", []eventlog.Message{message(1, 1)}, "has no lines", 4},
+		{"a message without lines", []eventlog.Message{message(1, 1)}, "has no customers", 4},
 	} {
 		f := foldFirings(false)
 		for i := range c.published {

@@ -14,7 +14,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/push"
@@ -28,12 +27,8 @@ func (r *rig) fire(t *testing.T, lane int, customers ...string) {
 	stream := eventlog.Reminders(r.js, lane).In(r.owner.Log.WithKey([32]byte{1}))
 	bounds, err := stream.Bounds(t.Context())
 	streamtest.Must(t, err)
-	var lines []byte
-	for _, c := range customers {
-		e := wire.Event{Type: wire.ReminderDue, Campaign: "summer", At: 1_000_000, Kind: "opens", DueAt: 1_000_000, CustomerID: c}
-		lines = append(e.AppendJSON(lines), '\n')
-	}
 	next := bounds.Last + 1
+	lines := append(streamtest.Due("summer", 1_000*next, customers...), '\n')
 	h := eventlog.Header{Owner: "test", Source: eventlog.Source{Sequence: next, Line: 1, LastR: uint64(len(customers))}, SourceDigest: strings.Repeat("0", 32)}
 	if _, err := r.js.PublishMsg(t.Context(), &nats.Msg{Subject: topology.Rmd(lane), Header: stream.Sealer().Encode(h, next, lines), Data: lines}); err != nil {
 		t.Fatal(err)
@@ -246,7 +241,7 @@ func TestASenderHasItsNameAlone(t *testing.T) {
 			t.Errorf("%s: %s, %v", body, m.Data, err)
 		}
 	}
-	for stream, subject := range map[string]string{push.DeadStream: "scrip.push.dead.mobile.0.1.5", push.WaitStream: "scrip.push.wait.mobile.again.0.1.5.1.0"} {
+	for stream, subject := range map[string]string{push.DeadStream: "scrip.push.dead.mobile.0.1.5.0", push.WaitStream: "scrip.push.wait.mobile.again.0.1.5.1.0"} {
 		s, err := r.js.Stream(t.Context(), stream)
 		streamtest.Must(t, err)
 		info, err := s.Info(t.Context(), jetstream.WithSubjectFilter(">"))

@@ -1,6 +1,6 @@
-// Package fanout publishes the reminders of a lane that fired: one line for each customer on SCRIP_RMD_<lane>.
+// Package fanout publishes the reminders of a lane that fired: lists of customers on SCRIP_RMD_<lane>.
 //
-//	reminders.due ──Add──> Queue ──Next──> message of up to 500 customers ──> in flight ──acknowledged──> stored
+//	reminders.due ──Add──> Queue ──Next──> message of up to 5,000 customers ──> in flight ──acknowledged──> stored
 //	 (event line, customers)   │                 ^            ^                   │
 //	                           └ Reached: source │            │ Pace              └ failed: resolved, published again
 //	                                             └ fence: the sequence and, on one copy, the ID of the message before

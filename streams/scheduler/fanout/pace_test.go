@@ -107,7 +107,7 @@ func TestPaceIsConfigured(t *testing.T) {
 		s                    settings.Settings
 		batch, window, chunk int
 	}{
-		{*settings.Default(), 500, 64, MaxChunk},
+		{*settings.Default(), 5000, 64, MaxChunk},
 		{settings.Settings{ReminderBatch: 100, ReminderConcurrency: 1}, 100, 1, MaxChunk},
 		{settings.Settings{ReminderBatch: 500, ReminderConcurrency: 8, ReminderRate: 10}, 500, 8, 1250},
 		{settings.Settings{ReminderBatch: 500, ReminderConcurrency: 8, ReminderRate: 1}, 500, 8, 500},

@@ -3,7 +3,6 @@ package fanout
 import (
 	"cmp"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
@@ -12,7 +11,8 @@ import (
 )
 
 // Queue holds customers whose reminders fired, in the order of the event stream, and makes messages of them. A message is of
-// customers, not of firings: it takes up what is there, of several event lines, messages and campaigns. It does no I/O.
+// customers, not of firings: it takes up what is there, of several event lines, messages and campaigns, each with a line of
+// its own. It does no I/O.
 type Queue struct {
 	Owner  string
 	Sealer eventlog.Sealer
@@ -76,18 +76,17 @@ func (q *Queue) Next(most int) (attempt eventlog.Attempt, customers int) {
 	var to eventlog.Source
 	var digest string
 	highest := priority.Low // the highest of those in it: low ones may travel with a high one, never the other way round
-	for room := most; room > 0 && len(q.firings) > 0; {
+	for customers < most && len(q.firings) > 0 {
 		next := &q.firings[0]
-		some := next.customers[:min(len(next.customers), room)]
-		for i := range some {
-			payload = next.line.append(payload, some[i].Customer)
+		var n int
+		if payload, n = next.line.append(payload, next.customers[:min(len(next.customers), most-customers)]); n == 0 {
+			break
 		}
 		to, digest = next.source, next.digest
 		highest = min(highest, next.priority)
-		to.LastR = some[len(some)-1].R
-		room -= len(some)
-		customers += len(some)
-		if next.customers = next.customers[len(some):]; len(next.customers) == 0 {
+		to.LastR = next.customers[n-1].R
+		customers += n
+		if next.customers = next.customers[n:]; len(next.customers) == 0 {
 			q.firings[0] = firing{}
 			q.firings = q.firings[1:]
 		}
@@ -111,38 +110,61 @@ func (q *Queue) Next(most int) (attempt eventlog.Attempt, customers int) {
 	return attempt, customers
 }
 
-// dueLine writes the reminder.due lines of one firing. They differ in the customer only, so what precedes it is made once.
-// The bytes are those of wire.Event.AppendJSON.
+// maxBytes bounds the payload of a message.
+const maxBytes = 256 << 10
+
+// dueLine writes the reminder.due lines of one firing. They differ in the lead, the customers and their numbers, so what
+// precedes these is made once for each lead. The bytes are those of wire.Event.AppendJSON.
 type dueLine struct {
-	event  wire.Event
-	before []byte // up to and with the quote that opens the customer's id
+	event wire.Event
+	head  []byte // of a line with the event's lead, up to and with the bracket that opens the customers' ids
 }
 
 func newDueLine(ev *wire.Event) dueLine {
-	l := dueLine{event: wire.Event{Type: wire.ReminderDue, Campaign: ev.Campaign, At: ev.At, Kind: ev.Kind, DueAt: ev.DueAt}}
-	line := l.event.AppendJSON(nil)
-	l.before = append(line[:len(line)-1], `,"customer_id":"`...)
-	return l
+	return dueLine{event: wire.Event{Type: wire.ReminderDue, Campaign: ev.Campaign, At: ev.At, Kind: ev.Kind, DueAt: ev.DueAt}}
 }
 
-// append appends one line and its newline.
-func (l *dueLine) append(dst []byte, customer string) []byte {
-	if !plain(customer) {
-		l.event.CustomerID = customer
-		return append(l.event.AppendJSON(dst), '\n')
+// append appends one line and its newline to a payload, of the first customers, of whom there is one: those with the same
+// lead, as far as the payload has room, but one if it is empty. It returns how many there are.
+func (l *dueLine) append(payload []byte, customers []timers.Fired) (_ []byte, n int) {
+	if before := customers[0].Before; l.head == nil || before != l.event.Before {
+		l.event.Before = before
+		line := l.event.AppendJSON(l.head[:0])
+		l.head = append(line[:len(line)-1], `,"customer_ids":[`...)
 	}
-	dst = append(append(dst, l.before...), customer...)
-	return append(dst, "\"}\n"...)
-}
-
-// plain reports whether an id is written in JSON text as it is, as nearly all are.
-func plain(id string) bool {
-	for i := range len(id) {
-		if c := id[i]; c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			return false
+	const middle, end = `],"r":[`, "]}\n"
+	start, numbers := len(payload), len(middle)+len(end)
+	payload = append(payload, l.head...)
+	for ; n < len(customers) && customers[n].Before == l.event.Before; n++ {
+		at := len(payload)
+		if n > 0 {
+			payload = append(payload, ',')
+		}
+		payload = wire.AppendText(payload, customers[n].Customer)
+		numbers += 1 + digits(customers[n].R)
+		if len(payload)+numbers > maxBytes && start+n > 0 {
+			payload = payload[:at]
+			break
 		}
 	}
-	return id != "" // a field without value is left out
+	if n == 0 {
+		return payload[:start], 0
+	}
+	payload = append(payload, middle...)
+	for i := range customers[:n] {
+		if i > 0 {
+			payload = append(payload, ',')
+		}
+		payload = strconv.AppendUint(payload, customers[i].R, 10)
+	}
+	return append(payload, end...), n
+}
+
+func digits(n uint64) (d int) {
+	for d = 1; n >= 10; d++ {
+		n /= 10
+	}
+	return d
 }
 
 // compareLines orders sources by event message and line, which counts from 1.

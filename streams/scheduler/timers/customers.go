@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
@@ -57,6 +58,7 @@ func (l *customerList) blockSize() int {
 type Fired struct {
 	R        uint64
 	Customer string
+	Before   time.Duration // what it announces
 }
 
 // add stores the customer of reminder r, which is higher than all before.
@@ -193,7 +195,7 @@ func (s *segments) fire(l *customerList, rs []uint64) ([]Fired, error) {
 			}
 			at := text.Len()
 			text.Write(customer)
-			fired = append(fired, Fired{r, text.String()[at:]})
+			fired = append(fired, Fired{R: r, Customer: text.String()[at:]})
 		}
 		emptied = s.leave(l, i, len(fired)-before) || emptied
 	}

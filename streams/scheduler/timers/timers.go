@@ -196,6 +196,7 @@ func (b *Timers) set(e *Campaign, ev *wire.Event) error {
 
 // fire removes what fired, and returns the customers.
 func (b *Timers) fire(e *Campaign, ev *wire.Event) ([]Fired, error) {
+	all, each := e.pending.Leads(ev.DueSet(), e.Anchors)
 	rs := e.pending.Fire(ev.DueSet(), e.Anchors, b.rs[:0])
 	if b.rs = rs; cap(rs) > 1<<20 {
 		b.rs = nil // once in a while millions fire at once
@@ -206,6 +207,11 @@ func (b *Timers) fire(e *Campaign, ev *wire.Event) ([]Fired, error) {
 	gone, err := b.customers.fire(e.customers, rs)
 	if err != nil {
 		return nil, err
+	}
+	for i := range gone {
+		if gone[i].Before = all; each != nil {
+			gone[i].Before = each[gone[i].R]
+		}
 	}
 	b.release(e, len(gone))
 	return gone, nil

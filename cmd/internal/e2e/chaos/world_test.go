@@ -206,7 +206,7 @@ func (w *world) fellDue(fold *check.Fold) {
 		}
 		for _, message := range fold.Published {
 			if during(message.At) {
-				published += uint64(message.Lines)
+				published += uint64(message.Customers)
 			}
 		}
 		for _, expiry := range fold.Expiries {

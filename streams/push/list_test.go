@@ -1,0 +1,123 @@
+package push_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/push"
+)
+
+// many are customers of a long list.
+func many(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprint("c", i)
+	}
+	return all
+}
+
+// Of a list of 5,000 the gateway refuses three: they alone are tried again and become dead letters.
+func TestSomeOfAListAreRefused(t *testing.T) {
+	r := newRig(t, 1)
+	bad := []string{"c17", "c499", "c4999"}
+	b := newBook()
+	s := r.sender(t, push.Options{Tries: 3}, func(_ context.Context, batch []push.Reminder) error {
+		b.record(batch)
+		failed := &push.Partial{Err: errAway}
+		for i := range batch {
+			if slices.Contains(bad, batch[i].CustomerID) {
+				failed.Failed = append(failed.Failed, i)
+			}
+		}
+		if failed.Failed != nil {
+			return failed
+		}
+		return nil
+	})
+	r.fire(t, 0, many(wire.MaxDueCustomers)...)
+	r.until(t, "all are delivered or dead letters", func() bool { return s.Stats().Pushed == wire.MaxDueCustomers-3 && s.Stats().Dead == 3 })
+	r.settled(t, "test")
+	var dead []string
+	for _, l := range r.letters(t, "test") {
+		dead = append(dead, customers(l))
+	}
+	if got := strings.Join(dead, " "); got != strings.Join(bad, " ") {
+		t.Errorf("dead letters of %s", got)
+	}
+	for _, c := range many(wire.MaxDueCustomers) {
+		want := 1
+		if slices.Contains(bad, c) {
+			want = 3
+		}
+		if got := b.deliveries(c); got != want {
+			t.Errorf("%s was tried %d times, want %d", c, got, want)
+		}
+	}
+}
+
+// The calls for one list run at once; the gateway is away in the middle of it, and what is high overtakes the rest.
+func TestAListIsDelivered(t *testing.T) {
+	r := newRig(t, 1)
+	b := newBook()
+	var mu sync.Mutex
+	calls, atOnce, most := 0, 0, 0
+	started, finish := make(chan struct{}), make(chan struct{})
+	overtook := 0 // the calls before that of high
+	s := r.sender(t, push.Options{Workers: 2, Batch: 100, Pause: short}, func(_ context.Context, batch []push.Reminder) error {
+		mu.Lock()
+		calls++
+		n := calls
+		atOnce++
+		most = max(most, atOnce)
+		if batch[0].CustomerID == "high" && overtook == 0 {
+			overtook = n
+		}
+		mu.Unlock()
+		defer func() {
+			mu.Lock()
+			atOnce--
+			mu.Unlock()
+		}()
+		if n == 2 {
+			close(started)
+		}
+		<-finish
+		if n == 3 {
+			return &push.Away{Err: errAway}
+		}
+		return b.push(t.Context(), batch)
+	})
+	r.fireOf(t, 0, "some", "low", many(wire.MaxDueCustomers)...)
+	<-started
+	r.fireOf(t, 0, "urgent", "high", "high")
+	r.until(t, "high waits", func() bool {
+		at, ok := r.positions(t, "test")
+		return ok && at[0].Waiting == 3 && s.Stats().InFlight == 2 // both in the stream, and high set aside
+	})
+	close(finish)
+	r.until(t, "all are delivered", func() bool { return s.Stats().Pushed == wire.MaxDueCustomers+1 })
+	r.settled(t, "test")
+	b.once(t, wire.MaxDueCustomers+1)
+	if most != 2 || overtook > 12 {
+		t.Errorf("%d calls at once; high was the %d. of %d calls", most, overtook, calls)
+	}
+}
+
+// A process dies in the middle of a list: another one delivers it, and what was delivered before has the same keys.
+func TestDiesInAList(t *testing.T) {
+	r := newRig(t, 1)
+	r.fire(t, 0, many(1_200)...)
+	b := newBook()
+	r.dies(t, push.Options{AckWait: short, Workers: 1}, b.record)
+	s := r.sender(t, push.Options{AckWait: short}, b.push)
+	r.until(t, "all are delivered by the other", func() bool { return s.Stats().Pushed == 1_200 })
+	r.settled(t, "test")
+	if b.size() != 1_200 || b.deliveries("c0") != 2 || b.deliveries("c1199") > 2 {
+		t.Errorf("%d keys, the first was delivered %d times, the last %d times", b.size(), b.deliveries("c0"), b.deliveries("c1199"))
+	}
+}
