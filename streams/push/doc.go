@@ -30,7 +30,9 @@
 //   - While the gateway is away ([Away], or all calls fail) nothing counts as a failed try: one probe at a time is made, after
 //     a pause that doubles, or the Retry-After of the gateway. What waits longer than MaxAge becomes a dead letter.
 //   - A campaign whose calls only fail is set aside, and delays no other.
-//   - A message of a campaign with high priority goes before a backlog of lower ones, on the same lane too.
+//   - A message of a campaign with high priority goes before a backlog of lower ones, on the same lane too, and between the
+//     calls for a long list.
+//   - A gateway that answers more slowly than usual, or fails, gets fewer calls at once, down to one.
 //   - A message that was delivered by NATS 2N times without an end, since it may crash every process that handles it, has its
 //     dead letter written before its next try, and removed after it.
 //   - A function that hangs has its context cancelled after [Options].Timeout and the call has failed, whether it returns or
@@ -54,7 +56,7 @@
 //
 //	source    backend: JetStream, or the service      place     ──> delivery ──> work, with its items   backend, source, pull
 //	try       calls, one batch after the other        items     ──> result                              call
-//	breaker   who may call now                        class     ──> turn                                gate
+//	breaker   who may call now, and how many          class     ──> turn                                gate, pace
 //	after     delivered, another try, dead letter     result    ──> acknowledgement, entry, letter      work, waiting, dead
 //
 // Backups hold positions, waiting messages and dead letters. On a restored log a name continues where it was when its

@@ -28,7 +28,7 @@ const (
 	away                         // the gateway does not work, or answered with Retry-After
 )
 
-// gate grants calls: at most so many at once, shared by weight among the classes, and none while the gateway is away.
+// gate grants calls: as many at once as the gateway bears, shared by weight among the classes, and none while it is away.
 //
 //	closed ── 8 calls failed in a row, for 5 pauses; or one found the gateway away ──> open
 //	open   ── one probe after a pause, which doubles; or at once of a campaign that has not failed ── answered ──> closed
@@ -41,7 +41,8 @@ type gate struct {
 	done        chan struct{}
 
 	mu      sync.Mutex // guards the fields below
-	free    int
+	pace    pace
+	calling int // calls in progress
 	waiting [classes][]*turn
 	shares  priority.Shares
 	answers uint64    // calls that were answered
@@ -61,13 +62,16 @@ type turn struct {
 	class   class
 	fresh   bool // of a campaign that has not failed lately
 	granted chan struct{}
+	began   time.Time // it was granted
 	probe   bool
+	// customers of the call, which its owner sets; 0 = no call was made.
+	customers int
 }
 
 func newGate(o *Options) *gate {
 	return &gate{
 		clock: o.Clock, log: o.Logger, first: o.Pause, most: max(pauseMost, o.Pause), done: make(chan struct{}),
-		free: o.Workers, shares: priority.Shares{Part: 1},
+		pace: pace{most: float64(o.Workers), limit: float64(o.Workers)}, shares: priority.Shares{Part: 1},
 	}
 }
 
@@ -98,7 +102,7 @@ func (g *gate) enter(ctx context.Context, c class, fresh bool) *turn {
 // false if every call is taken; turn is nil as for enter.
 func (g *gate) try(ctx context.Context, c class, fresh bool) (t *turn, ok bool) {
 	g.mu.Lock()
-	if !g.open && (g.free == 0 || len(g.waiting[c]) > 0) {
+	if !g.open && (!g.free() || len(g.waiting[c]) > 0) {
 		g.mu.Unlock()
 		return nil, false
 	}
@@ -111,6 +115,7 @@ func (g *gate) leave(t *turn, f gatewayState, retryAfter time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.clock.Now()
+	g.pace.ended(f, t.began, now, t.customers, !g.free())
 	switch f {
 	case untried:
 	case answered:
@@ -159,24 +164,27 @@ func (g *gate) failure(t *turn, f gatewayState, retryAfter time.Duration, now ti
 
 // back returns a turn. The caller holds mu.
 func (g *gate) back(t *turn) {
-	g.free++
+	g.calling--
 	if t.probe {
 		g.probing = false
 	}
 	g.grant()
 }
 
+// free reports whether another call may be made. The caller holds mu.
+func (g *gate) free() bool { return g.calling < int(g.pace.limit) }
+
 // grant grants what may be granted now. The caller holds mu.
 func (g *gate) grant() {
-	for g.free > 0 && !(g.open && g.probing) {
+	for g.free() && !(g.open && g.probing) {
 		t := g.choose()
 		if t == nil {
 			return
 		}
 		i := slices.Index(g.waiting[t.class], t)
 		g.waiting[t.class] = slices.Delete(g.waiting[t.class], i, i+1)
-		g.free--
-		t.probe = g.open
+		g.calling++
+		t.began, t.probe = g.clock.Now(), g.open
 		g.probing = g.open
 		close(t.granted)
 	}
@@ -249,14 +257,14 @@ func (g *gate) answered() uint64 {
 	return g.answers
 }
 
-// state is for Stats: calls in progress, whether the breaker is open, and when the next probe is made.
-func (g *gate) state(workers int) (calling int, open bool, next time.Time) {
+// state is for Stats: calls in progress, how many may be, whether the breaker is open, and when the next probe is made.
+func (g *gate) state() (calling, limit int, open bool, next time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.open {
 		next = g.next
 	}
-	return workers - g.free, g.open, next
+	return g.calling, int(g.pace.limit), g.open, next
 }
 
 func (g *gate) end() { close(g.done) }

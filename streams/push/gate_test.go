@@ -56,7 +56,7 @@ func (g *gated) made() int {
 	return len(g.calls)
 }
 
-func (g *gated) away() bool { _, open, _ := g.state(0); return open }
+func (g *gated) away() bool { _, _, open, _ := g.state(); return open }
 
 // While a gateway is away for an hour it gets a probe now and then, one at a time; the first that is answered lets all others
 // go. It is away by what one call found, or where all calls fail for a while.
@@ -146,7 +146,7 @@ func TestRetryAfter(t *testing.T) {
 		g := newGated(t, 1)
 		started := time.Now()
 		g.call(normal, true, away, 2*time.Hour)
-		if _, _, next := g.state(1); !next.Equal(started.Add(2 * time.Hour)) {
+		if _, _, _, next := g.state(); !next.Equal(started.Add(2 * time.Hour)) {
 			t.Errorf("the next probe is after %s", next.Sub(started))
 		}
 		g.call(normal, true, answered, 0)

@@ -41,7 +41,8 @@ func From(t time.Time) Since { return Since{at: t} }
 type Options struct {
 	// Name is shared by all processes that send for the same audience: 1 to 32 of A-Z a-z 0-9 _ -.
 	Name string
-	// Workers is how many calls of the function this process makes at once, 1 to 10,000. Defaults to 4.
+	// Workers is how many calls of the function this process makes at once, 1 to 10,000, and fewer while the gateway is slow or
+	// fails. Defaults to 4.
 	Workers int
 	// Batch is the most customers in one call, 1 to 500. Defaults to 500. A message of the log with more is split; messages
 	// are never joined.

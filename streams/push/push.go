@@ -233,6 +233,8 @@ type Stats struct {
 	InFlight int
 	// Calling are calls in progress; Hanging those given up that have not returned.
 	Calling, Hanging int
+	// Limit is how many calls may be in progress: Workers, or fewer while the gateway is slow or fails.
+	Limit int
 	// Away: the gateway does not work, and no call is made but a probe at Probe.
 	Away  bool
 	Probe time.Time
@@ -240,11 +242,11 @@ type Stats struct {
 
 // Stats returns the numbers as they are now. It sends no request.
 func (p *Pusher) Stats() Stats {
-	calling, open, probe := p.gate.state(p.opts.Workers)
+	calling, limit, open, probe := p.gate.state()
 	return Stats{
 		Pushed: p.count.pushed.Load(), FailedTries: p.count.failed.Load(), Dead: p.count.dead.Load(),
 		Skipped: p.count.skipped.Load(), Repeated: p.count.repeated.Load(),
-		InFlight: p.tracker.inFlight(), Calling: calling, Hanging: int(p.call.hung.Load()),
+		InFlight: p.tracker.inFlight(), Calling: calling, Limit: limit, Hanging: int(p.call.hung.Load()),
 		Stopped: int(p.count.stopped.Load()), Away: open, Probe: probe,
 	}
 }

@@ -110,6 +110,7 @@ func (p *Pusher) try(w *work, first *turn) (r result) {
 				continue
 			}
 		}
+		t.customers = len(batch)
 		calls.Go(func() {
 			o := p.call.one(p.hard, batch)
 			delivered := uint64(len(batch) - len(o.left))
