@@ -9,7 +9,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/priority"
 )
 
-// class is a kind of due work by its cost: an expiry is one line, however many coupons expire; reminders are a line for each
+// class is a kind of due work by its cost: an expiry is one line, however many coupons expire; reminders are a number for each
 // customer. The classes do not delay each other.
 type class uint8
 
@@ -105,6 +105,15 @@ func (d *dispatcher) next(c class) *job {
 	}
 	first, _ := lines[p].jobs.Min()
 	return first
+}
+
+// lone reports whether one job waits.
+func (d *dispatcher) lone(c class) bool {
+	n := 0
+	for p := range d.lines[c] {
+		n += d.lines[c][p].jobs.Len()
+	}
+	return n == 1
 }
 
 // pay takes what a request for the job, which waits, costs.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/priority"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -15,6 +16,7 @@ import (
 func TestRequestThatIsNeverAnswered(t *testing.T) {
 	d := newPlannerRig(t)
 	d.campaign("a", "", start, 4000)
+	d.never("a", 4001)
 	d.p.allow(1000)
 	lost := d.p.requests(start)
 	if len(lost) != chunksInFlight {
@@ -154,10 +156,38 @@ func TestCatchingUpIsLinear(t *testing.T) {
 	}
 }
 
+// A campaign of which nothing else is pending fires in one command, but neither beside another nor at an operator's rate.
+func TestWholeCampaigns(t *testing.T) {
+	const customers = maxChunk + 1
+	for _, c := range []struct {
+		name    string
+		prepare func(*plannerRig)
+		want    uint64
+	}{
+		{"alone", func(*plannerRig) {}, customers},
+		{"with a reminder for later", func(d *plannerRig) { d.never("a", customers+1) }, maxChunk},
+		{"beside another campaign", func(d *plannerRig) { d.campaign("b", "", start, 1) }, maxChunk},
+		{"at a rate", func(d *plannerRig) {
+			d.p.configure(changed(func(s *settings.Settings) { s.ReminderRate = 1000 }))
+		}, maxChunk},
+	} {
+		d := newPlannerRig(t)
+		d.campaign("a", "", start, customers)
+		c.prepare(d)
+		for _, cmd := range d.p.requests(start) {
+			if cmd.Campaign == "a" {
+				streamtest.Equal(t, c.name+": the first request is through", cmd.ThroughR, c.want)
+				break
+			}
+		}
+	}
+}
+
 // A campaign of very many customers does not hold up one of the same priority that is due a moment later.
 func TestCampaignsOfAPriorityShare(t *testing.T) {
 	d := newPlannerRig(t)
 	d.campaign("giant", "", start, 10*maxChunk)
+	d.never("giant", 10*maxChunk+1)
 	fired := 0
 	for queue := d.p.requests(start); len(queue) > 0; queue = append(queue, d.p.requests(start+1)...) {
 		cmd := queue[0]

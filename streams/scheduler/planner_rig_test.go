@@ -49,6 +49,12 @@ func (d *plannerRig) campaign(name, setting string, due wire.Instant, n int) {
 	}
 }
 
+// never sets a reminder of an expiry that never comes: the campaign does not fire as a whole.
+func (d *plannerRig) never(name string, r int) {
+	d.t.Helper()
+	d.fold(wire.Event{Type: wire.ReminderSet, Campaign: name, R: uint64(r), CustomerID: "never", Kind: wire.KindExpires})
+}
+
 // answer folds what a lane has to the command, and returns how many it fired.
 func (d *plannerRig) answer(cmd *wire.Command) int {
 	d.t.Helper()

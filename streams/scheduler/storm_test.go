@@ -39,7 +39,8 @@ func (l *live) set(change func(*settings.Settings)) {
 	l.changed = make(chan struct{})
 }
 
-// Very many at one instant: requested in chunks, published in order, each once, in full messages.
+// Very many at one instant: requested at once, or beside people and a reminder for later in chunks; published in order, each once,
+// in full messages.
 func TestStorm(t *testing.T) {
 	const customers = 2*maxChunk + 10_000
 	for _, c := range []struct {
@@ -54,6 +55,9 @@ func TestStorm(t *testing.T) {
 			}
 			r.create("a", `,"opens_at":`+quoted(base+seconds(3600)))
 			r.remind("a", 1, customers, "3000s")
+			if c.busy {
+				r.remind("a", customers+1, customers+1, "1s")
+			}
 			r.do(`"type":"update_campaign","campaign":"a","opens_at":` + quoted(base+seconds(3000)))
 			meter := load.NewMeter(1)
 			if c.busy {
@@ -73,7 +77,7 @@ func TestStorm(t *testing.T) {
 				t.Errorf("a burst before: %v; level when it has ended: %v", rushed.Load(), now)
 			}
 			messages, requests := len(r.reminderMessages()), len(r.requested())
-			if !c.busy && (requests != 3 || messages > customers/500+3) {
+			if !c.busy && (requests != 1 || messages > customers/wire.MaxDueCustomers+1) {
 				t.Errorf("%d requests, %d messages", requests, messages)
 			}
 			if c.busy && requests <= 3 {

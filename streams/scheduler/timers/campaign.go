@@ -121,6 +121,12 @@ func (e *Campaign) Chunk(k Key, after uint64, most int) (c reminder.DueReminders
 	return c, more
 }
 
+// Whole is all reminders of a key, if no others of the campaign are pending. It takes no step for each.
+func (e *Campaign) Whole(k Key) (c reminder.DueReminders, ok bool) {
+	c = e.At(wire.DueSet{Kind: k.Kind, DueAt: k.At, ThroughR: reminder.MaxReminder})
+	return c, c.Subscriptions > 0 && c.Subscriptions == uint64(e.pending.Len())
+}
+
 // Count is the number of reminders that are due after from, up to until. It takes a step for each instant between them.
 func (e *Campaign) Count(from, until wire.Instant) int {
 	return int(e.pending.Count(e.Anchors, from+1, until+1))
