@@ -1,17 +1,18 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/projections/rebuild"
+	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 	"github.com/seed-4a2410e3/scrip/streams/backup"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -127,11 +128,13 @@ func (s *server) takeBackup(ctx context.Context, js jetstream.JetStream, run ops
 	if err := q.Check(); err != nil { // once more: it becomes a path
 		return nil, err
 	}
-	all := s.opts.Backups
-	if all == "" {
-		all = filepath.Join(s.dir.Path(), backupsDir)
+	all := cmp.Or(s.opts.Backups, filepath.Join(s.dir.Path(), backupsDir))
+	err := atomicfile.MkdirAll(all, 0o700)
+	if err == nil && s.opts.Backups == "" {
+		// Synced also where it exists: a server that made it may have been killed before it was on disk.
+		err = atomicfile.SyncDir(s.dir.Path())
 	}
-	if err := os.MkdirAll(all, 0o700); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("making the directory of backups: %w; name another one with serve --backups", err)
 	}
 	opts := backup.CreateOptions{Version: s.opts.Version, Logger: s.log, Unlock: func(topology.Log) (topology.Log, error) { return s.stream, nil },
