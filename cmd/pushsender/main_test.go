@@ -174,7 +174,7 @@ func TestWebhook(t *testing.T) {
 	p.err.await(t, func(text string) bool { return strings.Contains(text, "dead letter") })
 	p.stop()
 	settled(t, l.js, "hooked")
-	if p.code != cli.ExitDone || !strings.Contains(p.err.String(), "pushed 2; failed tries 4; in dead letters 1") {
+	if p.code != cli.ExitDone || !strings.Contains(p.err.String(), "pushed 2; opted out 0; failed tries 4; in dead letters 1") {
 		t.Errorf("exit code %d: %s", p.code, p.err.String())
 	}
 	if len(keys) != 4 || keys[0] != keys[1] || keys[0] == keys[2] || keys[2] != keys[3] || len(keys[0]) != 32 || len(bodies[2]) != 1 || bodies[2][0].Key != bodies[0][1].Key {

@@ -45,8 +45,8 @@ func (m *Main) send(cmd *cobra.Command, _ []string) error {
 	}
 	err = p.Run(cmd.Context(), m.sender())
 	s := p.Stats()
-	fmt.Fprintf(m.Err, "pushed %d; failed tries %d; in dead letters %d; ignored %d; delivered again %d\n",
-		s.Pushed, s.FailedTries, s.Dead, s.Skipped, s.Repeated)
+	fmt.Fprintf(m.Err, "pushed %d; opted out %d; failed tries %d; in dead letters %d; ignored %d; delivered again %d\n",
+		s.Pushed, s.OptedOut, s.FailedTries, s.Dead, s.Skipped, s.Repeated)
 	return err
 }
 

@@ -65,7 +65,7 @@ func (m *Main) logCommand() *cobra.Command {
 func (m *Main) senderCommand() *cobra.Command {
 	return cli.Group("sender", "Show senders of reminders, and what they gave up",
 		command(m, action[ops.Page[push.Position]]{use: "list", name: "sender.list", short: "List senders, and how far they are on each lane",
-			print: listed[push.Position](m, "name lane delivered dead failed waiting oldest saved")}),
+			print: listed[push.Position](m, "name lane delivered dead failed opted_out waiting oldest saved")}),
 		command(m, action[ops.Page[ops.SenderLetter]]{use: "deadletters NAME", name: "sender.deadletters", args: []string{"sender"}, short: "List reminders that a sender gave up, oldest first",
 			long: "List reminders that a sender gave up, oldest first. pushsender retry delivers them again.", print: listed[ops.SenderLetter](m, "id at lane sequence reminders tries error")}),
 		command(m, action[ops.LettersDone]{use: "discard NAME", name: "sender.discard", args: []string{"sender"}, short: "Remove reminders that a sender gave up",

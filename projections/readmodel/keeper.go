@@ -121,12 +121,12 @@ func (k *Keeper) round(ctx context.Context) error {
 }
 
 const putPosition = `
-INSERT INTO scrip_meta.push_audience AS a (name, lane, delivered, dead, failed_tries, waiting, oldest_waiting_at, recorded_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-ON CONFLICT (name, lane) DO UPDATE SET delivered = excluded.delivered, dead = excluded.dead, failed_tries = excluded.failed_tries,
+INSERT INTO scrip_meta.push_audience AS a (name, lane, delivered, dead, failed_tries, opted_out, waiting, oldest_waiting_at, recorded_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+ON CONFLICT (name, lane) DO UPDATE SET delivered = excluded.delivered, dead = excluded.dead, failed_tries = excluded.failed_tries, opted_out = excluded.opted_out,
     waiting = excluded.waiting, oldest_waiting_at = excluded.oldest_waiting_at, recorded_at = excluded.recorded_at
-WHERE (a.delivered, a.dead, a.failed_tries, a.waiting, a.oldest_waiting_at, a.recorded_at)
-    IS DISTINCT FROM (excluded.delivered, excluded.dead, excluded.failed_tries, excluded.waiting, excluded.oldest_waiting_at, excluded.recorded_at)`
+WHERE (a.delivered, a.dead, a.failed_tries, a.opted_out, a.waiting, a.oldest_waiting_at, a.recorded_at)
+    IS DISTINCT FROM (excluded.delivered, excluded.dead, excluded.failed_tries, excluded.opted_out, excluded.waiting, excluded.oldest_waiting_at, excluded.recorded_at)`
 
 // Names are compared with their lane, which no name contains: both have a dot between them.
 const dropPositions = `DELETE FROM scrip_meta.push_audience WHERE name || '.' || lane <> ALL ($1)`
@@ -144,7 +144,7 @@ func (k *Keeper) positions(ctx context.Context, tx pgx.Tx) error {
 			oldest = &p.Oldest
 		}
 		kept = append(kept, fmt.Sprintf("%s.%d", p.Name, p.Lane))
-		b.Queue(putPosition, p.Name, p.Lane, whole(p.Delivered), whole(p.Dead), whole(p.Failed), whole(p.Waiting), oldest, p.Saved)
+		b.Queue(putPosition, p.Name, p.Lane, whole(p.Delivered), whole(p.Dead), whole(p.Failed), whole(p.OptedOut), whole(p.Waiting), oldest, p.Saved)
 	}
 	b.Queue(dropPositions, kept)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {

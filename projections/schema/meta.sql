@@ -64,6 +64,7 @@ CREATE TABLE IF NOT EXISTS scrip_meta.push_audience (
     delivered         bigint NOT NULL,
     dead              bigint NOT NULL,
     failed_tries      bigint NOT NULL,
+    opted_out         bigint NOT NULL,
     waiting           bigint NOT NULL,
     oldest_waiting_at timestamptz,
     recorded_at       timestamptz NOT NULL,

@@ -53,10 +53,10 @@ func TestTheTableOfOperationsIsComplete(t *testing.T) {
 // TestWhoMayDoWhat is the table of roles, written a second time by hand.
 func TestWhoMayDoWhat(t *testing.T) {
 	may := map[Role]string{
-		Producer: "claim redeem rollback coupon.validate remind unremind coupon.show customer.show campaign.show campaign.list reminder.list coupon.list",
+		Producer: "claim redeem rollback coupon.validate remind unremind coupon.show customer.show campaign.show campaign.list reminder.list optouts.change optouts.read coupon.list",
 		Sender:   "reminders.read",
 		Analyst:  "events.read tables.read console.open",
-		Support:  "rollback coupon.validate void extend coupon.show customer.show campaign.show campaign.list reminder.list coupon.list campaign.statistics jobs.read due.read console.open command.show",
+		Support:  "rollback coupon.validate void extend coupon.show customer.show campaign.show campaign.list reminder.list optouts.change optouts.read coupon.list campaign.statistics jobs.read due.read console.open command.show",
 		Server:   "", NoRole: "",
 	}
 	for role, list := range may {

@@ -233,6 +233,8 @@ const (
 	OpShowCampaign
 	OpListCampaigns
 	OpListReminders
+	OpChangeOptOuts
+	OpReadOptOuts
 	OpCreateCampaign
 	OpUpdateCampaign
 	OpPauseCampaign
@@ -299,6 +301,8 @@ var operations = [numOperations]operation{
 	OpShowCampaign:     {name: "campaign.show", roles: shops, endpoints: []string{"campaign.show"}},
 	OpListCampaigns:    {name: "campaign.list", roles: shops, own: true, endpoints: []string{"campaign.list"}},
 	OpListReminders:    {name: "reminder.list", roles: shops, endpoints: []string{"reminder.list", "reminder.show"}},
+	OpChangeOptOuts:    {name: "optouts.change", roles: shops, endpoints: []string{"optout.add", "optout.remove"}, whole: true},
+	OpReadOptOuts:      {name: "optouts.read", roles: shops, endpoints: []string{"optout.show"}, whole: true},
 	OpListCoupons:      {name: "coupon.list", roles: shops, own: true, endpoints: []string{"coupon.list"}},
 	OpReadStatistics:   {name: "campaign.statistics", roles: helpers, endpoints: []string{"campaign.statistics", "campaign.diff", "campaign.changes"}},
 	OpCreateCampaign:   {name: "campaign.create", roles: operators, command: wire.CreateCampaign, endpoints: []string{"campaign.clone"}},

@@ -36,10 +36,12 @@ const (
 	Commands Kind = "commands"
 	// DeadLetters: a dead letter was sent again, discarded or opened again.
 	DeadLetters Kind = "deadletters"
+	// OptOuts: a person changed the list of customers who want no reminders.
+	OptOuts Kind = "optouts"
 )
 
 // Kinds are they.
-var Kinds = []Kind{Login, Keys, Settings, Export, LookUp, Commands, Jobs, Webhooks, DeadLetters}
+var Kinds = []Kind{Login, Keys, Settings, Export, LookUp, Commands, Jobs, Webhooks, DeadLetters, OptOuts}
 
 // The actions of kind Export.
 const (

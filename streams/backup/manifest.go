@@ -20,7 +20,7 @@ const Format = 1
 // a dead letter. One that is tried while the copies are made is in a later copy, or was delivered. The webhooks are copied last,
 // so each position in the copy is of a webhook that is in it.
 var optional = []string{
-	topology.SettingsStream, topology.AccessStream, topology.AuditStream,
+	topology.SettingsStream, topology.AccessStream, topology.AuditStream, topology.OptOutStream,
 	topology.PushStream, topology.PushWaitStream, topology.PushDeadStream, topology.WebhooksStream,
 }
 
@@ -28,7 +28,7 @@ var optional = []string{
 var deliveries = []string{topology.PushStream, topology.PushWaitStream, topology.PushDeadStream, topology.WebhooksStream}
 
 // changing are streams in which messages are replaced or removed: a copy may lack what was while it was made.
-var changing = []string{topology.StateStream, topology.SnapStream, topology.PushStream, topology.PushWaitStream, topology.PushDeadStream}
+var changing = []string{topology.StateStream, topology.SnapStream, topology.OptOutStream, topology.PushStream, topology.PushWaitStream, topology.PushDeadStream}
 
 const (
 	manifestFile = "manifest.json"

@@ -12,7 +12,7 @@ import (
 // ListAudit selects entries of the audit stream.
 type ListAudit struct {
 	Actor string     `json:"actor,omitempty" doc:"Name or id of a key."`
-	Kind  audit.Kind `json:"kind,omitempty" enum:"login,keys,settings,export,lookup,commands,webhooks,deadletters,jobs" doc:"What was done."`
+	Kind  audit.Kind `json:"kind,omitempty" enum:"login,keys,settings,export,lookup,commands,webhooks,deadletters,optouts,jobs" doc:"What was done."`
 	About string     `json:"about,omitempty" maxLength:"256" doc:"What it was done to, or how that starts: a campaign, or a campaign and the number of a coupon; the id of a key or a webhook."`
 	Since time.Time  `json:"since,omitzero" doc:"From this time on."`
 	Until time.Time  `json:"until,omitzero" doc:"Not included."`

@@ -65,7 +65,7 @@ func (o *Ops) streamNames() (all []string) {
 	for n := range o.Log.Lanes {
 		all = append(all, topology.CmdStream(n), topology.EvtStream(n), topology.RmdStream(n))
 	}
-	for _, bucket := range []string{topology.StateBucket, topology.LeaseBucket, topology.SettingsBucket, topology.AccessBucket, topology.WebhooksBucket, topology.PushBucket, topology.JobsBucket, topology.OnceBucket} {
+	for _, bucket := range []string{topology.StateBucket, topology.LeaseBucket, topology.SettingsBucket, topology.AccessBucket, topology.WebhooksBucket, topology.PushBucket, topology.JobsBucket, topology.OnceBucket, topology.OptOutBucket} {
 		all = append(all, "KV_"+bucket)
 	}
 	return append(all, "OBJ_"+topology.SnapBucket, topology.PushWaitStream, topology.PushDeadStream, topology.AuditStream)

@@ -21,7 +21,7 @@ func TestSenderLetters(t *testing.T) {
 		t.Fatal(err)
 	}
 	put := func(sender string, n int, tries string) uint64 {
-		m := nats.NewMsg(fmt.Sprintf("%s%s.0.%d.1", topology.PushDeadSubjects, sender, n))
+		m := nats.NewMsg(fmt.Sprintf("%s%s.0.%d.1.0", topology.PushDeadSubjects, sender, n))
 		m.Header.Set("Scrip-Push-Tries", tries)
 		ack, err := r.js.PublishMsg(t.Context(), m)
 		if err != nil {

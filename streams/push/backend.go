@@ -34,6 +34,11 @@ type backend interface {
 	// save adds to the counts of a lane, and records its position.
 	save(ctx context.Context, n counts) error
 
+	// optedOut returns which of up to MaxBatch customers want no reminders now.
+	optedOut(ctx context.Context, customers []string) (map[string]bool, error)
+	// close ends what optedOut has started.
+	close()
+
 	letterStore
 }
 
@@ -57,7 +62,7 @@ func newBackend(js jetstream.JetStream, opts *Options, from source) backend {
 	if natsx.IsInbox(js.Conn().Opts.InboxPrefix) {
 		return &keyed{nc: js.Conn(), opts: opts}
 	}
-	return &direct{js: js, opts: opts, source: from}
+	return newDirect(js, opts, from)
 }
 
 // place is where messages come from: a lane of the log, or a class of WaitStream.

@@ -36,6 +36,7 @@ type caller struct {
 // result is what came of the calls for some items.
 type result struct {
 	left       []item // not delivered
+	dropped    int    // customers who want no reminders
 	cause      error  // the last one, nil = all were delivered
 	gateway    gatewayState
 	refused    bool          // the gateway answered that it does not take some: a failed try, whatever others do
@@ -133,7 +134,7 @@ func (r *result) merge(o result) {
 		r.final = o.final && (r.cause == nil || r.final)
 		r.cause = o.cause
 	}
-	r.left = append(r.left, o.left...)
+	r.left, r.dropped = append(r.left, o.left...), r.dropped+o.dropped
 	switch {
 	case r.gateway == away, o.gateway == untried, o.gateway == failed && r.gateway == answered:
 	default:
@@ -143,9 +144,9 @@ func (r *result) merge(o result) {
 	r.retryAfter = max(r.retryAfter, o.retryAfter)
 }
 
-// cutOff reports whether nothing failed: the end of Run came before all were tried.
+// cutOff reports whether nothing failed: not all were tried, since Run is to end, or since it is not known who wants no reminders.
 func (r *result) cutOff() bool {
-	return errors.Is(r.cause, errEnding) && !r.refused && (r.gateway == untried || r.gateway == answered)
+	return (errors.Is(r.cause, errEnding) || errors.Is(r.cause, errUnchecked)) && !r.refused && (r.gateway == untried || r.gateway == answered)
 }
 
 // undelivered returns the items of a batch that an error leaves undelivered.

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/optout"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -40,6 +41,7 @@ type direct struct {
 	js     jetstream.JetStream
 	opts   *Options
 	source source
+	list   *optout.List
 
 	log     topology.Log         // of open
 	kv      jetstream.KeyValue   // Bucket
@@ -47,6 +49,16 @@ type direct struct {
 	lanes   []jetstream.Consumer // each is replaced by who pulls from it alone
 	classes [classes]jetstream.Consumer
 }
+
+func newDirect(js jetstream.JetStream, opts *Options, from source) *direct {
+	return &direct{js: js, opts: opts, source: from, list: optout.NewList(js)}
+}
+
+func (d *direct) optedOut(ctx context.Context, customers []string) (map[string]bool, error) {
+	return d.list.Of(ctx, customers)
+}
+
+func (d *direct) close() { d.list.Close() }
 
 func (d *direct) stream(lane int) eventlog.Stream { return d.source.stream(d.js, lane).In(d.log) }
 

@@ -224,11 +224,23 @@ func (k *keyed) put(ctx context.Context, c class, id messageID, e entry) error {
 
 // save sends no position alone: it follows with the next count.
 func (k *keyed) save(ctx context.Context, n counts) error {
-	if n.Delivered+n.Dead+n.Failed == 0 {
+	if n.Delivered+n.Dead+n.Failed+n.OptedOut == 0 {
 		return nil
 	}
 	return k.store(ctx, request{Do: doCount, Counts: &n}, nil)
 }
+
+func (k *keyed) optedOut(ctx context.Context, customers []string) (map[string]bool, error) {
+	var list []string
+	err := k.store(ctx, request{Do: doOptOuts, Keys: customers}, &list)
+	out := make(map[string]bool, len(list))
+	for _, c := range list {
+		out[c] = true
+	}
+	return out, err
+}
+
+func (k *keyed) close() {}
 
 func (k *keyed) letters(ctx context.Context) iter.Seq2[DeadLetter, error] {
 	return eachLetter(func(after uint64) (s storedLetter, err error) {

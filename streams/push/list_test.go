@@ -9,7 +9,9 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/optout"
 	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // many are customers of a long list.
@@ -119,5 +121,37 @@ func TestDiesInAList(t *testing.T) {
 	r.settled(t, "test")
 	if b.size() != 1_200 || b.deliveries("c0") != 2 || b.deliveries("c1199") > 2 {
 		t.Errorf("%d keys, the first was delivered %d times, the last %d times", b.size(), b.deliveries("c0"), b.deliveries("c1199"))
+	}
+}
+
+// Who wants no reminders gets none, of a list, an entry or a dead letter; the others get theirs.
+func TestOptedOut(t *testing.T) {
+	r := newRig(t, 1)
+	store := optout.NewStore(r.js)
+	add := func(customer string) {
+		t.Helper()
+		_, err := store.Add(within(t), optout.Entry{CustomerID: customer})
+		streamtest.Must(t, err)
+	}
+	add("bob")
+	b := newBook()
+	s := r.sender(t, push.Options{Tries: 1}, func(_ context.Context, batch []push.Reminder) error {
+		b.record(batch)
+		return &push.Refused{Err: errAway}
+	})
+	r.fire(t, 0, "ann", "bob", "cid")
+	r.until(t, "two are dead letters", func() bool { return s.Stats().Dead == 2 && s.Stats().OptedOut == 1 })
+	r.settled(t, "test")
+	add("cid")
+	done, err := push.Retry(within(t), r.js, push.Options{Name: "test"}, b.push)
+	if err != nil || done != (push.Retried{Pushed: 1, OptedOut: 1}) || len(r.letters(t, "test")) > 0 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if b.deliveries("ann") != 2 || b.deliveries("bob") != 0 || b.deliveries("cid") != 1 {
+		t.Errorf("delivered %v", b.names)
+	}
+	streamtest.Must(t, s.stop())
+	if at, ok := r.positions(t, "test"); !ok || at[0].OptedOut != 1 || at[0].Delivered != 0 || at[0].Dead != 2 {
+		t.Errorf("%+v", at)
 	}
 }

@@ -40,6 +40,7 @@ type record struct {
 	Delivered uint64 `json:"delivered"`
 	Dead      uint64 `json:"dead"`
 	Failed    uint64 `json:"failed"`
+	OptedOut  uint64 `json:"opted_out,omitempty"`
 	// At is when it was written last.
 	At time.Time `json:"at"`
 }
@@ -110,7 +111,7 @@ func (d *direct) save(ctx context.Context, n counts) error {
 		return err
 	}
 	next, known := consumer.CachedInfo().AckFloor.Stream+1, n.Lane < len(d.saved)
-	if known && next <= d.saved[n.Lane] && n.Delivered+n.Dead+n.Failed == 0 {
+	if known && next <= d.saved[n.Lane] && n.Delivered+n.Dead+n.Failed+n.OptedOut == 0 {
 		return nil
 	}
 	err = changeRecord(ctx, d.kv, d.opts.Name, n.Lane, func(r *record) {
@@ -126,6 +127,7 @@ func (d *direct) save(ctx context.Context, n counts) error {
 			}
 		}
 		r.Delivered, r.Dead, r.Failed = r.Delivered+n.Delivered, r.Dead+n.Dead, r.Failed+n.Failed
+		r.OptedOut += n.OptedOut
 	})
 	if err == nil && known {
 		d.saved[n.Lane] = next
@@ -142,6 +144,8 @@ type Position struct {
 	Delivered uint64 `json:"delivered"`
 	Dead      uint64 `json:"dead"`
 	Failed    uint64 `json:"failed"`
+	// OptedOut customers want no reminders, and got none.
+	OptedOut uint64 `json:"opted_out"`
 	// Waiting is how many messages of up to 5,000 customers are not finished, in the stream and waiting for a call or a try.
 	Waiting uint64 `json:"waiting"`
 	// Oldest is when the oldest of them fired, zero = there is none.
@@ -190,7 +194,7 @@ func position(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue
 	if err != nil {
 		return Position{}, err
 	}
-	at := Position{Name: name, Lane: lane, Delivered: r.Delivered, Dead: r.Dead, Failed: r.Failed, Saved: r.At}
+	at := Position{Name: name, Lane: lane, Delivered: r.Delivered, Dead: r.Dead, Failed: r.Failed, OptedOut: r.OptedOut, Saved: r.At}
 	stream := eventlog.Reminders(js, lane)
 	if r.Events {
 		stream = eventlog.Events(js, lane)

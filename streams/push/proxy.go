@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/optout"
 	"github.com/seed-4a2410e3/scrip/streams/priority"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -57,15 +59,21 @@ type Answer struct {
 //	sender.ack   of a message from one of these consumers: the token names stream and consumer, and is checked
 //	sender.store its entries, dead letters and counts; a message of SCRIP_RMD_<lane>
 //
-// It has no state: any server answers any request. After a crash between a message and its answer NATS delivers the message
+// It has no state but a copy of the list of those who want no reminders: any server answers any request. After a crash between a message and its answer NATS delivers the message
 // again after AckWait.
 type Proxy struct {
-	js  jetstream.JetStream
-	log *slog.Logger
+	js   jetstream.JetStream
+	log  *slog.Logger
+	list *optout.List
 }
 
-// NewProxy returns a Proxy with the credentials of js.
-func NewProxy(js jetstream.JetStream, logger *slog.Logger) *Proxy { return &Proxy{js: js, log: logger} }
+// NewProxy returns a Proxy with the credentials of js. It sends no request.
+func NewProxy(js jetstream.JetStream, logger *slog.Logger) *Proxy {
+	return &Proxy{js: js, log: logger, list: optout.NewList(js)}
+}
+
+// Close ends what the Proxy reads.
+func (x *Proxy) Close() { x.list.Close() }
 
 // Do carries a request out. may checks the name that it is for. Errors: *InvalidRequestError, the error of may; after any
 // other one the request may be sent again.
@@ -131,7 +139,7 @@ func (x *Proxy) on(r *request) (*direct, error) {
 	if err != nil {
 		return nil, &InvalidRequestError{err}
 	}
-	return &direct{js: x.js, opts: &opts, source: reminders()}, nil
+	return &direct{js: x.js, opts: &opts, source: reminders(), list: x.list}, nil
 }
 
 // none is the answer of EndpointNext where nothing came, missing where the consumer does not exist.
@@ -265,6 +273,12 @@ func store(ctx context.Context, on *direct, r *request) (Answer, error) {
 		return count(ctx, on, r)
 	case doNext:
 		return value(on.nextLetter(ctx, r.After))
+	case doOptOuts:
+		if len(r.Keys) > MaxBatch {
+			return Answer{}, invalid("keys: there are %d, at most %d are allowed", len(r.Keys), MaxBatch)
+		}
+		out, err := on.optedOut(ctx, r.Keys)
+		return value(slices.AppendSeq([]string{}, maps.Keys(out)), err)
 	}
 	at := r.Message
 	if at == nil || !validLane(at.Lane) || at.Sequence == 0 || at.Sequence > math.MaxInt64 || at.Stored < 0 || at.Hop < 0 || at.Line < 0 {

@@ -65,7 +65,7 @@ type laneState struct {
 	laneJudge
 	used time.Time // when the name was used first
 	// Not recorded in Bucket yet:
-	delivered, dead, failed atomic.Uint64
+	delivered, dead, failed, optedOut atomic.Uint64
 }
 
 // New makes a Pusher of fired reminders. The connection logged in with the credentials of servers, or with a key of role sender:
@@ -107,6 +107,7 @@ func (p *Pusher) run(ctx context.Context, push func(context.Context, []item) err
 	p.ctx, p.fail = context.WithCancelCause(ctx)
 	defer p.fail(nil)
 	defer p.gate.end()
+	defer p.from.close()
 	if err := p.prepare(p.ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -189,11 +190,12 @@ func (p *Pusher) save(ctx context.Context) error {
 	var problems []error
 	for n := range p.lanes {
 		l := &p.lanes[n]
-		c := counts{Lane: n, Delivered: l.delivered.Swap(0), Dead: l.dead.Swap(0), Failed: l.failed.Swap(0)}
+		c := counts{Lane: n, Delivered: l.delivered.Swap(0), Dead: l.dead.Swap(0), Failed: l.failed.Swap(0), OptedOut: l.optedOut.Swap(0)}
 		if err := p.from.save(ctx, c); err != nil {
 			l.delivered.Add(c.Delivered)
 			l.dead.Add(c.Dead)
 			l.failed.Add(c.Failed)
+			l.optedOut.Add(c.OptedOut)
 			problems = append(problems, err)
 		}
 	}
@@ -211,8 +213,8 @@ func (p *Pusher) flush() {
 
 // counters of a Pusher since it was made.
 type counters struct {
-	pushed, failed, dead, skipped, repeated atomic.Uint64
-	stopped                                 atomic.Int64
+	pushed, failed, dead, optedOut, skipped, repeated atomic.Uint64
+	stopped                                           atomic.Int64
 }
 
 // Stats is what a Pusher has done since it was made and what it does now.
@@ -223,6 +225,8 @@ type Stats struct {
 	FailedTries uint64
 	// Dead customers: they are in dead letters that this process wrote.
 	Dead uint64
+	// OptedOut customers want no reminders, and got none.
+	OptedOut uint64
 	// Skipped are foreign messages, lines that are no reminders, and messages in the skip list.
 	Skipped uint64
 	// Stopped lanes wait at a message that this program cannot read: run a newer one, or add it to the skip list.
@@ -244,7 +248,7 @@ type Stats struct {
 func (p *Pusher) Stats() Stats {
 	calling, limit, open, probe := p.gate.state()
 	return Stats{
-		Pushed: p.count.pushed.Load(), FailedTries: p.count.failed.Load(), Dead: p.count.dead.Load(),
+		Pushed: p.count.pushed.Load(), FailedTries: p.count.failed.Load(), Dead: p.count.dead.Load(), OptedOut: p.count.optedOut.Load(),
 		Skipped: p.count.skipped.Load(), Repeated: p.count.repeated.Load(),
 		InFlight: p.tracker.inFlight(), Calling: calling, Limit: limit, Hanging: int(p.call.hung.Load()),
 		Stopped: int(p.count.stopped.Load()), Away: open, Probe: probe,

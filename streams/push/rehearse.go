@@ -13,7 +13,8 @@ import (
 // Tries times, with the pauses of Schedule. What is not delivered becomes a dead letter of the name. It returns the id of that, 0 =
 // it was delivered. Errors: [ErrNoLine], that of ctx, and of reading and storing.
 func (p *Pusher) Rehearse(ctx context.Context, push func(ctx context.Context, batch []Line) error) (letter uint64, err error) {
-	from := &direct{js: p.js, opts: &p.opts, source: p.source}
+	from := newDirect(p.js, &p.opts, p.source)
+	defer from.close()
 	if err = from.find(ctx); err == nil {
 		_, err = topology.FindOrMake(ctx, p.js, topology.PushDeadConfig)
 	}
@@ -21,6 +22,12 @@ func (p *Pusher) Rehearse(ctx context.Context, push func(ctx context.Context, ba
 		return 0, fmt.Errorf("push: %w", err)
 	}
 	newest, id, err := from.newest(ctx)
+	if err == nil {
+		newest, _, err = wanted(ctx, from, &p.source, newest)
+	}
+	if err == nil && len(newest) == 0 {
+		err = ErrNoLine
+	}
 	if err != nil {
 		return 0, fmt.Errorf("push: %w", err)
 	}
@@ -42,7 +49,7 @@ func (p *Pusher) Rehearse(ctx context.Context, push func(ctx context.Context, ba
 	}
 }
 
-// ErrNoLine: none of the newest messages of the log has a line that passes the filter.
+// ErrNoLine: none of the newest messages of the log has a line that passes the filter, or its customer wants no reminders.
 var ErrNoLine = errors.New("none of the last 1,000 messages of a lane has an event that passes the filter: make one, and rehearse again")
 
 // newest returns the last line that passes the filter, of the newest message that has one.

@@ -57,21 +57,22 @@ type request struct {
 	Message *messageID  `json:"message,omitempty"`
 	Entry   *entry      `json:"entry,omitempty"`
 	Letter  *DeadLetter `json:"letter,omitempty"`
-	Keys    []string    `json:"keys,omitempty"` // of reminders
+	Keys    []string    `json:"keys,omitempty"` // of reminders, or customers
 	Counts  *counts     `json:"counts,omitempty"`
 	After   uint64      `json:"after,omitempty"` // an id of a letter
 }
 
 // What EndpointStore does.
 const (
-	doRead   = "read"   // a message of the log
-	doWait   = "wait"   // stores an entry
-	doLetter = "letter" // reads the dead letter of a message
-	doAdd    = "add"    // adds reminders to it
-	doRemove = "remove" // removes reminders from it
-	doNext   = "next"   // reads the next dead letter of the name
-	doSettle = "settle" // stores the result of a retry: the letter without what was delivered
-	doCount  = "count"  // adds to the counts of a lane, and records its position
+	doRead    = "read"    // a message of the log
+	doWait    = "wait"    // stores an entry
+	doLetter  = "letter"  // reads the dead letter of a message
+	doAdd     = "add"     // adds reminders to it
+	doRemove  = "remove"  // removes reminders from it
+	doNext    = "next"    // reads the next dead letter of the name
+	doSettle  = "settle"  // stores the result of a retry: the letter without what was delivered
+	doOptOuts = "optouts" // which of the customers in keys want no reminders
+	doCount   = "count"   // adds to the counts of a lane, and records its position
 )
 
 const (
@@ -99,6 +100,7 @@ type counts struct {
 	Delivered uint64 `json:"delivered"`
 	Dead      uint64 `json:"dead"`
 	Failed    uint64 `json:"failed"`
+	OptedOut  uint64 `json:"opted_out,omitempty"`
 }
 
 // storedLetter is a letter, nil if there is no other, and the answer of doNext.

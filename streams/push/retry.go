@@ -15,6 +15,8 @@ type Retried struct {
 	Pushed int
 	// Left were not, and are dead letters still.
 	Left int
+	// OptedOut customers want no reminders: theirs are no dead letters any more.
+	OptedOut int
 }
 
 // Retry passes the dead letters of opts.Name to the function, one after the other and each once, however often they were
@@ -28,7 +30,9 @@ func Retry(ctx context.Context, js jetstream.JetStream, opts Options, push Func)
 	if opts, err = opts.withDefaults(); err != nil {
 		return sum, err
 	}
-	from := newBackend(js, &opts, reminders())
+	of := reminders()
+	from := newBackend(js, &opts, of)
+	defer from.close()
 	call := &caller{push: onReminders(push), batch: opts.Batch, timeout: opts.Timeout}
 	for letter, err := range from.letters(ctx) {
 		if err != nil {
@@ -38,7 +42,7 @@ func Retry(ctx context.Context, js jetstream.JetStream, opts Options, push Func)
 		for i, r := range letter.Reminders {
 			items[i] = item{Reminder: r}
 		}
-		if _, err := sum.one(ctx, context.WithoutCancel(ctx), from, call, &letter, items); err != nil {
+		if _, err := sum.one(ctx, context.WithoutCancel(ctx), from, &of, call, &letter, items); err != nil {
 			return sum, err
 		}
 	}
@@ -47,14 +51,19 @@ func Retry(ctx context.Context, js jetstream.JetStream, opts Options, push Func)
 
 // one retries one letter and adds the result. calling is the context of the calls. The error is that of ctx, or of storing the
 // result.
-func (sum *Retried) one(ctx, calling context.Context, store letterStore, call *caller, letter *DeadLetter, items []item) (result, error) {
+func (sum *Retried) one(ctx, calling context.Context, from backend, of *source, call *caller, letter *DeadLetter, items []item) (result, error) {
+	items, dropped, err := wanted(ctx, from, of, items)
+	if err != nil {
+		return result{}, fmt.Errorf("push: %w", err)
+	}
 	got := call.try(calling, items, false)
 	if calling.Err() != nil && got.gateway == untried {
 		return got, ctx.Err()
 	}
 	sum.Pushed += len(items) - len(got.left)
 	sum.Left += len(got.left)
-	if err := store.settle(ctx, *letter, bare(got.left), got.cause); err != nil {
+	sum.OptedOut += dropped
+	if err := from.settle(ctx, *letter, bare(got.left), got.cause); err != nil {
 		return got, fmt.Errorf("push: dead letter %d was retried, but the result could not be stored: %w", letter.ID, err)
 	}
 	return got, ctx.Err()
@@ -66,7 +75,8 @@ func (sum *Retried) one(ctx, calling context.Context, store letterStore, call *c
 // done.
 func (p *Pusher) RetryEvents(ctx context.Context, push func(ctx context.Context, batch []Line) error) (Retried, error) {
 	var sum Retried
-	from := &direct{js: p.js, opts: &p.opts, source: p.source}
+	from := newDirect(p.js, &p.opts, p.source)
+	defer from.close()
 	if err := from.find(ctx); err != nil {
 		return sum, fmt.Errorf("push: %w", err)
 	}
@@ -82,7 +92,7 @@ func (p *Pusher) RetryEvents(ctx context.Context, push func(ctx context.Context,
 			failed = errors.Join(fmt.Errorf("%d events of message %d of %s are not in the log any more, or do not pass the filter", len(letter.Reminders)-len(items), letter.Sequence, letter.Stream), err)
 			continue
 		}
-		got, err := sum.one(ctx, ctx, from, call, &letter, items)
+		got, err := sum.one(ctx, ctx, from, &p.source, call, &letter, items)
 		if err != nil {
 			return sum, err
 		}

@@ -35,7 +35,7 @@ func TestThePackageIsLight(t *testing.T) {
 	if len(deps) < 10 {
 		t.Fatalf("go list -deps names only %d packages", len(deps))
 	}
-	ours := []string{"streams/push", "streams/natsx", "streams/priority", "streams/topology", "streams/eventlog", "streams/seal", "streams/wall", "streams/testsignal", "domain", "domain/code",
+	ours := []string{"streams/push", "streams/natsx", "streams/priority", "streams/topology", "streams/eventlog", "streams/optout", "streams/seal", "streams/wall", "streams/testsignal", "domain", "domain/code",
 		"domain/reminder", "domain/table", "domain/wire"}
 	for _, dep := range deps {
 		if rest, mine := strings.CutPrefix(dep, "github.com/seed-4a2410e3/scrip/"); mine && !slices.Contains(ours, rest) {

@@ -66,14 +66,19 @@ func (p *Pusher) work(w *work, t *turn) {
 			}
 		}
 	}
+	pause := time.Duration(0)
+	if errors.Is(r.cause, errUnchecked) {
+		pause = p.opts.pause(1)
+		w.log.Warn("reminders are not delivered for now", "err", r.cause)
+	}
 	switch {
 	case r.cause == nil:
 		// After a crash before the acknowledgement all of them are pushed again, under the same keys.
 		p.finish(w)
 	case r.cutOff() && len(r.left) == len(all):
-		p.giveBack(w, 0)
+		p.giveBack(w, pause)
 	case r.cutOff():
-		p.later(w, w.class, entry{Tries: w.tries, Split: w.split}, 0)
+		p.later(w, w.class, entry{Tries: w.tries, Split: w.split}, pause)
 	default:
 		p.failedTry(w, &r)
 	}
@@ -112,10 +117,12 @@ func (p *Pusher) try(w *work, first *turn) (r result) {
 		}
 		t.customers = len(batch)
 		calls.Go(func() {
-			o := p.call.one(p.hard, batch)
-			delivered := uint64(len(batch) - len(o.left))
+			o := p.deliver(batch)
+			delivered, dropped := uint64(len(batch)-len(o.left)-o.dropped), uint64(o.dropped)
 			p.count.pushed.Add(delivered)
 			p.lanes[w.id.Lane].delivered.Add(delivered)
+			p.count.optedOut.Add(dropped)
+			p.lanes[w.id.Lane].optedOut.Add(dropped)
 			add(o)
 			if o.gateway == away {
 				gone(errAway)

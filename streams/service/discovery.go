@@ -24,7 +24,7 @@ const (
 	pendingBytes = 256 << 20
 	// busyWeight is the weight of an endpoint that a shop's customers cause load on, and of that for imports, whose requests
 	// are large. All others have weight 1.
-	busyWeight = 6
+	busyWeight = 5
 	// pendingEach is how many bytes of a share count as one message.
 	pendingEach = 1 << 10
 )

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
@@ -35,12 +33,7 @@ func (s *Service) startPush(req *request, data []byte) {
 		slots = s.pulls
 	}
 	s.background(slots, req, func(ctx context.Context) {
-		js, err := jetstream.New(s.nc)
-		if err != nil {
-			req.fail(err)
-			return
-		}
-		answer, err := push.NewProxy(js, s.opts.Logger).Do(ctx, req.endpoint.push, data, req.mayPush)
+		answer, err := s.senders.Do(ctx, req.endpoint.push, data, req.mayPush)
 		var invalid *push.InvalidRequestError
 		switch {
 		case errors.As(err, &invalid):

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/streams/access"
@@ -17,6 +18,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
+	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -77,6 +79,7 @@ type Service struct {
 	opts    Options
 	lanes   *command.Lanes
 	metrics *metrics
+	senders *push.Proxy // of Run
 
 	queries chan struct{} // a slot for each query in progress
 	pulls   chan struct{} // a slot for each request of a sender that waits for a message
@@ -121,6 +124,12 @@ func (s *Service) Ready() <-chan struct{} { return s.ready }
 // Run serves until ctx ends or the connection is closed. When ctx ends it accepts no more requests and gives those in
 // progress a moment for their outcome; then the rest is answered 503. Run it once.
 func (s *Service) Run(ctx context.Context) error {
+	js, err := jetstream.New(s.nc)
+	if err != nil {
+		return err
+	}
+	s.senders = push.NewProxy(js, s.opts.Logger)
+	defer s.senders.Close()
 	work, stop := context.WithCancel(context.Background())
 	defer stop()
 	s.mu.Lock()

@@ -172,6 +172,13 @@ func onceConfig(replicas int) jetstream.StreamConfig {
 	return c
 }
 
+// optOutConfig is the stream of OptOutBucket. Direct gets are off, for the same reason.
+func optOutConfig(replicas int) jetstream.StreamConfig {
+	c := bucketStream(OptOutBucket, "scrip: customers who want no reminders", replicas)
+	c.AllowDirect = false
+	return c
+}
+
 // snapConfig is the stream of an object store, as nats.go makes it.
 func snapConfig(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{

@@ -20,7 +20,7 @@ func (l Log) AsMade(name string, have jetstream.StreamConfig) (made jetstream.St
 	all := []jetstream.StreamConfig{
 		stateConfig(have.Replicas), snapConfig(have.Replicas), auditStream(id, spec),
 		Settings.Config(have.Replicas), Access.Config(have.Replicas), Webhooks.Config(have.Replicas),
-		PushConfig(have.Replicas), PushWaitConfig(have.Replicas), PushDeadConfig(have.Replicas),
+		PushConfig(have.Replicas), PushWaitConfig(have.Replicas), PushDeadConfig(have.Replicas), optOutConfig(have.Replicas),
 	}
 	if lane, ok := parseLane(name[strings.LastIndexByte(name, '_')+1:]); ok && lane < l.Lanes {
 		all = streamConfigs(lane, id, spec)

@@ -29,6 +29,8 @@ const (
 	WebhooksBucket = "SCRIP_WEBHOOKS"
 	// PushBucket is the KV bucket in which push senders and webhooks record how far they are.
 	PushBucket = "SCRIP_PUSH"
+	// OptOutBucket is the KV bucket of the customers who want no reminders.
+	OptOutBucket = "SCRIP_OPTOUT"
 	// PushWaitStream is the stream of references to messages that wait for a call or a try, and PushDeadStream that of what
 	// was given up.
 	PushWaitStream = "SCRIP_PUSH_WAIT"
@@ -45,8 +47,8 @@ const (
 	// AuditSubject is the one subject of the audit stream.
 	AuditSubject = "scrip.audit"
 
-	// LeaseStream, StateStream, SnapStream, SettingsStream, AccessStream, WebhooksStream, JobsStream, OnceStream and PushStream are the streams
-	// of the buckets.
+	// LeaseStream, StateStream, SnapStream, SettingsStream, AccessStream, WebhooksStream, JobsStream, OnceStream, PushStream and OptOutStream are
+	// the streams of the buckets.
 	LeaseStream    = "KV_" + LeaseBucket
 	StateStream    = "KV_" + StateBucket
 	SnapStream     = "OBJ_" + SnapBucket
@@ -56,6 +58,7 @@ const (
 	PushStream     = "KV_" + PushBucket
 	JobsStream     = "KV_" + JobsBucket
 	OnceStream     = "KV_" + OnceBucket
+	OptOutStream   = "KV_" + OptOutBucket
 )
 
 // CmdStream is the name of a lane's command stream.
@@ -69,7 +72,7 @@ func RmdStream(lane int) string { return RmdStreamPrefix + strconv.Itoa(lane) }
 
 // Streams are the names of all streams that a log of that many lanes may have, those of buckets included.
 func Streams(lanes int) []string {
-	all := []string{StateStream, LeaseStream, SnapStream, SettingsStream, AccessStream, WebhooksStream, JobsStream, OnceStream, AuditStream, PushStream, PushWaitStream, PushDeadStream}
+	all := []string{StateStream, LeaseStream, SnapStream, SettingsStream, AccessStream, WebhooksStream, JobsStream, OnceStream, AuditStream, PushStream, PushWaitStream, PushDeadStream, OptOutStream}
 	for lane := range lanes {
 		all = append(all, CmdStream(lane), EvtStream(lane), RmdStream(lane))
 	}

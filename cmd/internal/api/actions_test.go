@@ -40,6 +40,9 @@ config.changes       -                    {"setting":"reminder.batch"}
 audit.list           -                    {"kind":"keys","limit":1}
 codes.export         export:codes         {"campaign":"$campaign"}
 reminder.list        -                    {"campaign":"$campaign","state":"pending"}
+optout.add           optouts:add          {"customer_id":"$name","reason":"letter"}
+optout.show          -                    {"customer_id":"$name"}
+optout.remove        optouts:remove       {"customer_id":"$name"}
 status.show          -                    {}
 deadletter.list      lookup:deadletters   {"limit":1}
 deadletter.groups    -                    {}
@@ -105,6 +108,7 @@ config.changes       invalid       {"limit":0}
 audit.list           invalid       {"kind":"theft"}
 audit.list           invalid       {"since":"yesterday"}
 reminder.list        invalid       {"campaign":"$campaign","state":"lost"}
+optout.add           invalid       {"customer_id":"ann","reason":5}
 deadletter.list      invalid       {"state":"lost"}
 deadletter.list      invalid       {"stream":"letters"}
 deadletter.list      invalid       {"after":"x"}

@@ -47,6 +47,11 @@ var actionRoutes = []actionRoute{
 	{method: get, path: reminders, action: "reminder.list", id: "listReminders", tag: "shop", summary: "List the reminders of a campaign",
 		about: "Newest first, from the read tables, which may lag a little."},
 
+	{method: http.MethodPut, path: "/v1/opt-outs/{customer_id}", action: "optout.add", id: "addOptOut", tag: "shop", summary: "Let a customer get no reminders",
+		about: "Of any campaign. No delivery to the customer starts once this is answered; what is under way is not recalled. Repeating it changes nothing."},
+	{method: remove, path: "/v1/opt-outs/{customer_id}", action: "optout.remove", id: "removeOptOut", tag: "shop", summary: "Let a customer get reminders again"},
+	{method: get, path: "/v1/opt-outs/{customer_id}", action: "optout.show", id: "getOptOut", tag: "shop", summary: "Show whether a customer gets no reminders"},
+
 	{method: get, path: "/v1/commands/{id}", action: "command.show", id: "getCommand", tag: "coupons", summary: "Find what a command did",
 		about: "Its events, among the newest 2,000 messages of each lane; searched has how far that reaches. A command that was refused, or repeated, has no event."},
 	{method: get, path: "/v1/dead-letters", action: "deadletter.list", id: "listDeadLetters", summary: "List dead letters", answer: ops.Page[readmodel.Letter]{},

@@ -46,6 +46,7 @@ $KV.SCRIP_WEBHOOKS.probe   X
 $KV.SCRIP_PUSH.probe       X
 $KV.SCRIP_JOBS.probe       X
 $KV.SCRIP_ONCE.probe       X
+$KV.SCRIP_OPTOUT.probe     X
 $KV.OTHER.probe            -
 $O.SCRIP_SNAP.M.x          X
 $O.SCRIP_SNAP.C.x          X
@@ -93,6 +94,7 @@ SCRIP_AUDIT AUDIT
 KV_SCRIP_PUSH PUSH
 KV_SCRIP_JOBS JOBS
 KV_SCRIP_ONCE ONCE
+KV_SCRIP_OPTOUT OPTOUT
 SCRIP_PUSH_WAIT WAIT
 SCRIP_PUSH_DEAD DEAD
 FOREIGN FOREIGN
@@ -149,7 +151,7 @@ func cells() map[string]string {
 				}
 				for letter, kind := range letters {
 					p := kinds[kind]
-					limited := strings.HasSuffix(endpoint, "*") && p.Campaigns != nil && !slices.Contains(p.Campaigns, campaign)
+					limited := p.Campaigns != nil && (op.Whole() || strings.HasSuffix(endpoint, "*") && !slices.Contains(p.Campaigns, campaign))
 					if slices.Contains(op.Roles(), p.Role) && !p.Public && !limited {
 						who += string(letter)
 					}
