@@ -1,7 +1,6 @@
 package domain
 
 import (
-	"crypto/sha256"
 	"errors"
 	"io"
 	"slices"
@@ -78,7 +77,7 @@ func (f *Frozen) Clock() wire.Instant { return f.clock }
 // WriteTo writes the snapshot and returns its size in bytes. It may run beside the lane's owner.
 func (f *Frozen) WriteTo(to io.Writer) (int64, error) {
 	counted := &countingWriter{w: to}
-	sum := sha256.New()
+	sum := newCheckSum()
 	w := snapshotWriter{w: io.MultiWriter(counted, sum)}
 	w.buf = append(w.buf, snapshotMagic...)
 	w.u32(SnapshotFormat)
@@ -95,7 +94,7 @@ func (f *Frozen) WriteTo(to io.Writer) (int64, error) {
 	if err := w.flush(); err != nil {
 		return counted.n, err
 	}
-	_, err := counted.Write(sum.Sum(nil))
+	_, err := counted.Write(sum.bytes())
 	return counted.n, err
 }
 

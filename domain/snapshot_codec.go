@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash"
+	"hash/crc32"
 	"io"
 	"unicode/utf8"
 
@@ -53,10 +54,30 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// checkSum finds what is damaged or cut off: a CRC-32C and the number of bytes. It is no seal, and cheap: who stores a snapshot
+// has a hash of it already.
+type checkSum struct {
+	crc hash.Hash32
+	n   uint64
+}
+
+const checkSumSize = 4 + 8
+
+func newCheckSum() *checkSum { return &checkSum{crc: crc32.New(crc32.MakeTable(crc32.Castagnoli))} }
+
+func (s *checkSum) Write(p []byte) (int, error) {
+	s.n += uint64(len(p))
+	return s.crc.Write(p)
+}
+
+func (s *checkSum) bytes() []byte {
+	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32(nil, s.crc.Sum32()), s.n)
+}
+
 // snapshotReader reads and checks; after the first problem everything it returns is zero.
 type snapshotReader struct {
 	from io.Reader
-	sum  hash.Hash // of all before at
+	sum  *checkSum // of all before at
 	buf  []byte    // read are at to end
 	at   int
 	end  int

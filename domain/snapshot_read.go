@@ -2,7 +2,6 @@ package domain
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -22,7 +21,7 @@ import (
 // gets any of them folds the log from its beginning. Memory grows with what is read, not with the counts in it.
 func ReadLane(o LaneOptions, from io.Reader) (*Lane, error) {
 	l := NewLane(o)
-	r := &snapshotReader{from: from, sum: sha256.New(), buf: make([]byte, readBuffer)}
+	r := &snapshotReader{from: from, sum: newCheckSum(), buf: make([]byte, readBuffer)}
 	if err := l.readSnapshot(r); err != nil {
 		return nil, fmt.Errorf("reading a snapshot of lane %d: %w", o.Lane, err)
 	}
@@ -244,8 +243,8 @@ func (r *snapshotReader) close() error {
 	r.sum.Write(r.buf[:r.at])
 	r.end = copy(r.buf, r.buf[r.at:r.end])
 	r.at = 0
-	want := r.sum.Sum(nil)
-	if got := r.take(sha256.Size); r.err != nil || !bytes.Equal(got, want) {
+	want := r.sum.bytes()
+	if got := r.take(checkSumSize); r.err != nil || !bytes.Equal(got, want) {
 		return errors.New("it is damaged: the check sum does not match")
 	}
 	if n, err := io.ReadFull(r.from, r.buf[:1]); r.at != r.end || n > 0 || err != io.EOF {

@@ -2,7 +2,6 @@ package domain
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -240,7 +239,7 @@ func hugeCount(t *testing.T) []byte {
 	l.Decide(&create, start, nil)
 	raw := snapshot(t, l)
 	// Behind the claims: number of touched printed coupons, irregular expiries, acts (one), reminders, cancelled reminders, sum.
-	at := len(raw) - sha256.Size - 4 - 4 - 26 - 4 - 4 - 4 - 4
+	at := len(raw) - checkSumSize - 4 - 4 - 26 - 4 - 4 - 4 - 4
 	binary.LittleEndian.PutUint32(raw[at:], wire.MaxCodes)
 	return raw[:at+4]
 }
@@ -303,12 +302,13 @@ func FuzzReadLane(f *testing.F) {
 		l := testLane()
 		w.run(l, 100)
 		raw := snapshot(f, l)
-		f.Add(raw[:len(raw)-sha256.Size])
+		f.Add(raw[:len(raw)-checkSumSize])
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		sum := sha256.Sum256(body)
+		sum := newCheckSum()
+		_, _ = sum.Write(body)
 		o := LaneOptions{Lanes: 1, Key: testKey}
-		l, err := ReadLane(o, io.MultiReader(bytes.NewReader(body), bytes.NewReader(sum[:])))
+		l, err := ReadLane(o, io.MultiReader(bytes.NewReader(body), bytes.NewReader(sum.bytes())))
 		if err != nil {
 			return
 		}
