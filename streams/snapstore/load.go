@@ -122,7 +122,7 @@ func (s *Store) load(ctx context.Context, name string, r ref, accept func(Meta) 
 	return m.Meta, nil
 }
 
-// get reads one object and checks size (-1 = any) and hash. A read without an answer is retried, for a minute.
+// get reads one object and checks size (-1 = any) and hash, which is computed once: by nats.go. A read without an answer is retried, for a minute.
 func (s *Store) get(ctx context.Context, name string, size int64, sum string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, partWait)
 	defer cancel()
@@ -139,7 +139,7 @@ func (s *Store) get(ctx context.Context, name string, size int64, sum string) ([
 	}
 	for wait := s.readFirst + readPerMiB*time.Duration(info.Size>>20); ; wait *= 2 {
 		attempt, done := context.WithTimeout(ctx, wait)
-		data, err := s.read(attempt, name, info.Size)
+		data, have, err := s.read(attempt, name, info.Size)
 		done()
 		switch {
 		// A replica that lags may not know the object yet. Its leader does, and it is never written again.
@@ -149,7 +149,7 @@ func (s *Store) get(ctx context.Context, name string, size int64, sum string) ([
 			}
 		case err != nil:
 			return nil, fmt.Errorf("reading %s: %w", name, err)
-		case hash(data) != sum:
+		case have != sum:
 			return nil, fmt.Errorf("%w: %s has another hash than recorded", errDamaged, name)
 		default:
 			return data, nil
@@ -165,15 +165,28 @@ const (
 	readPause  = 50 * time.Millisecond
 )
 
-// read is one attempt.
-func (s *Store) read(ctx context.Context, name string, size uint64) ([]byte, error) {
+// read is one attempt. The sum is that of the data.
+func (s *Store) read(ctx context.Context, name string, size uint64) (data []byte, sum string, err error) {
 	object, err := s.obj.Get(ctx, name)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	data := make([]byte, size) // GetBytes grows into it, which takes longer than the reading
-	_, err = io.ReadFull(object, data)
-	return data, errors.Join(err, object.Close())
+	data = make([]byte, size, size+1) // GetBytes grows into it, which takes longer than the reading
+	if _, err = io.ReadFull(object, data); err == nil {
+		// At the end nats.go compares the hash of what it read with the object's.
+		if _, err = object.Read(data[size : size+1]); err == io.EOF {
+			err = nil
+		} else if err == nil || errors.Is(err, jetstream.ErrDigestMismatch) {
+			err = fmt.Errorf("%w: its content is not the one that was stored", errDamaged)
+		}
+	}
+	if err == nil {
+		var info *jetstream.ObjectInfo
+		if info, err = object.Info(); err == nil {
+			sum, err = sumOf(info)
+		}
+	}
+	return data, sum, errors.Join(err, object.Close())
 }
 
 // info reads an object's description from the leader: an object that a lagging replica does not know is not missing.

@@ -47,7 +47,7 @@ func (s *Store) Save(ctx context.Context, name string, meta Meta, write func(io.
 	}
 	r.SHA256 = hash(table)
 	r.Seal = s.opts.Seal.Snapshot(name, r.SHA256)
-	if err := s.put(ctx, r.manifest(), table); err != nil {
+	if _, err := s.put(ctx, r.manifest(), table); err != nil {
 		return fmt.Errorf("saving the manifest of a snapshot of %s: %w", name, err)
 	}
 	// A crash up to here leaves garbage. Once it is in the pointer the snapshot counts.
@@ -98,18 +98,22 @@ func isConflict(err error) bool {
 	return errors.Is(err, jetstream.ErrKeyExists) || natsx.IsWrongSequence(err)
 }
 
-// put stores one object, and retries when the server is busy; a failed attempt's chunks are purged by nats.go.
-func (s *Store) put(ctx context.Context, name string, data []byte) error {
+// put stores one object, and retries when the server is busy; a failed attempt's chunks are purged by nats.go. It returns the
+// hash that nats.go stores with it.
+func (s *Store) put(ctx context.Context, name string, data []byte) (sum string, err error) {
 	for try := 1; ; try++ {
 		attempt, cancel := context.WithTimeout(ctx, partWait)
-		_, err := s.obj.Put(attempt, jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunkSize}},
+		info, err := s.obj.Put(attempt, jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunkSize}},
 			&pacedReader{ctx: attempt, r: bytes.NewReader(data), rest: s.rest})
 		cancel()
-		if err == nil || try == partTries || ctx.Err() != nil {
-			return err
+		if err == nil {
+			return sumOf(info)
+		}
+		if try == partTries || ctx.Err() != nil {
+			return "", err
 		}
 		if err := natsx.Pause(ctx, tryPause); err != nil {
-			return err
+			return "", err
 		}
 	}
 }
@@ -146,10 +150,11 @@ func (w *partWriter) flush() error {
 	if err := w.ctx.Err(); err != nil {
 		return err
 	}
-	if err := w.store.put(w.ctx, w.ref.part(len(w.parts)), w.buf); err != nil {
+	sum, err := w.store.put(w.ctx, w.ref.part(len(w.parts)), w.buf)
+	if err != nil {
 		return fmt.Errorf("part %d: %w", len(w.parts), err)
 	}
-	w.parts = append(w.parts, part{Size: int64(len(w.buf)), SHA256: hash(w.buf)})
+	w.parts = append(w.parts, part{Size: int64(len(w.buf)), SHA256: sum})
 	w.buf = w.buf[:0]
 	return nil
 }

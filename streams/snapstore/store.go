@@ -197,6 +197,15 @@ func (s *Store) readPointer(ctx context.Context, name string) (pointer, uint64, 
 	return p, e.Sequence, nil
 }
 
+// sumOf is the hash that nats.go has of an object, as hash writes it.
+func sumOf(info *jetstream.ObjectInfo) (string, error) {
+	sum, err := jetstream.DecodeObjectDigest(info.Digest)
+	if err != nil {
+		return "", fmt.Errorf("%w: %s has no hash: %w", errDamaged, info.Name, err)
+	}
+	return hex.EncodeToString(sum), nil
+}
+
 func hash(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
