@@ -91,8 +91,9 @@ func number(name, about string, least, most int, example string, field func(*Set
 	return scalar{
 		name: name, about: about, bounds: fmt.Sprintf("a whole number from %d to %d", least, most), example: example, kind: Number, least: least, most: most,
 		parse: func(s *Settings, text string) bool {
-			n, err := strconv.ParseInt(text, 10, 32)
-			return err == nil && assign(field(s), int(n), least, most)
+			n, err := strconv.Atoi(text)
+			// As JSON has it: without a plus or leading zeros.
+			return err == nil && strconv.Itoa(n) == text && assign(field(s), n, least, most)
 		},
 		text: func(s *Settings) string { return strconv.Itoa(*field(s)) },
 	}

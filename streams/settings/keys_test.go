@@ -53,7 +53,7 @@ func TestNonsenseIsRefusedWithWhatWouldBeRight(t *testing.T) {
 		{"reminder.batch", "5001", "from 1 to 5000"},
 		{"reminder.batch", "", "from 1 to 5000"},
 		{"reminder.batch", "99999999999999999999", "from 1 to 5000"},
-		{"reminder.batch", "2e2", "from 1 to 5000"},
+		{"reminder.batch", "2e2", "from 1 to 5000"}, {"reminder.batch", "+1", "from 1 to 5000"}, {"reminder.batch", "007", "from 1 to 5000"},
 		{"reminder.rate", "-1", "from 0 to 1000000"},
 		{"reminder.rate", "1000001", "from 0 to 1000000"},
 		{"reminder.concurrency", "0", "from 1 to 64"},
