@@ -31,7 +31,7 @@ type Input struct {
 // Inputs are the fields in the path of a route, and those of its body that are named, as the document describes them.
 func (a *API) Inputs(r *Route, names []string) (all []Input, err error) {
 	item := a.document.Paths[r.Path]
-	op := map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPatch: item.Patch, http.MethodDelete: item.Delete}[r.Method]
+	op := map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPut: item.Put, http.MethodPatch: item.Patch, http.MethodDelete: item.Delete}[r.Method]
 	for _, p := range op.Parameters {
 		if p.In == "path" {
 			all = append(all, Input{Name: p.Name, Doc: p.Description, Kind: TextInput, Required: true, InPath: true})

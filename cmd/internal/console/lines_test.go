@@ -175,6 +175,17 @@ var lines = map[string]func(*stand) (fields map[string]string, done func() bool)
 		}
 		return map[string]string{"campaign": c, "customer_id": "ann", "kind": "expires", "before": "10m"}, s.is("/v1/campaigns/"+c, "0", "reminders_pending")
 	},
+	"addOptOut": func(s *stand) (map[string]string, func() bool) {
+		name := apitest.Name("quiet")
+		return map[string]string{"customer_id": name, "reason": "a letter"}, s.is("/v1/opt-outs/"+name, "true", "opted_out")
+	},
+	"removeOptOut": func(s *stand) (map[string]string, func() bool) {
+		name := apitest.Name("loud")
+		if err := s.Shop.Manage(s.Context(), "optout.add", map[string]string{"customer_id": name}, &struct{}{}); err != nil {
+			s.Fatal(err)
+		}
+		return map[string]string{"customer_id": name}, s.is("/v1/opt-outs/"+name, "false", "opted_out")
+	},
 	"createWebhook": func(s *stand) (map[string]string, func() bool) {
 		path := "/" + apitest.Name("made")
 		return map[string]string{"url": s.receiver + path, "types": "coupon.claimed\ncoupon.redeemed", "batch": "5", "max_age": "2h", "give_up_4xx": "true"}, func() bool {

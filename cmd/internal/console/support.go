@@ -34,6 +34,8 @@ var supportActs = []act{
 	{id: "rollback", title: "Roll back", fields: []string{"campaign", "n", "order_id"}, about: "Undoes the redemption of the order: the coupon can be redeemed again.", cli: "scrip rollback " + namedFlags + " --order {order_id}"},
 	{id: "setReminder", title: "Remind", fields: []string{"customer_id", "kind", "before"}, cli: "scrip remind {campaign} --customer {customer_id} --kind {kind} --before {before}"},
 	{id: "cancelReminder", title: "Cancel the reminder", cli: "scrip unremind {campaign} --customer {customer_id} --kind {kind} --before {before}"},
+	{id: "addOptOut", title: "No reminders", fields: []string{"reason"}, about: "Of any campaign, from now on. What is being delivered is not recalled.", cli: "scrip optout add {customer_id} [--reason {reason}]"},
+	{id: "removeOptOut", title: "Reminders again", cli: "scrip optout remove {customer_id}"},
 }
 
 // couponData is a coupon, and the batch with which it was allotted, for those who see batches.
@@ -72,6 +74,7 @@ func lastOrder(c api.OneCoupon) string {
 // customerData is a customer with reminders by campaign.
 type customerData struct {
 	Part[api.OneCustomer]
+	OptOut    Part[ops.OptOutShown]
 	Reminders []Part[ops.Page[domain.ReminderView]]
 }
 
@@ -84,6 +87,9 @@ func loadCustomer(v *view) any {
 	v.Title = "Customer " + id
 	d := customerData{Part: list[api.OneCustomer](v, "/v1/customers/"+escape(id))}
 	v.Problem = d.Problem
+	if v.May("getOptOut", "") {
+		d.OptOut = get[ops.OptOutShown](v, "/v1/opt-outs/"+escape(id))
+	}
 	var campaigns []string
 	for _, c := range d.Data.Items {
 		campaigns = append(campaigns, c.Campaign)
@@ -241,7 +247,7 @@ func pageNamed(name string) *page {
 	return nil
 }
 
-// exportCustomer sends all that /v1 has about a customer: pages of coupons and history, as JSON lines.
+// exportCustomer sends all that /v1 has about a customer: pages of coupons and history, and the opt-out, as JSON lines.
 func (c *Console) exportCustomer(w http.ResponseWriter, r *http.Request) {
 	v := c.view(w, r)
 	if v == nil {
@@ -271,5 +277,8 @@ func (c *Console) exportCustomer(w http.ResponseWriter, r *http.Request) {
 		if _, err := w.Write(a.body.Bytes()); err != nil {
 			return
 		}
+	}
+	if v.May("getOptOut", "") {
+		_, _ = w.Write(c.call(request(r, v.Who, http.MethodGet, "/v1/opt-outs/"+escape(id), nil)).body.Bytes()) // or why it is not known
 	}
 }

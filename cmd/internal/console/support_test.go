@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
 // TestSearch: the box takes all that names a thing, as people type it, also names that are scripts. One thing is shown at once,
@@ -76,7 +78,9 @@ func TestSearch(t *testing.T) {
 		Items    []any
 		History  []struct{ ID, What string }
 	}
-	if err := json.Unmarshal([]byte(body), &page); err != nil || page.Customer != th.customer || len(page.Items) != 1 || len(page.History) != 2 {
+	var optOut ops.OptOutShown
+	lines := json.NewDecoder(strings.NewReader(body))
+	if err := errors.Join(lines.Decode(&page), lines.Decode(&optOut)); err != nil || optOut.CustomerID != th.customer || page.Customer != th.customer || len(page.Items) != 1 || len(page.History) != 2 {
 		t.Fatalf("the export: %v\n%s", err, body)
 	}
 	if _, _, body := find(page.History[0].ID); !strings.Contains(body, "What the command did") || !strings.Contains(body, `href="`+coupon+`"`) {
