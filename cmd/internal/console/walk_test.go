@@ -93,7 +93,7 @@ type walker struct {
 func (w *walker) allowed(act string) bool {
 	switch {
 	case strings.HasPrefix(w.role, "support"):
-		return slices.Contains(helpersDo, act) || !strings.Contains(w.role, w.campaign) && act == "addOptOut"
+		return slices.Contains(helpersDo, act) || !strings.Contains(w.role, w.campaign) && (act == "addOptOut" || act == "removeOptOut")
 	case strings.HasPrefix(w.role, "analyst"):
 		return false
 	}
