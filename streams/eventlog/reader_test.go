@@ -92,12 +92,16 @@ func TestCatchUpEndsWhereTheStreamEnded(t *testing.T) {
 func TestTheFeedOfSettingsPassesOverGaps(t *testing.T) {
 	server := streamtest.Start(t)
 	js := server.JetStream(t)
-	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: topology.SettingsBucket, Storage: jetstream.FileStorage})
-	if err != nil {
+	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: topology.SettingsBucket, Storage: jetstream.FileStorage}); err != nil {
 		t.Fatal(err)
 	}
 	put := func(keys ...string) {
 		t.Helper()
+		// On a new connection: one that has not noticed the restart yet loses what it sends.
+		kv, err := server.JetStream(t).KeyValue(t.Context(), topology.SettingsBucket)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, key := range keys {
 			if _, err := kv.Put(t.Context(), key, nil); err != nil {
 				t.Fatal(err)
