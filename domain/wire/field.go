@@ -379,9 +379,9 @@ func appendValue(dst []byte, f Field, p any, cache *LineCache) []byte {
 		}
 		return append(Period(*p).Append(append(append(dst, key...), '"')), '"')
 	case *[]string:
-		return appendTextsField(dst, key, *p)
+		return appendListField(dst, key, *p, AppendText)
 	case *[]uint64:
-		return appendNumbersField(dst, key, *p)
+		return appendListField(dst, key, *p, appendNumber)
 	case *[]RefusalCount:
 		return append(appendCounts(append(append(dst, key...), '{'), *p), '}')
 	case *bool:
@@ -398,20 +398,6 @@ func appendUint(dst []byte, f Field, key string, v uint64) []byte {
 		return dst
 	}
 	return strconv.AppendUint(append(dst, key...), v, 10)
-}
-
-func appendNumbersField(dst []byte, key string, vs []uint64) []byte {
-	if len(vs) == 0 {
-		return dst
-	}
-	dst = append(append(dst, key...), '[')
-	for i, v := range vs {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = strconv.AppendUint(dst, v, 10)
-	}
-	return append(dst, ']')
 }
 
 func appendCounts(dst []byte, counts []RefusalCount) []byte {

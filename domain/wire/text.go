@@ -313,7 +313,8 @@ func (s *LineCache) field(dst []byte, key string, v Instant) []byte {
 
 func appendNumber(dst []byte, v uint64) []byte { return strconv.AppendUint(dst, v, 10) }
 
-func appendTextsField(dst []byte, key string, vs []string) []byte {
+// appendListField appends a field with an array, each value by the function; no values are no field.
+func appendListField[V any](dst []byte, key string, vs []V, value func([]byte, V) []byte) []byte {
 	if len(vs) == 0 {
 		return dst
 	}
@@ -322,7 +323,7 @@ func appendTextsField(dst []byte, key string, vs []string) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = AppendText(dst, v)
+		dst = value(dst, v)
 	}
 	return append(dst, ']')
 }
