@@ -34,9 +34,8 @@ func (s *Subscriptions) Leads(set wire.DueSet, a Anchors) (all time.Duration, ea
 	}
 	each = make(map[uint64]time.Duration)
 	for _, id := range ids {
-		for r, n := p.group(id).first, p.group(id).count(); n > 0; n-- {
+		for r := p.higher(id, uint32(min(max(set.FromR, 1)-1, MaxReminder))); r != 0 && uint64(r) <= set.ThroughR; r = p.higher(id, r) {
 			each[uint64(r)] = lead(id)
-			r = p.at(r).next
 		}
 	}
 	return 0, each
