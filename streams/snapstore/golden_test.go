@@ -1,6 +1,8 @@
 package snapstore
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"reflect"
 	"testing"
@@ -42,4 +44,9 @@ func TestGolden(t *testing.T) {
 	if r := pointed.Snapshots[0]; !key.ValidSnapshot("lane-1", r.SHA256, r.Seal) {
 		t.Error("the seal in the file is not valid")
 	}
+}
+
+func hash(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
 }

@@ -122,7 +122,8 @@ func (s *Store) load(ctx context.Context, name string, r ref, accept func(Meta) 
 	return m.Meta, nil
 }
 
-// get reads one object and checks size (-1 = any) and hash, which is computed once: by nats.go. A read without an answer is retried, for a minute.
+// get reads one object and checks size (-1 = any) and hash, which is computed once: by nats.go. A read without an answer is
+// retried, for a minute.
 func (s *Store) get(ctx context.Context, name string, size int64, sum string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, partWait)
 	defer cancel()

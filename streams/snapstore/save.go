@@ -45,11 +45,10 @@ func (s *Store) Save(ctx context.Context, name string, meta Meta, write func(io.
 	if err != nil {
 		return fmt.Errorf("saving a snapshot of %s: %w", name, err)
 	}
-	r.SHA256 = hash(table)
-	r.Seal = s.opts.Seal.Snapshot(name, r.SHA256)
-	if _, err := s.put(ctx, r.manifest(), table); err != nil {
+	if r.SHA256, err = s.put(ctx, r.manifest(), table); err != nil {
 		return fmt.Errorf("saving the manifest of a snapshot of %s: %w", name, err)
 	}
+	r.Seal = s.opts.Seal.Snapshot(name, r.SHA256)
 	// A crash up to here leaves garbage. Once it is in the pointer the snapshot counts.
 	kept, err := s.point(ctx, name, r)
 	if err != nil {

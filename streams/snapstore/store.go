@@ -2,7 +2,6 @@ package snapstore
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -197,16 +196,11 @@ func (s *Store) readPointer(ctx context.Context, name string) (pointer, uint64, 
 	return p, e.Sequence, nil
 }
 
-// sumOf is the hash that nats.go has of an object, as hash writes it.
+// sumOf is the SHA-256 that nats.go has of an object, in hex.
 func sumOf(info *jetstream.ObjectInfo) (string, error) {
 	sum, err := jetstream.DecodeObjectDigest(info.Digest)
 	if err != nil {
 		return "", fmt.Errorf("%w: %s has no hash: %w", errDamaged, info.Name, err)
 	}
 	return hex.EncodeToString(sum), nil
-}
-
-func hash(b []byte) string {
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
 }
