@@ -5,8 +5,8 @@
 // Owner: the bucket. A List is a copy of its keys in memory, 16 bytes of hash for each customer; it is as current as the bucket
 // whenever it is read, because each look reads the bucket's last sequence first and waits for it.
 //
-// No call for a customer starts once Add is answered. A look counts for [valid] only, and Add waits that long after the entry
-// is stored: whoever has looked before has made its call by then. Calls in progress are not recalled.
+// No call for a customer starts once Add is answered. A call starts at most [LookFor] after its look began, and Add waits twice as
+// long after the entry is stored: whoever has looked before has made its call by then. Calls in progress are not recalled.
 //
 // A crash loses nothing: what was stored is in the bucket, answered or not, and a List is read again from the first key on.
 package optout
@@ -28,8 +28,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// valid is how long a look counts.
-const valid = 200 * time.Millisecond
+// LookFor is how long after a look at a List has begun its calls may start. Later the look is repeated.
+const LookFor = 500 * time.Millisecond
 
 const (
 	headerOperation = "KV-Operation" // of a key that was removed
@@ -68,7 +68,7 @@ func (s *Store) Add(ctx context.Context, e Entry) (Entry, error) {
 		e, _, err = s.Get(ctx, e.CustomerID)
 	}
 	if err == nil { // also where it exists: it may have been stored just now
-		err = natsx.Pause(ctx, valid)
+		err = natsx.Pause(ctx, 2*LookFor)
 	}
 	return e, err
 }
@@ -130,26 +130,20 @@ func NewList(js jetstream.JetStream) *List {
 	return &List{js: js, all: map[hash]struct{}{}, folded: make(chan struct{})}
 }
 
-// Of returns which of these customers are in the list now: their calls may start within the look's time, which is over when this
-// has been returned for long; call at once. An error means that it is not known.
+// Of returns which of these customers are in the list, as it is now or became since: see LookFor. An error means that it is not
+// known.
 func (l *List) Of(ctx context.Context, customers []string) (out map[string]bool, err error) {
 	if err := l.start(ctx); err != nil {
 		return nil, err
 	}
-	for {
-		looked := time.Now()
-		info, err := natsx.Info(ctx, l.js, topology.OptOutStream, "")
-		if err != nil {
-			return nil, fmt.Errorf("stream %s: %w", topology.OptOutStream, err)
-		}
-		if err := l.await(ctx, info.State.LastSeq); err != nil {
-			return nil, err
-		}
-		out = l.among(customers)
-		if time.Since(looked) < valid/2 {
-			return out, nil
-		}
+	info, err := natsx.Info(ctx, l.js, topology.OptOutStream, "")
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", topology.OptOutStream, err)
 	}
+	if err := l.await(ctx, info.State.LastSeq); err != nil {
+		return nil, err
+	}
+	return l.among(customers), nil
 }
 
 // start starts to read the bucket.

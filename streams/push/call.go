@@ -26,9 +26,11 @@ var (
 
 // caller calls the function. A panic, a hang or a Goexit of the function fails one call and nothing else.
 type caller struct {
-	push     func(context.Context, []item) error
-	batch    int
-	timeout  time.Duration
+	push    func(context.Context, []item) error
+	batch   int
+	timeout time.Duration
+	// optedOut returns which customers want no reminders; nil = all calls are made.
+	optedOut func(ctx context.Context, customers []string) (map[string]bool, error)
 	suspects suspects
 	hung     atomic.Int64 // calls that were given up and have not returned
 }
@@ -85,10 +87,18 @@ func campaigns(all []item, split bool) [][]item {
 	return parts
 }
 
-// one passes one batch to the function.
+// one passes what is wanted of one batch to the function.
 func (c *caller) one(ctx context.Context, batch []item) (r result) {
 	if ctx.Err() != nil {
 		return result{left: batch, cause: errEnding}
+	}
+	all := batch
+	batch, r.dropped, r.cause = c.wanted(ctx, all)
+	if r.cause != nil {
+		r.left = all
+	}
+	if len(batch) == 0 {
+		return r
 	}
 	err := c.call(ctx, slices.Clone(batch))
 	one := !slices.ContainsFunc(batch, func(it item) bool { return it.Campaign != batch[0].Campaign })

@@ -224,7 +224,7 @@ func (k *keyed) put(ctx context.Context, c class, id messageID, e entry) error {
 
 // save sends no position alone: it follows with the next count.
 func (k *keyed) save(ctx context.Context, n counts) error {
-	if n.Delivered+n.Dead+n.Failed+n.OptedOut == 0 {
+	if n.none() {
 		return nil
 	}
 	return k.store(ctx, request{Do: doCount, Counts: &n}, nil)

@@ -111,7 +111,7 @@ func (d *direct) save(ctx context.Context, n counts) error {
 		return err
 	}
 	next, known := consumer.CachedInfo().AckFloor.Stream+1, n.Lane < len(d.saved)
-	if known && next <= d.saved[n.Lane] && n.Delivered+n.Dead+n.Failed+n.OptedOut == 0 {
+	if known && next <= d.saved[n.Lane] && n.none() {
 		return nil
 	}
 	err = changeRecord(ctx, d.kv, d.opts.Name, n.Lane, func(r *record) {

@@ -80,9 +80,10 @@ func newPusher(js jetstream.JetStream, opts Options, from source) (*Pusher, erro
 	if err != nil {
 		return nil, err
 	}
+	on := newBackend(js, &opts, from)
 	return &Pusher{
-		js: js, opts: opts, source: from, from: newBackend(js, &opts, from), process: uuid.NewString(), tracker: newTracker(),
-		gate: newGate(&opts), call: caller{batch: opts.Batch, timeout: opts.Timeout}, ackFor: ackFor,
+		js: js, opts: opts, source: from, from: on, process: uuid.NewString(), tracker: newTracker(),
+		gate: newGate(&opts), call: caller{batch: opts.Batch, timeout: opts.Timeout, optedOut: from.optedOut(on)}, ackFor: ackFor,
 	}, nil
 }
 

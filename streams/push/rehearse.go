@@ -22,21 +22,19 @@ func (p *Pusher) Rehearse(ctx context.Context, push func(ctx context.Context, ba
 		return 0, fmt.Errorf("push: %w", err)
 	}
 	newest, id, err := from.newest(ctx)
-	if err == nil {
-		newest, _, err = wanted(ctx, from, &p.source, newest)
-	}
-	if err == nil && len(newest) == 0 {
-		err = ErrNoLine
-	}
 	if err != nil {
 		return 0, fmt.Errorf("push: %w", err)
 	}
-	call := &caller{push: onLines(push), batch: 1, timeout: p.opts.Timeout}
+	call := &caller{push: onLines(push), batch: 1, timeout: p.opts.Timeout, optedOut: p.source.optedOut(from)}
 	for tries := 1; ; tries++ {
 		got := call.try(ctx, newest, false)
 		switch {
 		case ctx.Err() != nil:
 			return 0, ctx.Err()
+		case errors.Is(got.cause, errUnchecked):
+			return 0, fmt.Errorf("push: %w", got.cause)
+		case got.dropped > 0:
+			return 0, fmt.Errorf("push: %w", ErrNoLine)
 		case got.cause == nil:
 			return 0, nil
 		case tries < p.opts.Tries && !got.final:

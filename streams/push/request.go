@@ -103,6 +103,9 @@ type counts struct {
 	OptedOut  uint64 `json:"opted_out,omitempty"`
 }
 
+// none reports whether there is nothing to add.
+func (n counts) none() bool { return n == counts{Lane: n.Lane} }
+
 // storedLetter is a letter, nil if there is no other, and the answer of doNext.
 type storedLetter struct {
 	Letter  *DeadLetter `json:"letter"`

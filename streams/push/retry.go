@@ -33,7 +33,7 @@ func Retry(ctx context.Context, js jetstream.JetStream, opts Options, push Func)
 	of := reminders()
 	from := newBackend(js, &opts, of)
 	defer from.close()
-	call := &caller{push: onReminders(push), batch: opts.Batch, timeout: opts.Timeout}
+	call := &caller{push: onReminders(push), batch: opts.Batch, timeout: opts.Timeout, optedOut: of.optedOut(from)}
 	for letter, err := range from.letters(ctx) {
 		if err != nil {
 			return sum, err
@@ -42,7 +42,7 @@ func Retry(ctx context.Context, js jetstream.JetStream, opts Options, push Func)
 		for i, r := range letter.Reminders {
 			items[i] = item{Reminder: r}
 		}
-		if _, err := sum.one(ctx, context.WithoutCancel(ctx), from, &of, call, &letter, items); err != nil {
+		if _, err := sum.one(ctx, context.WithoutCancel(ctx), from, call, &letter, items); err != nil {
 			return sum, err
 		}
 	}
@@ -51,19 +51,18 @@ func Retry(ctx context.Context, js jetstream.JetStream, opts Options, push Func)
 
 // one retries one letter and adds the result. calling is the context of the calls. The error is that of ctx, or of storing the
 // result.
-func (sum *Retried) one(ctx, calling context.Context, from backend, of *source, call *caller, letter *DeadLetter, items []item) (result, error) {
-	items, dropped, err := wanted(ctx, from, of, items)
-	if err != nil {
-		return result{}, fmt.Errorf("push: %w", err)
-	}
+func (sum *Retried) one(ctx, calling context.Context, store letterStore, call *caller, letter *DeadLetter, items []item) (result, error) {
 	got := call.try(calling, items, false)
+	if got.gateway == untried && errors.Is(got.cause, errUnchecked) {
+		return got, fmt.Errorf("push: %w", got.cause)
+	}
 	if calling.Err() != nil && got.gateway == untried {
 		return got, ctx.Err()
 	}
-	sum.Pushed += len(items) - len(got.left)
+	sum.Pushed += len(items) - len(got.left) - got.dropped
 	sum.Left += len(got.left)
-	sum.OptedOut += dropped
-	if err := from.settle(ctx, *letter, bare(got.left), got.cause); err != nil {
+	sum.OptedOut += got.dropped
+	if err := store.settle(ctx, *letter, bare(got.left), got.cause); err != nil {
 		return got, fmt.Errorf("push: dead letter %d was retried, but the result could not be stored: %w", letter.ID, err)
 	}
 	return got, ctx.Err()
@@ -80,7 +79,7 @@ func (p *Pusher) RetryEvents(ctx context.Context, push func(ctx context.Context,
 	if err := from.find(ctx); err != nil {
 		return sum, fmt.Errorf("push: %w", err)
 	}
-	call := &caller{push: onLines(push), batch: p.opts.Batch, timeout: p.opts.Timeout}
+	call := &caller{push: onLines(push), batch: p.opts.Batch, timeout: p.opts.Timeout, optedOut: p.source.optedOut(from)}
 	var failed error
 	for letter, err := range from.letters(ctx) {
 		if err != nil {
@@ -92,7 +91,7 @@ func (p *Pusher) RetryEvents(ctx context.Context, push func(ctx context.Context,
 			failed = errors.Join(fmt.Errorf("%d events of message %d of %s are not in the log any more, or do not pass the filter", len(letter.Reminders)-len(items), letter.Sequence, letter.Stream), err)
 			continue
 		}
-		got, err := sum.one(ctx, ctx, from, &p.source, call, &letter, items)
+		got, err := sum.one(ctx, ctx, from, call, &letter, items)
 		if err != nil {
 			return sum, err
 		}

@@ -76,6 +76,14 @@ func reminders() source {
 	}}
 }
 
+// optedOut is how callers for the source look up who wants no reminders; nil for events.
+func (s *source) optedOut(from backend) func(context.Context, []string) (map[string]bool, error) {
+	if s.events {
+		return nil
+	}
+	return from.optedOut
+}
+
 // lines returns the items of a message. Lines that do not belong there are returned as errors.
 func (s *source) lines(log string, lane int, m *eventlog.Message) (all []item, bad []error) {
 	var e wire.Event

@@ -90,8 +90,8 @@ func (p *Pusher) leave(t *turn, r *result) {
 	p.Changed.Send(struct{}{})
 }
 
-// try passes what is left to the function, each batch in a turn of its own, the first in one that is granted already: several at once where
-// calls are free, and what is more urgent goes between them. At the end of Run no other batch is started.
+// try passes what is left to the function, each batch in a turn of its own, the first in one that is granted already: several at
+// once where calls are free, and what is more urgent goes between them. At the end of Run no other batch is started.
 func (p *Pusher) try(w *work, first *turn) (r result) {
 	var mu sync.Mutex // guards r
 	var calls sync.WaitGroup
@@ -117,7 +117,7 @@ func (p *Pusher) try(w *work, first *turn) (r result) {
 		}
 		t.customers = len(batch)
 		calls.Go(func() {
-			o := p.deliver(batch)
+			o := p.call.one(p.hard, batch)
 			delivered, dropped := uint64(len(batch)-len(o.left)-o.dropped), uint64(o.dropped)
 			p.count.pushed.Add(delivered)
 			p.lanes[w.id.Lane].delivered.Add(delivered)
