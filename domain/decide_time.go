@@ -85,7 +85,7 @@ func (d *decision) remind() {
 		d.refuse(wire.LimitReached, d.textNumber("the campaign has had ", reminder.MaxReminder, " reminders, the most there may be"))
 	default:
 		ev := d.emit(wire.ReminderSet)
-		ev.R, ev.CustomerID, ev.Kind, ev.Before, ev.DueAt, ev.N = c.lastReminder+1, d.cmd.CustomerID, d.cmd.Kind, d.cmd.Before, due, n
+		ev.R, ev.CustomerID, ev.Kind, ev.Before, ev.DueAt, ev.N, ev.Zone = c.lastReminder+1, d.cmd.CustomerID, d.cmd.Kind, d.cmd.Before, due, n, d.cmd.Zone
 		d.apply()
 		d.reminderOutcome(wire.StatusReminderSet, n, false)
 	}

@@ -46,6 +46,7 @@ var fieldFlags = []fieldFlag{
 	{"batch", "batch", text, false, "name of the allotment, once in a campaign: 1 to 64 of A-Z a-z 0-9 _ -"},
 	{"kind", "kind", text, false, "what the reminder announces: opens or expires"},
 	{"before", "before", period, false, "how long before it"},
+	{"zone", "zone", text, false, "the customer's time zone, such as Europe/Berlin, by which quiet hours and days count"},
 	{"n", "n", number, false, "number of the coupon in its campaign, instead of CODE"},
 }
 

@@ -101,6 +101,8 @@ func drawValue(t *rapid.T, f Field, p any, must bool) {
 		switch {
 		case spec.oneOf != nil:
 			*p = rapid.SampledFrom(spec.oneOf).Draw(t, "one of")
+		case f == fZone:
+			*p = rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "Asia/Kathmandu"}).Draw(t, "zone")
 		case f == fPrefix || f == fIfVersion || f == fBatch:
 			*p = "0123456789ABCDEF"
 		case spec.most != 0:

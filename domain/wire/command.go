@@ -100,7 +100,7 @@ var commands = [numCommands]CommandSpec{
 		Endpoint: "void", Status: StatusVoided, Cancels: true, Voids: true},
 	Extend: {Name: "extend", Scope: ScopeOperator, Required: list(fCode, fExpiresAt), Optional: list(fCampaign, fN),
 		Endpoint: "extend", Status: StatusExtended},
-	Remind: {Name: "remind", Scope: ScopeProducer, Required: list(fCampaign, fCustomerID, fKind, fBefore),
+	Remind: {Name: "remind", Scope: ScopeProducer, Required: list(fCampaign, fCustomerID, fKind, fBefore), Optional: list(fZone),
 		Endpoint: "remind.*", Busy: true, Status: StatusReminderSet},
 	Unremind: {Name: "unremind", Scope: ScopeProducer, Required: list(fCampaign, fCustomerID, fKind, fBefore),
 		Endpoint: "unremind.*", Busy: true, Status: StatusReminderCancelled},
@@ -251,6 +251,7 @@ type Command struct {
 	ExpiresAt  Instant // extend
 	Kind       string
 	Before     time.Duration
+	Zone       string   // remind: the customer's time zone; "" = not known
 	Patch      Patch    // create_campaign, update_campaign
 	Codes      []string // import_codes, normalised
 	WeakCodes  bool     // import_codes: codes of fewer than code.MinStrongLen symbols are allowed
@@ -291,6 +292,8 @@ func (c *Command) at(f Field) any {
 		return &c.Kind
 	case fBefore:
 		return &c.Before
+	case fZone:
+		return &c.Zone
 	case fCodes:
 		if !commands[c.Type].Settings {
 			return &c.Codes

@@ -89,7 +89,7 @@ var events = [numEvents]EventSpec{
 	CouponsExpired: {Name: "coupons.expired", About: AboutCampaign, Command: Expire, Change: "expired", Due: true,
 		Fields: list(fThrough, fCount|always)},
 	ReminderSet: {Name: "reminder.set", About: AboutReminder, Command: Remind, Change: "reminder_set", Due: true,
-		Fields: list(fR, fCustomerID, fKind, fBefore, fDueAt, fN), Optional: list(fCustomerID, fDueAt, fN)},
+		Fields: list(fR, fCustomerID, fKind, fBefore, fDueAt, fN, fZone), Optional: list(fCustomerID, fDueAt, fN, fZone)},
 	ReminderCancelled: {Name: "reminder.cancelled", About: AboutReminder, Command: Unremind, Change: "reminder_cancelled", Due: true,
 		Fields: list(fR, fCustomerID, fKind, fBefore, fN), Optional: list(fCustomerID, fKind, fBefore, fN)},
 	RemindersDue: {Name: "reminders.due", About: AboutCampaign, Command: RemindDue, Change: "reminder_fired", Due: true,
@@ -100,7 +100,7 @@ var events = [numEvents]EventSpec{
 		Fields: list(fSequence, fLine, fCount, fLastSequence, fBytes, fReason, fPayload), Optional: list(fLine, fCount, fLastSequence, fBytes, fPayload)},
 	// Not on event streams but on those of fired reminders.
 	ReminderDue: {Name: "reminder.due", About: AboutCampaign, Change: "-",
-		Fields: list(fKind, fBefore, fDueAt, fCustomerIDs, fRList)},
+		Fields: list(fKind, fBefore, fDueAt, fZone, fMerged, fWithheld, fCustomerIDs, fRList), Optional: list(fZone, fMerged, fWithheld)},
 }
 
 // Events returns the events of event streams: all but reminder.due.
@@ -224,6 +224,9 @@ type Event struct {
 	Rs       []uint64 // of CustomerIDs
 	Kind     string
 	Before   time.Duration
+	Zone     string // the customers' time zone; "" = not known
+	Merged   bool   // of reminder.due: in one message with the line before it
+	Withheld string // of reminder.due: why it is not delivered; "" = it is
 	DueAt    Instant
 	FromR    uint64
 	ThroughR uint64
@@ -347,6 +350,12 @@ func (e *Event) at(f Field) any {
 		return &e.Kind
 	case fBefore:
 		return &e.Before
+	case fZone:
+		return &e.Zone
+	case fMerged:
+		return &e.Merged
+	case fWithheld:
+		return &e.Withheld
 	case fDueAt:
 		return &e.DueAt
 	case fFromR:

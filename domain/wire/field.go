@@ -38,6 +38,7 @@ const (
 	fReason
 	fKind
 	fBefore
+	fZone
 	fThrough
 	fDueAt
 	fThroughR
@@ -77,6 +78,8 @@ const (
 	fCouponStatus
 	fReplaces
 	fByN
+	fMerged
+	fWithheld
 	fBy
 	fFromN
 	fThroughN
@@ -146,6 +149,7 @@ var fieldSpecs = [numFields]fieldSpec{
 	fKind: {name: "kind", oneOf: []string{KindOpens, KindExpires},
 		about: "opens: before claims open. expires: before the customer's newest coupon expires."},
 	fBefore:        {name: "before", most: uint64(MaxBefore), about: "How long before, a Go duration such as 24h."},
+	fZone:          {name: "zone", most: MaxZone, about: "The customer's time zone, such as Europe/Berlin; its quiet hours and days count."},
 	fThrough:       {name: "through", about: "Coupons that expire up to it."},
 	fDueAt:         {name: "due_at", about: "When the reminder is due."},
 	fThroughR:      {name: "through_r", least: 1, most: 1 << 53},
@@ -181,6 +185,8 @@ var fieldSpecs = [numFields]fieldSpec{
 		about: "Of a repeat or a validation: voided, redeemed or expired, if the coupon is that by now and status does not have it."},
 	fReplaces: {name: "replaces", most: math.MaxUint32, about: "The customer's coupon before it, which is void."},
 	fByN:      {name: "by_n", about: "The command named the coupon by campaign and n, not by its code."},
+	fMerged:   {name: "merged", about: "Delivered to these customers in one message with the line before it."},
+	fWithheld: {name: "withheld", oneOf: withheldReasons, about: "Why it is not delivered: the customer's quiet hours, or the cap of a day, until it is of no use."},
 	fBy:       {name: "by", about: "The person whose command caused it."},
 	fFromN:    {name: "from_n", most: MaxCodes, about: "The first coupon of the allotment."},
 	fThroughN: {name: "through_n", most: MaxCodes, about: "The last one."},
@@ -327,6 +333,12 @@ func fieldNamed(name []byte) Field {
 		return fReplaces
 	case "by_n":
 		return fByN
+	case "zone":
+		return fZone
+	case "merged":
+		return fMerged
+	case "withheld":
+		return fWithheld
 	case "by":
 		return fBy
 	case "batch":

@@ -364,6 +364,8 @@ func (spec *fieldSpec) checkText(s string, known bool) error {
 		if err := code.ValidPrefix(s); err != nil {
 			return Invalidf(spec.name, "%s", err)
 		}
+	case spec.name == "zone" && !ValidZone(s):
+		return Invalidf(spec.name, "%s is no time zone; give a name of the IANA database, such as Europe/Berlin", Shorten(s, 32))
 	case spec.name == "batch" && !ValidCampaignName(s): // part of URLs and names of files
 		return Invalidf(spec.name, "must be 1 to %d of A-Z a-z 0-9 _ -", MaxBatch)
 	case s == "":

@@ -251,7 +251,7 @@ func TestScopes(t *testing.T) {
 func TestTakes(t *testing.T) {
 	for c, want := range map[CommandType]string{
 		CreateCampaign: "campaign, codes, and any other setting", UpdateCampaign: "campaign, if_version, and any setting",
-		Claim: "customer_id, attributes", Remind: "customer_id, kind, before", Redeem: "code, order_id, customer_id, campaign, n",
+		Claim: "customer_id, attributes", Remind: "customer_id, kind, before, zone", Redeem: "code, order_id, customer_id, campaign, n",
 		Void: "code, reason, campaign, n", Extend: "code, expires_at, campaign, n", ImportCodes: "campaign, codes, weak_codes", EndCampaign: "campaign, if_version",
 	} {
 		if got := c.Spec().Takes(); got != want {

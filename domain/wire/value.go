@@ -27,6 +27,7 @@ const (
 	MaxVersion      = 64 // of a campaign, in if_version
 	MaxCategory     = 64
 	MaxBatch        = 64
+	MaxZone         = 40
 	MaxCodeInput    = 128
 	MaxCodes        = 1_000_000_000
 	MaxPerCustomer  = 1_000_000

@@ -206,6 +206,7 @@ func (w *World) command() wire.Command {
 	case k < 34:
 		c.Type, c.CustomerID = wire.Remind, w.customer()
 		c.Kind, c.Before = Pick(w.Choose, wire.KindExpires, wire.KindExpires, wire.KindOpens), Pick(w.Choose, BeforeTimes...)
+		c.Zone = Pick(w.Choose, "", "Europe/Berlin")
 		if len(w.claimed) > 0 && c.Kind == wire.KindExpires {
 			recent := w.claimed[w.Choose(len(w.claimed))]
 			c.Campaign, c.CustomerID = recent.Campaign, recent.CustomerID

@@ -58,16 +58,20 @@ func (l *customerList) blockSize() int {
 type Fired struct {
 	R        uint64
 	Customer string
+	Zone     string        // the customer's; "" = not known
 	Before   time.Duration // what it announces
 }
+
+// zoneMark is between a customer and its time zone, where that is known: no customer's id has it.
+const zoneMark = "\n"
 
 // add stores the customer of reminder r, which is higher than all before.
 func (s *segments) add(l *customerList, r uint32, customer string) error {
 	if r <= l.last {
 		return fmt.Errorf("reminder %d is set after reminder %d", r, l.last)
 	}
-	if len(customer) > wire.MaxCustomerID {
-		return fmt.Errorf("reminder %d is for a customer of %d bytes, expected at most %d", r, len(customer), wire.MaxCustomerID)
+	if name, zone, _ := strings.Cut(customer, zoneMark); len(name) > wire.MaxCustomerID || len(zone) > wire.MaxZone {
+		return fmt.Errorf("reminder %d is for a customer of %d bytes in a time zone of %d, expected at most %d and %d", r, len(name), len(zone), wire.MaxCustomerID, wire.MaxZone)
 	}
 	return s.put(l, l, l.blockSize(), r, customer)
 }
@@ -195,7 +199,8 @@ func (s *segments) fire(l *customerList, rs []uint64) ([]Fired, error) {
 			}
 			at := text.Len()
 			text.Write(customer)
-			fired = append(fired, Fired{R: r, Customer: text.String()[at:]})
+			name, zone, _ := strings.Cut(text.String()[at:], zoneMark)
+			fired = append(fired, Fired{R: r, Customer: name, Zone: zone})
 		}
 		emptied = s.leave(l, i, len(fired)-before) || emptied
 	}

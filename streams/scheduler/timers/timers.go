@@ -169,6 +169,9 @@ func (b *Timers) set(e *Campaign, ev *wire.Event) error {
 		return fmt.Errorf("reminder %d, expected 1 to %d", ev.R, uint64(reminder.MaxReminder))
 	}
 	customer := ev.CustomerID
+	if ev.Zone != "" {
+		customer += zoneMark + ev.Zone
+	}
 	if customer == "" {
 		was, ok := e.restorable.FindOfCoupon(ev.N, ev.Before)
 		if !ok {
@@ -179,7 +182,9 @@ func (b *Timers) set(e *Campaign, ev *wire.Event) error {
 		if err != nil {
 			return err
 		}
-		customer = of[0].Customer
+		if customer = of[0].Customer; of[0].Zone != "" {
+			customer += zoneMark + of[0].Zone
+		}
 	}
 	if e.customers == nil {
 		e.customers = &customerList{kept: e.remembers}
