@@ -21,7 +21,7 @@ const Format = 1
 // so each position in the copy is of a webhook that is in it.
 var optional = []string{
 	topology.SettingsStream, topology.AccessStream, topology.AuditStream, topology.OptOutStream,
-	topology.PushStream, topology.PushWaitStream, topology.PushDeadStream, topology.WebhooksStream,
+	topology.PushStream, topology.PushWaitStream, topology.PushDeadStream, topology.PushOutStream, topology.WebhooksStream,
 }
 
 // deliveries are the streams that a restore may leave out: with them a server goes on delivering.

@@ -52,6 +52,8 @@ type Header struct {
 	SourceDigest string
 	// Priority, on reminder messages only, is the highest of the campaigns in it: "high", "low", or "" for normal.
 	Priority string
+	// Hold, on reminder messages only: senders leave them to the stage that writes SCRIP_PUSH_OUT.
+	Hold bool
 }
 
 // Source is the position in the event stream that a reminder message comes from.
@@ -70,11 +72,14 @@ func (h Header) Encode() nats.Header {
 	if h.Source != (Source{}) {
 		out.Set(topology.HeaderSource, fmt.Sprintf("%d:%d:%d", h.Source.Sequence, h.Source.Line, h.Source.LastR))
 		out.Set(topology.HeaderSourceDigest, h.SourceDigest)
-		if h.Priority != "" {
-			out.Set(topology.HeaderPriority, h.Priority)
+		if h.Hold {
+			out.Set(topology.HeaderHold, "1")
 		}
-	} else {
+	} else if h.Commands != [2]uint64{} {
 		out.Set(topology.HeaderCommands, fmt.Sprintf("%d-%d", h.Commands[0], h.Commands[1]))
+	}
+	if h.Priority != "" {
+		out.Set(topology.HeaderPriority, h.Priority)
 	}
 	if !h.CommandTime.IsZero() {
 		out.Set(topology.HeaderCommandTime, FormatTime(h.CommandTime))

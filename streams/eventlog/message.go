@@ -128,7 +128,7 @@ func ParseReminder(h nats.Header, payload []byte, sequence uint64, stored time.T
 	}
 	p := headerParser{h: h, sequence: sequence}
 	m.Source = p.source(topology.HeaderSource)
-	m.SourceDigest, m.Priority = h.Get(topology.HeaderSourceDigest), h.Get(topology.HeaderPriority)
+	m.SourceDigest, m.Hold = h.Get(topology.HeaderSourceDigest), h.Get(topology.HeaderHold) != ""
 	p.require(topology.HeaderSourceDigest, isDigest(m.SourceDigest), "32 hex digits")
 	if h.Get(topology.HeaderTime) != "" {
 		m.LaneTime = p.time(topology.HeaderTime)
@@ -144,7 +144,7 @@ func parseCommon(h nats.Header, payload []byte, sequence uint64, stored time.Tim
 		return Message{}, newer(sequence, format)
 	}
 	p.require(topology.HeaderFormat, format > 0, "a number from 1")
-	m := Message{Header: Header{Owner: h.Get(topology.HeaderOwner)}, Sequence: sequence, Time: stored, Payload: payload, raw: h}
+	m := Message{Header: Header{Owner: h.Get(topology.HeaderOwner), Priority: h.Get(topology.HeaderPriority)}, Sequence: sequence, Time: stored, Payload: payload, raw: h}
 	p.require(topology.HeaderOwner, m.Owner != "", "the writer's nonce")
 	return m, p.err
 }

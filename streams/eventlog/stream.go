@@ -54,6 +54,11 @@ func Reminders(js jetstream.JetStream, lane int) Stream {
 	return Stream{js: js, name: topology.RmdStream(lane), subject: topology.Rmd(lane), parse: ParseReminder}
 }
 
+// Out returns the stream of reminders that were held back.
+func Out(js jetstream.JetStream) Stream {
+	return Stream{js: js, name: topology.PushOutStream, subject: topology.PushOut, parse: parseCommon}
+}
+
 // Commands returns a lane's command stream. It has many writers and no message format of its own: only Name, Bounds, Get
 // and OpenFeed apply to it.
 func Commands(js jetstream.JetStream, lane int) Stream {

@@ -68,7 +68,7 @@ func (o *Ops) streamNames() (all []string) {
 	for _, bucket := range []string{topology.StateBucket, topology.LeaseBucket, topology.SettingsBucket, topology.AccessBucket, topology.WebhooksBucket, topology.PushBucket, topology.JobsBucket, topology.OnceBucket, topology.OptOutBucket} {
 		all = append(all, "KV_"+bucket)
 	}
-	return append(all, "OBJ_"+topology.SnapBucket, topology.PushWaitStream, topology.PushDeadStream, topology.AuditStream)
+	return append(all, "OBJ_"+topology.SnapBucket, topology.PushWaitStream, topology.PushDeadStream, topology.PushOutStream, topology.AuditStream)
 }
 
 // ShowLog shows the streams of the log.

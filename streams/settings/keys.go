@@ -44,6 +44,33 @@ var scalars = []scalar{
 	number("reminder.rate", "messages a second on the reminder stream of each lane, 0 = no limit", 0, 1_000_000, "2000", func(s *Settings) *int { return &s.ReminderRate }),
 	number("reminder.concurrency", "messages of a lane's fan-out in flight at once, on a log of one copy; with replicas one message is in flight at a time", 1, 64, "16", func(s *Settings) *int { return &s.ReminderConcurrency }),
 	period("reminder.grace", "how late a reminder may still fire although what it announces has passed", time.Second, 8760*time.Hour, "15m", func(s *Settings) *time.Duration { return &s.ReminderGrace }),
+	period("push.merge", "how long a customer's reminders are collected to be delivered as one message, 0s = not; those of high priority go at once, with what was collected", 0, time.Hour, "1m", func(s *Settings) *time.Duration { return &s.PushMerge }),
+	number("push.cap", "messages with reminders that a customer gets in one day at most, 0 = no limit; what is beyond goes on a later day, or is withheld if it is of no use then", 0, 1000, "3", func(s *Settings) *int { return &s.PushCap }),
+	{
+		name: "push.quiet", about: "hours in which a customer gets no reminders, by the customer's clock; they go when the hours end, or are withheld if they are of no use then",
+		bounds: "off, or two times of a day", example: "22:00-08:00", kind: Text,
+		parse: func(s *Settings, text string) (ok bool) {
+			q, ok := parseQuiet(text)
+			if ok {
+				s.PushQuiet = q
+			}
+			return ok
+		},
+		text: func(s *Settings) string { return s.PushQuiet.String() },
+	},
+	{
+		name: "push.zone", about: "the time zone of customers whose reminders have none", bounds: "a time zone of the IANA database", example: "Europe/Berlin", kind: Text,
+		parse: func(s *Settings, text string) bool {
+			ok := wire.ValidZone(text)
+			if ok {
+				s.PushZone = strings.Clone(text)
+			}
+			return ok
+		},
+		text: func(s *Settings) string { return s.PushZone },
+	},
+	number("push.shards", "parts into which customers are divided where reminders are held back; each part uses a core", 1, 64, "8", func(s *Settings) *int { return &s.PushShards }),
+	number("push.batch", "customers in one message of reminders that were held back at most; 256 KiB hold fewer with long ids", 1, wire.MaxDueCustomers, "500", func(s *Settings) *int { return &s.PushBatch }),
 	number("deadletter.quote", "bytes of a bad line that its dead letter quotes at most, for good; they may hold personal data", 0, domain.MaxQuoted, "0", func(s *Settings) *int { return &s.DeadLetterQuote }),
 	period("clock.tolerance", "how far ahead a clock may be before lanes wait: the machine's, set in one step, or the one that stamps commands", time.Second, 8760*time.Hour, "24h", func(s *Settings) *time.Duration { return &s.ClockTolerance }),
 	moment("clock.accepted", "when an operator last checked that the clocks of the machines are right: a step ahead that was noticed before then is followed", now, func(s *Settings) *time.Time { return &s.ClockAccepted }),

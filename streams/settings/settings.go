@@ -23,6 +23,16 @@ type Settings struct {
 	// ReminderGrace is how late a reminder may still fire although what it announces has passed; later than that it is
 	// dropped and counted. 1 s to a year.
 	ReminderGrace time.Duration
+	// PushMerge is how long a customer's reminders are collected to be one message, up to 1 h; 0 = not at all. PushCap is how many
+	// messages a customer gets in one day, 1 to 1,000; 0 = no limit. PushQuiet are hours in which there are none. PushZone is the time
+	// zone of customers of whom none is known.
+	PushMerge time.Duration
+	PushCap   int
+	PushQuiet Quiet
+	PushZone  string
+	// PushShards is into how many parts customers are divided where reminders are held back, 1 to 64. PushBatch is the most
+	// customers in one message of them, 1 to wire.MaxDueCustomers.
+	PushShards, PushBatch int
 	// DeadLetterQuote is how many bytes of a bad line its dead letter quotes at most, 0 to domain.MaxQuoted.
 	DeadLetterQuote int
 	// ClockTolerance is how far ahead a clock may be before lanes wait instead of expiring coupons too early: the machine's
@@ -43,8 +53,12 @@ type Settings struct {
 
 // Default returns the values where nothing was set.
 func Default() *Settings {
-	return &Settings{ReminderBatch: wire.MaxDueCustomers, ReminderConcurrency: 64, ReminderGrace: wire.DefaultReminderGrace, DeadLetterQuote: domain.MaxQuoted, ClockTolerance: wall.DefaultTolerance}
+	return &Settings{ReminderBatch: wire.MaxDueCustomers, ReminderConcurrency: 64, ReminderGrace: wire.DefaultReminderGrace, DeadLetterQuote: domain.MaxQuoted, ClockTolerance: wall.DefaultTolerance,
+		PushZone: "UTC", PushShards: 4, PushBatch: wire.MaxDueCustomers}
 }
+
+// Holds reports whether reminders may be held back for a person.
+func (s *Settings) Holds() bool { return s.PushMerge > 0 || s.PushCap > 0 || s.PushQuiet != Quiet{} }
 
 // Validate returns an error that names each setting that cannot have its value. Settings that pass can be put in force.
 func (s *Settings) Validate() error {

@@ -116,6 +116,11 @@ func auditStream(id identity, spec Spec) jetstream.StreamConfig {
 	return keptStream(AuditStream, AuditSubject, id, spec)
 }
 
+// outStream is kept like the reminders that it lets out.
+func outStream(id identity, spec Spec) jetstream.StreamConfig {
+	return keptStream(PushOutStream, PushOut, id, spec)
+}
+
 // cmdStream bounds commands by bytes and rejects new ones when full; it has no MaxAge, which would drop undecided commands.
 // Its owner purges what events cover. MaxMsgSize is the server's max_payload: a message over the contract's limits gets an
 // answer. DenyDelete keeps the sequence free of holes.

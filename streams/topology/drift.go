@@ -18,7 +18,7 @@ func (l Log) AsMade(name string, have jetstream.StreamConfig) (made jetstream.St
 	spec := Spec{Replicas: have.Replicas, CmdMaxBytes: have.MaxBytes}
 	id := identity{UUID: l.UUID, Lanes: l.Lanes, KeyFingerprint: l.KeyFingerprint, Format: l.Format, Created: l.Created}
 	all := []jetstream.StreamConfig{
-		stateConfig(have.Replicas), snapConfig(have.Replicas), auditStream(id, spec),
+		stateConfig(have.Replicas), snapConfig(have.Replicas), auditStream(id, spec), outStream(id, spec),
 		Settings.Config(have.Replicas), Access.Config(have.Replicas), Webhooks.Config(have.Replicas),
 		PushConfig(have.Replicas), PushWaitConfig(have.Replicas), PushDeadConfig(have.Replicas), optOutConfig(have.Replicas),
 	}

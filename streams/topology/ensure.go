@@ -60,7 +60,7 @@ func Ensure(ctx context.Context, js jetstream.JetStream, spec Spec) (Log, error)
 	}
 	log.Drift = append(log.Drift, streamDrift...)
 
-	for _, want := range []jetstream.StreamConfig{LeaseConfig(spec.Replicas), jobsConfig(spec.Replicas), onceConfig(spec.Replicas), optOutConfig(spec.Replicas), snapConfig(spec.Replicas), Access.Config(spec.Replicas), auditStream(id, spec)} {
+	for _, want := range []jetstream.StreamConfig{LeaseConfig(spec.Replicas), jobsConfig(spec.Replicas), onceConfig(spec.Replicas), optOutConfig(spec.Replicas), snapConfig(spec.Replicas), Access.Config(spec.Replicas), auditStream(id, spec), outStream(id, spec)} {
 		have, err := ensureBeside(ctx, js, want)
 		if err != nil {
 			return Log{}, err

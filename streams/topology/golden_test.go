@@ -24,7 +24,7 @@ func TestGolden(t *testing.T) {
 	}
 
 	spec := Spec{Replicas: 3}.withDefaults()
-	configs := append(streamConfigs(1, id, spec), auditStream(id, spec), Settings.Config(3), Access.Config(3), Webhooks.Config(3),
+	configs := append(streamConfigs(1, id, spec), auditStream(id, spec), outStream(id, spec), Settings.Config(3), Access.Config(3), Webhooks.Config(3),
 		stateConfig(3), LeaseConfig(3), onceConfig(3), optOutConfig(3), snapConfig(3), PushConfig(3), PushWaitConfig(3), PushDeadConfig(3))
 	text, err := json.MarshalIndent(configs, "", "  ")
 	if err != nil {

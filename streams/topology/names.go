@@ -35,6 +35,9 @@ const (
 	// was given up.
 	PushWaitStream = "SCRIP_PUSH_WAIT"
 	PushDeadStream = "SCRIP_PUSH_DEAD"
+	// PushOutStream is the stream of what was held back for a person, and is let out, merged or withheld. PushOut is its subject.
+	PushOutStream = "SCRIP_PUSH_OUT"
+	PushOut       = "scrip.push.out"
 	// PushWaitSubjects and PushDeadSubjects are what their subjects start with.
 	PushWaitSubjects = "scrip.push.wait."
 	PushDeadSubjects = "scrip.push.dead."
@@ -72,7 +75,7 @@ func RmdStream(lane int) string { return RmdStreamPrefix + strconv.Itoa(lane) }
 
 // Streams are the names of all streams that a log of that many lanes may have, those of buckets included.
 func Streams(lanes int) []string {
-	all := []string{StateStream, LeaseStream, SnapStream, SettingsStream, AccessStream, WebhooksStream, JobsStream, OnceStream, AuditStream, PushStream, PushWaitStream, PushDeadStream, OptOutStream}
+	all := []string{StateStream, LeaseStream, SnapStream, SettingsStream, AccessStream, WebhooksStream, JobsStream, OnceStream, AuditStream, PushStream, PushWaitStream, PushDeadStream, PushOutStream, OptOutStream}
 	for lane := range lanes {
 		all = append(all, CmdStream(lane), EvtStream(lane), RmdStream(lane))
 	}
@@ -221,6 +224,8 @@ const (
 	HeaderSourceDigest = "Scrip-Source-Digest"
 	// HeaderPriority, on a reminder message, is the highest priority of the campaigns in it, if that is not normal.
 	HeaderPriority = "Scrip-Priority"
+	// HeaderHold, on a reminder message, is there if its reminders go to customers by way of PushOutStream only.
+	HeaderHold = "Scrip-Hold"
 )
 
 // Format is the log format this program writes and reads.

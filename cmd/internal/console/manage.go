@@ -27,9 +27,11 @@ var manageActs = []act{
 		cli: "scrip access revoke {key}"},
 	{id: "changeSettings", title: "Change settings", cleared: "default", edits: "/v1/settings", then: "/settings", about: "In force at all servers within a second, all or none. What is emptied goes back to its default.",
 		fields: []string{"settings.reminder.rate", "settings.reminder.batch", "settings.reminder.concurrency", "settings.reminder.grace", "settings.http.rate", "settings.http.burst",
-			"settings.deadletter.quote", "settings.clock.tolerance", "settings.tables.keep"},
+			"settings.push.merge", "settings.push.cap", "settings.push.quiet", "settings.push.zone", "settings.push.shards", "settings.push.batch", "settings.deadletter.quote", "settings.clock.tolerance", "settings.tables.keep"},
 		cli: "[scrip config set reminder.rate {settings.reminder.rate}; ][scrip config set reminder.batch {settings.reminder.batch}; ][scrip config set reminder.concurrency {settings.reminder.concurrency}; ]" +
 			"[scrip config set reminder.grace {settings.reminder.grace}; ][scrip config set http.rate {settings.http.rate}; ][scrip config set http.burst {settings.http.burst}; ]" +
+			"[scrip config set push.merge {settings.push.merge}; ][scrip config set push.cap {settings.push.cap}; ][scrip config set push.quiet {settings.push.quiet}; ]" +
+			"[scrip config set push.zone {settings.push.zone}; ][scrip config set push.shards {settings.push.shards}; ][scrip config set push.batch {settings.push.batch}; ]" +
 			"[scrip config set deadletter.quote {settings.deadletter.quote}; ][scrip config set clock.tolerance {settings.clock.tolerance}; ][scrip config set tables.keep {settings.tables.keep}; ]"},
 	pauseAct("pauseExpiry", "Pause expiry", "expiry", "true", "Nothing that expires in this campaign is announced until it is resumed. No coupon is valid for longer."),
 	pauseAct("resumeExpiry", "Resume expiry", "expiry", "null", "What is due is announced at once."),

@@ -97,6 +97,7 @@ KV_SCRIP_ONCE ONCE
 KV_SCRIP_OPTOUT OPTOUT
 SCRIP_PUSH_WAIT WAIT
 SCRIP_PUSH_DEAD DEAD
+SCRIP_PUSH_OUT OUT
 FOREIGN FOREIGN
 KV_FOREIGN FOREIGN
 `
@@ -120,8 +121,8 @@ $JS.API.CONSUMER.MSG.NEXT.#.name      X:*
 $JS.API.CONSUMER.DELETE.#.name        X:*
 $JS.API.DIRECT.GET.#                  X:STATE,LEASE,SNAP,PUSH,JOBS
 $JS.API.DIRECT.GET.#.scrip.evt.0      X:STATE,LEASE,SNAP,PUSH,JOBS
-$JS.ACK.#.name.1.1.1.1.1              X:EVT,RMD,WAIT
-$JS.ACK._.hash.#.name.1.1.1.1.1       X:EVT,RMD,WAIT
+$JS.ACK.#.name.1.1.1.1.1              X:EVT,RMD,WAIT,OUT
+$JS.ACK._.hash.#.name.1.1.1.1.1       X:EVT,RMD,WAIT,OUT
 $JS.FC.#.name.x                       X:STATE,SNAP,JOBS
 $JS.FC._.hash.#.name.x                X:STATE,SNAP,JOBS
 $JS.SNAPSHOT.ACK.#.x                  X:*

@@ -65,7 +65,7 @@ func OfServers(lanes int) Permissions {
 		Account: access.AccountServers,
 		Publish: []string{
 			topology.CmdPattern, topology.AdminPattern, "scrip.lane.*.*", "scrip.lane.*.cmd.*", "scrip.lane.*.admin.*", "scrip.evt.*", "scrip.rmd.*",
-			topology.AuditSubject, "scrip.push.dead.>", "scrip.push.wait.>", Rollcall, Info, Connections, kick, UserInfo,
+			topology.AuditSubject, "scrip.push.dead.>", "scrip.push.wait.>", topology.PushOut, Rollcall, Info, Connections, kick, UserInfo,
 			"$SYS._INBOX.>", // answers to log-ins
 			"_INBOX.>", inboxes(access.Producer), "_R_.>",
 			serversAPI + "INFO", serversAPI + "STREAM.NAMES", "$O." + topology.SnapBucket + ".>",
@@ -94,7 +94,7 @@ func OfServers(lanes int) Permissions {
 		{"$JS.API.STREAM.MSG.DELETE.#", []string{topology.PushDeadStream}},
 		{"$JS.API.DIRECT.GET.# $JS.API.DIRECT.GET.#.>", []string{topology.StateStream, topology.LeaseStream, topology.SnapStream, topology.PushStream, topology.JobsStream}},
 		{"$JS.FC.#.> $JS.FC.*.*.#.>", []string{topology.StateStream, topology.SnapStream, topology.JobsStream}},
-		{"$JS.ACK.#.> $JS.ACK.*.*.#.>", slices.Concat(evt, rmd, []string{topology.PushWaitStream})}, // also as NATS' flag js_ack_fc_v2 has it
+		{"$JS.ACK.#.> $JS.ACK.*.*.#.>", slices.Concat(evt, rmd, []string{topology.PushWaitStream, topology.PushOutStream})}, // also as NATS' flag js_ack_fc_v2 has it
 	} {
 		for _, stream := range right.streams {
 			p.Publish = append(p.Publish, strings.Fields(strings.ReplaceAll(right.subjects, "#", stream))...)

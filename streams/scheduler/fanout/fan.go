@@ -112,6 +112,7 @@ func (f *Fan) Room() int {
 // publish sends one message of what waits.
 func (f *Fan) publish() {
 	alone := len(f.window) == 0
+	f.Hold = f.Pace.Hold()
 	attempt, customers := f.Next(f.Pace.Batch())
 	f.inFlight += customers
 	f.Published.Add(float64(customers))

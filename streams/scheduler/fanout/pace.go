@@ -85,6 +85,9 @@ func (p *Pace) Configure(s *settings.Settings) {
 	}
 }
 
+// Hold reports whether reminders may be held back for a person.
+func (p *Pace) Hold() bool { return p.settings.Holds() }
+
 func (p *Pace) Batch() int { return max(p.settings.ReminderBatch, 1) }
 
 // Share is the share of time in which the fan-out may work, 1/16 to 1.

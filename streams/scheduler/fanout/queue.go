@@ -24,6 +24,7 @@ type Queue struct {
 	Last    uint64          // sequence the stream ends with when all that was made is stored
 	LastID  string          // of that message, if it is ours and chained
 	Reached eventlog.Source // of that message
+	Hold    bool            // messages from now on may be held back for a person
 
 	firings []firing // in order; not yet in a message
 	waiting int      // customers of firings
@@ -96,7 +97,7 @@ func (q *Queue) Next(most int) (attempt eventlog.Attempt, customers int) {
 	}
 	q.waiting -= customers
 	q.widest = max(q.widest, len(payload))
-	header := eventlog.Header{Owner: q.Owner, Source: to, SourceDigest: digest}
+	header := eventlog.Header{Owner: q.Owner, Source: to, SourceDigest: digest, Hold: q.Hold}
 	if highest != priority.Normal {
 		header.Priority = highest.String()
 	}
@@ -113,11 +114,11 @@ func (q *Queue) Next(most int) (attempt eventlog.Attempt, customers int) {
 // maxBytes bounds the payload of a message.
 const maxBytes = 256 << 10
 
-// dueLine writes the reminder.due lines of one firing. They differ in the lead, the customers and their numbers, so what
-// precedes these is made once for each lead. The bytes are those of wire.Event.AppendJSON.
+// dueLine writes the reminder.due lines of one firing. They differ in the lead, the time zone, the customers and their numbers, so
+// what precedes the customers is made once for each run of the same lead and zone. The bytes are those of wire.Event.AppendJSON.
 type dueLine struct {
 	event wire.Event
-	head  []byte // of a line with the event's lead, up to and with the bracket that opens the customers' ids
+	head  []byte // of a line with the event's lead and zone, up to and with the bracket that opens the customers' ids
 }
 
 func newDueLine(ev *wire.Event) dueLine {
@@ -125,17 +126,17 @@ func newDueLine(ev *wire.Event) dueLine {
 }
 
 // append appends one line and its newline to a payload, of the first customers, of whom there is one: those with the same
-// lead, as far as the payload has room, but one if it is empty. It returns how many there are.
+// lead and zone, as far as the payload has room, but one if it is empty. It returns how many there are.
 func (l *dueLine) append(payload []byte, customers []timers.Fired) (_ []byte, n int) {
-	if before := customers[0].Before; l.head == nil || before != l.event.Before {
-		l.event.Before = before
+	if first := &customers[0]; l.head == nil || first.Before != l.event.Before || first.Zone != l.event.Zone {
+		l.event.Before, l.event.Zone = first.Before, first.Zone
 		line := l.event.AppendJSON(l.head[:0])
 		l.head = append(line[:len(line)-1], `,"customer_ids":[`...)
 	}
 	const middle, end = `],"r":[`, "]}\n"
 	start, numbers := len(payload), len(middle)+len(end)
 	payload = append(payload, l.head...)
-	for ; n < len(customers) && customers[n].Before == l.event.Before; n++ {
+	for ; n < len(customers) && customers[n].Before == l.event.Before && customers[n].Zone == l.event.Zone; n++ {
 		at := len(payload)
 		if n > 0 {
 			payload = append(payload, ',')
