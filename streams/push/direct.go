@@ -43,10 +43,10 @@ type direct struct {
 	source source
 	list   *optout.List
 
-	log     topology.Log         // of open
-	kv      jetstream.KeyValue   // Bucket
-	saved   []uint64             // where each lane was when save recorded it
-	lanes   []jetstream.Consumer // each is replaced by who pulls from it alone
+	log     topology.Log                // of open
+	kv      jetstream.KeyValue          // Bucket
+	saved   map[int]uint64              // where each lane was when save recorded it; only save uses it after open
+	lanes   map[int]*jetstream.Consumer // each is replaced by who pulls from it alone
 	classes [classes]jetstream.Consumer
 }
 
@@ -80,7 +80,7 @@ func (d *direct) open(ctx context.Context) (o opened, err error) {
 	if err := d.find(ctx); err != nil {
 		return o, err
 	}
-	o = opened{Log: d.log.UUID, Format: d.log.Format, Lanes: make([]openedLane, d.log.Lanes)}
+	o = opened{Log: d.log.UUID, Format: d.log.Format}
 	if o.Format > topology.Format {
 		return o, nil // no stream of it is to be touched
 	}
@@ -92,10 +92,14 @@ func (d *direct) open(ctx context.Context) (o opened, err error) {
 			return o, err
 		}
 	}
-	d.lanes, d.saved = make([]jetstream.Consumer, d.log.Lanes), make([]uint64, d.log.Lanes)
+	d.lanes, d.saved = map[int]*jetstream.Consumer{}, map[int]uint64{}
+	for lane := range d.source.lanes(d.log.Lanes) {
+		o.Lanes, d.lanes[lane] = append(o.Lanes, openedLane{Lane: lane}), new(jetstream.Consumer)
+	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(startParallel)
-	for lane := range o.Lanes {
+	for i := range o.Lanes {
+		lane := o.Lanes[i].Lane
 		g.Go(func() error {
 			// Checked before anything is taken from the stream: each message taken and returned counts as a delivery.
 			if _, err := d.stream(lane).Tail(gctx); err != nil {
@@ -105,8 +109,8 @@ func (d *direct) open(ctx context.Context) (o opened, err error) {
 			if err != nil {
 				return err
 			}
-			o.Lanes[lane].Skips = judge.Skips()
-			d.lanes[lane], o.Lanes[lane].Used, err = d.openLane(gctx, lane)
+			o.Lanes[i].Skips = judge.Skips()
+			*d.lanes[lane], o.Lanes[i].Used, err = d.openLane(gctx, lane)
 			return err
 		})
 	}
@@ -119,8 +123,12 @@ func (d *direct) open(ctx context.Context) (o opened, err error) {
 	if err := g.Wait(); err != nil {
 		return o, err
 	}
-	o.AckWait = wire.Period(d.lanes[0].CachedInfo().Config.AckWait)
-	for _, c := range append(d.classes[:], d.lanes...) {
+	o.AckWait = wire.Period(d.classes[0].CachedInfo().Config.AckWait)
+	all := d.classes[1:]
+	for _, c := range d.lanes {
+		all = append(all, *c)
+	}
+	for _, c := range all {
 		o.AckWait = min(o.AckWait, wire.Period(c.CachedInfo().Config.AckWait))
 	}
 	return o, nil
@@ -242,7 +250,7 @@ func (d *direct) consumer(at place) *jetstream.Consumer {
 	if at.waits {
 		return &d.classes[at.class]
 	}
-	return &d.lanes[at.lane]
+	return d.lanes[at.lane]
 }
 
 func (d *direct) pull(ctx context.Context, at place, take func(delivery) error) error {

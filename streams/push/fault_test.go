@@ -305,7 +305,7 @@ func TestForeign(t *testing.T) {
 	if b.deliveries("ann") != 1 || s.Stats().Skipped != 4 {
 		t.Errorf("deliveries %v, %+v", b.names, s.Stats())
 	}
-	for _, want := range []string{"sequence=1", "scrip.rmd.0", "line 1", "line 4", "line 5"} {
+	for _, want := range []string{"sequence=1", "SCRIP_RMD_0", "line 1", "line 4", "line 5"} {
 		if !strings.Contains(logged.String(), want) {
 			t.Errorf("the log does not contain %q:\n%s", want, logged.String())
 		}

@@ -112,7 +112,7 @@ func (k *keyed) open(ctx context.Context) (o opened, err error) {
 		if err == nil {
 			err = json.Unmarshal(data, &o)
 		}
-		if err == nil && (len(o.Lanes) == 0 || len(o.Lanes) > topology.MaxLanes || o.AckWait <= 0) {
+		if err == nil && (len(o.Lanes) == 0 || len(o.Lanes) > topology.MaxLanes+1 || o.AckWait <= 0) {
 			err = errors.New("the answer names no lanes")
 		}
 		again := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errUnavailable) || errors.Is(err, nats.ErrNoResponders)
@@ -212,8 +212,10 @@ func (k *keyed) awaitSkip(ctx context.Context, lane int, cause error) (eventlog.
 			return nil, err
 		}
 		o, err := k.open(ctx)
-		if err == nil && lane < len(o.Lanes) && (stop == nil || slices.Contains(o.Lanes[lane].Skips[stop.Sequence], stop.Hash)) {
-			return o.Lanes[lane].Skips, nil
+		for _, of := range o.Lanes {
+			if err == nil && of.Lane == lane && (stop == nil || slices.Contains(of.Skips[stop.Sequence], stop.Hash)) {
+				return of.Skips, nil
+			}
 		}
 	}
 }

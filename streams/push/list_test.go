@@ -8,10 +8,14 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/optout"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // many are customers of a long list.
@@ -153,5 +157,41 @@ func TestOptedOut(t *testing.T) {
 	streamtest.Must(t, s.stop())
 	if at, ok := r.positions(t, "test"); !ok || at[0].OptedOut != 1 || at[0].Delivered != 0 || at[0].Dead != 2 {
 		t.Errorf("%+v", at)
+	}
+}
+
+// What is held back comes by way of SCRIP_PUSH_OUT: merged into one delivery, and without what is withheld.
+func TestHeldBack(t *testing.T) {
+	r := newRig(t, 1)
+	h := eventlog.Header{Owner: "test", Source: eventlog.Source{Sequence: 1, Line: 1, LastR: 3}, SourceDigest: strings.Repeat("0", 32), Hold: true}
+	r.publish(t, 0, h, dueOf("summer", 1, "ann", "bob")+"\n")
+	marked := func(line, mark string) string { return strings.Replace(line, `"customer_ids"`, mark+`,"customer_ids"`, 1) + "\n" }
+	payload := dueOf("summer", 1, "ann", "bob") + "\n" + marked(dueOf("winter", 7, "ann", "bob"), `"merged":true`) + marked(dueOf("spring", 1, "cy"), `"withheld":"cap"`) +
+		dueOf("spring", 2, "dee") + "\n" + marked(dueOf("autumn", 1, "eve", "fay"), `"merged":true`) // of other customers
+	_, err := r.js.PublishMsg(within(t), &nats.Msg{Subject: topology.PushOut, Header: streamtest.Sealed(eventlog.Header{Owner: "test", Priority: "high"}.Encode()), Data: []byte(payload)})
+	streamtest.Must(t, err)
+	b := newBook()
+	s := r.sender(t, push.Options{Tries: 1}, func(_ context.Context, batch []push.Reminder) error {
+		b.record(batch)
+		for i, got := range batch {
+			if got.CustomerID == "bob" {
+				return &push.Partial{Failed: []int{i}, Err: errAway}
+			}
+		}
+		return nil
+	})
+	r.until(t, "all are done", func() bool { return s.Stats().Pushed == 2 && s.Stats().Dead == 1 && s.Stats().Skipped == 1 })
+	r.settled(t, "test")
+	b.once(t, 3)
+	l := r.letters(t, "test")
+	if len(l) != 1 || len(l[0].Reminders) != 1 || l[0].Stream != topology.PushOutStream {
+		t.Fatalf("%+v", l)
+	}
+	if one := l[0].Reminders[0]; one.Campaign != "summer" || one.R != 2 || len(one.Also) != 1 || one.Also[0].Campaign != "winter" || one.Also[0].R != 8 {
+		t.Errorf("%+v", one)
+	}
+	done, err := push.Retry(within(t), r.js, push.Options{Name: "test"}, b.push)
+	if err != nil || done.Pushed != 1 {
+		t.Errorf("%+v, %v", done, err)
 	}
 }

@@ -110,7 +110,7 @@ func (d *direct) save(ctx context.Context, n counts) error {
 	if err != nil {
 		return err
 	}
-	next, known := consumer.CachedInfo().AckFloor.Stream+1, n.Lane < len(d.saved)
+	next, known := consumer.CachedInfo().AckFloor.Stream+1, d.saved != nil
 	if known && next <= d.saved[n.Lane] && n.none() {
 		return nil
 	}
@@ -195,7 +195,7 @@ func position(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue
 		return Position{}, err
 	}
 	at := Position{Name: name, Lane: lane, Delivered: r.Delivered, Dead: r.Dead, Failed: r.Failed, OptedOut: r.OptedOut, Saved: r.At}
-	stream := eventlog.Reminders(js, lane)
+	stream := fired(js, lane)
 	if r.Events {
 		stream = eventlog.Events(js, lane)
 	}
@@ -271,9 +271,11 @@ func Forget(ctx context.Context, js jetstream.JetStream, name string, lanes int)
 	}
 	kv, err := js.KeyValue(ctx, Bucket)
 	note(err)
-	for lane := range lanes {
-		note(js.DeleteConsumer(ctx, topology.EvtStream(lane), name))
-		note(js.DeleteConsumer(ctx, topology.RmdStream(lane), name))
+	all := reminders()
+	for lane := range all.lanes(lanes) {
+		for _, stream := range []eventlog.Stream{fired(js, lane), eventlog.Events(js, lane)} {
+			note(js.DeleteConsumer(ctx, stream.Name(), name))
+		}
 		if kv != nil {
 			note(kv.Purge(ctx, bucketKey(name, lane)))
 		}

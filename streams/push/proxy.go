@@ -54,10 +54,10 @@ type Answer struct {
 // Proxy does for senders with a key what senders with credentials of servers do themselves, for one name in each request. It
 // is the part of the service that makes consumers, streams and the bucket; a sender with a key never may.
 //
-//	sender.open  consumers of the name on SCRIP_RMD_<lane> and SCRIP_PUSH_WAIT, its records in SCRIP_PUSH, the streams
+//	sender.open  consumers of the name on SCRIP_RMD_<lane>, SCRIP_PUSH_OUT and SCRIP_PUSH_WAIT, its records in SCRIP_PUSH, the streams
 //	sender.next  one message from one of these consumers
 //	sender.ack   of a message from one of these consumers: the token names stream and consumer, and is checked
-//	sender.store its entries, dead letters and counts; a message of SCRIP_RMD_<lane>
+//	sender.store its entries, dead letters and counts; a message of these streams
 //
 // It has no state but a copy of the list of those who want no reminders: any server answers any request. After a crash between a message and its answer NATS delivers the message
 // again after AckWait.
@@ -152,7 +152,7 @@ func (x *Proxy) next(ctx context.Context, r *request) (Answer, error) {
 	var stream, name string
 	switch {
 	case r.Lane != nil && r.Class == "" && validLane(*r.Lane):
-		stream, name = topology.RmdStream(*r.Lane), r.Name
+		stream, name = fired(nil, *r.Lane).Name(), r.Name
 	case r.Lane == nil && r.Class != "":
 		c, err := classOf(r)
 		if err != nil {
@@ -215,7 +215,7 @@ func passOn(subject string, header nats.Header, data []byte, sequence uint64, st
 	return a
 }
 
-func validLane(lane int) bool { return lane >= 0 && lane < topology.MaxLanes }
+func validLane(lane int) bool { return lane >= 0 && lane <= OutLane }
 
 func classOf(r *request) (class, error) {
 	c, ok := priority.Parse(r.Class)
@@ -264,7 +264,7 @@ func ownToken(name, token string) bool {
 		}
 		return false
 	}
-	return strings.HasPrefix(stream, topology.RmdStreamPrefix) && consumer == name
+	return (strings.HasPrefix(stream, topology.RmdStreamPrefix) || stream == topology.PushOutStream) && consumer == name
 }
 
 func store(ctx context.Context, on *direct, r *request) (Answer, error) {
@@ -325,7 +325,7 @@ func letter(ctx context.Context, on *direct, r *request) (Answer, error) {
 	reason := errors.New(r.Letter.Error)
 	if r.Do == doAdd {
 		l := DeadLetter{
-			Name: r.Name, Lane: id.Lane, Stream: topology.RmdStream(id.Lane), Sequence: id.Sequence, id: id,
+			Name: r.Name, Lane: id.Lane, Stream: fired(nil, id.Lane).Name(), Sequence: id.Sequence, id: id,
 			Tries: max(0, r.Letter.Tries), Error: reasonOf(reason), Reminders: r.Letter.Reminders,
 		}
 		err := on.add(ctx, &l)
@@ -345,7 +345,7 @@ func count(ctx context.Context, on *direct, r *request) (Answer, error) {
 	if err := errors.Join(on.find(ctx), on.openBucket(ctx)); err != nil {
 		return Answer{}, err
 	}
-	if lanes := on.log.Lanes; r.Counts.Lane >= lanes {
+	if lanes := on.log.Lanes; r.Counts.Lane >= lanes && r.Counts.Lane != OutLane {
 		return Answer{}, invalid("counts: the log has lanes 0 to %d", lanes-1)
 	}
 	return value(struct{}{}, on.save(ctx, *r.Counts))

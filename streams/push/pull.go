@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/priority"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // fatalError is one that no retry resolves.
@@ -18,7 +19,10 @@ type fatalError struct{ error }
 // pull passes the messages of a place to take. A consumer that was lost is made again where it was. Errors end the whole Run.
 func (p *Pusher) pull(at place, take func(delivery) error) error {
 	what := fmt.Sprintf("lane %d", at.lane)
-	if at.waits {
+	switch {
+	case at.lane == OutLane:
+		what = topology.PushOutStream
+	case at.waits:
 		what = "waiting messages"
 	}
 	for {
@@ -63,7 +67,7 @@ func (p *Pusher) take(lane int, msg delivery) error {
 		return nil
 	case err != nil:
 		p.count.skipped.Add(1)
-		w.log.Error("a foreign message was ignored; find the program that publishes to "+p.source.subject(lane), "err", err)
+		w.log.Error("a foreign message was ignored; find the program that writes to "+p.source.stream(nil, lane).Name(), "err", err)
 		p.ack(w)
 		p.Changed.Send(struct{}{})
 		return nil
@@ -142,8 +146,8 @@ func (p *Pusher) takeEntry(msg delivery) error {
 	}
 	w := p.newWork(msg, id)
 	w.class, w.tries, w.split, w.answers = c, e.Tries, e.Split, e.Answers
-	if err == nil && id.Lane >= len(p.lanes) {
-		err = fmt.Errorf("the log has lanes 0 to %d", len(p.lanes)-1)
+	if err == nil && p.lanes[id.Lane] == nil {
+		err = fmt.Errorf("the log has no lane %d", id.Lane)
 	}
 	if err != nil {
 		p.count.skipped.Add(1)
@@ -206,7 +210,7 @@ func (p *Pusher) lookup(w *work) (eventlog.Message, error) {
 // until it is in the skip list or Run is to end; the other lanes continue. After a crash here another process gets the
 // message and waits, too.
 func (p *Pusher) read(w *work) (eventlog.Message, error) {
-	lane := &p.lanes[w.id.Lane]
+	lane := p.lanes[w.id.Lane]
 	m, err := lane.read(&w.msg.Raw)
 	var stop *eventlog.StopError
 	if !errors.As(err, &stop) {

@@ -44,7 +44,7 @@ type Pusher struct {
 	gate    *gate
 	tracker *tracker
 	log     string // UUID
-	lanes   []laneState
+	lanes   map[int]*laneState
 
 	// Changed is for tests: it is sent when Stats have changed, and when all is prepared.
 	Changed testsignal.Signal[struct{}]
@@ -155,16 +155,15 @@ func (p *Pusher) prepare(ctx context.Context) error {
 	if o.Format > topology.Format {
 		return fmt.Errorf("%w: log %s has format %d, this program reads up to %d; use a newer scrip", eventlog.ErrNewerFormat, o.Log, o.Format, topology.Format)
 	}
-	log := topology.Log{UUID: o.Log, Lanes: len(o.Lanes), Format: o.Format}
+	log := topology.Log{UUID: o.Log, Format: o.Format}
 	if p.opts.SealKey != "" {
 		if log, err = log.WithSealKey(p.opts.SealKey); err != nil {
 			return fmt.Errorf("SealKey: %w", err)
 		}
 	}
-	p.log, p.lanes = log.UUID, make([]laneState, log.Lanes)
-	for n := range p.lanes {
-		p.lanes[n].judge = p.source.stream(nil, n).In(log).JudgeWith(o.Lanes[n].Skips)
-		p.lanes[n].used = o.Lanes[n].Used
+	p.log, p.lanes = log.UUID, map[int]*laneState{}
+	for _, l := range o.Lanes {
+		p.lanes[l.Lane] = &laneState{laneJudge: laneJudge{judge: p.source.stream(nil, l.Lane).In(log).JudgeWith(l.Skips)}, used: l.Used}
 	}
 	// AckWait is the one that the consumers were created with.
 	ackWait := time.Duration(o.AckWait)
@@ -189,8 +188,7 @@ func (p *Pusher) saving(ctx context.Context) {
 // save records the positions and counts of all lanes, where they changed.
 func (p *Pusher) save(ctx context.Context) error {
 	var problems []error
-	for n := range p.lanes {
-		l := &p.lanes[n]
+	for n, l := range p.lanes {
 		c := counts{Lane: n, Delivered: l.delivered.Swap(0), Dead: l.dead.Swap(0), Failed: l.failed.Swap(0), OptedOut: l.optedOut.Swap(0)}
 		if err := p.from.save(ctx, c); err != nil {
 			l.delivered.Add(c.Delivered)

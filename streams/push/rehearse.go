@@ -52,7 +52,7 @@ var ErrNoLine = errors.New("none of the last 1,000 messages of a lane has an eve
 
 // newest returns the last line that passes the filter, of the newest message that has one.
 func (d *direct) newest(ctx context.Context) (line []item, id messageID, err error) {
-	for lane := range d.log.Lanes {
+	for lane := range d.source.lanes(d.log.Lanes) {
 		bounds, err := d.stream(lane).Bounds(ctx)
 		if err != nil {
 			return nil, id, err

@@ -90,6 +90,7 @@ type opened struct {
 }
 
 type openedLane struct {
+	Lane  int            `json:"lane"`
 	Used  time.Time      `json:"begun"` // when the name was used first
 	Skips eventlog.Skips `json:"skips,omitempty"`
 }

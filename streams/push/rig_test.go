@@ -249,7 +249,7 @@ func (r *rig) sender(t *testing.T, opts push.Options, f push.Func) *sender {
 func (r *rig) positions(t *testing.T, name string) (at []push.Position, ok bool) {
 	t.Helper()
 	at, err := push.Positions(within(t), r.js, name)
-	return at, err == nil && len(at) == r.log.Lanes
+	return at, err == nil && len(at) == r.log.Lanes+1 && at[r.log.Lanes].Lane == push.OutLane
 }
 
 // settled waits until nothing of a name is left to be done.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"strings"
 	"sync"
 	"time"
@@ -36,6 +37,28 @@ type Reminder struct {
 	CustomerID string `json:"customer_id"`
 	// R is the reminder's number in its campaign.
 	R uint64 `json:"r"`
+	// Also are reminders that are merged into this one: deliver one message about all of them, under the key of this one.
+	Also []Also `json:"also,omitempty"`
+}
+
+// Also is a reminder that is part of another one's message; its fields are as of a Reminder.
+type Also struct {
+	Campaign string      `json:"campaign"`
+	Kind     string      `json:"kind"`
+	Before   wire.Period `json:"before"`
+	DueAt    time.Time   `json:"due_at"`
+	R        uint64      `json:"r"`
+}
+
+// OutLane is the number that stands for SCRIP_PUSH_OUT where others are of lanes.
+const OutLane = topology.MaxLanes
+
+// fired is the stream of fired reminders of a lane, or of OutLane.
+func fired(js jetstream.JetStream, lane int) eventlog.Stream {
+	if lane == OutLane {
+		return eventlog.Out(js)
+	}
+	return eventlog.Reminders(js, lane)
 }
 
 func digest(line []byte) uint64 {
@@ -54,11 +77,11 @@ type item struct {
 
 // source is what a Pusher reads: the streams of a kind, and the lines of them that it delivers.
 type source struct {
-	stream  func(js jetstream.JetStream, lane int) eventlog.Stream
-	subject func(lane int) string
-	events  bool   // it reads events, not reminders
-	raw     bool   // it delivers lines
-	skip    string // what precedes the lane in scrip serve --skip-message
+	stream func(js jetstream.JetStream, lane int) eventlog.Stream
+	out    bool   // OutLane is read, too, and what is held back is not
+	events bool   // it reads events, not reminders
+	raw    bool   // it delivers lines
+	skip   string // what precedes the lane in scrip serve --skip-message
 	// pass reports whether a line is delivered. An error is for a line that has no place in the stream.
 	pass func(*wire.Event) (bool, error)
 	// ahead is how many messages are requested at once: one, so that no process holds what another could deliver, or more
@@ -68,12 +91,26 @@ type source struct {
 
 // reminders are the fired reminders, all of them.
 func reminders() source {
-	return source{stream: eventlog.Reminders, subject: topology.Rmd, skip: "rmd:", ahead: 1, pass: func(e *wire.Event) (bool, error) {
+	return source{stream: fired, out: true, skip: "rmd:", ahead: 1, pass: func(e *wire.Event) (bool, error) {
 		if e.Type != wire.ReminderDue || len(e.CustomerIDs) == 0 || len(e.CustomerIDs) != len(e.Rs) {
 			return false, fmt.Errorf("it is no reminder.due with customer_ids and as many r")
 		}
 		return true, nil
 	}}
+}
+
+// lanes yields the numbers of what is read in a log of so many lanes.
+func (s *source) lanes(n int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for lane := range n {
+			if !yield(lane) {
+				return
+			}
+		}
+		if s.out {
+			yield(OutLane)
+		}
+	}
 }
 
 // optedOut is how callers for the source look up who wants no reminders; nil for events.
@@ -87,7 +124,10 @@ func (s *source) optedOut(from backend) func(context.Context, []string) (map[str
 // lines returns the items of a message. Lines that do not belong there are returned as errors.
 func (s *source) lines(log string, lane int, m *eventlog.Message) (all []item, bad []error) {
 	var e wire.Event
-	number := 0
+	number, group := 0, 0 // group is where the items start to which merged lines belong
+	if s.out && lane != OutLane && m.Hold {
+		return nil, nil
+	}
 	for n, line := range eventlog.Lines(m.Payload) {
 		err := wire.ParseEvent(line, &e)
 		pass := false
@@ -96,6 +136,17 @@ func (s *source) lines(log string, lane int, m *eventlog.Message) (all []item, b
 		}
 		if err != nil {
 			bad = append(bad, fmt.Errorf("line %d: %w, but %.80q", n+1, err, line))
+		}
+		switch {
+		case err != nil || e.Withheld != "":
+			pass = false
+		case e.Merged:
+			if err := merge(all[group:], &e); err != nil {
+				bad = append(bad, fmt.Errorf("line %d: %w", n+1, err))
+			}
+			continue
+		default:
+			group = len(all)
 		}
 		for one := range e.Each() {
 			if number++; !pass {
@@ -119,6 +170,17 @@ func (s *source) lines(log string, lane int, m *eventlog.Message) (all []item, b
 		}
 	}
 	return all, bad
+}
+
+// merge adds the reminders of a merged line to those of the line before it.
+func merge(to []item, e *wire.Event) error {
+	if len(to) != len(e.CustomerIDs) {
+		return fmt.Errorf("it is merged into a line of %d customers and has %d", len(to), len(e.CustomerIDs))
+	}
+	for i := range to {
+		to[i].Also = append(to[i].Also, Also{Campaign: e.Campaign, Kind: e.Kind, Before: wire.Period(e.Before), DueAt: e.DueAt.Time(), R: e.Rs[i]})
+	}
+	return nil
 }
 
 func (r *Reminder) key(log string) string {
@@ -215,12 +277,12 @@ func NewEvents(js jetstream.JetStream, opts Options, from Events) (*Pusher, erro
 		return nil, fmt.Errorf("push: Name is %q; names of events start with %s", opts.Name, EventsPrefix)
 	}
 	s := source{
-		stream: eventlog.Events, subject: topology.Evt, events: true, raw: true, ahead: eventsAhead,
+		stream: eventlog.Events, events: true, raw: true, ahead: eventsAhead,
 		pass: func(e *wire.Event) (bool, error) { return from.Pass(e), nil },
 	}
 	if from.Reminders {
 		s = reminders()
-		s.raw = true
+		s.raw, s.out = true, false
 		every := s.pass
 		s.pass = func(e *wire.Event) (bool, error) {
 			ok, err := every(e)
