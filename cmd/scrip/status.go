@@ -120,6 +120,15 @@ func openLetters(st *status.Status) string {
 	return "none"
 }
 
+// heldBack describes what waits for a person, and what did.
+func heldBack(st *status.Status) string {
+	h := st.HeldBack
+	if h == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d now; %d messages, %d merged into them, %d withheld for quiet hours, %d by the cap", h.Held, h.Sent, h.Merged, h.Quiet, h.Cap)
+}
+
 // room describes the disk with the least space.
 func room(st *status.Status) string {
 	switch {
@@ -142,7 +151,7 @@ func (m *Main) printStatus(st *status.Status) error {
 	}
 	rows := [][2]string{{head, ""}, {"log", fmt.Sprintf("%s, %d lanes, since %s", st.Log, st.Lanes, st.Created.Format(time.RFC3339))}}
 	rows = filled(append(rows, [][2]string{{"sync", sync}, {"nats", st.NATS}, {"http", st.HTTP}, {"servers", strconv.Itoa(len(st.Servers))},
-		{"disk", room(st)}, {"dead letters", openLetters(st)}, {"note", st.Note}}...))
+		{"disk", room(st)}, {"held back", heldBack(st)}, {"dead letters", openLetters(st)}, {"note", st.Note}}...))
 	for _, name := range slices.Sorted(maps.Keys(st.Checks)) {
 		if c := st.Checks[name]; !c.OK {
 			rows = append(rows, [2]string{name, "NOT OK " + problem(c)})

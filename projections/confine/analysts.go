@@ -15,7 +15,7 @@ import (
 
 // analystRelations are those of the contract that analysts may read whole; of scrip.dead_letter they may not read the lines.
 const analystRelations = "scrip.campaign, scrip.campaign_event, scrip.coupon, scrip.allotment, scrip.redemption, scrip.expiry_task, scrip.reminder, scrip.campaign_stats, " +
-	"scrip.refusal_stats, scrip.checkpoint, scrip.lag, scrip_meta.push_audience, scrip_meta.push_dead_letter"
+	"scrip.refusal_stats, scrip.checkpoint, scrip.lag, scrip_meta.push_audience, scrip_meta.push_held, scrip_meta.push_dead_letter"
 
 //go:embed analysts.sql
 var analystsSQL string

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/projections/pgcopy"
 	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/push/hold"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
@@ -131,6 +132,13 @@ WHERE (a.delivered, a.dead, a.failed_tries, a.opted_out, a.waiting, a.oldest_wai
 // Names are compared with their lane, which no name contains: both have a dot between them.
 const dropPositions = `DELETE FROM scrip_meta.push_audience WHERE name || '.' || lane <> ALL ($1)`
 
+// putHeld counts what was held back for a person.
+const putHeld = `
+INSERT INTO scrip_meta.push_held AS h (sent, merged, withheld_quiet, withheld_cap, held, recorded_at) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (one) DO UPDATE SET sent = excluded.sent, merged = excluded.merged, withheld_quiet = excluded.withheld_quiet, withheld_cap = excluded.withheld_cap,
+    held = excluded.held, recorded_at = excluded.recorded_at
+WHERE h.recorded_at IS DISTINCT FROM excluded.recorded_at`
+
 func (k *Keeper) positions(ctx context.Context, tx pgx.Tx) error {
 	all, err := push.Positions(ctx, k.js)
 	if err != nil {
@@ -147,8 +155,15 @@ func (k *Keeper) positions(ctx context.Context, tx pgx.Tx) error {
 		b.Queue(putPosition, p.Name, p.Lane, whole(p.Delivered), whole(p.Dead), whole(p.Failed), whole(p.OptedOut), whole(p.Waiting), oldest, p.Saved)
 	}
 	b.Queue(dropPositions, kept)
+	held, ok, err := hold.Recorded(ctx, k.js)
+	if err != nil {
+		return err
+	}
+	if ok {
+		b.Queue(putHeld, whole(held.Sent), whole(held.Merged), whole(held.Quiet), whole(held.Cap), whole(held.Held), held.At)
+	}
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("writing scrip_meta.push_audience: %w", err)
+		return fmt.Errorf("writing scrip_meta.push_audience and push_held: %w", err)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/push/hold"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -125,6 +126,12 @@ func TestTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.shows(letters, "mobile 0 1 1 summer opens bad-2 1 not delivered: still none 2")
+
+	kv, err := r.JS.KeyValue(t.Context(), push.Bucket)
+	streamtest.Must(t, err)
+	_, err = kv.Put(t.Context(), hold.Key, []byte(`{"format":1,"sent":5,"merged":4,"quiet":3,"cap":2,"held":1,"at":"2026-11-28T00:00:00Z"}`))
+	streamtest.Must(t, err)
+	r.shows("SELECT coalesce(string_agg(concat_ws(' ', sent, merged, withheld_quiet, withheld_cap, held), ','), '') FROM scrip_meta.push_held", "5 4 3 2 1")
 
 	exec(t, r.pool, "DROP SCHEMA scrip CASCADE")
 	ensure(t, r.pool)

@@ -72,6 +72,20 @@ CREATE TABLE IF NOT EXISTS scrip_meta.push_audience (
     CONSTRAINT push_audience_key PRIMARY KEY (name, lane)
 );
 
+-- What was held back for a person before it went to senders: one row.
+CREATE TABLE IF NOT EXISTS scrip_meta.push_held (
+    one            boolean NOT NULL DEFAULT true,
+    sent           bigint NOT NULL, -- messages
+    merged         bigint NOT NULL, -- reminders that went with one of these
+    withheld_quiet bigint NOT NULL, -- reminders, by reason
+    withheld_cap   bigint NOT NULL,
+    held           bigint NOT NULL, -- now
+    recorded_at    timestamptz NOT NULL,
+
+    CONSTRAINT push_held_key PRIMARY KEY (one),
+    CONSTRAINT push_held_is_one_row CHECK (one)
+);
+
 CREATE TABLE IF NOT EXISTS scrip_meta.push_dead_letter (
     message     text COLLATE "C" NOT NULL,
     line        bigint NOT NULL,

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
+	"github.com/seed-4a2410e3/scrip/streams/push/hold"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -33,6 +34,8 @@ type Status struct {
 	// DeadLetters are the open ones; nil if NoDeadLetters has the reason why they are unknown.
 	DeadLetters   *readmodel.LetterCounts `json:"dead_letters,omitempty"`
 	NoDeadLetters string                  `json:"dead_letters_unknown,omitempty"`
+	// HeldBack is what was held back for a person, as of some seconds ago; nil if nothing ever was.
+	HeldBack *hold.State `json:"held_back,omitempty"`
 	// DiskLeft is how many bytes are left on the disk of log or tables, and DiskFull in about how many hours it is full; of the
 	// server that answers. 0 = not known, or it does not fill.
 	DiskLeft uint64  `json:"disk_left,omitempty"`
@@ -80,6 +83,13 @@ func Read(ctx context.Context, js jetstream.JetStream, log topology.Log, letters
 		l.Holder = holders.Holders[n].Server
 		st.PerLane = append(st.PerLane, l)
 		st.Ready = st.Ready && l.Holder != ""
+	}
+	held, ok, err := hold.Recorded(ctx, js)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		st.HeldBack = &held
 	}
 	st.addServers(ctx, js.Conn())
 	st.countDeadLetters(ctx, letters)
