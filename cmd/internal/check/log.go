@@ -23,14 +23,17 @@ type Fold struct {
 	*oracle.Fold
 	Unpublished int                // fired reminders that are not on SCRIP_RMD yet
 	Published   []PublishedMessage // the messages of SCRIP_RMD, lane by lane
+	Held        map[heldKey]bool   // fired reminders that are held back and not let out yet
+	LetOut      LetOut
 
+	out   eventlog.Position // of the last message of SCRIP_PUSH_OUT
 	lanes map[int]*lane
 	*lane // the one being folded
 }
 
 // NewFold returns the fold of an empty log.
 func NewFold() *Fold {
-	f := &Fold{Fold: oracle.New(), lanes: map[int]*lane{}}
+	f := &Fold{Fold: oracle.New(), lanes: map[int]*lane{}, Held: map[heldKey]bool{}}
 	f.Fired = func(c *oracle.Campaign, r uint64) {
 		f.expected = append(f.expected, expectedLine{campaign: c, r: r, line: f.line, step: f.step})
 	}
@@ -93,6 +96,10 @@ func (f *Fold) selectLane(number int) {
 func (f *Fold) CatchUp(ctx context.Context, js jetstream.JetStream, log topology.Log) ([]uint64, error) {
 	ends := make([]uint64, log.Lanes)
 	f.Unpublished = 0
+	out, err := eventlog.Out(js).Bounds(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for number := range log.Lanes {
 		f.selectLane(number)
 		// The end of the reminders is read first: the events then contain the firings of all of them.
@@ -107,6 +114,9 @@ func (f *Fold) CatchUp(ctx context.Context, js jetstream.JetStream, log topology
 			return nil, fmt.Errorf("reading the reminders of lane %d: %w", number, err)
 		}
 		f.Unpublished += len(f.expected)
+	}
+	if err := f.readOut(ctx, js, log, out.Last); err != nil {
+		return nil, err
 	}
 	f.CheckTallies()
 	return ends, nil

@@ -103,6 +103,9 @@ func (f *Fold) checkPublished(m *eventlog.Message) error {
 		}
 		for one := range ev.Each() {
 			customers++
+			if m.Hold {
+				f.Held[keyOf(one)] = true
+			}
 			switch {
 			case f.diverged:
 			case len(f.expected) == 0:

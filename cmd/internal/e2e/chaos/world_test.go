@@ -3,7 +3,9 @@ package chaos
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -22,8 +24,11 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/pgd"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
+	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -125,6 +130,7 @@ func (w *world) run(seed uint64, until time.Time) {
 	w.crowd.gather()
 	w.calm(200)
 	workers.Go(func() { w.crowd.trickle(ctx) })
+	workers.Go(func() { w.turnKnobs(ctx) })
 	for _, i := range w.rng.Perm(len(w.faults)) {
 		w.strike(i)
 	}
@@ -145,6 +151,22 @@ func (w *world) run(seed uint64, until time.Time) {
 	w.crowd.settle(t, fold)
 	w.fellDue(fold)
 	t.Logf("soak: %d faults", len(w.spells))
+}
+
+// turnKnobs changes, twice a second, how reminders are held back for a person.
+func (w *world) turnKnobs(ctx context.Context) {
+	store, err := settings.Open(ctx, w.js, settings.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	rng := rand.New(rand.NewPCG(w.seed, 99))
+	for natsx.Pause(ctx, 500*time.Millisecond) == nil {
+		merge := []string{`"0s"`, `"1s"`, `"3s"`}[rng.IntN(3)]
+		_, _ = store.Set(ctx, settings.Object{
+			"push.merge": json.RawMessage(merge), "push.shards": json.RawMessage(fmt.Sprint(1 + rng.IntN(8))), "push.batch": json.RawMessage(fmt.Sprint(1 + rng.IntN(2_000))),
+		}, nil, access.Author{Principal: access.Principal{Name: "chaos", Role: access.Operator}}) // one that a fault prevents is followed by another
+	}
 }
 
 // calm waits for n answers: the world goes on.
@@ -246,10 +268,10 @@ func (w *world) check() *check.Fold {
 	for settled := false; !settled && len(fold.Violations) == 0; {
 		ends := catchUp()
 		now := wire.At(time.Now())
-		if late := fold.Overdue(now); late > 0 || fold.Unpublished > 0 || fold.Overdue(now.Add(trickleReach())) > 0 {
+		if late := fold.Overdue(now); late > 0 || fold.Unpublished > 0 || len(fold.Held) > 0 || fold.Overdue(now.Add(trickleReach())) > 0 {
 			select {
 			case <-ctx.Done():
-				t.Fatalf("%d reminders are due and did not fire, %d fired and are not published", late, fold.Unpublished)
+				t.Fatalf("%d reminders are due and did not fire, %d fired and are not published, %d are held back", late, fold.Unpublished, len(fold.Held))
 			case <-tick.C:
 			}
 			continue
@@ -270,7 +292,10 @@ func (w *world) check() *check.Fold {
 		t.Errorf("the tables differ from the log: %s", d)
 	}
 	tally := fold.Tally()
-	t.Logf("%d events; reminders: %s, %d published", fold.Events, tally, tally.Published)
+	t.Logf("%d events; reminders: %s, %d published; of those held back %+v", fold.Events, tally, tally.Published, fold.LetOut)
+	if fold.LetOut == (check.LetOut{}) {
+		t.Error("no reminder was held back")
+	}
 	if tally.Published != tally.Fired || tally.Set != tally.Fired+tally.Cancelled+tally.Dropped+tally.Pending {
 		t.Errorf("the reminders do not add up: %+v", tally)
 	}
