@@ -24,10 +24,21 @@ const (
 )
 
 // subscriptions are customers who are to be reminded before claims open: customer i of campaign i modulo campaigns.
-type subscriptions struct{ names []string }
+type subscriptions struct {
+	names  []string
+	shared bool          // each customer is reminded by all campaigns
+	apart  time.Duration // between the campaigns' instants
+}
 
 func newSubscriptions(id string, campaigns int) subscriptions {
-	return subscriptions{emptyPlan(workload{campaigns: campaigns}, id, 0, 0).names}
+	return subscriptions{names: emptyPlan(workload{campaigns: campaigns}, id, 0, 0).names}
+}
+
+func (u subscriptions) customer(i int) string {
+	if u.shared {
+		i /= len(u.names)
+	}
+	return customerID(i)
 }
 
 func (u subscriptions) campaign(i int) string { return u.names[i%len(u.names)] }
@@ -36,13 +47,16 @@ func (u subscriptions) campaign(i int) string { return u.names[i%len(u.names)] }
 func (u subscriptions) open(ctx context.Context, s *scripServer, due time.Time, again bool) error {
 	settings := wire.DefaultSettings(1)
 	settings.Reminders = wire.MaxPending
-	settings.OpensAt = wire.At(due.Add(remindedBefore))
-	cmd := wire.Command{Type: wire.CreateCampaign, Patch: wire.PatchOf(settings)}
-	if again {
-		cmd = wire.Command{Type: wire.UpdateCampaign, Patch: wire.Patch{Settings: settings}}
-		cmd.Patch.Set("opens_at")
-	}
-	return s.operate(ctx, u.names, func(int) wire.Command { return cmd })
+	return s.operate(ctx, u.names, func(i int) wire.Command {
+		settings := settings
+		settings.OpensAt = wire.At(due.Add(remindedBefore + time.Duration(i)*u.apart))
+		cmd := wire.Command{Type: wire.CreateCampaign, Patch: wire.PatchOf(settings)}
+		if again {
+			cmd = wire.Command{Type: wire.UpdateCampaign, Patch: wire.Patch{Settings: settings}}
+			cmd.Patch.Set("opens_at")
+		}
+		return cmd
+	})
 }
 
 // subscribe subscribes customers [from, to) by the SDK as fast as the lanes answer.
@@ -51,7 +65,7 @@ func (s *scripServer) subscribe(ctx context.Context, u subscriptions, from, to i
 	var failed atomic.Pointer[error]
 	for i := from; i < to && failed.Load() == nil; i++ {
 		inFlight.Add(1)
-		cmd := wire.Command{Type: wire.Remind, Campaign: u.campaign(i), CustomerID: customerID(i), Kind: wire.KindOpens, Before: remindedBefore}
+		cmd := wire.Command{Type: wire.Remind, Campaign: u.campaign(i), CustomerID: u.customer(i), Kind: wire.KindOpens, Before: remindedBefore}
 		err := s.sdk.DoAsync(ctx, cmd, func(out wire.Outcome, err error) {
 			if err == nil && out.Refused() {
 				err = errors.New(out.Message)

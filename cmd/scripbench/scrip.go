@@ -160,7 +160,7 @@ func (s *scripServer) resident(ctx context.Context) (int64, error) {
 func (s *scripServer) metric(ctx context.Context, name string) (sum float64, err error) {
 	err = s.get(ctx, "/metrics", func(r io.Reader) error {
 		text, err := io.ReadAll(r)
-		for _, m := range regexp.MustCompile(`(?m)^`+name+`\{.*\} (.+)$`).FindAllSubmatch(text, -1) {
+		for _, m := range regexp.MustCompile(`(?m)^`+name+`(?:\{.*\})? (.+)$`).FindAllSubmatch(text, -1) {
 			v, bad := strconv.ParseFloat(string(m[1]), 64)
 			sum += v
 			err = errors.Join(err, bad)
