@@ -79,6 +79,7 @@ type sparse struct {
 	due       dueCounts
 	reminders reminder.Subscriptions // of kind opens, n is the act that set it + 1
 	parked    reminder.Subscriptions // cancelled by a redemption; its rollback sets them again
+	packed    *packed                // instead of all else; see open
 	listed    bool                   // in the lane's list of campaigns with maps that a snapshot must copy
 }
 

@@ -27,6 +27,7 @@ type Lane struct {
 	names     byName
 	last      *campaign    // found last: successive lines are often of one campaign
 	epoch     uint32       // incremented by Freeze; a campaign of an older epoch is copied before it is changed
+	packed    []uint32     // slots of those that may still be packed, those first that are due first
 	listed    []uint32     // slots of those with maps that Freeze must copy
 	clock     wire.Instant // time of the newest command seen; never runs backwards
 	reminders int          // pending, over all campaigns
@@ -45,6 +46,8 @@ type LaneOptions struct {
 	Lane, Lanes int           // 0 <= Lane < Lanes
 	Key         [32]byte      // the code key; the keyed hashes are derived from it
 	Grace       time.Duration // see SetGrace; 0 or less = DefaultReminderGrace
+
+	packAll bool // for tests: small campaigns stay packed, too
 }
 
 // NewLane returns the empty lane, the state before the first event.
@@ -120,7 +123,7 @@ func (l *Lane) find(name string) *campaign {
 	}
 	c := l.campaigns[name]
 	if c != nil {
-		c = l.writable(c)
+		c = l.writable(l.open(c))
 		l.last = c
 	}
 	return c
@@ -160,7 +163,7 @@ func (l *Lane) numbered(number uint32) *campaign {
 	if number%uint32(l.lanes) != uint32(l.lane) || number/uint32(l.lanes) >= uint32(len(l.bySlot)) {
 		return nil
 	}
-	return l.bySlot[number/uint32(l.lanes)]
+	return l.open(l.bySlot[number/uint32(l.lanes)])
 }
 
 // codeOf is the code of coupon n as people see it.

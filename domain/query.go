@@ -102,7 +102,7 @@ func (l *Lane) Campaign(name string) (CampaignView, bool) {
 	if c == nil {
 		return CampaignView{}, false
 	}
-	return l.view(c), true
+	return l.view(l.open(c)), true
 }
 
 // List shows up to limit campaigns whose name follows after, by name.
@@ -152,6 +152,9 @@ type AllotmentView struct {
 func (l *Lane) Allotments(name, after, batch string, limit int) (views []AllotmentView, next string, ok bool) {
 	views = []AllotmentView{}
 	c := l.campaigns[name]
+	if c != nil {
+		c = l.open(c)
+	}
 	if c == nil || c.allotted == nil {
 		return views, "", c != nil
 	}
@@ -247,7 +250,7 @@ func (l *Lane) CustomerAfter(id string, now wire.Instant, at CouponPlace, limit,
 		return campaigns > 0
 	}
 	if at.N > 1 {
-		if c := l.campaigns[at.Campaign]; c != nil && !visit(c) {
+		if c := l.campaigns[at.Campaign]; c != nil && !visit(l.open(c)) {
 			return views, next, false
 		}
 	}

@@ -120,6 +120,39 @@ func (w *snapshotWriter) campaign(c *campaign, m frozenMaps) error {
 	w.instant(c.expiredThrough)
 	w.u64(c.lastReminder)
 
+	if c.isPacked() {
+		p := c.sparse.packed
+		for _, n := range [...]uint32{p.reminders, p.parked, p.voided} {
+			w.u32(n)
+		}
+		for _, f := range p.frames {
+			if err := w.frame(f); err != nil {
+				return err
+			}
+		}
+		return w.frame(nil)
+	}
+	w.u32(uint32(m.reminders.Len()))
+	w.u32(uint32(m.parked.Len()))
+	w.u32(c.voided)
+	if w.body == nil {
+		w.body = &snapshotWriter{w: &framed{to: w}}
+	}
+	if err := w.body.write(c, m); err != nil {
+		return err
+	}
+	f := w.body.w.(*framed)
+	if len(f.buf) > 0 {
+		if err := w.frame(f.buf); err != nil {
+			return err
+		}
+	}
+	f.buf = f.buf[:0]
+	return w.frame(nil)
+}
+
+// write writes what is in a campaign.
+func (w *snapshotWriter) write(c *campaign, m frozenMaps) error {
 	var blocks [][]byte
 	if c.imported != nil {
 		blocks = c.imported.blocks
@@ -199,5 +232,5 @@ func (w *snapshotWriter) campaign(c *campaign, m frozenMaps) error {
 	if err := w.reminders(m.parked); err != nil {
 		return err
 	}
-	return w.flushFull()
+	return w.flush()
 }

@@ -13,8 +13,9 @@ import (
 
 // snapshotWriter appends to buf and hands it on from time to time.
 type snapshotWriter struct {
-	w   io.Writer
-	buf []byte
+	w    io.Writer
+	buf  []byte
+	body *snapshotWriter // of campaigns' bodies, made when it is needed
 }
 
 // fullBuffer is when, in bytes.
@@ -77,11 +78,14 @@ func (s *checkSum) bytes() []byte {
 // snapshotReader reads and checks; after the first problem everything it returns is zero.
 type snapshotReader struct {
 	from io.Reader
-	sum  *checkSum // of all before at
+	sum  *checkSum // of all before at; nil = it was checked before
 	buf  []byte    // read are at to end
 	at   int
 	end  int
 	err  error
+
+	spare   []byte // buffer of small bodies
+	packAll bool
 }
 
 // readBuffer is the size of the buffer in bytes: more than is ever taken at once.
@@ -105,7 +109,9 @@ func (r *snapshotReader) take(n int) []byte {
 
 // fill reads until n bytes are there, and sums up those before them.
 func (r *snapshotReader) fill(n int) bool {
-	r.sum.Write(r.buf[:r.at])
+	if r.sum != nil {
+		r.sum.Write(r.buf[:r.at])
+	}
 	r.end = copy(r.buf, r.buf[r.at:r.end])
 	r.at = 0
 	got, err := io.ReadAtLeast(r.from, r.buf[r.end:], n-r.end)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
-	"github.com/seed-4a2410e3/scrip/domain/reminder"
 	"github.com/seed-4a2410e3/scrip/domain/table"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
@@ -21,7 +20,7 @@ import (
 // gets any of them folds the log from its beginning. Memory grows with what is read, not with the counts in it.
 func ReadLane(o LaneOptions, from io.Reader) (*Lane, error) {
 	l := NewLane(o)
-	r := &snapshotReader{from: from, sum: newCheckSum(), buf: make([]byte, readBuffer)}
+	r := &snapshotReader{from: from, sum: newCheckSum(), buf: make([]byte, readBuffer), packAll: o.packAll}
 	if err := l.readSnapshot(r); err != nil {
 		return nil, fmt.Errorf("reading a snapshot of lane %d: %w", o.Lane, err)
 	}
@@ -63,18 +62,25 @@ func (l *Lane) readSnapshot(r *snapshotReader) error {
 		if err := l.add(c); err != nil {
 			return err
 		}
+		if c.isPacked() {
+			p := c.sparse.packed
+			l.packed = append(l.packed, c.number/uint32(l.lanes))
+			l.reminders, l.parked, l.voided = l.reminders+int(p.reminders), l.parked+int(p.parked), l.voided+int(p.voided)
+			continue
+		}
 		l.list(c)
 		l.reminders += c.reminders().Len()
 		l.parked += c.parked().Len()
 		l.voided += int(c.voided)
 	}
+	l.orderPacked()
 	if r.err != nil {
 		return r.err
 	}
 	return r.close()
 }
 
-// campaign reads one campaign and derives what is not stored: indexes, links and counts.
+// campaign reads one campaign; a large one stays packed.
 func (r *snapshotReader) campaign(l *Lane) *campaign {
 	p := &l.settings
 	c := &campaign{name: r.text(wire.MaxCampaignName), number: r.u32(), created: r.instant(), state: campaignState(r.u8()), scanLimit: l.scanLimit}
@@ -99,18 +105,24 @@ func (r *snapshotReader) campaign(l *Lane) *campaign {
 		return nil
 	}
 	c.setSettings(l.settings.keep(&s))
-	if s.Codes == 0 {
-		c.imported = &importedCodes{key: l.hash.key}
+	of := &packed{reminders: r.u32(), parked: r.u32(), voided: r.u32()}
+	of.frames = r.frames()
+	switch {
+	case r.err != nil:
+		return nil
+	case len(of.frames) > 1 || r.packAll:
+		c.sparse = &sparse{packed: of}
+		return c
 	}
-	r.codes(c)
-	r.blocks(c)
-	r.claims(c)
-	r.acts(c)
-	if r.err == nil && !c.reindex() {
-		r.fail("campaign %s: a command id is remembered twice", c.name)
+	if r.spare == nil {
+		r.spare = make([]byte, readBuffer)
 	}
-	r.reminders(c, func() *reminder.Subscriptions { return &c.ensureSparse().reminders })
-	r.reminders(c, func() *reminder.Subscriptions { return &c.ensureSparse().parked })
+	body := newBodyReader(of.frames, r.spare)
+	if l.readBody(body, c); body.err != nil {
+		r.err = body.err
+	} else if err := of.check(c); err != nil {
+		r.err = err
+	}
 	if r.err != nil {
 		return nil
 	}

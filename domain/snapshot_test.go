@@ -46,9 +46,28 @@ func TestLaneReadFromASnapshotGoesOnAsTheOriginal(t *testing.T) {
 		l := testLane()
 		w.run(l, rapid.IntRange(0, 120).Draw(rt, "commands before"))
 		raw := snapshot(t, l)
-		read := readLane(t, raw)
+		read, err := ReadLane(LaneOptions{Lanes: 1, Key: testKey, packAll: rapid.Bool().Draw(rt, "packed")}, bytes.NewReader(raw))
+		if err != nil {
+			rt.Fatal(err)
+		}
+		var late []*Packed
+		for range rapid.IntRange(0, 3).Draw(rt, "unpacked") {
+			if p := read.Packed(); p != nil {
+				p.Unpack()
+				late = append(late, p)
+			}
+		}
+		if len(late) > 1 {
+			read.Install(late[0])
+		}
 		if !bytes.Equal(snapshot(t, read), raw) {
 			rt.Fatal("the snapshot of what was read has other bytes")
+		}
+		if rapid.Bool().Draw(rt, "used before it was unpacked") {
+			bothDecide(t, w, l, read, 20)
+		}
+		for _, p := range late { // what was used since stays as it is
+			read.Install(p)
 		}
 		compareDerived(rt, l, read)
 		bothDecide(t, w, l, read, 60)
@@ -62,7 +81,7 @@ func TestLaneReadFromASnapshotGoesOnAsTheOriginal(t *testing.T) {
 func compareDerived(t interface{ Fatalf(string, ...any) }, a, b *Lane) {
 	pending := 0
 	for name, x := range a.campaigns {
-		y := b.campaigns[name]
+		y := b.open(b.campaigns[name])
 		pending += x.reminders().Len()
 		if x.redeemed != y.redeemed || x.voided != y.voided || x.inheriting != y.inheriting {
 			t.Fatalf("%s: spent %d, void %d, inheriting %d; read %d, %d, %d", name, x.redeemed, x.voided, x.inheriting, y.redeemed, y.voided, y.inheriting)
@@ -238,10 +257,14 @@ func hugeCount(t *testing.T) []byte {
 	create := wire.Command{Type: wire.CreateCampaign, ID: "c", Campaign: "c", Patch: wire.PatchOf(s)}
 	l.Decide(&create, start, nil)
 	raw := snapshot(t, l)
-	// Behind the claims: number of touched printed coupons, irregular expiries, acts (one), reminders, cancelled reminders, sum.
-	at := len(raw) - checkSumSize - 4 - 4 - 26 - 4 - 4 - 4 - 4
+	// Behind the claims: number of touched printed coupons, irregular expiries, acts (one), reminders, cancelled reminders, end of
+	// the body, sum.
+	at := len(raw) - checkSumSize - 4 - 4 - 4 - 26 - 4 - 4 - 4 - 4
+	if binary.LittleEndian.Uint32(raw[at:]) != 0 {
+		t.Fatal("the number of claims is elsewhere")
+	}
 	binary.LittleEndian.PutUint32(raw[at:], wire.MaxCodes)
-	return raw[:at+4]
+	return raw
 }
 
 func TestReadLaneRefusesEveryTruncationAndEveryFlippedByte(t *testing.T) {
@@ -319,4 +342,27 @@ func FuzzReadLane(f *testing.F) {
 		}
 		newWorld(worldtest.Random(1)).run(l, 50)
 	})
+}
+
+// A large campaign is packed until it is used, and one that cannot be unpacked is reported.
+func TestLargeCampaignsStayPacked(t *testing.T) {
+	l := testLane()
+	fill(t, l, 10_000)
+	raw := snapshot(t, l)
+	read := readLane(t, raw)
+	c := read.campaigns["big"]
+	if !c.isPacked() || len(c.sparse.packed.frames) < 4 {
+		t.Fatal("it is not packed")
+	}
+	if v, ok := read.Campaign("big"); !ok || v.Claimed != 10_000 || read.campaigns["big"].isPacked() || read.Packed() != nil {
+		t.Errorf("%+v", v)
+	}
+	read = readLane(t, raw)
+	read.campaigns["big"].sparse.packed.reminders++
+	defer func() {
+		if _, ok := recover().(*DamagedError); !ok {
+			t.Error("it was unpacked")
+		}
+	}()
+	read.Campaign("big")
 }

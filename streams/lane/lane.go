@@ -33,6 +33,8 @@ type Lane struct {
 	tallied  sync.Mutex // guards the field below
 	outcomes map[domain.OutcomeKind]*tallied
 
+	distrusts bool // the next load does without a snapshot; owned by Run
+
 	alarmed atomic.Uint64 // newest foreign message of the event stream that was reported
 
 	signals signals
@@ -166,7 +168,8 @@ func (l *losses) add(now time.Time) time.Duration {
 }
 
 // take loads the state from the log and runs the loop until it ends.
-func (l *Lane) take(ctx context.Context) error {
+func (l *Lane) take(ctx context.Context) (err error) {
+	defer l.distrust(&err)
 	l.report(func(s *Status) {
 		if s.State != StateStopped { // that stays until the contradiction is resolved
 			*s = Status{State: StateLoading}
@@ -178,7 +181,6 @@ func (l *Lane) take(ctx context.Context) error {
 		Log: l.opt.Log.UUID, Lane: l.opt.Lane, Nonce: uuid.NewString(), State: domain.NewLane(l.opt.domainOptions()),
 		Sealer: o.stream.Sealer(),
 	})
-	var err error
 	if o.appender, err = o.stream.NewAppender(l.opt.WriteTimeout); err != nil {
 		return err
 	}
@@ -214,7 +216,10 @@ func (l *Lane) take(ctx context.Context) error {
 	o.confirmation = confirmation{since: o.started, replies: make(chan confirmed, 1)}
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return o.purge(running) })
-	group.Go(func() error { return o.loop(running) })
+	group.Go(func() (err error) {
+		defer l.distrust(&err)
+		return o.loop(running)
+	})
 	err = group.Wait()
 	o.finish()
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), lease.ErrLost) {

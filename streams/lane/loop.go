@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
@@ -75,6 +76,8 @@ func (o *owner) loop(ctx context.Context) error {
 			}
 		case err := <-o.saved:
 			o.snapshotDone(ctx, err)
+		case p := <-o.unpacked:
+			o.install(p)
 		case <-o.held.timer():
 			// collect checks whether the first message may be decided now.
 		case <-configured:
@@ -82,6 +85,7 @@ func (o *owner) loop(ctx context.Context) error {
 		case <-tick:
 			tick = o.opt.Clock.After(considerEvery)
 			o.considerSnapshot()
+			o.considerUnpacking()
 			o.considerConfirming(ctx)
 			o.report(StateOwner)
 		}
@@ -113,6 +117,7 @@ type owner struct {
 	snapshotting bool
 	snapshotted  time.Time
 	saved        chan error // result of the snapshot being written
+	unpacked     chan *domain.Packed
 
 	durable atomic.Uint64 // commands covered, for purge to read
 }

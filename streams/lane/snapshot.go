@@ -110,6 +110,10 @@ func (o *owner) restore(ctx context.Context) error {
 	if o.opt.Snapshots == nil {
 		return nil
 	}
+	if o.lane.distrusts {
+		o.lane.distrusts = false
+		return nil
+	}
 	var state *domain.Lane
 	accept := func(meta snapstore.Meta) error {
 		if meta.Format != domain.SnapshotFormat {
@@ -131,4 +135,50 @@ func (o *owner) restore(ctx context.Context) error {
 	}
 	o.term.Restore(state, protocol.Mark{Position: meta.Position, Covered: note.Covered, Stamped: note.Stamped})
 	return nil
+}
+
+// unpackAfter is how long after its start a lane begins to unpack the campaigns that nobody has used: first the schedulers have to
+// read what is due.
+const unpackAfter = 10 * time.Second
+
+// considerUnpacking unpacks the next campaign beside the loop, one in the process at a time, and no snapshot meanwhile.
+func (o *owner) considerUnpacking() {
+	if o.unpacked != nil || o.opt.Snapshots == nil || o.opt.Clock.Now().Sub(o.started) < unpackAfter {
+		return
+	}
+	release, ok := o.opt.Snapshots.TryAcquire()
+	if !ok {
+		return // tried again with the next tick
+	}
+	p := o.term.State().Packed()
+	if p == nil {
+		release()
+		return
+	}
+	done := make(chan *domain.Packed, 1)
+	o.unpacked = done
+	go func() {
+		defer release()
+		p.Unpack()
+		done <- p
+	}()
+}
+
+// install puts an unpacked campaign in place, and goes on with the next.
+func (o *owner) install(p *domain.Packed) {
+	o.term.State().Install(p)
+	o.unpacked = nil
+	o.considerUnpacking()
+}
+
+// distrust recovers from a snapshot that cannot be unpacked: the lane is loaded again, without it.
+func (l *Lane) distrust(err *error) {
+	switch v := recover().(type) {
+	case nil:
+	case *domain.DamagedError:
+		l.opt.Logger.Error("the snapshot is damaged although its check sums fit; please report this with the log. The whole log is replayed", "lane", l.opt.Lane, "err", v)
+		l.distrusts, *err = true, v
+	default:
+		panic(v)
+	}
 }

@@ -114,6 +114,23 @@ func (ls *lanes) runLane(ctx context.Context, n int) error {
 // stoppedPause is the interval between reads of the log of a stopped lane.
 const stoppedPause = time.Minute
 
+// loadFirst bounds for how long a scheduler waits until its lane is loaded: both read snapshots, and claims go first.
+const loadFirst, loadLook = time.Minute, 20 * time.Millisecond
+
+func (ls *lanes) afterLoading(ctx context.Context, n int) {
+	for end := time.Now().Add(loadFirst); time.Now().Before(end); {
+		switch ls.all[n].Status().State {
+		case lane.StateIdle, lane.StateLoading:
+			_ = natsx.Pause(ctx, loadLook)
+		default:
+			return
+		}
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
 // schedule runs a lane's scheduler until ctx ends. After any error it starts another one with backoff, under the same
 // lease; the lane continues.
 func (ls *lanes) schedule(ctx context.Context, n int) {
@@ -128,6 +145,7 @@ func (ls *lanes) schedule(ctx context.Context, n int) {
 		return
 	}
 	ls.waits[n].Store(nil)
+	ls.afterLoading(ctx, n)
 	for {
 		started := time.Now()
 		sched := scheduler.New(ls.js, ls.s.stream, n, scheduler.Options{
