@@ -122,6 +122,7 @@ bench-full: setup-bench build ## Measure 10,000,000 claims, ten million coupons 
 	bin/scripbench tables --n 10000000 --name full --results $(RESULTS)
 	bin/scripbench expire --runs 1 --name 10M --results $(RESULTS)
 	bin/scripbench remind --name 1M --results $(RESULTS)
+	bin/scripbench merge --name 1M --results $(RESULTS)
 	bin/scripbench pending --name 60M --results $(RESULTS)
 
 .PHONY: gobench

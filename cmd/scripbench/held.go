@@ -96,10 +96,10 @@ func (o options) hold(ctx context.Context, h *report.Held, of func(context.Conte
 		if h.Events, h.Disk, err = s.disk(); err != nil {
 			return err
 		}
-		if h.ReadyAfterStop, h.KnownAfterStop, err = s.again(ctx, k, h.N); err != nil {
+		if h.NATSAfterStop, h.ReadyAfterStop, h.KnownAfterStop, err = s.again(ctx, k, h.N); err != nil {
 			return fmt.Errorf("after a clean stop: %w", err)
 		}
-		o.printf("%s: stopped in %.1f s, ready after it in %.1f s, all known in %.1f s", h.Name, h.Stop, h.ReadyAfterStop, h.KnownAfterStop)
+		o.printf("%s: stopped in %.1f s, ready after it in %.1f s (NATS %.1f s), all known in %.1f s", h.Name, h.Stop, h.ReadyAfterStop, h.NATSAfterStop, h.KnownAfterStop)
 		if h.Again, err = s.resident(ctx); err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func (o options) hold(ctx context.Context, h *report.Held, of func(context.Conte
 			return err
 		}
 		s.stop(0)
-		if h.ReadyAfterKill, h.KnownAfterKill, err = s.again(ctx, k, h.N+h.Since); err != nil {
+		if h.NATSAfterKill, h.ReadyAfterKill, h.KnownAfterKill, err = s.again(ctx, k, h.N+h.Since); err != nil {
 			return fmt.Errorf("after kill -9: %w", err)
 		}
 		return nil
@@ -115,15 +115,19 @@ func (o options) hold(ctx context.Context, h *report.Held, of func(context.Conte
 }
 
 // again starts a server that was stopped, on the same directory. It returns how many seconds it took until it was ready,
-// and until all n were known.
-func (s *scripServer) again(ctx context.Context, k content, n int) (ready, known float64, err error) {
+// and until all n were known; and how long of it its NATS took to read its store.
+func (s *scripServer) again(ctx context.Context, k content, n int) (store, ready, known float64, err error) {
 	started := time.Now()
 	if err := s.start(ctx); err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
 	ready = time.Since(started).Seconds()
 	err = k.known(n)
-	return ready, time.Since(started).Seconds(), err
+	known = time.Since(started).Seconds()
+	if err == nil {
+		store, err = s.metric(ctx, "scrip_nats_recovery_seconds")
+	}
+	return store, ready, known, err
 }
 
 // heldCoupons are claimed coupons of one campaign. What is checked after a start are their codes.

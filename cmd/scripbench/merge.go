@@ -67,10 +67,6 @@ func (o options) merge(ctx context.Context, b *bench, r *report.Tables) error {
 	if err := s.known(ctx, 0); err != nil {
 		return err
 	}
-	held, err := s.resident(ctx)
-	if err != nil {
-		return err
-	}
 	fired := report.Step{Name: "fired, on the lanes", Lines: all}
 	err = s.tail(ctx, topology.RmdStream, make([]uint64, s.desc.Lanes), func(_ jetstream.Msg, stored time.Time) error {
 		fired.Seconds = max(fired.Seconds, (stored.Sub(at) - mergeApart*(mergeCampaigns-1)).Seconds())
@@ -89,11 +85,7 @@ func (o options) merge(ctx context.Context, b *bench, r *report.Tables) error {
 	if err != nil {
 		return err
 	}
-	after, err := s.resident(ctx)
-	if err != nil {
-		return err
-	}
-	out := report.Step{Name: "one message each, on SCRIP_PUSH_OUT, after the window", Lines: all, Bare: bareMessages, Memory: held - after}
+	out := report.Step{Name: "one message each, on SCRIP_PUSH_OUT, after the window", Lines: all, Bare: bareMessages}
 	messages, size, people, reminders := 0, 0, map[string]int{}, 0
 	end, err := s.ends(ctx, func(int) string { return topology.PushOutStream })
 	if err != nil {

@@ -15,6 +15,9 @@
 //	SCRIP_RMD_2 ─┘   a lane         └─ none is: SCRIP_PUSH_WAIT, by ─────┤             ├─ failed: SCRIP_PUSH_WAIT, later
 //	                                   priority: 8 high, 3 normal, 1 low ┘             └─ failed N times: SCRIP_PUSH_DEAD
 //
+// SCRIP_PUSH_OUT is read like one more lane: what package hold held back for a person and let out. The reminders that it holds back are
+// in the lanes, too, and marked; they are not taken from there.
+//
 // An entry of SCRIP_PUSH_WAIT names a message of the log and the lines that are left; it has no customers in it. So a sender
 // reads on while calls are busy, and finds what is more urgent; what failed waits there and holds nothing up.
 //

@@ -165,7 +165,9 @@ func TestHeldBack(t *testing.T) {
 	r := newRig(t, 1)
 	h := eventlog.Header{Owner: "test", Source: eventlog.Source{Sequence: 1, Line: 1, LastR: 3}, SourceDigest: strings.Repeat("0", 32), Hold: true}
 	r.publish(t, 0, h, dueOf("summer", 1, "ann", "bob")+"\n")
-	marked := func(line, mark string) string { return strings.Replace(line, `"customer_ids"`, mark+`,"customer_ids"`, 1) + "\n" }
+	marked := func(line, mark string) string {
+		return strings.Replace(line, `"customer_ids"`, mark+`,"customer_ids"`, 1) + "\n"
+	}
 	payload := dueOf("summer", 1, "ann", "bob") + "\n" + marked(dueOf("winter", 7, "ann", "bob"), `"merged":true`) + marked(dueOf("spring", 1, "cy"), `"withheld":"cap"`) +
 		dueOf("spring", 2, "dee") + "\n" + marked(dueOf("autumn", 1, "eve", "fay"), `"merged":true`) // of other customers
 	_, err := r.js.PublishMsg(within(t), &nats.Msg{Subject: topology.PushOut, Header: streamtest.Sealed(eventlog.Header{Owner: "test", Priority: "high"}.Encode()), Data: []byte(payload)})

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/projector"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
+	"github.com/seed-4a2410e3/scrip/streams/push/hold"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
@@ -61,6 +62,8 @@ func TestMetricsAreListed(t *testing.T) {
 	lane.NewMetrics(has)
 	scheduler.NewMetrics(has)
 	has.MustRegister(clockMetric(wall.New(wall.Options{})))
+	has.MustRegister(recovery(0))
+	has.MustRegister(held(hold.New(hold.Options{}))...)
 	has.MustRegister(newDeliveryMetrics(nil), newLetterMetrics(nil))
 	has.MustRegister(&limits{})
 	web.NewRates(nil, has)

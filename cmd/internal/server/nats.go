@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/domain/code"
@@ -85,10 +86,12 @@ func (s *server) embedNATS() error {
 			Lanes: lanes, Users: []natsauth.User{{Name: required.User, Password: required.Password}}, Issuer: s.issuer.Public(),
 		})
 	}
+	started := time.Now()
 	ns, err := natsd.Start(opts)
 	if err != nil {
 		return err
 	}
+	s.metrics.registry.MustRegister(recovery(time.Since(started)))
 	s.natsd = ns
 	s.limits.add(ns.Limits)
 	_, addr, _ := strings.Cut(ns.ClientURL(), "://")
@@ -104,6 +107,12 @@ func (s *server) embedNATS() error {
 		return nil
 	})
 	return nil
+}
+
+// recovery is the metric of a start of the embedded NATS.
+func recovery(took time.Duration) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "scrip_nats_recovery_seconds", Help: "How long the embedded NATS took to read its store at the start of this server; the lanes come after it."},
+		took.Seconds)
 }
 
 // mayLose is the warning in logs and status of a server without fsync.

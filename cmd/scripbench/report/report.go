@@ -120,6 +120,9 @@ type Held struct {
 	// In seconds; all is known later than the server is ready where the schedulers have to know it.
 	Stop           float64 `json:"stop_s"`
 	ReadyAfterStop float64 `json:"ready_after_stop_s"`
+	// NATSAfterStop and NATSAfterKill are what NATS took of it to read its store.
+	NATSAfterStop  float64 `json:"nats_after_stop_s,omitempty"`
+	NATSAfterKill  float64 `json:"nats_after_kill_s,omitempty"`
 	KnownAfterStop float64 `json:"known_after_stop_s,omitempty"`
 	ReadyAfterKill float64 `json:"ready_after_kill_s"`
 	KnownAfterKill float64 `json:"known_after_kill_s,omitempty"`

@@ -2,6 +2,7 @@ package hold
 
 import (
 	"cmp"
+	"encoding/binary"
 	"hash/maphash"
 	"maps"
 	"slices"
@@ -178,10 +179,7 @@ type parcels map[string]*parcel
 func (all parcels) add(customer string, items []item, withheld string) {
 	key := []byte(withheld)
 	for i := range items {
-		key = append(key, byte(i))
-		for n := items[i].of.n; n > 0; n >>= 8 {
-			key = append(key, byte(n))
-		}
+		key = binary.LittleEndian.AppendUint64(key, items[i].of.n)
 	}
 	p := all[string(key)]
 	if p == nil {
@@ -255,6 +253,9 @@ func (s *shard) mayAt(p *person, now time.Time, r *rules) (at time.Time, why str
 		if d := s.days[maphash.String(seed, p.id)]; d.n == dayOf(local) && int(d.sent) >= r.most {
 			y, m, n := local.Date()
 			at = time.Date(y, m, n+1, 0, 0, 0, 0, local.Location())
+			if !at.After(now) { // that day has no midnight
+				at = at.Add(time.Hour)
+			}
 			if end, quiet := r.quiet.End(at); quiet {
 				at = end
 			}
@@ -358,13 +359,17 @@ func (all shards) divide(n int) shards {
 	return made
 }
 
-// again looks at all customers within the window: the clock was set back.
+// again looks at all customers again, within the window: the clock was set back, or other rules are in force.
 func (all shards) again(now time.Time, r *rules) {
 	all.each(func(_ int, s *shard) {
 		clear(s.at)
 		s.order = nil
 		for _, p := range s.people {
-			s.schedule(p, now.Add(r.merge))
+			at := now
+			if p.why == "" {
+				at = now.Add(window(p.items[0].of, now, r))
+			}
+			s.schedule(p, at)
 		}
 	})
 }

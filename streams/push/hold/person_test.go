@@ -160,9 +160,12 @@ func TestQuietHours(t *testing.T) {
 		b.want(t, "before", eight.Add(-time.Second))
 		b.want(t, "at eight", eight, "ann a@Europe/Berlin")
 	}
-	b.rules.quiet = settings.Quiet{}
+	b.now = time.Date(2026, 10, 24, 23, 0, 0, 0, berlin)
 	b.fires("ann", "a@Europe/Berlin")
-	b.want(t, "none any more", b.now.Add(step), "ann a@Europe/Berlin")
+	b.want(t, "they hold", b.now.Add(time.Minute))
+	b.rules.quiet = settings.Quiet{}
+	b.again(b.now, &b.rules)
+	b.want(t, "and are not set any more", b.now.Add(step), "ann a@Europe/Berlin")
 }
 
 func TestTheCap(t *testing.T) {

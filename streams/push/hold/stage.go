@@ -146,12 +146,13 @@ func (s *Stage) run(ctx context.Context) error {
 // turn takes what has arrived, lets out what is due, and waits for more of either.
 func (r *run) turn(ctx context.Context) error {
 	set, changed := r.Settings.Current()
+	was := r.rules
 	r.rules = rulesOf(set)
 	if set.PushShards != len(r.people) {
 		r.people = r.people.divide(set.PushShards)
 	}
 	now := r.Clock.Now()
-	if now.Before(r.now.Add(-setBack)) {
+	if now.Before(r.now.Add(-setBack)) || r.rules != was {
 		r.people.again(now, &r.rules)
 	}
 	r.now = now
