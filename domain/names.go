@@ -69,7 +69,7 @@ func (l *Lane) walk(after string, visit func(*campaign) bool) (done bool) {
 	k, i := l.seek(after)
 	for ; k < len(l.names.chunks); k, i = k+1, 0 {
 		for _, slot := range l.names.chunks[k][i:] {
-			if !visit(l.open(l.bySlot[slot])) {
+			if !visit(l.bySlot[slot]) {
 				return false
 			}
 		}

@@ -102,7 +102,7 @@ func (l *Lane) Campaign(name string) (CampaignView, bool) {
 	if c == nil {
 		return CampaignView{}, false
 	}
-	return l.view(l.open(c)), true
+	return l.view(c), true
 }
 
 // List shows up to limit campaigns whose name follows after, by name.
@@ -119,13 +119,13 @@ func (l *Lane) List(after string, limit int) []CampaignView {
 }
 
 func (l *Lane) view(c *campaign) CampaignView {
-	s := c.settings
+	s, counts := c.settings, countsOf(c, c.reminders().Len(), 0)
 	v := CampaignView{
-		Campaign: c.name, Number: c.number, Status: c.state.String(), Version: l.version(c), Codes: c.total(), Imported: c.imported != nil,
-		Claimed: c.claimed(), Redeemed: c.redeemed, Voided: c.voided, PerCustomer: s.PerCustomer,
+		Campaign: c.name, Number: c.number, Status: c.state.String(), Version: l.version(c), Codes: counts.total, Imported: s.Codes == 0,
+		Claimed: counts.claimed, Redeemed: counts.redeemed, Voided: counts.voided, PerCustomer: s.PerCustomer,
 		MaxRedemptions: s.MaxRedemptions, OpensAt: timeOf(s.OpensAt), ClosesAt: timeOf(s.ClosesAt),
 		ExpiresAt: timeOf(s.ExpiresAt), ExpiredThrough: timeOf(c.expiredThrough), Prefix: s.Prefix, Category: s.Category,
-		Priority: s.Priority, Benefit: s.Benefit, Reminders: c.reminders().Len(), MostReminders: s.Reminders, CreatedAt: c.created.Time(),
+		Priority: s.Priority, Benefit: s.Benefit, Reminders: int(counts.reminders), MostReminders: s.Reminders, CreatedAt: c.created.Time(),
 	}
 	if s.ValidFor != 0 {
 		v.ValidFor = wire.Period(s.ValidFor).String()
@@ -233,6 +233,9 @@ func (l *Lane) CustomerAfter(id string, now wire.Instant, at CouponPlace, limit,
 	customer := l.hash.customer(id)
 	next = at
 	visit := func(c *campaign) bool {
+		if c.isPacked() {
+			c, campaigns = l.open(c), 1 // that took long enough
+		}
 		n, ok := c.newestOf(customer)
 		for ok && n != 0 {
 			if c.name != at.Campaign || at.N == 0 || n < at.N {
@@ -250,7 +253,7 @@ func (l *Lane) CustomerAfter(id string, now wire.Instant, at CouponPlace, limit,
 		return campaigns > 0
 	}
 	if at.N > 1 {
-		if c := l.campaigns[at.Campaign]; c != nil && !visit(l.open(c)) {
+		if c := l.campaigns[at.Campaign]; c != nil && !visit(c) {
 			return views, next, false
 		}
 	}

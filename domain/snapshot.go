@@ -120,21 +120,18 @@ func (w *snapshotWriter) campaign(c *campaign, m frozenMaps) error {
 	w.instant(c.expiredThrough)
 	w.u64(c.lastReminder)
 
+	counts := countsOf(c, m.reminders.Len(), m.parked.Len())
+	for _, n := range counts.all() {
+		w.u32(*n)
+	}
 	if c.isPacked() {
-		p := c.sparse.packed
-		for _, n := range [...]uint32{p.reminders, p.parked, p.voided} {
-			w.u32(n)
-		}
-		for _, f := range p.frames {
+		for _, f := range c.sparse.packed.frames {
 			if err := w.frame(f); err != nil {
 				return err
 			}
 		}
 		return w.frame(nil)
 	}
-	w.u32(uint32(m.reminders.Len()))
-	w.u32(uint32(m.parked.Len()))
-	w.u32(c.voided)
 	if w.body == nil {
 		w.body = &snapshotWriter{w: &framed{to: w}}
 	}

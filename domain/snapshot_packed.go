@@ -25,8 +25,23 @@ const frameSize = 64 << 10
 
 // packed is the body of a campaign that is not unpacked: its claims, acts and reminders.
 type packed struct {
-	frames                    [][]byte
-	reminders, parked, voided uint32
+	frames [][]byte
+	counts packedCounts
+}
+
+// packedCounts are of what is packed.
+type packedCounts struct{ reminders, parked, voided, claimed, redeemed, total uint32 }
+
+// countsOf are those of a campaign that may be frozen.
+func countsOf(c *campaign, reminders, parked int) packedCounts {
+	if c.isPacked() {
+		return c.sparse.packed.counts
+	}
+	return packedCounts{uint32(reminders), uint32(parked), c.voided, c.claimed(), c.redeemed, c.total()}
+}
+
+func (p *packedCounts) all() [6]*uint32 {
+	return [...]*uint32{&p.reminders, &p.parked, &p.voided, &p.claimed, &p.redeemed, &p.total}
 }
 
 // isPacked reports whether the campaign has no claims, acts and reminders in memory.
@@ -99,7 +114,7 @@ func (p *Packed) Unpack() {
 
 // check compares the counts that precede a body with it.
 func (p *packed) check(c *campaign) error {
-	if c.reminders().Len() != int(p.reminders) || c.parked().Len() != int(p.parked) || c.voided != p.voided {
+	if countsOf(c, c.reminders().Len(), c.parked().Len()) != p.counts {
 		return fmt.Errorf("it is damaged: campaign %s: counts", c.name)
 	}
 	return nil

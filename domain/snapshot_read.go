@@ -63,7 +63,7 @@ func (l *Lane) readSnapshot(r *snapshotReader) error {
 			return err
 		}
 		if c.isPacked() {
-			p := c.sparse.packed
+			p := &c.sparse.packed.counts
 			l.packed = append(l.packed, c.number/uint32(l.lanes))
 			l.reminders, l.parked, l.voided = l.reminders+int(p.reminders), l.parked+int(p.parked), l.voided+int(p.voided)
 			continue
@@ -105,7 +105,10 @@ func (r *snapshotReader) campaign(l *Lane) *campaign {
 		return nil
 	}
 	c.setSettings(l.settings.keep(&s))
-	of := &packed{reminders: r.u32(), parked: r.u32(), voided: r.u32()}
+	of := new(packed)
+	for _, n := range of.counts.all() {
+		*n = r.u32()
+	}
 	of.frames = r.frames()
 	switch {
 	case r.err != nil:

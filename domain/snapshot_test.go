@@ -354,15 +354,18 @@ func TestLargeCampaignsStayPacked(t *testing.T) {
 	if !c.isPacked() || len(c.sparse.packed.frames) < 4 {
 		t.Fatal("it is not packed")
 	}
-	if v, ok := read.Campaign("big"); !ok || v.Claimed != 10_000 || read.campaigns["big"].isPacked() || read.Packed() != nil {
+	if v, ok := read.Campaign("big"); !ok || v.Claimed != 10_000 || !read.campaigns["big"].isPacked() {
 		t.Errorf("%+v", v)
 	}
+	if views, _, _ := read.CustomerAfter("customer7", start, CouponPlace{}, 10, 10); len(views) != 1 || read.campaigns["big"].isPacked() || read.Packed() != nil {
+		t.Errorf("%+v", views)
+	}
 	read = readLane(t, raw)
-	read.campaigns["big"].sparse.packed.reminders++
+	read.campaigns["big"].sparse.packed.counts.reminders++
 	defer func() {
 		if _, ok := recover().(*DamagedError); !ok {
 			t.Error("it was unpacked")
 		}
 	}()
-	read.Campaign("big")
+	read.find("big")
 }
