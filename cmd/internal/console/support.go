@@ -32,7 +32,7 @@ var supportActs = []act{
 	{id: "extendCoupon", title: "Extend", fields: []string{"campaign", "n", "expires_at"}, cli: "scrip extend " + namedFlags + " --expires {expires_at}"},
 	{id: "redeem", title: "Redeem", fields: []string{"campaign", "n", "order_id", "customer_id"}, about: "For an order, as the shop does it.", cli: "scrip redeem " + namedFlags + " --order {order_id} [--customer {customer_id}]"},
 	{id: "rollback", title: "Roll back", fields: []string{"campaign", "n", "order_id"}, about: "Undoes the redemption of the order: the coupon can be redeemed again.", cli: "scrip rollback " + namedFlags + " --order {order_id}"},
-	{id: "setReminder", title: "Remind", fields: []string{"customer_id", "kind", "before"}, cli: "scrip remind {campaign} --customer {customer_id} --kind {kind} --before {before}"},
+	{id: "setReminder", title: "Remind", fields: []string{"customer_id", "kind", "before", "zone"}, cli: "scrip remind {campaign} --customer {customer_id} --kind {kind} --before {before} [--zone {zone}]"},
 	{id: "cancelReminder", title: "Cancel the reminder", cli: "scrip unremind {campaign} --customer {customer_id} --kind {kind} --before {before}"},
 	{id: "addOptOut", title: "No reminders", fields: []string{"reason"}, about: "Of any campaign, from now on. What is being delivered is not recalled.", cli: "scrip optout add {customer_id} [--reason {reason}]"},
 	{id: "removeOptOut", title: "Reminders again", cli: "scrip optout remove {customer_id}"},

@@ -23,7 +23,6 @@ type book struct {
 	now   time.Time
 	n     uint64
 	lines map[string]*line
-	out   []string
 }
 
 func newBook(r rules) *book {

@@ -36,9 +36,10 @@ func TestMessagesAreLists(t *testing.T) {
 			names := rapid.SliceOfN(customer, 1, 20).Draw(t, "customers")
 			n := rapid.SampledFrom([]int{1, 5, 400}).Draw(t, "how many")
 			r := rapid.Uint64Range(1, 1<<32).Draw(t, "r")
+			zones := rapid.SampledFrom([][]string{{""}, {""}, {"", "UTC", "Asia/Tokyo"}}).Draw(t, "zones")
 			leads := rapid.SampledFrom([]int{1, 1, 2}).Draw(t, "leads")
 			for i := range n {
-				fired = append(fired, timers.Fired{R: r, Customer: names[i%len(names)], Before: time.Hour * time.Duration(i/7%leads)})
+				fired = append(fired, timers.Fired{R: r, Customer: names[i%len(names)], Before: time.Hour * time.Duration(i/7%leads), Zone: zones[i/5%len(zones)]})
 				all = append(all, one{fired[i], ev})
 				r += 1 + uint64(i%3)
 			}
@@ -57,10 +58,10 @@ func TestMessagesAreLists(t *testing.T) {
 					t.Fatalf("the line %.200s: %v", line, err)
 				}
 				of := all[0].of
-				want := wire.Event{Type: wire.ReminderDue, Campaign: of.Campaign, At: of.At, Kind: of.Kind, Before: all[0].Before, DueAt: of.DueAt}
+				want := wire.Event{Type: wire.ReminderDue, Campaign: of.Campaign, At: of.At, Kind: of.Kind, Before: all[0].Before, DueAt: of.DueAt, Zone: all[0].Zone}
 				for range ev.Rs {
-					if all[0].of != of || all[0].Before != want.Before {
-						t.Fatalf("a line of several firings or leads: %.200s", line)
+					if all[0].of != of || all[0].Before != want.Before || all[0].Zone != want.Zone {
+						t.Fatalf("a line of several firings, leads or zones: %.200s", line)
 					}
 					want.CustomerIDs, want.Rs = append(want.CustomerIDs, all[0].Customer), append(want.Rs, all[0].R)
 					all = all[1:]

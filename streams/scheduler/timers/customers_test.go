@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -107,5 +109,32 @@ func TestCustomersOfNoLane(t *testing.T) {
 	}
 	if b.reminders != 3 || b.campaigns["a"].pending.Len() != 3 {
 		t.Errorf("%d reminders", b.reminders)
+	}
+}
+
+// A time zone outlasts a redemption and its rollback, which names the customer no more.
+func TestZonesOfCustomers(t *testing.T) {
+	b := New(t.TempDir())
+	expires := start + wire.Instant(48*time.Hour/time.Microsecond)
+	var fired []Fired
+	for _, ev := range []wire.Event{
+		{Type: wire.CampaignCreated, Settings: wire.Settings{ExpiresAt: expires}},
+		{Type: wire.ReminderSet, R: 1, N: 1, CustomerID: "ann", Zone: "Asia/Tokyo"},
+		{Type: wire.ReminderSet, R: 2, N: 2, CustomerID: "bob"},
+		{Type: wire.ReminderCancelled, R: 1, N: 1},
+		{Type: wire.ReminderSet, R: 3, N: 1},
+		{Type: wire.RemindersDue, DueAt: expires - wire.Instant(time.Hour/time.Microsecond), FromR: 1, ThroughR: 3, Fired: 2},
+	} {
+		ev.Campaign = "a"
+		if ev.Type != wire.CampaignCreated {
+			ev.Kind, ev.Before = wire.KindExpires, time.Hour
+		}
+		gone, err := b.Fold(&ev)
+		streamtest.Must(t, err)
+		fired = append(fired, gone...)
+	}
+	want := []Fired{{R: 2, Customer: "bob", Before: time.Hour}, {R: 3, Customer: "ann", Zone: "Asia/Tokyo", Before: time.Hour}}
+	if !slices.Equal(fired, want) {
+		t.Errorf("%+v", fired)
 	}
 }
