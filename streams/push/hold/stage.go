@@ -2,6 +2,7 @@ package hold
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -26,6 +27,10 @@ const (
 	readAtOnce = 32
 	// storeFor bounds one write.
 	storeFor = 5 * time.Second
+	// restAfter is for how long nothing was to be held back when the stage ends reading: a fan-out may learn of the settings late. It
+	// looks once in lookEvery for what came all the same, so that little has to be read when a setting is set.
+	restAfter = time.Minute
+	lookEvery = time.Minute
 	// setBack is how far the clock must be set back to count.
 	setBack = time.Second
 )
@@ -65,8 +70,33 @@ func (s *Stage) Run(ctx context.Context) error {
 		if time.Since(started) > time.Minute {
 			pauses.Reset()
 		}
+		if errors.Is(err, errRest) {
+			s.rest(ctx)
+			continue
+		}
 		s.Logger.WarnContext(ctx, "reminders that are held back wait for now; what is held is read again", "err", err)
 		_ = natsx.Pause(ctx, pauses.NextBackOff())
+	}
+}
+
+// errRest: nothing is to be held back.
+var errRest = errors.New("nothing is to be held back")
+
+// rest waits until something is to be held back again, or it is time to look.
+func (s *Stage) rest(ctx context.Context) {
+	look := s.Clock.After(lookEvery)
+	for {
+		now, changed := s.Settings.Current()
+		if now.Holds() {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-look:
+			return
+		case <-changed:
+		}
 	}
 }
 
@@ -101,7 +131,8 @@ type run struct {
 	people  shards
 	rules   rules
 	now     time.Time
-	pasts   []past // by the hour, as far as days are counted
+	holds   time.Time // when something was to be held back, or was, last
+	pasts   []past    // by the hour, as far as days are counted
 	mark    mark
 	saved   mark
 	savedAt time.Time
@@ -160,8 +191,15 @@ func (r *run) turn(ctx context.Context) error {
 	if err == nil {
 		err = r.release(ctx, set.PushBatch)
 	}
-	if err == nil && r.Clock.Now().Sub(r.savedAt) >= saveEvery {
+	if set.Holds() || r.mark.Held > 0 {
+		r.holds = now
+	}
+	rests := !more && r.done == nil && now.Sub(r.holds) >= restAfter
+	if err == nil && (rests || r.Clock.Now().Sub(r.savedAt) >= saveEvery) {
 		err = r.save(ctx)
+	}
+	if rests && err == nil {
+		return errRest
 	}
 	if err != nil || more {
 		return err

@@ -88,11 +88,13 @@ func (r *rig) fire(t *testing.T, lane int, hold bool, campaign string, customers
 }
 
 // stage starts one, as a process of its own. stop ends it wherever it is.
-func (r *rig) stage(t *testing.T) (s *Stage, stop func()) {
+func (r *rig) stage(t *testing.T) (s *Stage, stop func()) { return r.stageBy(t, wall.Machine) }
+
+func (r *rig) stageBy(t *testing.T, clock wall.Clock) (s *Stage, stop func()) {
 	t.Helper()
 	js, err := jetstream.New(r.server.Conn(t))
 	streamtest.Must(t, err)
-	s = New(Options{JetStream: js, Log: r.log, Settings: r.knobs, Clock: wall.Machine, Logger: slog.New(slog.DiscardHandler)})
+	s = New(Options{JetStream: js, Log: r.log, Settings: r.knobs, Clock: clock, Logger: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -256,4 +258,31 @@ func TestPositionsOfAnotherLog(t *testing.T) {
 		streamtest.Eventually(t, "all are counted", func() bool { state := s.State(); return state != nil && state.Sent == want })
 		stop()
 	}
+}
+
+// While nothing is to be held back the stage reads nothing, but looks now and then; and at once when a setting is set.
+func TestTheStageRests(t *testing.T) {
+	r := newRig(t, 1)
+	clock := streamtest.NewClock()
+	_, stop := r.stageBy(t, clock)
+	reads := func() bool {
+		stream, err := r.js.Stream(t.Context(), topology.RmdStream(0))
+		streamtest.Must(t, err)
+		return stream.CachedInfo().State.Consumers > 0
+	}
+	streamtest.Eventually(t, "it rests", func() bool { return !reads() })
+	r.fire(t, 0, true, "summer", "ann") // by a fan-out that had the settings of before
+	streamtest.Eventually(t, "it has looked", func() bool {
+		clock.Move(lookEvery)
+		seen, _, _ := r.out(t)
+		return len(seen) == 1
+	})
+	r.fire(t, 0, false, "summer", "bob")
+	r.knobs.set(func(s *settings.Settings) { s.PushMerge = time.Hour })
+	streamtest.Eventually(t, "it reads", reads)
+	r.fire(t, 0, true, "summer", "cy")
+	stop()
+	r.knobs.set(func(s *settings.Settings) { s.PushMerge = 0 })
+	r.stage(t)
+	r.once(t)
 }
