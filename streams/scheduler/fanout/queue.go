@@ -128,20 +128,24 @@ func newDueLine(ev *wire.Event) dueLine {
 // append appends one line and its newline to a payload, of the first customers, of whom there is one: those with the same
 // lead and zone, as far as the payload has room, but one if it is empty. It returns how many there are.
 func (l *dueLine) append(payload []byte, customers []timers.Fired) (_ []byte, n int) {
-	if first := &customers[0]; l.head == nil || first.Before != l.event.Before || first.Zone != l.event.Zone {
-		l.event.Before, l.event.Zone = first.Before, first.Zone
+	if _, zone := customers[0].Name(); l.head == nil || customers[0].Before != l.event.Before || zone != l.event.Zone {
+		l.event.Before, l.event.Zone = customers[0].Before, zone
 		line := l.event.AppendJSON(l.head[:0])
 		l.head = append(line[:len(line)-1], `,"customer_ids":[`...)
 	}
 	const middle, end = `],"r":[`, "]}\n"
 	start, numbers := len(payload), len(middle)+len(end)
 	payload = append(payload, l.head...)
-	for ; n < len(customers) && customers[n].Before == l.event.Before && customers[n].Zone == l.event.Zone; n++ {
+	for ; n < len(customers) && customers[n].Before == l.event.Before; n++ {
+		customer, zone := customers[n].Name()
+		if zone != l.event.Zone {
+			break
+		}
 		at := len(payload)
 		if n > 0 {
 			payload = append(payload, ',')
 		}
-		payload = wire.AppendText(payload, customers[n].Customer)
+		payload = wire.AppendText(payload, customer)
 		numbers += 1 + digits(customers[n].R)
 		if len(payload)+numbers > maxBytes && start+n > 0 {
 			payload = payload[:at]

@@ -57,9 +57,16 @@ func (l *customerList) blockSize() int {
 // Fired is one reminder that fired or was dropped.
 type Fired struct {
 	R        uint64
-	Customer string
-	Zone     string        // the customer's; "" = not known
+	Customer string        // with the time zone, where that is known: see Name
 	Before   time.Duration // what it announces
+}
+
+// Name returns the customer and its time zone; "" = not known.
+func (f *Fired) Name() (customer, zone string) {
+	if i := strings.IndexByte(f.Customer, zoneMark[0]); i >= 0 {
+		return f.Customer[:i], f.Customer[i+1:]
+	}
+	return f.Customer, ""
 }
 
 // zoneMark is between a customer and its time zone, where that is known: no customer's id has it.
@@ -199,8 +206,7 @@ func (s *segments) fire(l *customerList, rs []uint64) ([]Fired, error) {
 			}
 			at := text.Len()
 			text.Write(customer)
-			name, zone, _ := strings.Cut(text.String()[at:], zoneMark)
-			fired = append(fired, Fired{R: r, Customer: name, Zone: zone})
+			fired = append(fired, Fired{R: r, Customer: text.String()[at:]})
 		}
 		emptied = s.leave(l, i, len(fired)-before) || emptied
 	}

@@ -133,7 +133,7 @@ func TestZonesOfCustomers(t *testing.T) {
 		streamtest.Must(t, err)
 		fired = append(fired, gone...)
 	}
-	want := []Fired{{R: 2, Customer: "bob", Before: time.Hour}, {R: 3, Customer: "ann", Zone: "Asia/Tokyo", Before: time.Hour}}
+	want := []Fired{{R: 2, Customer: "bob", Before: time.Hour}, {R: 3, Customer: "ann\nAsia/Tokyo", Before: time.Hour}}
 	if !slices.Equal(fired, want) {
 		t.Errorf("%+v", fired)
 	}

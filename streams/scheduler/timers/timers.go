@@ -182,9 +182,7 @@ func (b *Timers) set(e *Campaign, ev *wire.Event) error {
 		if err != nil {
 			return err
 		}
-		if customer = of[0].Customer; of[0].Zone != "" {
-			customer += zoneMark + of[0].Zone
-		}
+		customer = of[0].Customer
 	}
 	if e.customers == nil {
 		e.customers = &customerList{kept: e.remembers}
