@@ -181,6 +181,9 @@ func EventNamed(name []byte) EventType {
 // MaxDueCustomers is the most customers in one reminder.due line.
 const MaxDueCustomers = 5_000
 
+// MaxDueBytes bounds the payload of a message of reminder.due lines.
+const MaxDueBytes = 256 << 10
+
 // RefusalCount is one entry of a commands.refused event.
 type RefusalCount struct {
 	Refusal Refusal

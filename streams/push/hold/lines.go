@@ -9,9 +9,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/priority"
 )
 
-// maxBytes bounds the payload of a message.
-const maxBytes = 256 << 10
-
 // message is one of SCRIP_PUSH_OUT.
 type message struct {
 	payload []byte
@@ -34,11 +31,11 @@ func messages(released []parcels, most int) (all []*message) {
 	var m *message
 	for _, p := range list {
 		for from := 0; from < len(p.customers); {
-			if m == nil || m.class != p.class() || m.size >= most || len(m.payload) >= maxBytes {
+			if m == nil || m.class != p.class() || m.size >= most || len(m.payload) >= wire.MaxDueBytes {
 				m = &message{class: p.class()}
 				all = append(all, m)
 			}
-			if n := p.fit(from, most-m.size, maxBytes-len(m.payload)); n > 0 {
+			if n := p.fit(from, most-m.size, wire.MaxDueBytes-len(m.payload)); n > 0 {
 				m.add(p, from, from+n)
 				from += n
 				continue
@@ -63,7 +60,7 @@ func (p *parcel) fit(from, most, room int) (n int) {
 	var text []byte
 	for ; n < most && from+n < len(p.customers); n++ {
 		text = wire.AppendText(text[:0], p.customers[from+n])
-		if free -= len(p.lines) * (len(text) + numberMost); free < 0 && (n > 0 || room < maxBytes) {
+		if free -= len(p.lines) * (len(text) + numberMost); free < 0 && (n > 0 || room < wire.MaxDueBytes) {
 			break
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -46,19 +45,16 @@ type mark struct {
 	State
 }
 
-func hashOf(key string) uint64 { return maphash.String(seed, key) }
-
 // open reads what is stored, and opens the lanes.
 func (r *run) open(ctx context.Context) (err error) {
 	if r.writer, err = r.out.NewAppender(0); err != nil {
 		return err
 	}
 	r.sealer = r.out.Sealer()
-	kv, err := bucket(ctx, r.JetStream)
-	if err != nil {
+	if r.kv, err = bucket(ctx, r.JetStream); err != nil {
 		return err
 	}
-	if r.mark, err = readMark(ctx, kv); err != nil {
+	if r.mark, err = readMark(ctx, r.kv); err != nil {
 		return err
 	}
 	err = r.openAt(ctx, &r.mark)
@@ -132,8 +128,7 @@ func (r *run) letOut(batch []eventlog.Message) error {
 				if r.rules.most > 0 && !ev.Merged && ev.Withheld == "" {
 					p := person{id: customer}
 					p.zone, _ = wire.Zone(ev.Zone)
-					key := max(hashOf(customer), 1)
-					r.people.of(key).count(customer, m.Time.In(zoneOf(&p, &r.rules)), &r.rules)
+					r.people.of(hashOf(customer)).count(customer, m.Time.In(zoneOf(&p, &r.rules)), &r.rules)
 				}
 			}
 		}
@@ -193,13 +188,9 @@ func (r *run) save(ctx context.Context) error {
 	if fmt.Sprint(next.Lanes, next.Out, next.Counts, next.Held) == fmt.Sprint(r.saved.Lanes, r.saved.Out, r.saved.Counts, r.saved.Held) {
 		return nil
 	}
-	kv, err := bucket(ctx, r.JetStream)
-	if err != nil {
-		return err
-	}
 	data, err := json.Marshal(&next)
 	if err == nil {
-		_, err = kv.Put(ctx, Key, data)
+		_, err = r.kv.Put(ctx, Key, data)
 	}
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", topology.PushBucket, err)

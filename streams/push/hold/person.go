@@ -27,11 +27,15 @@ const (
 // seed makes hashes, of this process only.
 var seed = maphash.MakeSeed()
 
+// hashOf is the hash of a line's key or of a customer, never 0.
+func hashOf(text string) uint64 { return max(maphash.String(seed, text), 1) }
+
 // line is what the reminders of one line have in common.
 type line struct {
 	event wire.Event // without customers
 	class priority.Priority
 	n     uint64 // rising in the order in which lines came
+	key   string // in run.lines
 	hash  uint64 // of the event
 	held  int    // reminders
 }
@@ -51,8 +55,6 @@ type item struct {
 }
 
 // identity is a hash of all that a reminder is.
-func (i *item) identity(customer string) uint64 { return identity(i.of.hash, customer, i.r) }
-
 func identity(line uint64, customer string, r uint64) uint64 {
 	return maphash.Comparable(seed, struct {
 		line, r  uint64
@@ -250,7 +252,7 @@ func zoneOf(p *person, r *rules) *time.Location { return cmp.Or(p.zone, r.zone) 
 func (s *shard) mayAt(p *person, now time.Time, r *rules) (at time.Time, why string) {
 	local := now.In(zoneOf(p, r))
 	if r.most > 0 {
-		if d := s.days[maphash.String(seed, p.id)]; d.n == dayOf(local) && int(d.sent) >= r.most {
+		if d := s.days[hashOf(p.id)]; d.n == dayOf(local) && int(d.sent) >= r.most {
 			y, m, n := local.Date()
 			at = time.Date(y, m, n+1, 0, 0, 0, 0, local.Location())
 			if !at.After(now) { // that day has no midnight
@@ -273,7 +275,7 @@ func (s *shard) count(customer string, local time.Time, r *rules) {
 	if r.most == 0 {
 		return
 	}
-	key, today := maphash.String(seed, customer), dayOf(local)
+	key, today := hashOf(customer), dayOf(local)
 	d := s.days[key]
 	if d.n != today {
 		d = day{n: today}
@@ -315,11 +317,10 @@ func (all shards) each(f func(n int, s *shard)) {
 func (all shards) add(l *line, from *input, customers []string, rs []uint64, now time.Time, r *rules, skip func(identity uint64) bool) {
 	hashes := make([]uint64, len(customers))
 	for i, c := range customers {
-		it := item{of: l, from: from, r: rs[i]}
-		if skip != nil && skip(it.identity(c)) {
+		if skip != nil && skip(identity(l.hash, c, rs[i])) {
 			continue
 		}
-		hashes[i] = max(maphash.String(seed, c), 1)
+		hashes[i] = hashOf(c)
 		l.held, from.left = l.held+1, from.left+1
 	}
 	some := func(n int, s *shard) {
@@ -343,7 +344,7 @@ func (all shards) divide(n int) shards {
 	made := newShards(n)
 	for _, s := range all {
 		for id, p := range s.people {
-			to := made.of(max(maphash.String(seed, id), 1))
+			to := made.of(hashOf(id))
 			to.people[id] = p
 			to.schedule(p, p.due.Time())
 		}
@@ -353,7 +354,7 @@ func (all shards) divide(n int) shards {
 			}
 		}
 		for key, d := range s.days {
-			made.of(max(key, 1)).days[key] = d
+			made.of(key).days[key] = d
 		}
 	}
 	return made

@@ -118,6 +118,7 @@ type past struct {
 type run struct {
 	*Stage
 	owner  string
+	kv     jetstream.KeyValue // of the mark
 	out    eventlog.Stream
 	writer *eventlog.Appender
 	sealer eventlog.Sealer
@@ -258,7 +259,7 @@ func (r *run) fold(ctx context.Context, l *lane, m *eventlog.Message) {
 		}
 		of := r.line(&ev, priority.Of(m.Priority))
 		if r.people.add(of, in, ev.CustomerIDs, ev.Rs, r.now, &r.rules, skip); of.held == 0 {
-			r.drop(of)
+			delete(r.lines, of.key)
 		}
 	}
 	r.mark.Held += uint64(in.left)
@@ -269,18 +270,17 @@ func (r *run) fold(ctx context.Context, l *lane, m *eventlog.Message) {
 
 // line returns what reminders have in common, the same one for the same.
 func (r *run) line(ev *wire.Event, class priority.Priority) *line {
-	key := lineKey(ev)
-	l := r.lines[class.String()+key]
+	text := lineKey(ev)
+	key := class.String() + text
+	l := r.lines[key]
 	if l == nil {
 		r.serial++
-		l = &line{event: *ev, class: class, n: r.serial, hash: hashOf(key)}
+		l = &line{event: *ev, class: class, n: r.serial, key: key, hash: hashOf(text)}
 		l.event.CustomerIDs, l.event.Rs = nil, nil
-		r.lines[class.String()+key] = l
+		r.lines[key] = l
 	}
 	return l
 }
-
-func (r *run) drop(l *line) { delete(r.lines, l.class.String()+lineKey(&l.event)) }
 
 // lineKey is a line without its customers, and without what the stage adds.
 func lineKey(ev *wire.Event) string {
@@ -312,7 +312,7 @@ func (r *run) release(ctx context.Context, most int) error {
 			for _, it := range items {
 				it.from.left--
 				if it.of.held--; it.of.held == 0 {
-					r.drop(it.of)
+					delete(r.lines, it.of.key)
 				}
 				r.mark.Held--
 			}

@@ -111,9 +111,6 @@ func (q *Queue) Next(most int) (attempt eventlog.Attempt, customers int) {
 	return attempt, customers
 }
 
-// maxBytes bounds the payload of a message.
-const maxBytes = 256 << 10
-
 // dueLine writes the reminder.due lines of one firing. They differ in the lead, the time zone, the customers and their numbers, so
 // what precedes the customers is made once for each run of the same lead and zone. The bytes are those of wire.Event.AppendJSON.
 type dueLine struct {
@@ -147,7 +144,7 @@ func (l *dueLine) append(payload []byte, customers []timers.Fired) (_ []byte, n 
 		}
 		payload = wire.AppendText(payload, customer)
 		numbers += 1 + digits(customers[n].R)
-		if len(payload)+numbers > maxBytes && start+n > 0 {
+		if len(payload)+numbers > wire.MaxDueBytes && start+n > 0 {
 			payload = payload[:at]
 			break
 		}

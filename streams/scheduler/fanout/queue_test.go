@@ -51,7 +51,7 @@ func TestMessagesAreLists(t *testing.T) {
 		most := rapid.SampledFrom([]int{1, 7, 300, wire.MaxDueCustomers}).Draw(t, "most")
 		for q.waiting > 0 {
 			attempt, customers := q.Next(most)
-			if len(attempt.Payload) > maxBytes || customers > most || customers == 0 || q.waiting > 0 && customers < most && len(attempt.Payload) < maxBytes-2_000 {
+			if len(attempt.Payload) > wire.MaxDueBytes || customers > most || customers == 0 || q.waiting > 0 && customers < most && len(attempt.Payload) < wire.MaxDueBytes-2_000 {
 				t.Fatalf("a message of %d customers and %d bytes, while %d wait", customers, len(attempt.Payload), q.waiting)
 			}
 			last := uint64(0)
