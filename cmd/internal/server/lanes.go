@@ -121,11 +121,10 @@ func (ls *lanes) afterLoading(ctx context.Context, n int) {
 	for end := time.Now().Add(loadFirst); time.Now().Before(end); {
 		switch ls.all[n].Status().State {
 		case lane.StateIdle, lane.StateLoading:
-			_ = natsx.Pause(ctx, loadLook)
+			if natsx.Pause(ctx, loadLook) != nil {
+				return
+			}
 		default:
-			return
-		}
-		if ctx.Err() != nil {
 			return
 		}
 	}
