@@ -8,9 +8,9 @@
 //	                                               └─ shard …                    └─ due again: quiet hours, or a full day
 //
 // A message of a lane says itself whether it goes through here (Scrip-Hold, from the settings when it was written), so a change of
-// the settings loses and doubles nothing. While none is set, the stage looks once a minute only. Each reminder of such a message gets to SCRIP_PUSH_OUT once: to be delivered, merged into
-// another one, or withheld, because it would be of no use any more when it may go. A customer's reminders get there in the order
-// in which they fired.
+// the settings loses and doubles nothing. While none is set, the stage looks once a minute only. Each reminder of such a message
+// gets to SCRIP_PUSH_OUT once: to be delivered, merged into another one, or withheld, because it would be of no use any more when
+// it may go. A customer's reminders get there in the order in which they fired.
 //
 // Customers are divided into shards by a hash, and each shard is folded by a goroutine. Shards are of this process only: their
 // number may change between two messages.
