@@ -65,11 +65,9 @@ func (r *run) start(ctx context.Context, lane int, at eventlog.Position) (*readi
 	case at.Sequence != 0:
 		l.at = at
 	case after != 0:
-		raw, err := l.stream.Get(ctx, after)
-		if err != nil {
+		if l.at, err = l.stream.Position(ctx, r.log.UUID, lane, after); err != nil {
 			return nil, err
 		}
-		l.at.Sequence, l.at.Digest = after, eventlog.Digest(raw.Header, raw.Data)
 	}
 	return l, nil
 }

@@ -169,6 +169,19 @@ func (s Stream) get(ctx context.Context, sequence uint64) (Raw, error) {
 	return raw, nil
 }
 
+// Position returns the position of a message in a log's lane; sequence 0 is the start. Errors are those of Get.
+func (s Stream) Position(ctx context.Context, log string, lane int, sequence uint64) (Position, error) {
+	at := Position{Log: log, Lane: lane, Sequence: sequence}
+	if sequence == 0 {
+		return at, nil
+	}
+	raw, err := s.Get(ctx, sequence)
+	if err == nil {
+		at.Digest = Digest(raw.Header, raw.Data)
+	}
+	return at, err
+}
+
 // Verify checks that a recorded position is still valid in this log. Sequence zero always is, in its own log. Errors:
 // ErrLostTail, ErrDiverged, ErrTrimmed, ErrHole: what was recorded with the position is of no use then.
 func (s Stream) Verify(ctx context.Context, log string, pos Position) error {

@@ -63,15 +63,9 @@ const laneReads = 8
 // verified returns the positions of a cursor, after comparing it with the log.
 func (a *API) verified(ctx context.Context, all []eventPlace) (map[int]eventlog.Position, error) {
 	return a.eachLane(ctx, func(ctx context.Context, stream eventlog.Stream, lane int) (eventlog.Position, error) {
-		pos := eventlog.Position{Log: a.Log.UUID, Lane: lane, Sequence: all[lane].Sequence}
-		if pos.Sequence == 0 {
-			return pos, nil
-		}
-		raw, err := stream.Get(ctx, pos.Sequence)
-		if err == nil {
-			if pos.Digest = eventlog.Digest(raw.Header, raw.Data); pos.Digest[:digestStart] != all[lane].Digest {
-				err = eventlog.ErrDiverged
-			}
+		pos, err := stream.Position(ctx, a.Log.UUID, lane, all[lane].Sequence)
+		if err == nil && pos.Sequence > 0 && pos.Digest[:digestStart] != all[lane].Digest {
+			err = eventlog.ErrDiverged
 		}
 		return pos, err
 	})
@@ -80,16 +74,11 @@ func (a *API) verified(ctx context.Context, all []eventPlace) (map[int]eventlog.
 // ends returns the last message of each lane.
 func (a *API) ends(ctx context.Context) (map[int]eventlog.Position, error) {
 	return a.eachLane(ctx, func(ctx context.Context, stream eventlog.Stream, lane int) (eventlog.Position, error) {
-		pos := eventlog.Position{Log: a.Log.UUID, Lane: lane}
 		bounds, err := stream.Bounds(ctx)
-		if err != nil || bounds.Last == 0 {
-			return pos, err
+		if err != nil {
+			return eventlog.Position{}, err
 		}
-		raw, err := stream.Get(ctx, bounds.Last)
-		if err == nil {
-			pos.Sequence, pos.Digest = bounds.Last, eventlog.Digest(raw.Header, raw.Data)
-		}
-		return pos, err
+		return stream.Position(ctx, a.Log.UUID, lane, bounds.Last)
 	})
 }
 
