@@ -47,18 +47,23 @@ type record struct {
 
 func bucketKey(name string, lane int) string { return name + "." + strconv.Itoa(lane) }
 
-// openBucket finds the bucket or makes it, with as many replicas as the log has.
+// OpenBucket finds the bucket or makes it, with as many replicas as the log has.
+func OpenBucket(ctx context.Context, js jetstream.JetStream) (jetstream.KeyValue, error) {
+	if _, err := topology.FindOrMake(ctx, js, topology.PushConfig); err != nil {
+		return nil, err
+	}
+	kv, err := js.KeyValue(ctx, Bucket)
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", Bucket, err)
+	}
+	return kv, nil
+}
+
 func (d *direct) openBucket(ctx context.Context) (err error) {
-	if d.kv != nil {
-		return nil
+	if d.kv == nil {
+		d.kv, err = OpenBucket(ctx, d.js)
 	}
-	if _, err := topology.FindOrMake(ctx, d.js, topology.PushConfig); err != nil {
-		return err
-	}
-	if d.kv, err = d.js.KeyValue(ctx, Bucket); err != nil {
-		return fmt.Errorf("bucket %s: %w", Bucket, err)
-	}
-	return nil
+	return err
 }
 
 // readRecord returns a record and its revision, 0 = there is none.

@@ -47,11 +47,7 @@ type mark struct {
 
 // open reads what is stored, and opens the lanes.
 func (r *run) open(ctx context.Context) (err error) {
-	if r.writer, err = r.out.NewAppender(0); err != nil {
-		return err
-	}
-	r.sealer = r.out.Sealer()
-	if r.kv, err = bucket(ctx, r.JetStream); err != nil {
+	if r.kv, err = push.OpenBucket(ctx, r.JetStream); err != nil {
 		return err
 	}
 	if r.mark, err = readMark(ctx, r.kv); err != nil {
@@ -63,13 +59,15 @@ func (r *run) open(ctx context.Context) (err error) {
 			r.Logger.WarnContext(ctx, "the positions of reminders that are held back are of another log, which was restored; all of it is read", "err", err)
 			r.close()
 			r.lanes, r.lines, r.people, r.mark = nil, map[string]*line{}, newShards(len(r.people)), mark{}
-			if r.writer, err = r.out.NewAppender(0); err == nil {
-				err = r.openAt(ctx, &r.mark)
-			}
+			err = r.openAt(ctx, &r.mark)
 			break
 		}
 	}
-	r.mark.Held = 0
+	if err != nil {
+		return err
+	}
+	r.mark.Held, r.sealer = 0, r.out.Sealer()
+	r.writer, err = r.out.NewAppender(0)
 	return err
 }
 
@@ -201,22 +199,10 @@ func (r *run) save(ctx context.Context) error {
 
 // position is that of a message, which is read unless it is the one before.
 func (r *run) position(ctx context.Context, s eventlog.Stream, lane int, sequence uint64, before eventlog.Position) (eventlog.Position, error) {
-	at := eventlog.Position{Log: r.Log.UUID, Lane: lane, Sequence: sequence}
-	if sequence == 0 || before.Sequence == sequence {
-		at.Digest = before.Digest
-		return at, nil
+	if before.Sequence == sequence && before.Log != "" {
+		return before, nil
 	}
-	raw, err := s.Get(ctx, sequence)
-	at.Digest = eventlog.Digest(raw.Header, raw.Data)
-	return at, err
-}
-
-// bucket finds the bucket or makes it.
-func bucket(ctx context.Context, js jetstream.JetStream) (jetstream.KeyValue, error) {
-	if _, err := topology.FindOrMake(ctx, js, topology.PushConfig); err != nil {
-		return nil, err
-	}
-	return js.KeyValue(ctx, topology.PushBucket)
+	return s.Position(ctx, r.Log.UUID, lane, sequence)
 }
 
 func readMark(ctx context.Context, kv jetstream.KeyValue) (m mark, err error) {

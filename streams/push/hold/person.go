@@ -323,20 +323,21 @@ func (all shards) add(l *line, from *input, customers []string, rs []uint64, now
 		hashes[i] = hashOf(c)
 		l.held, from.left = l.held+1, from.left+1
 	}
-	some := func(n int, s *shard) {
+	to := func(only *shard) {
 		for i, h := range hashes {
-			if h != 0 && h%uint64(len(all)) == uint64(n) {
+			if h == 0 {
+				continue
+			}
+			if s := all.of(h); s == only || only == nil {
 				s.add(customers[i], item{of: l, from: from, r: rs[i]}, now, r)
 			}
 		}
 	}
-	if len(customers) >= fewItems {
-		all.each(some)
+	if len(customers) < fewItems {
+		to(nil)
 		return
 	}
-	for n, s := range all {
-		some(n, s)
-	}
+	all.each(func(_ int, s *shard) { to(s) })
 }
 
 // divide returns the same customers in another number of shards.

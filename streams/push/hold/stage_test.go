@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -242,7 +243,7 @@ func TestPositionsOfAnotherLog(t *testing.T) {
 	r.fire(t, 0, true, "summer", "ann", "bob")
 	r.once(t)
 	stop()
-	kv, err := bucket(t.Context(), r.js)
+	kv, err := push.OpenBucket(t.Context(), r.js)
 	streamtest.Must(t, err)
 	for _, text := range []string{
 		`{"format":1,"lanes":[{"log":"` + r.log.UUID + `","lane":0,"sequence":1,"digest":"` + strings.Repeat("0", 32) + `"}],"out":{"log":"` + r.log.UUID + `"}}`,
