@@ -25,18 +25,22 @@ var manageActs = []act{
 		about: "The new key has the same name and rights. Its secret is shown once.", cli: "scrip access rotate {key} [--overlap {overlap}]"},
 	{id: "revokeKey", title: "Revoke", then: "/access", about: "In force at every server within a second; streams and sessions in progress end. A key that was revoked stays so.",
 		cli: "scrip access revoke {key}"},
-	{id: "changeSettings", title: "Change settings", cleared: "default", edits: "/v1/settings", then: "/settings", about: "In force at all servers within a second, all or none. What is emptied goes back to its default.",
-		fields: []string{"settings.reminder.rate", "settings.reminder.batch", "settings.reminder.concurrency", "settings.reminder.grace", "settings.http.rate", "settings.http.burst",
-			"settings.push.merge", "settings.push.cap", "settings.push.quiet", "settings.push.zone", "settings.push.shards", "settings.push.batch", "settings.deadletter.quote", "settings.clock.tolerance", "settings.tables.keep"},
-		cli: "[scrip config set reminder.rate {settings.reminder.rate}; ][scrip config set reminder.batch {settings.reminder.batch}; ][scrip config set reminder.concurrency {settings.reminder.concurrency}; ]" +
-			"[scrip config set reminder.grace {settings.reminder.grace}; ][scrip config set http.rate {settings.http.rate}; ][scrip config set http.burst {settings.http.burst}; ]" +
-			"[scrip config set push.merge {settings.push.merge}; ][scrip config set push.cap {settings.push.cap}; ][scrip config set push.quiet {settings.push.quiet}; ]" +
-			"[scrip config set push.zone {settings.push.zone}; ][scrip config set push.shards {settings.push.shards}; ][scrip config set push.batch {settings.push.batch}; ]" +
-			"[scrip config set deadletter.quote {settings.deadletter.quote}; ][scrip config set clock.tolerance {settings.clock.tolerance}; ][scrip config set tables.keep {settings.tables.keep}; ]"},
+	settingsAct(),
 	pauseAct("pauseExpiry", "Pause expiry", "expiry", "true", "Nothing that expires in this campaign is announced until it is resumed. No coupon is valid for longer."),
 	pauseAct("resumeExpiry", "Resume expiry", "expiry", "null", "What is due is announced at once."),
 	pauseAct("pauseReminders", "Pause reminders", "reminder", "true", "No reminder of this campaign fires until they are resumed; those that are too late by then are dropped."),
 	pauseAct("resumeReminders", "Resume reminders", "reminder", "null", "What is due fires at once; what is too late is dropped."),
+}
+
+// settingsAct changes any of the settings that are no pauses; the order is that of the form.
+func settingsAct() act {
+	a := act{id: "changeSettings", title: "Change settings", cleared: "default", edits: "/v1/settings", then: "/settings", about: "In force at all servers within a second, all or none. What is emptied goes back to its default."}
+	for _, name := range []string{"reminder.rate", "reminder.batch", "reminder.concurrency", "reminder.grace", "http.rate", "http.burst",
+		"push.merge", "push.cap", "push.quiet", "push.zone", "push.shards", "push.batch", "deadletter.quote", "clock.tolerance", "tables.keep"} {
+		a.fields = append(a.fields, "settings."+name)
+		a.cli += "[scrip config set " + name + " {settings." + name + "}; ]"
+	}
+	return a
 }
 
 // pauseAct is a pause of what is due in a campaign, which is a setting.
