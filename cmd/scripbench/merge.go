@@ -87,25 +87,10 @@ func (o options) merge(ctx context.Context, b *bench, r *report.Tables) error {
 	}
 	out := report.Step{Name: "one message each, on SCRIP_PUSH_OUT, after the window", Lines: all, Bare: bareMessages}
 	messages, size, people, reminders := 0, 0, map[string]int{}, 0
-	end, err := s.ends(ctx, func(int) string { return topology.PushOutStream })
-	if err != nil {
-		return err
-	}
-	reader, err := s.consume(ctx, topology.PushOutStream, 0)
-	if err != nil {
-		return err
-	}
-	for range end[0] {
-		m, err := reader.Next()
-		if err != nil {
-			return err
-		}
-		meta, err := m.Metadata()
-		if err != nil {
-			return err
-		}
+	outStream := func(int) string { return topology.PushOutStream }
+	err = s.tail(ctx, outStream, make([]uint64, 1), func(m jetstream.Msg, stored time.Time) error {
 		messages, size = messages+1, size+len(m.Data())
-		out.Seconds = max(out.Seconds, (meta.Timestamp.Sub(at) - mergeWindow).Seconds())
+		out.Seconds = max(out.Seconds, (stored.Sub(at) - mergeWindow).Seconds())
 		for d := json.NewDecoder(bytes.NewReader(m.Data())); d.More(); {
 			var line struct {
 				Merged    bool     `json:"merged"`
@@ -121,6 +106,10 @@ func (o options) merge(ctx context.Context, b *bench, r *report.Tables) error {
 				}
 			}
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	for c, n := range people {
 		if n != 1 {
