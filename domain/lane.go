@@ -121,9 +121,9 @@ func (l *Lane) find(name string) *campaign {
 	if c := l.last; c != nil && c.name == name && c.epoch == l.epoch {
 		return c
 	}
-	c := l.campaigns[name]
+	c := l.open(l.campaigns[name])
 	if c != nil {
-		c = l.writable(l.open(c))
+		c = l.writable(c)
 		l.last = c
 	}
 	return c

@@ -151,10 +151,7 @@ type AllotmentView struct {
 // given, that one. next is the name to continue after, "" at the end. False if there is no such campaign.
 func (l *Lane) Allotments(name, after, batch string, limit int) (views []AllotmentView, next string, ok bool) {
 	views = []AllotmentView{}
-	c := l.campaigns[name]
-	if c != nil {
-		c = l.open(c)
-	}
+	c := l.open(l.campaigns[name])
 	if c == nil || c.allotted == nil {
 		return views, "", c != nil
 	}

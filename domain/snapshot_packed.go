@@ -55,9 +55,9 @@ func (e *DamagedError) Error() string { return e.Err.Error() }
 
 func (e *DamagedError) Unwrap() error { return e.Err }
 
-// open returns the campaign, unpacked.
+// open returns the campaign, unpacked; nil if it is nil.
 func (l *Lane) open(c *campaign) *campaign {
-	if !c.isPacked() {
+	if c == nil || !c.isPacked() {
 		return c
 	}
 	p := Packed{campaign: c, lane: l}
