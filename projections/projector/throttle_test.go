@@ -10,6 +10,13 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
+// meter is one whose level the test alone decides: without the system's files it takes no core for idle, and busy lanes press.
+func (r *rig) meter() *load.Meter {
+	meter := load.NewMeter(1)
+	meter.Cores.Root = r.T.TempDir()
+	return meter
+}
+
 // Even if the lanes are always busy, the tables catch up, one lane at a time.
 func TestBusyProjectorCatchesUp(t *testing.T) {
 	r := newRig(t)
@@ -18,7 +25,7 @@ func TestBusyProjectorCatchesUp(t *testing.T) {
 		r.Claim(0, 1)
 		r.Claim(1, 1)
 	}
-	meter := load.NewMeter(1)
+	meter := r.meter()
 	meter.Lanes[0].Loading.Store(true)
 	p := r.projector(r.pool, Options{Limits: fill.Limits{Lines: 16}, Load: meter})
 	var atWork, together atomic.Int32
@@ -41,7 +48,7 @@ func (r *rig) stuck() (p *running, busy *atomic.Bool) {
 	var holding atomic.Bool
 	let, held := make(chan struct{}), make(chan struct{})
 	letGo := sync.OnceFunc(func() { close(let) })
-	meter := load.NewMeter(1)
+	meter := r.meter()
 	busy = &meter.Lanes[0].Loading
 	p = r.projector(r.pool, Options{Load: meter})
 	p.faults.beforeCommit = func(lane int, _ uint32) {
