@@ -119,7 +119,7 @@ func (l *Lane) List(after string, limit int) []CampaignView {
 }
 
 func (l *Lane) view(c *campaign) CampaignView {
-	s, counts := c.settings, countsOf(c, c.reminders().Len(), 0)
+	s, counts := c.settings, c.counts()
 	v := CampaignView{
 		Campaign: c.name, Number: c.number, Status: c.state.String(), Version: l.version(c), Codes: counts.total, Imported: s.Codes == 0,
 		Claimed: counts.claimed, Redeemed: counts.redeemed, Voided: counts.voided, PerCustomer: s.PerCustomer,

@@ -40,6 +40,11 @@ func countsOf(c *campaign, reminders, parked int) packedCounts {
 	return packedCounts{uint32(reminders), uint32(parked), c.voided, c.claimed(), c.redeemed, c.total()}
 }
 
+// counts are those of a campaign, packed or not.
+func (c *campaign) counts() packedCounts {
+	return countsOf(c, c.reminders().Len(), c.parked().Len())
+}
+
 func (p *packedCounts) all() [6]*uint32 {
 	return [...]*uint32{&p.reminders, &p.parked, &p.voided, &p.claimed, &p.redeemed, &p.total}
 }
@@ -114,7 +119,7 @@ func (p *Packed) Unpack() {
 
 // check compares the counts that precede a body with it.
 func (p *packed) check(c *campaign) error {
-	if countsOf(c, c.reminders().Len(), c.parked().Len()) != p.counts {
+	if c.counts() != p.counts {
 		return fmt.Errorf("it is damaged: campaign %s: counts", c.name)
 	}
 	return nil

@@ -62,16 +62,13 @@ func (l *Lane) readSnapshot(r *snapshotReader) error {
 		if err := l.add(c); err != nil {
 			return err
 		}
+		n := c.counts()
+		l.reminders, l.parked, l.voided = l.reminders+int(n.reminders), l.parked+int(n.parked), l.voided+int(n.voided)
 		if c.isPacked() {
-			p := &c.sparse.packed.counts
 			l.packed = append(l.packed, c.number/uint32(l.lanes))
-			l.reminders, l.parked, l.voided = l.reminders+int(p.reminders), l.parked+int(p.parked), l.voided+int(p.voided)
-			continue
+		} else {
+			l.list(c)
 		}
-		l.list(c)
-		l.reminders += c.reminders().Len()
-		l.parked += c.parked().Len()
-		l.voided += int(c.voided)
 	}
 	l.orderPacked()
 	if r.err != nil {
