@@ -18,6 +18,22 @@ func ParseEvent(line []byte, e *Event) error {
 	return err
 }
 
+// ParseDue is ParseEvent, but the line must be what CheckDue accepts.
+func (e *Event) ParseDue(line []byte) error {
+	if err := ParseEvent(line, e); err != nil {
+		return err
+	}
+	return e.CheckDue()
+}
+
+// CheckDue returns an error unless the event is a reminder.due of customers with a number each.
+func (e *Event) CheckDue() error {
+	if e.Type != ReminderDue || len(e.CustomerIDs) == 0 || len(e.CustomerIDs) != len(e.Rs) {
+		return fmt.Errorf("it is no reminder.due with customer_ids and as many r")
+	}
+	return nil
+}
+
 // ParseView is ParseEvent, but texts are views of the line too.
 func (e *Event) ParseView(line []byte) error {
 	*e = Event{}

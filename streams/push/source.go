@@ -92,10 +92,8 @@ type source struct {
 // reminders are the fired reminders, all of them.
 func reminders() source {
 	return source{stream: fired, out: true, skip: "rmd:", ahead: 1, pass: func(e *wire.Event) (bool, error) {
-		if e.Type != wire.ReminderDue || len(e.CustomerIDs) == 0 || len(e.CustomerIDs) != len(e.Rs) {
-			return false, fmt.Errorf("it is no reminder.due with customer_ids and as many r")
-		}
-		return true, nil
+		err := e.CheckDue()
+		return err == nil, err
 	}}
 }
 
