@@ -66,22 +66,29 @@ func (d *direct) openBucket(ctx context.Context) (err error) {
 	return err
 }
 
-// readRecord returns a record and its revision, 0 = there is none.
-func readRecord(ctx context.Context, kv jetstream.KeyValue, name string, lane int) (r record, revision uint64, err error) {
-	e, err := kv.Get(ctx, bucketKey(name, lane))
+// ReadKey reads what a key of the bucket has, in JSON, into a value that has its format at format. It returns the key's revision;
+// 0 = there is none, and the value stays as it is. A format of a newer program is an error.
+func ReadKey(ctx context.Context, kv jetstream.KeyValue, key string, value any, format *int) (revision uint64, err error) {
+	e, err := kv.Get(ctx, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return r, 0, nil
+		return 0, nil
 	}
 	if err == nil {
-		revision, err = e.Revision(), json.Unmarshal(e.Value(), &r)
+		err = json.Unmarshal(e.Value(), value)
 	}
-	if err == nil && r.Format > Format {
-		err = fmt.Errorf("it has format %d, this program reads up to %d; use a newer scrip", r.Format, Format)
+	if err == nil && *format > Format {
+		err = fmt.Errorf("it has format %d, this program reads up to %d; use a newer scrip", *format, Format)
 	}
 	if err != nil {
-		return r, 0, fmt.Errorf("key %s of bucket %s: %w", bucketKey(name, lane), Bucket, err)
+		return 0, fmt.Errorf("key %s of bucket %s: %w", key, Bucket, err)
 	}
-	return r, revision, nil
+	return e.Revision(), nil
+}
+
+// readRecord returns a record and its revision, 0 = there is none.
+func readRecord(ctx context.Context, kv jetstream.KeyValue, name string, lane int) (r record, revision uint64, err error) {
+	revision, err = ReadKey(ctx, kv, bucketKey(name, lane), &r, &r.Format)
+	return r, revision, err
 }
 
 // changeRecord reads a record, changes it and writes it, again while other processes write too.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -114,7 +115,7 @@ func (r *run) letOut(batch []eventlog.Message) error {
 		m := &batch[i]
 		r.pass(m.Time, m.Sequence-1)
 		for _, text := range eventlog.Lines(m.Payload) {
-			if err := wire.ParseEvent(text, &ev); err != nil || len(ev.CustomerIDs) != len(ev.Rs) {
+			if err := ev.ParseDue(text); err != nil {
 				return fmt.Errorf("stream %s, message %d: a line that is none: %w", r.out.Name(), m.Sequence, err)
 			}
 			if m.Sequence > r.mark.Counted {
@@ -183,7 +184,7 @@ func (r *run) save(ctx context.Context) error {
 	if next.Out, err = r.position(ctx, r.out, 0, out, r.saved.Out); err != nil {
 		return err
 	}
-	if fmt.Sprint(next.Lanes, next.Out, next.Counts, next.Held) == fmt.Sprint(r.saved.Lanes, r.saved.Out, r.saved.Counts, r.saved.Held) {
+	if was := &r.saved; slices.Equal(next.Lanes, was.Lanes) && next.Out == was.Out && next.Counts == was.Counts && next.Held == was.Held {
 		return nil
 	}
 	data, err := json.Marshal(&next)
@@ -206,20 +207,8 @@ func (r *run) position(ctx context.Context, s eventlog.Stream, lane int, sequenc
 }
 
 func readMark(ctx context.Context, kv jetstream.KeyValue) (m mark, err error) {
-	e, err := kv.Get(ctx, Key)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return m, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(e.Value(), &m)
-	}
-	if err == nil && m.Format > push.Format {
-		err = fmt.Errorf("it has format %d, this program reads up to %d; use a newer scrip", m.Format, push.Format)
-	}
-	if err != nil {
-		return m, fmt.Errorf("key %s of bucket %s: %w", Key, topology.PushBucket, err)
-	}
-	return m, nil
+	_, err = push.ReadKey(ctx, kv, Key, &m, &m.Format)
+	return m, err
 }
 
 // Recorded returns what the stage of some server recorded last; ok is false if nothing was ever held back.
