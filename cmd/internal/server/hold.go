@@ -31,11 +31,10 @@ func (s *server) startHold(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		err := manager.Run(ctx, func(ctx context.Context, _ int) error { return stage.Run(ctx) })
-		if ctx.Err() != nil {
-			err = nil
+		if err := manager.Run(ctx, func(ctx context.Context, _ int) error { return stage.Run(ctx) }); err != nil && ctx.Err() == nil {
+			return err
 		}
-		return err
+		return nil
 	})
 	return nil
 }

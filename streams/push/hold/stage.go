@@ -9,13 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
-	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/priority"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -47,35 +45,39 @@ type Options struct {
 // Stage holds reminders back.
 type Stage struct {
 	Options
-	state atomic.Pointer[State]
+	state atomic.Pointer[leased]
+}
+
+// leased is a State as long as the lease under which it was reached.
+type leased struct {
+	State
+	lease context.Context // of Run
 }
 
 // New returns a Stage. It sends no request.
 func New(o Options) *Stage { return &Stage{Options: o} }
 
-// State is what the Stage of this process has; nil while it does not run here.
-func (s *Stage) State() *State { return s.state.Load() }
+// State is what the Stage of this process has; nil while it does not run here. Between a failure and the next Run under
+// the same lease it stays.
+func (s *Stage) State() *State {
+	if is := s.state.Load(); is != nil && is.lease.Err() == nil {
+		return &is.State
+	}
+	return nil
+}
 
-// Run works until ctx ends. After an error it starts again from what is stored, with back-off.
+// Run works until ctx ends, which is no error, or something fails. The next Run starts from what is stored: the lease calls it
+// after a pause.
 func (s *Stage) Run(ctx context.Context) error {
-	defer s.state.Store(nil)
-	pauses := backoff.NewExponentialBackOff()
-	pauses.InitialInterval, pauses.MaxInterval = 200*time.Millisecond, 15*time.Second
 	for {
-		started := time.Now()
 		err := s.run(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if time.Since(started) > time.Minute {
-			pauses.Reset()
+		if !errors.Is(err, errRest) {
+			return fmt.Errorf("reminders that are held back wait for now; what is held is read again: %w", err)
 		}
-		if errors.Is(err, errRest) {
-			s.rest(ctx)
-			continue
-		}
-		s.Logger.WarnContext(ctx, "reminders that are held back wait for now; what is held is read again", "err", err)
-		_ = natsx.Pause(ctx, pauses.NextBackOff())
+		s.rest(ctx)
 	}
 }
 
@@ -117,6 +119,7 @@ type past struct {
 // run is one start of a Stage. Its goroutine owns all of it.
 type run struct {
 	*Stage
+	lease  context.Context // of Run
 	owner  string
 	kv     jetstream.KeyValue // of the mark
 	out    eventlog.Stream
@@ -142,7 +145,7 @@ type run struct {
 func (s *Stage) run(ctx context.Context) error {
 	now, _ := s.Settings.Current()
 	r := &run{
-		Stage: s, owner: uuid.NewString(), out: eventlog.Out(s.JetStream).In(s.Log), wake: make(chan struct{}, 1),
+		Stage: s, lease: ctx, owner: uuid.NewString(), out: eventlog.Out(s.JetStream).In(s.Log), wake: make(chan struct{}, 1),
 		lines: map[string]*line{}, people: newShards(now.PushShards), rules: rulesOf(now), now: s.Clock.Now(),
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -253,7 +256,7 @@ func (r *run) fold(ctx context.Context, l *lane, m *eventlog.Message) {
 	}
 	var ev wire.Event
 	for n, text := range eventlog.Lines(m.Payload) {
-		if err := wire.ParseEvent(text, &ev); err != nil || ev.Type != wire.ReminderDue || len(ev.CustomerIDs) != len(ev.Rs) {
+		if err := ev.ParseDue(text); err != nil {
 			r.Logger.ErrorContext(ctx, "a line that does not belong there was ignored", "stream", l.stream.Name(), "sequence", m.Sequence, "line", n+1, "err", err)
 			continue
 		}
@@ -325,8 +328,7 @@ func (r *run) release(ctx context.Context, most int) error {
 			l.inputs = l.inputs[1:]
 		}
 	}
-	state := r.mark.State
-	r.state.Store(&state)
+	r.state.Store(&leased{r.mark.State, r.lease})
 	return nil
 }
 

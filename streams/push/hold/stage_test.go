@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -100,7 +101,10 @@ func (r *rig) stageBy(t *testing.T, clock wall.Clock) (s *Stage, stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = s.Run(ctx)
+		for ctx.Err() == nil { // as its lease does
+			_ = s.Run(ctx)
+			_ = natsx.Pause(ctx, 200*time.Millisecond)
+		}
 	}()
 	stop = sync.OnceFunc(func() { cancel(); <-done })
 	t.Cleanup(stop)
