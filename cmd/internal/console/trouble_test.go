@@ -43,7 +43,10 @@ func (s *session) watch(t *testing.T, path string) (newest func() string) {
 		for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 			mu.Lock()
 			if part += lines.Text() + "\n"; lines.Text() == "" {
-				part, last = "", part
+				if strings.HasPrefix(part, "event:") { // not a sign of life, which says nothing about the part
+					last = part
+				}
+				part = ""
 			}
 			mu.Unlock()
 		}
