@@ -33,7 +33,8 @@ func TestRepliesGoToInboxesOnly(t *testing.T) {
 	code := r.claim(t, "summer", "ann")
 	users := map[string]*nats.Conn{"shop": streamtest.Connect(t, srv.URL("shop")), "support": streamtest.Connect(t, srv.URL("support"))}
 
-	targets := []string{"scrip.evt.0", "scrip.rmd.0", "$KV.SCRIP_LEASE.lease.lane.0", "$JS.API.STREAM.DELETE.SCRIP_EVT_0", "$JS.API.STREAM.PURGE.SCRIP_CMD_0"}
+	// A reply subject of the JetStream API is refused by NATS, since 2.15.3; one in a header is not.
+	targets := []string{"scrip.evt.0", "scrip.rmd.0", "$KV.SCRIP_LEASE.lease.lane.0"}
 	sent := map[string]int{}
 	for _, c := range []struct {
 		user, place, subject, body string
@@ -63,7 +64,7 @@ func TestRepliesGoToInboxesOnly(t *testing.T) {
 		}
 	}
 	// The subject for outcomes is such a one, too. This command is done: it has an acknowledgement.
-	for _, target := range targets {
+	for _, target := range append(targets, "$JS.API.STREAM.DELETE.SCRIP_EVT_0", "$JS.API.STREAM.PURGE.SCRIP_CMD_0") {
 		r.publish(t, &nats.Msg{Subject: "scrip.cmd.summer", Header: nats.Header{"Scrip-Reply": {target}}, Data: []byte(claimLine("bob", "bob"))})
 		sent["outcome"]++
 	}
