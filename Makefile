@@ -90,6 +90,12 @@ lint: ## Check formatting, go vet, staticcheck, imports, the documents that heav
 	@for module in $(DOCUMENTS); do (cd $$module && go test -vet=off ./...); done
 	go test -vet=off -tags dist -run '^TestDist$$' ./cmd/scrip
 
+.PHONY: vuln
+vuln: ## Look for known vulnerabilities in what the programs call, where the database of govulncheck can be reached.
+	@go build -o bin/ golang.org/x/vuln/cmd/govulncheck
+	@found=$$(bin/govulncheck ./cmd/scrip ./cmd/pushsender 2>&1) && echo "$$found" || { echo "$$found"; \
+	if grep -q '^govulncheck: fetching vulnerabilities' <<<"$$found"; then echo 'skipped: govulncheck, whose database cannot be reached'; else exit 1; fi; }
+
 .PHONY: soak
 soak: setup-bench ## Chaos, power cuts, kill -9, clusters under faults, random requests of /v1 and peers for SOAK (30m) in all; seeds and a table at the end. PARTS picks some.
 	go run ./cmd/internal/soak -for $(SOAK) $(if $(PARTS),-parts $(PARTS)) $(if $(SEED),-seed $(SEED))
