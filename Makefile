@@ -3,6 +3,8 @@
 SHELL      := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
+# The Go that builds and tests is the one of go.mod, also where an older or newer one is installed: it is fetched once.
+export GOTOOLCHAIN := $(shell sed -n 's/^toolchain //p' go.mod)
 
 # Arguments of serve, as in: make run ARGS='--http-listen 127.0.0.1:8081'
 ARGS     ?=
