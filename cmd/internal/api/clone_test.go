@@ -44,7 +44,7 @@ func TestCloneAndDiff(t *testing.T) {
 	r.Ask(t, "", "GET", "/v1/campaigns/"+from+"/diff?with="+to, nil).Want(t, 200).Into(t, &diff)
 	text := ""
 	for _, d := range diff.Items {
-		text += fmt.Sprintf("%s %s %s; ", d.Setting, d.Campaign, d.With)
+		text += fmt.Sprintf("%s %s %s; ", d.Setting, string(d.Campaign), string(d.With))
 	}
 	if want := fmt.Sprintf(`codes 7 9; expires_at "%s" ; valid_for  "72h"; `, ends.UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano)); strings.Replace(text, "72h0m0s", "72h", 1) != want {
 		t.Errorf("they differ in %s, want %s", text, want)
