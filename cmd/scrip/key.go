@@ -64,10 +64,9 @@ Readers accept it as --seal-key-file FILE, SCRIP_SEAL_KEY_FILE=FILE, or SCRIP_SE
 	}))
 }
 
-// natsCommand groups what nats-servers outside of scrip need of a log: its accounts, and the public key that follows from its
-// code key.
+// natsCommand groups what nats-servers outside of scrip need of a log: its accounts, and what follows from its code key.
 func (m *Main) natsCommand() *cobra.Command {
-	return cli.Group("nats", "Configuration of NATS servers that run on their own", m.natsConfigCommand(), m.natsIssuerCommand())
+	return cli.Group("nats", "Configuration of NATS servers that run on their own", m.natsConfigCommand(), m.natsEnvCommand())
 }
 
 func (m *Main) natsConfigCommand() *cobra.Command {
@@ -78,7 +77,7 @@ func (m *Main) natsConfigCommand() *cobra.Command {
 one for each kind of user with a key. The embedded NATS server has the same accounts.
 
 nats-server takes three values from its environment: NATS_USER and NATS_PASSWORD, which scrip's servers use, and NATS_ISSUER,
-see ` + "`scrip nats issuer`" + `. Print it again after an upgrade of scrip, and restart the nodes one after the other.`,
+see ` + "`scrip nats env`" + `. Print it again after an upgrade of scrip, and restart the nodes one after the other.`,
 		Example: `  scrip nats config --lanes 16 > accounts.conf     # in the nats-server's configuration: include accounts.conf`,
 		RunE: func(*cobra.Command, []string) error {
 			if lanes < 1 || lanes > topology.MaxLanes {
@@ -93,13 +92,15 @@ see ` + "`scrip nats issuer`" + `. Print it again after an upgrade of scrip, and
 	return cmd
 }
 
-func (m *Main) natsIssuerCommand() *cobra.Command {
+func (m *Main) natsEnvCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "issuer", Short: "Print the public key of the servers that answer log-ins", Args: cli.NoArgs,
-		Long: `Print the public key of the servers that answer log-ins to NATS with keys. nats-server needs it as NATS_ISSUER. It follows from the
-code key, in SCRIP_CODE_KEY or in the --data directory, and is no secret.`,
+		Use: "env", Short: "Print the environment of nats-servers that follows from the code key", Args: cli.NoArgs,
+		Long: `Print two variables of the environment of nats-servers. They follow from the code key, in SCRIP_CODE_KEY or in the --data directory.
+
+NATS_ISSUER is the public key of the servers that answer log-ins with keys. NATS_ROUTES_PASSWORD is a secret: the nodes of a
+cluster require it of each other.`,
 		Example: `  export SCRIP_CODE_KEY=$(openssl rand -hex 32)     # for a new log: keep a copy in a safe place
-  export NATS_ISSUER=$(scrip nats issuer)`,
+  (umask 077; scrip nats env > nats.env)`,
 		RunE: func(*cobra.Command, []string) error {
 			key, err := m.codeKey()
 			if err != nil {
@@ -109,7 +110,15 @@ code key, in SCRIP_CODE_KEY or in the --data directory, and is no secret.`,
 			if err != nil {
 				return err
 			}
-			return m.printOne("issuer", issuer.Public())
+			routes, err := natsauth.RoutesPassword(key.Key)
+			if err != nil {
+				return err
+			}
+			if m.global.output == outputJSON {
+				return cli.JSON(m.Out, map[string]string{natsauth.IssuerVariable: issuer.Public(), natsauth.RoutesPasswordVariable: routes})
+			}
+			_, err = fmt.Fprintf(m.Out, "%s=%s\n%s=%s\n", natsauth.IssuerVariable, issuer.Public(), natsauth.RoutesPasswordVariable, routes)
+			return err
 		},
 	}
 	idFlag(cmd, false)

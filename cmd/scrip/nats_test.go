@@ -31,10 +31,10 @@ func TestNATSCommands(t *testing.T) {
 		{[]string{"nats", "config", "--lanes", "7"}, nil, cli.ExitDone, "partition(7,1)"},
 		{[]string{"nats", "config"}, nil, cli.ExitUsage, "--lanes must be from 1 to 1024"},
 		{[]string{"nats", "config", "--lanes", "1025"}, nil, cli.ExitUsage, "--lanes must be from 1 to 1024"},
-		{[]string{"nats", "issuer"}, map[string]string{"SCRIP_CODE_KEY": key}, cli.ExitDone, "A"},
-		{[]string{"nats", "issuer", "-o", "json"}, map[string]string{"SCRIP_CODE_KEY": key}, cli.ExitDone, `{"issuer":"A`},
-		{[]string{"nats", "issuer"}, map[string]string{"SCRIP_CODE_KEY": "zz"}, cli.ExitFailed, "SCRIP_CODE_KEY"},
-		{[]string{"nats", "issuer", "--data", t.TempDir()}, nil, cli.ExitFailed, "there is no code key"},
+		{[]string{"nats", "env"}, map[string]string{"SCRIP_CODE_KEY": key}, cli.ExitDone, "NATS_ISSUER=ADMMAK"},
+		{[]string{"nats", "env", "-o", "json"}, map[string]string{"SCRIP_CODE_KEY": key}, cli.ExitDone, `"NATS_ROUTES_PASSWORD":"r`},
+		{[]string{"nats", "env"}, map[string]string{"SCRIP_CODE_KEY": "zz"}, cli.ExitFailed, "SCRIP_CODE_KEY"},
+		{[]string{"nats", "env", "--data", t.TempDir()}, nil, cli.ExitFailed, "there is no code key"},
 	} {
 		var out, errs bytes.Buffer
 		m := &Main{Out: &out, Err: &errs, Env: func(name string) (string, bool) { v, ok := test.env[name]; return v, ok }}

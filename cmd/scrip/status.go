@@ -249,9 +249,10 @@ func (m *Main) doctorCommand() *cobra.Command {
 clocks. Give the flags of "scrip serve", before a server starts or while it runs. Each finding is ok, warn or fail, with
 what to do. The exit code is 1 if one of them is fail.
 
-It changes nothing. --as logs in to NATS as a user, looks its key up, and lists what it may do. NATS shows whether it syncs its files only on its monitoring port: name it with --monitor.`,
+It changes nothing. --as logs in to NATS as a user, looks its key up, and lists what it may do. NATS shows whether it syncs its files only on its monitoring port, which docker/nats/cluster.conf opens to its own machine: name
+it with --monitor.`,
 		Example: `  scrip doctor
-  scrip doctor --nats nats://USER:PASSWORD@nats-1:4222 --postgres postgres://… --monitor http://nats-1:8222,http://nats-2:8222
+  scrip doctor --nats nats://USER:PASSWORD@nats-1:4222 --postgres postgres://… --monitor http://127.0.0.1:8222
   scrip doctor --as sk_producer_01h8z3qk…
   scrip doctor --as nats://SHOP:PASSWORD@nats-1:4222 -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {

@@ -19,7 +19,8 @@ func TestTheClusterConfigurationIsLikeTheEmbeddedServer(t *testing.T) {
 	issuer, err := callout.NewIssuer()
 	streamtest.Must(t, err)
 	store := t.TempDir()
-	for name, value := range map[string]string{"NATS_NODE": "nats-1", "NATS_STORE": store, "NATS_USER": "u", "NATS_PASSWORD": "p", "NATS_ISSUER": issuer.Public()} {
+	for name, value := range map[string]string{"NATS_NODE": "nats-1", "NATS_STORE": store, "NATS_USER": "u", "NATS_PASSWORD": "p", "NATS_ISSUER": issuer.Public(),
+		"NATS_ROUTES_PASSWORD": "secret", "NATS_ROUTES": "[nats://routes:secret@nats-1:6222,nats://routes:secret@nats-2:6222]"} {
 		t.Setenv(name, value)
 	}
 	const path = "../../docker/nats/cluster.conf"
@@ -50,7 +51,7 @@ func TestTheClusterConfigurationIsLikeTheEmbeddedServer(t *testing.T) {
 
 func likeTheEmbedded(t *testing.T, file *server.Options, store string) {
 	t.Helper()
-	embedded, err := natsd.Options{StoreDir: store, Cluster: &natsd.Cluster{Name: "scrip", Listen: "127.0.0.1:0"}}.ServerOptions()
+	embedded, err := natsd.Options{StoreDir: store, Cluster: &natsd.Cluster{Name: "scrip", Listen: "127.0.0.1:0", User: "routes", Password: "secret"}}.ServerOptions()
 	streamtest.Must(t, err)
 	for _, c := range []struct {
 		setting    string
@@ -67,7 +68,10 @@ func likeTheEmbedded(t *testing.T, file *server.Options, store string) {
 		{"max_closed_clients", file.MaxClosedClients, embedded.MaxClosedClients},
 		{"server_name", file.ServerName, "nats-1"},
 		{"store_dir", file.StoreDir, store},
-		{"routes", len(file.Routes), 3},
+		{"routes", len(file.Routes), 2},
+		{"user of routes", file.Cluster.Username, embedded.Cluster.Username},
+		{"password of routes", file.Cluster.Password, embedded.Cluster.Password},
+		{"host of monitoring", file.HTTPHost, "127.0.0.1"},
 	} {
 		if c.have != c.want {
 			t.Errorf("%s is %v in docker/nats/cluster.conf, expected %v", c.setting, c.have, c.want)

@@ -92,7 +92,9 @@ type Cluster struct {
 	Name string
 	// Listen is HOST:PORT for the other nodes.
 	Listen string
-	// Routes are the other nodes, as nats://HOST:PORT. A node's own address among them does no harm.
+	// User and Password are required of nodes that join: a node reads and writes everything.
+	User, Password string
+	// Routes are the other nodes, as nats://USER:PASSWORD@HOST:PORT. A node's own address among them does no harm.
 	Routes []string
 }
 
@@ -170,7 +172,10 @@ func (o Options) server() (*server.Options, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cluster address %q: %w; use HOST:PORT", c.Listen, err)
 		}
-		so.Cluster = server.ClusterOpts{Name: c.Name, Host: host, Port: port, PingInterval: pingEvery, MaxPingsOut: pingsOut}
+		if c.User == "" || c.Password == "" {
+			return nil, errors.New("a cluster needs a user and a password for its nodes")
+		}
+		so.Cluster = server.ClusterOpts{Name: c.Name, Host: host, Port: port, Username: c.User, Password: c.Password, PingInterval: pingEvery, MaxPingsOut: pingsOut}
 		for _, r := range c.Routes {
 			so.Routes = append(so.Routes, server.RoutesFromStr(r)...)
 		}

@@ -80,8 +80,8 @@ func TestStartRefuses(t *testing.T) {
 	}
 	used.Shutdown()
 
-	cluster := &natsd.Cluster{Name: "c", Listen: "127.0.0.1:0", Routes: []string{"nats://127.0.0.1:1"}}
-	another := &natsd.Cluster{Name: "d", Listen: "127.0.0.1:0", Routes: cluster.Routes}
+	cluster := &natsd.Cluster{Name: "c", Listen: "127.0.0.1:0", User: "u", Password: "p", Routes: []string{"nats://u:p@127.0.0.1:1"}}
+	another := &natsd.Cluster{Name: "d", Listen: "127.0.0.1:0", User: "u", Password: "p", Routes: cluster.Routes}
 	clustered := t.TempDir()
 	c, err := natsd.Start(natsd.Options{StoreDir: clustered, Listen: "127.0.0.1:0", ServerName: "a", Cluster: cluster, Logger: quiet})
 	streamtest.Must(t, err)
@@ -99,6 +99,7 @@ func TestStartRefuses(t *testing.T) {
 		{"bad port", natsd.Options{StoreDir: t.TempDir(), Listen: "127.0.0.1:http"}, "--nats-listen", nil},
 		{"bad sync", natsd.Options{StoreDir: t.TempDir(), Sync: "often"}, "--sync", nil},
 		{"no directory", natsd.Options{}, "directory", nil},
+		{"open routes", natsd.Options{StoreDir: t.TempDir(), Cluster: &natsd.Cluster{Name: "c", Listen: "127.0.0.1:0"}}, "password", nil},
 		{"store of a running server", natsd.Options{StoreDir: running.StoreDir()}, "--data", nil},
 		{"standalone store as cluster", natsd.Options{StoreDir: used.StoreDir(), Cluster: cluster}, "would delete its streams", nil},
 		{"cluster store as standalone", natsd.Options{StoreDir: clustered}, "would delete its streams", nil},

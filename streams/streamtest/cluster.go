@@ -35,7 +35,7 @@ func StartCluster(t testing.TB, options ...Option) *Cluster {
 	clients, routes := freePorts(t, nodes), freePorts(t, nodes)
 	var urls []string
 	for _, p := range routes {
-		urls = append(urls, "nats://127.0.0.1:"+strconv.Itoa(p))
+		urls = append(urls, fmt.Sprintf("nats://routes:%s@127.0.0.1:%d", password, p))
 	}
 	for i := range nodes {
 		o := natsd.Options{Sync: natsd.SyncInterval, Logger: Logger(t)}
@@ -45,7 +45,7 @@ func StartCluster(t testing.TB, options ...Option) *Cluster {
 		o.StoreDir = t.TempDir()
 		o.ServerName = fmt.Sprintf("n%d", i)
 		o.Listen = "127.0.0.1:" + strconv.Itoa(clients[i])
-		o.Cluster = &natsd.Cluster{Name: "test", Listen: "127.0.0.1:" + strconv.Itoa(routes[i]), Routes: urls}
+		o.Cluster = &natsd.Cluster{Name: "test", Listen: "127.0.0.1:" + strconv.Itoa(routes[i]), User: "routes", Password: password, Routes: urls}
 		c.opts[i] = o
 		c.Start(t, i)
 	}

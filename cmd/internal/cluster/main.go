@@ -20,6 +20,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -72,7 +73,8 @@ type cluster struct {
 	programs    string // the folder with scrip and nats-server, beside this program
 	port, lanes int
 	key         [32]byte // the code key
-	password    string   // of all users, follows from the key
+	password    string   // of all users, follows from the key, as does:
+	routes      string   // the password that the nodes require of each other
 }
 
 func main() {
@@ -139,7 +141,8 @@ func (c *cluster) open() (err error) {
 	}
 	sum := sha256.Sum256(c.key[:])
 	c.password = hex.EncodeToString(sum[:16])
-	return nil
+	c.routes, err = natsauth.RoutesPassword(c.key)
+	return err
 }
 
 // serve starts all services and stops them when ctx ends.
@@ -263,21 +266,40 @@ func (c *cluster) start(ctx context.Context, name string) error {
 	return os.WriteFile(c.path(name+".pid"), fmt.Appendf(nil, "%d\n%s", pid, commandLine(pid)), 0o600)
 }
 
-// node is a NATS node with docker/nats/cluster.conf. Flags take precedence over the file: they have what depends on this machine.
+// node is a NATS node with docker/nats/cluster.conf, on addresses of its own. No secret is an argument, which other users see.
 func (c *cluster) node(command *process.Command, name string, i int) error {
-	config := c.path("nats/cluster.conf")
+	config := c.path("nats/" + name + ".conf")
 	text, err := os.ReadFile("docker/nats/cluster.conf")
+	if err == nil {
+		text, err = c.placed(text, i)
+	}
 	issuer, bad := callout.IssuerOf(c.key)
 	if err = errors.Join(err, bad); err != nil {
 		return err
 	}
-	command.Program = filepath.Join(c.programs, "nats-server")
-	command.Args = []string{"--config", config, "--addr", "127.0.0.1", "--port", strconv.Itoa(c.port + i - 1), "--http_port", strconv.Itoa(c.port + monitorPort + i - 1),
-		"--cluster", "nats://" + c.at(routesPort, i), "--routes", fmt.Sprintf("nats://%s,nats://%s,nats://%s", c.at(routesPort, 1), c.at(routesPort, 2), c.at(routesPort, 3))}
+	command.Program, command.Args = filepath.Join(c.programs, "nats-server"), []string{"--config", config}
 	command.Env = append(command.Env, "NATS_NODE="+name, "NATS_STORE="+c.path(name), "NATS_USER=scrip", "NATS_PASSWORD="+c.password,
-		natsauth.IssuerVariable+"="+issuer.Public())
+		natsauth.IssuerVariable+"="+issuer.Public(), natsauth.RoutesPasswordVariable+"="+c.routes,
+		natsauth.RoutesVariable+"="+natsauth.Routes(c.routes, c.at(routesPort, 1), c.at(routesPort, 2), c.at(routesPort, 3)))
 	return errors.Join(atomicfile.MkdirAll(filepath.Dir(config), 0o711), os.WriteFile(config, text, 0o600),
 		os.WriteFile(c.path("nats/accounts.conf"), []byte(natsauth.File(c.lanes)), 0o600))
+}
+
+// placed is the configuration of a node with the addresses of node i on this machine. They are not given as flags: --cluster
+// without a password removes the one of the file.
+func (c *cluster) placed(config []byte, i int) ([]byte, error) {
+	for _, listener := range []struct{ line, address string }{
+		{"\nlisten: 0.0.0.0:4222\n", c.at(0, i)},
+		{"\nhttp: 127.0.0.1:8222\n", c.at(monitorPort, i)},
+		{"\n  listen: 0.0.0.0:6222\n", c.at(routesPort, i)},
+	} {
+		if bytes.Count(config, []byte(listener.line)) != 1 {
+			return nil, fmt.Errorf("docker/nats/cluster.conf does not have the line %q once", strings.TrimSpace(listener.line))
+		}
+		setting, _, _ := strings.Cut(listener.line, ":")
+		config = bytes.Replace(config, []byte(listener.line), []byte(setting+": "+listener.address+"\n"), 1)
+	}
+	return config, nil
 }
 
 // server is a server of scrip, as in docker/compose.cluster.yaml.

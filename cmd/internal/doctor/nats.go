@@ -90,7 +90,7 @@ func (v *visit) sync(ctx context.Context) []Finding {
 	switch {
 	case v.Monitor != "":
 	case v.NATS != "" || v.server.Sync == "":
-		return bad(Warn, "give the address of the monitoring port: --monitor http://HOST:8222; or look at the configuration of every node",
+		return bad(Warn, "run it on the machine of each node with --monitor http://127.0.0.1:8222, the monitoring port; or look at the configuration of every node",
 			"whether it has sync_interval: always cannot be read from here; without it a power loss loses commands that were answered up to two minutes before")
 	case v.server.Sync == natsd.SyncAlways:
 		return good("sync_interval is always")

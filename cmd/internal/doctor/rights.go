@@ -259,5 +259,5 @@ func (u *user) mend(err error, now time.Time) string {
 	case !u.record.In(now):
 		return fmt.Sprintf("it ended at %s by %s: make another one with `scrip access create NAME --role ROLE`", u.record.Ended.Format(time.RFC3339), u.record.EndedBy)
 	}
-	return "it is in force, so log-ins do not reach scrip: start a server with role api or lanes; on NATS servers of your own include the accounts of `scrip nats config`, with NATS_ISSUER as `scrip nats issuer` prints it"
+	return "it is in force, so log-ins do not reach scrip: start a server with role api or lanes; on NATS servers of your own include the accounts of `scrip nats config`, with NATS_ISSUER as `scrip nats env` prints it"
 }

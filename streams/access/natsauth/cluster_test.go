@@ -18,6 +18,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/access/callout"
+	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
@@ -39,21 +40,22 @@ func startNodes(t *testing.T, issuer callout.Issuer) []string {
 	t.Setenv("NATS_ISSUER", issuer.Public())
 	var routes, urls []string
 	for range 3 {
-		routes = append(routes, "nats://"+streamtest.Address(t))
+		routes = append(routes, streamtest.Address(t))
 	}
+	t.Setenv("NATS_ROUTES_PASSWORD", "secret")
+	t.Setenv("NATS_ROUTES", natsauth.Routes("secret", routes...))
 	for i := range 3 {
 		t.Setenv("NATS_NODE", fmt.Sprint("nats-", i+1))
 		t.Setenv("NATS_STORE", t.TempDir())
 		o, err := server.ProcessConfigFile("../../../docker/nats/cluster.conf")
 		streamtest.Must(t, err)
-		host, port, err := net.SplitHostPort(strings.TrimPrefix(routes[i], "nats://"))
+		host, port, err := net.SplitHostPort(routes[i])
 		streamtest.Must(t, err)
 		o.Cluster.Host = host
 		if o.Cluster.Port, err = strconv.Atoi(port); err != nil {
 			t.Fatal(err)
 		}
-		o.Host, o.Port, o.NoSigs, o.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
-		o.Routes = server.RoutesFromStr(strings.Join(routes, ","))
+		o.Host, o.Port, o.HTTPPort, o.NoSigs, o.NoLog = "127.0.0.1", server.RANDOM_PORT, 0, true, true
 		ns, err := server.NewServer(o)
 		streamtest.Must(t, err)
 		ns.Start()

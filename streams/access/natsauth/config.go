@@ -160,6 +160,6 @@ const (
 func File(lanes int) string {
 	return fmt.Sprintf("# Made by: scrip nats config --lanes %d\n#\n"+
 		"# The environment of nats-server must have %s and %s, for scrip's servers alone, and %s, which\n"+
-		"# `scrip nats issuer` prints.\n\n", lanes, UserVariable, PasswordVariable, IssuerVariable) +
+		"# `scrip nats env` prints.\n\n", lanes, UserVariable, PasswordVariable, IssuerVariable) +
 		Render(Config{Lanes: lanes, Users: []User{{Name: "$" + UserVariable, Password: "$" + PasswordVariable}}, Issuer: "$" + IssuerVariable, Separate: true})
 }

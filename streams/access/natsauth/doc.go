@@ -20,5 +20,8 @@
 // server and separate nats-servers load, and as the permissions in the answer to a log-in (package callout). The servers' own
 // user has what servers, a backup and a restore need (OfServers), and nothing else of its account.
 //
+// A node that joins a NATS cluster is above all accounts. So nodes require a password of each other, which follows from the code
+// key (RoutesPassword).
+//
 // Owner: none, it is data. A crash has no effect.
 package natsauth

@@ -81,6 +81,16 @@ func TestComposeFiles(t *testing.T) {
 			if s.Image == "scrip" && (s.User == "" || strings.HasPrefix(s.User, "0") || s.Environment["SCRIP_CREDENTIALS"] == nil || !slices.Contains(s.SecurityOpt, "no-new-privileges:true")) {
 				t.Errorf("%s, %s: user %q, security_opt %v, environment %v", file, name, s.User, s.SecurityOpt, s.Environment)
 			}
+			if strings.HasPrefix(s.Image, "nats:") {
+				routes, password := s.Environment["NATS_ROUTES"], s.Environment["NATS_ROUTES_PASSWORD"]
+				if password == nil || routes == nil || strings.Count(*routes, "nats://routes:"+*password+"@nats-") != 3 {
+					t.Errorf("%s, %s: the nodes join each other without a password", file, name)
+				}
+				// cluster.conf has monitoring on loopback; a flag would open it.
+				if !slices.Equal(s.Command, []string{"--config", "/etc/nats/cluster.conf"}) || !slices.Contains(s.HealthCheck.Test, "http://127.0.0.1:8222/healthz") {
+					t.Errorf("%s, %s: arguments %q, health check %q", file, name, s.Command, s.HealthCheck.Test)
+				}
+			}
 			if _, reason := noDigest[s.Image]; s.Image != "scrip" && !reason && !digest.MatchString(s.Image) {
 				t.Errorf("%s, %s: image %s has no digest", file, name, s.Image)
 			}

@@ -205,13 +205,24 @@ func TestTheManifestsSurvive(t *testing.T) {
 			}
 		}
 	}
-	conf, err := os.ReadFile(filepath.Join(docker, "nats", "cluster.conf"))
-	if err != nil {
-		t.Fatal(err)
+	nodes := pods(list)["nats"].Spec.Containers[0]
+	routes := regexp.MustCompile(`nats://routes:user:s3cret@([a-z0-9-]+):6222`).FindAllStringSubmatch(environment(t, nodes, "nats-1")["NATS_ROUTES"], -1)
+	if len(routes) != 3 {
+		t.Errorf("the nodes have the routes %q, expected three with the password", routes)
 	}
-	for _, route := range regexp.MustCompile(`nats://([a-z0-9-]+):6222`).FindAllStringSubmatch(string(conf), -1) {
+	for _, route := range routes {
 		if s := names[route[1]]; s == nil || !s.Spec.PublishNotReadyAddresses || s.Spec.Selector["statefulset.kubernetes.io/pod-name"] != route[1] {
-			t.Errorf("no service leads to %s, a route of cluster.conf, before it is ready", route[1])
+			t.Errorf("no service leads to %s, a route, before it is ready", route[1])
+		}
+	}
+	for _, port := range nodes.Ports {
+		if port.ContainerPort == 8222 {
+			t.Error("the monitoring port is open to other pods")
+		}
+	}
+	for _, probe := range []*core.Probe{nodes.StartupProbe, nodes.ReadinessProbe, nodes.LivenessProbe} {
+		if probe.Exec == nil || !strings.HasPrefix(probe.Exec.Command[len(probe.Exec.Command)-1], "http://127.0.0.1:8222/healthz") {
+			t.Errorf("a probe does not run in the pod, where alone the monitoring port listens: %+v", probe)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/process"
+	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -28,6 +29,8 @@ const (
 	nodeUser, nodePassword = "test", "secret"
 	// nodeIssuer is a public key whose seed is lost: no other user logs in.
 	nodeIssuer = "ABB43L3CVPUU7PRACSLBGNTC3A7DCWNDCBYIZPNHJCTPB4XJKFWS3KEI"
+	// nodeRoutes is the password that nodes require of each other.
+	nodeRoutes = "secret-too"
 	// nowhere is advertised to other nodes: they use the links they were given, and make no other connections.
 	nowhere = "127.0.0.1:1"
 )
@@ -104,7 +107,7 @@ func (n *Nodes) Start(t testing.TB, i int) {
 	var routes []string
 	for _, l := range x.links {
 		if l != nil {
-			routes = append(routes, "nats://"+l.Addr())
+			routes = append(routes, l.Addr())
 		}
 	}
 	host, port, err := net.SplitHostPort(x.client)
@@ -113,9 +116,10 @@ func (n *Nodes) Start(t testing.TB, i int) {
 	}
 	x.Process, err = process.Start(process.Command{
 		Program: n.program, Log: x.log,
-		Args: []string{"--config", "../../../../docker/nats/cluster.conf", "--addr", host, "--port", port, "--cluster", "nats://" + x.cluster,
-			"--routes", strings.Join(routes, ","), "--no_advertise", "--cluster_advertise", nowhere},
-		Env: append(os.Environ(), "NATS_NODE="+x.name, "NATS_STORE="+x.dir, "NATS_USER="+nodeUser, "NATS_PASSWORD="+nodePassword, "NATS_ISSUER="+nodeIssuer),
+		Args: []string{"--config", "../../../../docker/nats/cluster.conf", "--addr", host, "--port", port, "--http_port", "-1",
+			"--cluster", "nats://" + natsauth.RoutesUser + ":" + nodeRoutes + "@" + x.cluster, "--no_advertise", "--cluster_advertise", nowhere},
+		Env: append(os.Environ(), "NATS_NODE="+x.name, "NATS_STORE="+x.dir, "NATS_USER="+nodeUser, "NATS_PASSWORD="+nodePassword, "NATS_ISSUER="+nodeIssuer,
+			natsauth.RoutesPasswordVariable+"="+nodeRoutes, natsauth.RoutesVariable+"="+natsauth.Routes(nodeRoutes, routes...)),
 	})
 	if err != nil {
 		t.Fatal(err)
