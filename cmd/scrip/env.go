@@ -33,8 +33,8 @@ func (m *Main) envCommand() *cobra.Command {
 		Long: `Print how psql and NATS clients reach the server, as variables for a POSIX shell. They hold passwords: evaluate the
 output, do not store it.
 
-NATS_URL is complete, so that nats.Connect(os.Getenv("NATS_URL")) needs nothing else; NATS_USER and NATS_PASSWORD repeat
-what the nats command line reads. PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE are read by psql and by every program
+NATS_URL is complete, so that nats.Connect(os.Getenv("NATS_URL")) needs nothing else, unless the certificate of NATS is signed
+by a CA that the system does not know: NATS_CA is its file. NATS_USER and NATS_PASSWORD repeat what the nats command line reads. PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE are read by psql and by every program
 that uses libpq.`,
 		Example: `  eval "$(scrip env)"
   nats sub 'scrip.evt.*'
@@ -70,7 +70,7 @@ func environment(server datadir.Descriptor) ([]setting, error) {
 	}
 	password, _ := user.Password()
 	tables, err := libpq(server.PostgresURL)
-	return append([]setting{{"NATS_URL", server.NATSURL}, {"NATS_USER", user.Username()}, {"NATS_PASSWORD", password}}, tables...), err
+	return append([]setting{{"NATS_URL", server.NATSURL}, {"NATS_CA", cmp.Or(server.NATSCA, server.NATSCert)}, {"NATS_USER", user.Username()}, {"NATS_PASSWORD", password}}, tables...), err
 }
 
 // libpqVariables are the parameters of a PostgreSQL URL that libpq also reads from the environment.

@@ -23,18 +23,18 @@ import (
 func TestEnvironmentIsQuoted(t *testing.T) {
 	t.Parallel()
 	list, err := environment(datadir.Descriptor{
-		NATSURL:     "nats://127.0.0.1:4222",
+		NATSURL: "nats://127.0.0.1:4222", NATSCA: "/etc/c a.pem",
 		PostgresURL: "postgres://o%27brien%24%28id%29:p%20%22%60x%0Ay%5C@db1:5433,db2:5432/shop%3Bls?sslmode=verify-full&sslrootcert=%2Fca+1.pem&application_name=x",
 	})
 	streamtest.Must(t, err)
 	var script strings.Builder
 	m := &Main{Out: &script}
 	streamtest.Must(t, m.printEnvironment(list))
-	script.WriteString(`printf '<%s>' "$PGHOST" "$PGPORT" "$PGUSER" "$PGPASSWORD" "$PGDATABASE" "$PGSSLMODE" "$PGSSLROOTCERT" "$NATS_URL" "${NATS_USER-none}"`)
+	script.WriteString(`printf '<%s>' "$PGHOST" "$PGPORT" "$PGUSER" "$PGPASSWORD" "$PGDATABASE" "$PGSSLMODE" "$PGSSLROOTCERT" "$NATS_URL" "$NATS_CA" "${NATS_USER-none}"`)
 	cmd := exec.CommandContext(context.Background(), "sh", "-euc", script.String())
 	cmd.Env = []string{"NATS_USER=old", "PATH=/nowhere"}
 	out, err := cmd.CombinedOutput()
-	want := "<db1,db2><5433,5432><o'brien$(id)><p \"`x\ny\\><shop;ls><verify-full></ca 1.pem><nats://127.0.0.1:4222><none>"
+	want := "<db1,db2><5433,5432><o'brien$(id)><p \"`x\ny\\><shop;ls><verify-full></ca 1.pem><nats://127.0.0.1:4222></etc/c a.pem><none>"
 	if err != nil || string(out) != want {
 		t.Errorf("got  %s (%v)\nwant %s", out, err, want)
 	}
@@ -53,8 +53,8 @@ func TestEnvironmentOfACluster(t *testing.T) {
 		"n1,n2":                                                   {"", ""},
 	} {
 		printed, err := environment(datadir.Descriptor{NATSURL: list})
-		if err != nil || len(printed) != 3 || printed[0] != (setting{"NATS_URL", list}) ||
-			printed[1] != (setting{"NATS_USER", want[0]}) || printed[2] != (setting{"NATS_PASSWORD", want[1]}) {
+		if err != nil || len(printed) != 4 || printed[0] != (setting{"NATS_URL", list}) || printed[1] != (setting{"NATS_CA", ""}) ||
+			printed[2] != (setting{"NATS_USER", want[0]}) || printed[3] != (setting{"NATS_PASSWORD", want[1]}) {
 			t.Errorf("%s: %v, %v", list, printed, err)
 		}
 	}

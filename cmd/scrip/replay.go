@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -248,11 +247,7 @@ func (m *Main) remote(flags *replayFlags) (*replay.Remote, error) {
 
 // remoteOf is HTTP of a server on this machine.
 func remoteOf(server datadir.Descriptor, key string) *replay.Remote {
-	r := &replay.Remote{URL: server.HTTPURL, Key: key, Client: http.DefaultClient}
-	if server.TLSCert != "" {
-		r.Client = &http.Client{Transport: &http.Transport{TLSClientConfig: certs.OfFile(server.TLSCert)}}
-	}
-	return r
+	return &replay.Remote{URL: server.HTTPURL, Key: key, Client: server.HTTPClient()}
 }
 
 // withoutTime removes the time from log lines, which a user reads as they are written.

@@ -99,6 +99,7 @@ SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be rea
 		if o.NATSOptions, err = m.natsFlags.Options(); err != nil {
 			return err
 		}
+		o.NATSCA = m.natsFlags.CA()
 		o.Version, o.NoConsole = build().String(), !console
 		o.Logger = m.logger(logFormat, logLevel)
 		if err := o.Validate(); err != nil {

@@ -33,7 +33,7 @@ func TestTLS(t *testing.T) {
 	certify(1)
 	p := serve(t, data, "--roles", "lanes,scheduler,api", "--tls-cert", cert, "--tls-key", key, "--ops-listen", "127.0.0.1:0")
 	desc, err := datadir.Find(data)
-	if err != nil || !strings.HasPrefix(desc.NATSURL, "tls://") || !strings.HasPrefix(desc.HTTPURL, "https://") || desc.TLSCert != cert {
+	if err != nil || !strings.HasPrefix(desc.NATSURL, "tls://") || !strings.HasPrefix(desc.HTTPURL, "https://") || desc.NATSCert != cert || desc.HTTPCert != cert {
 		t.Fatalf("%+v, %v", desc, err)
 	}
 	p.must("campaign", "create", "summer", "--codes", "10")

@@ -167,6 +167,16 @@ func OfFile(certFile string) *tls.Config {
 	})
 }
 
+// SignedBy is the configuration of connections to servers whose certificates are signed by one of a file, in PEM.
+func SignedBy(file string) (*tls.Config, error) {
+	pool := x509.NewCertPool()
+	text, err := os.ReadFile(file)
+	if err == nil && !pool.AppendCertsFromPEM(text) {
+		err = fmt.Errorf("%s has no certificate in PEM", file)
+	}
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, err
+}
+
 var errOther = errors.New("the certificate is not that of this machine's server")
 
 func pinned(check func(raw []byte) error) *tls.Config {

@@ -1,15 +1,15 @@
 package cli
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/pflag"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
 )
 
 // NATSFlags are the flags for NATS servers that require more than a user and a password in the URL.
@@ -34,6 +34,17 @@ func (f *NATSFlags) Add(fs *pflag.FlagSet) {
 
 // Credentials reports whether a flag names credentials.
 func (f *NATSFlags) Credentials() bool { return f.creds+f.nkey+f.token != "" }
+
+// CA is the absolute path of the file with the certificates that sign the NATS server's; "" = those of the system.
+func (f *NATSFlags) CA() string {
+	if f.ca == "" {
+		return ""
+	}
+	if path, err := filepath.Abs(f.ca); err == nil {
+		return path
+	}
+	return f.ca
+}
 
 // Options returns the options of a connection. Its errors name the flag.
 func (f *NATSFlags) Options() (opts []nats.Option, err error) {
@@ -63,12 +74,8 @@ func (f *NATSFlags) Options() (opts []nats.Option, err error) {
 }
 
 func authority(file string) (nats.Option, error) {
-	pool := x509.NewCertPool()
-	text, err := os.ReadFile(file)
-	if err == nil && !pool.AppendCertsFromPEM(text) {
-		err = errors.New("it has no certificate in PEM")
-	}
-	return nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}), err
+	config, err := certs.SignedBy(file)
+	return nats.Secure(config), err
 }
 
 func credentials(file string) (nats.Option, error) {

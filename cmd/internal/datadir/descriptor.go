@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -18,7 +19,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
-// Descriptor is the content of scrip.json: the addresses of a running server.
+// Descriptor is the content of scrip.json: the addresses of a running server, and how clients on its machine check whom they reach
+// there. The URL of PostgreSQL has its own parameters for that.
 type Descriptor struct {
 	PID int `json:"pid"`
 	// NATSURL includes credentials.
@@ -28,8 +30,12 @@ type Descriptor struct {
 	// PostgresURL includes credentials of the owner of schema scrip. Empty if the server has none.
 	PostgresURL string `json:"postgres_url,omitempty"`
 	Lanes       int    `json:"lanes"`
-	// TLSCert is the absolute path of the server's certificate, with which clients on this machine check it; "" = no TLS.
-	TLSCert string `json:"tls_cert,omitempty"`
+	// NATSCert and HTTPCert are the absolute paths of the server's own certificate, the only one that clients accept there, whatever
+	// its name is; "" = there is no TLS, or NATS is external.
+	NATSCert string `json:"nats_cert,omitempty"`
+	HTTPCert string `json:"http_cert,omitempty"`
+	// NATSCA is the absolute path of the certificates that sign that of an external NATS; "" = those of the system.
+	NATSCA string `json:"nats_ca,omitempty"`
 	// Sync is "always", or "interval", which may lose the last seconds on power loss. Empty with an external NATS.
 	Sync string `json:"sync,omitempty"`
 }
@@ -92,15 +98,40 @@ func Locate(nats, dir string) (Descriptor, error) {
 	return server, nil
 }
 
+// CheckNATS is the last option of a connection to NATSURL: unless one before it, from a flag, has the configuration of TLS, it is
+// as the descriptor names it.
+func (d Descriptor) CheckNATS() nats.Option {
+	return func(o *nats.Options) error {
+		switch {
+		case o.TLSConfig != nil:
+			return nil
+		case d.NATSCert != "":
+			return nats.Secure(certs.OfFile(d.NATSCert))(o)
+		case d.NATSCA != "":
+			config, err := certs.SignedBy(d.NATSCA)
+			if err != nil {
+				return fmt.Errorf("the CA of NATS: %w; restart the server, or give another one with --nats-ca", err)
+			}
+			return nats.Secure(config)(o)
+		}
+		return nil
+	}
+}
+
+// HTTPClient is a client of HTTPURL.
+func (d Descriptor) HTTPClient() *http.Client {
+	if d.HTTPCert == "" {
+		return http.DefaultClient
+	}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: certs.OfFile(d.HTTPCert)}}
+}
+
 // connectWait is how long connecting to a server may take.
 const connectWait = 5 * time.Second
 
 // Connect connects a program of that name to the server. dir is its data directory, with which the error names the next step.
 func (d *Descriptor) Connect(dir, name string, given ...nats.Option) (*nats.Conn, error) {
-	opts := append(append(natsx.Options(name), nats.Timeout(connectWait)), given...)
-	if d.TLSCert != "" {
-		opts = append(opts, nats.Secure(certs.OfFile(d.TLSCert)))
-	}
+	opts := append(append(append(natsx.Options(name), nats.Timeout(connectWait)), given...), d.CheckNATS())
 	nc, err := nats.Connect(d.NATSURL, natsx.Keyed(d.NATSURL, opts...)...)
 	if err == nil {
 		return nc, nil

@@ -121,7 +121,7 @@ func TestDescriptor(t *testing.T) {
 	if again, errAgain := d.ServerID(); err != nil || errAgain != nil || again != first {
 		t.Errorf("the id changed from %s to %s (%v, %v)", first, again, err, errAgain)
 	}
-	want := Descriptor{PID: os.Getpid(), NATSURL: "nats://127.0.0.1:4222", HTTPURL: "http://127.0.0.1:8080", PostgresURL: "postgres://x", Lanes: 4, TLSCert: "/data/cert.pem", Sync: "always"}
+	want := Descriptor{PID: os.Getpid(), NATSURL: "nats://127.0.0.1:4222", HTTPURL: "http://127.0.0.1:8080", PostgresURL: "postgres://x", Lanes: 4, NATSCert: "/data/cert.pem", HTTPCert: "/data/cert.pem", NATSCA: "/etc/ca.pem", Sync: "always"}
 	streamtest.Must(t, d.Publish(want))
 	got, err := Find(path)
 	if err != nil || got != want || !got.Alive() {

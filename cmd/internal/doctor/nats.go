@@ -14,7 +14,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -50,8 +49,8 @@ func (v *visit) connectAs(list string, opts ...nats.Option) (*nats.Conn, error) 
 	switch {
 	case given.TLSConfig != nil:
 		all = append(all, nats.Secure(given.TLSConfig))
-	case v.NATS == "" && v.running && v.server.TLSCert != "":
-		all = append(all, nats.Secure(certs.OfFile(v.server.TLSCert)))
+	case v.NATS == "" && v.running:
+		all = append(all, v.server.CheckNATS())
 	}
 	return nats.Connect(list, natsx.Keyed(list, all...)...)
 }

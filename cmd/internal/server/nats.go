@@ -31,7 +31,7 @@ const (
 // startNATS starts the embedded server or finds the external one.
 func (s *server) startNATS(ctx context.Context) error {
 	if s.opts.NATS != "" {
-		s.natsURL = s.opts.NATS
+		s.natsURL, s.descriptor.NATSCA = s.opts.NATS, s.opts.NATSCA
 	} else if err := s.embedNATS(); err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (s *server) embedNATS() error {
 	_, addr, _ := strings.Cut(ns.ClientURL(), "://")
 	scheme := "nats"
 	if s.certs != nil {
-		scheme = "tls"
+		scheme, s.descriptor.NATSCert = "tls", s.certs.File()
 	}
 	s.natsURL = reachable(scheme, required, addr)
 	s.group.start("nats", func(ctx context.Context) error {

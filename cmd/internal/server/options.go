@@ -103,8 +103,10 @@ type Options struct {
 	Credentials string
 	// TLSCert and TLSKey are files in PEM, for HTTP and the embedded NATS server; "" = no TLS.
 	TLSCert, TLSKey string
-	// NATSOptions are added to every connection to NATS: credentials, and the CA of an external server.
+	// NATSOptions are added to every connection to NATS: credentials, and the CA of an external server. NATSCA is the file of that
+	// CA for clients on this machine, an absolute path; "" = those of the system.
 	NATSOptions []nats.Option
+	NATSCA      string
 	// OpsListen is HOST:PORT of a listener of its own for metrics, profiles and the details of readiness, without credentials
 	// on loopback; "" = none.
 	OpsListen string

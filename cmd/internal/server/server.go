@@ -140,7 +140,7 @@ func (s *server) start(ctx context.Context) error {
 	s.descriptor = datadir.Descriptor{PID: os.Getpid(), HTTPURL: reachable("http", s.credentials, listener.Addr().String()), Sync: s.opts.Sync}
 	if s.certs != nil {
 		s.descriptor.HTTPURL = reachable("https", s.credentials, listener.Addr().String())
-		s.descriptor.TLSCert = s.certs.File()
+		s.descriptor.HTTPCert = s.certs.File()
 	}
 	if err := s.startOps(); err != nil {
 		listener.Close()
