@@ -133,6 +133,10 @@ func TestDescriptor(t *testing.T) {
 	if info, err := os.Stat(d.file(descriptor)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("mode %v, %v", info.Mode(), err)
 	}
+	lost := Descriptor{NATSURL: "tls://127.0.0.1:1", NATSCA: "/nowhere/ca.pem"}
+	if _, err := lost.Connect(path, "test"); err == nil || !strings.Contains(err.Error(), "/nowhere/ca.pem") || !strings.Contains(err.Error(), "--nats-ca") {
+		t.Errorf("without the file of the CA: %v", err)
+	}
 	// Killed: the next server removes what was left.
 	streamtest.Must(t, d.Close())
 	d = open(t, path)
