@@ -28,6 +28,10 @@ const (
 	Ended     State = "ended"     // Run has returned
 )
 
+// Works is true of a projector that fills the tables, or is to: Waiting and Stopped are failures of the one that does. In any other
+// state it knows nothing about them, and reports nothing.
+func (s State) Works() bool { return s == Following || s == Waiting || s == Stopped }
+
 // Progress is the progress of one lane's projection.
 type Progress struct {
 	Lane  int
@@ -40,7 +44,7 @@ type Progress struct {
 	// Since is when State was entered.
 	Since time.Time
 	// Behind is how many messages follow in the log, as far as known. Lag is the age of the newest event in the tables,
-	// 0 when no message follows; while the lane does not follow the log, it is the time since it last did.
+	// 0 when no message follows; while the lane waits or has stopped, it is for how long. 0 where State does not work.
 	Behind uint64
 	Lag    time.Duration
 	// Current is in how long the tables are current at the rate of the last seconds: 0 = they are, Unknown if they lag and do
@@ -148,7 +152,9 @@ func (p *progress) get() Progress {
 	defer p.mu.Unlock()
 	now := p.now
 	if p.reader == nil {
-		now.Lag, now.Current = p.clock.Now().Sub(now.Since), Unknown
+		if now.Current = Unknown; now.State.Works() {
+			now.Lag = p.clock.Now().Sub(now.Since)
+		}
 		return now
 	}
 	now.Foreign += p.reader.Foreign()
@@ -169,7 +175,10 @@ func (p *Projector) Progress() []Progress {
 	return list
 }
 
-// metrics of a lane.
+// following is the only metric of a lane that a projector on standby has, too: by it one sees which server has the others.
+var following = described("following", "1 while this server projects the lane, 0 while it waits, is on standby or has stopped. The other metrics of the lane are those of the server that projects it, or is to.")
+
+// metrics of a lane. A projector on standby has none of them, but for what it counted before.
 var metrics = []struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
@@ -179,7 +188,6 @@ var metrics = []struct {
 	{described("behind_messages", "Event messages in the log that are not in the read tables yet, as far as known."), prometheus.GaugeValue, func(p *Progress) float64 { return float64(p.Behind) }},
 	{described("current_seconds", "In how long the read tables are current at the rate of the last seconds; -1 while they lag and do not catch up."), prometheus.GaugeValue, func(p *Progress) float64 { return p.CurrentIn() }},
 	{described("position", "Sequence of the last event message in the read tables."), prometheus.GaugeValue, func(p *Progress) float64 { return float64(p.Sequence) }},
-	{described("following", "1 while the lane is projected, 0 while it waits, is on standby or has stopped."), prometheus.GaugeValue, func(p *Progress) float64 { return p.is(Following) }},
 	{described("stopped", "1 when the lane is not projected until an operator acts."), prometheus.GaugeValue, func(p *Progress) float64 { return p.is(Stopped) }},
 	{described("events_total", "Event lines applied to the read tables."), prometheus.CounterValue, func(p *Progress) float64 { return float64(p.Events) }},
 	{described("poison_total", "Event lines stored as dead letters because they could not be applied."), prometheus.CounterValue, func(p *Progress) float64 { return float64(p.Parked) }},
@@ -209,6 +217,7 @@ func (p *Progress) is(s State) float64 {
 
 // Describe implements prometheus.Collector.
 func (p *Projector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- following
 	for _, m := range metrics {
 		ch <- m.desc
 	}
@@ -217,8 +226,12 @@ func (p *Projector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (p *Projector) Collect(ch chan<- prometheus.Metric) {
 	for _, now := range p.Progress() {
+		lane := strconv.Itoa(now.Lane)
+		ch <- prometheus.MustNewConstMetric(following, prometheus.GaugeValue, now.is(Following), lane)
 		for _, m := range metrics {
-			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(&now), strconv.Itoa(now.Lane))
+			if v := m.value(&now); now.State.Works() || m.kind == prometheus.CounterValue && v > 0 {
+				ch <- prometheus.MustNewConstMetric(m.desc, m.kind, v, lane)
+			}
 		}
 	}
 }

@@ -53,6 +53,7 @@ type signals struct {
 func New(o Options) *Lane {
 	l := &Lane{opt: o.withDefaults(), label: strconv.Itoa(o.Lane)}
 	l.load = &l.opt.Load.Lanes[o.Lane]
+	l.opt.Metrics.forget(l.label)
 	l.report(func(s *Status) { s.State = StateIdle })
 	return l
 }
@@ -170,6 +171,7 @@ func (l *losses) add(now time.Time) time.Duration {
 // take loads the state from the log and runs the loop until it ends.
 func (l *Lane) take(ctx context.Context) (err error) {
 	defer l.distrust(&err)
+	defer l.opt.Metrics.forget(l.label)
 	l.report(func(s *Status) {
 		if s.State != StateStopped { // that stays until the contradiction is resolved
 			*s = Status{State: StateLoading}
@@ -206,8 +208,6 @@ func (l *Lane) take(ctx context.Context) (err error) {
 	defer sub.Unsubscribe() //nolint:errcheck // the connection may be closed; then no query arrives
 
 	l.opt.Metrics.owned.WithLabelValues(l.label).Set(1)
-	defer l.opt.Metrics.owned.WithLabelValues(l.label).Set(0)
-	defer l.opt.Metrics.snapshotting.WithLabelValues(l.label).Set(0)
 	o.reportGap(ctx)
 	l.opt.Logger.InfoContext(ctx, "lane taken", "events", o.term.Sequence(), "commands", o.term.Covered(),
 		"campaigns", o.term.State().Campaigns(), "replayed", o.replayed, "took", l.opt.Clock.Now().Sub(o.started).Round(time.Millisecond))
@@ -278,6 +278,11 @@ const (
 	StateUnknown State = "unknown" // the event log does not answer; see Error
 	StateStopped State = "stopped" // an operator is needed; see Error
 )
+
+// Owns is true of a process that has taken the lane, whether it can decide now or waits.
+func (s State) Owns() bool {
+	return s == StateOwner || s == StateWaiting || s == StateFull || s == StateUnknown
+}
 
 // Status is a lane's state as of its last step.
 type Status struct {

@@ -43,7 +43,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		badQuery:     repliesRefused("query"),
 		sequence:     gauge("event_sequence", "Sequence of the newest event message."),
 		covered:      gauge("command_sequence", "Sequence of the newest decided command message."),
-		owned:        gauge("owned", "1 while this process decides for the lane."),
+		owned:        gauge("owned", "1 while this process decides for the lane, 0 while it does not. The other gauges of the lane are its owner's."),
 		campaigns:    gauge("campaigns", "Campaigns in the lane's state."),
 		waiting:      gauge("waiting_for_clock", "1 while the lane waits because commands are stamped in the future."),
 		write:        histogram("write_seconds", "Time from publishing a step to its acknowledgement.", prometheus.ExponentialBuckets(0.0001, 2, 16)),
@@ -58,6 +58,15 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			m.covered, m.owned, m.campaigns, m.waiting, m.write, m.size, m.snapshotAt, m.snapshotting, m.stateEvents, m.gap)
 	}
 	return m
+}
+
+// forget drops the gauges of a lane that this process does not own any more: they describe the owner's work. Counters stay, for they
+// say what this process did.
+func (m *Metrics) forget(lane string) {
+	m.owned.WithLabelValues(lane).Set(0)
+	for _, g := range []*prometheus.GaugeVec{m.sequence, m.covered, m.campaigns, m.waiting, m.snapshotAt, m.snapshotting, m.stateEvents, m.gap} {
+		g.DeleteLabelValues(lane)
+	}
 }
 
 // repliesRefused is the counter of one place of this package.

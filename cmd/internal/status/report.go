@@ -82,6 +82,20 @@ type Projected struct {
 	Error   string  `json:"error,omitempty"`
 }
 
+// Ahead is true if a row shows more of the tables than another server's row about the same lane. First comes a server that fills
+// them, then one that is to.
+func (p *Projected) Ahead(of *Projected) bool { return p.rank() > of.rank() }
+
+func (p *Projected) rank() int {
+	switch {
+	case p.State == projector.Following:
+		return 2
+	case p.State.Works():
+		return 1
+	}
+	return 0
+}
+
 // ConfigReadiness is the detail of /readyz about the run-time settings.
 type ConfigReadiness struct {
 	settings.Status

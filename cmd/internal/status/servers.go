@@ -75,6 +75,21 @@ func (st *Status) addServers(ctx context.Context, nc *nats.Conn) {
 	if err != nil {
 		st.Ready, st.Note = false, "requesting the servers' status: "+err.Error()
 	}
+	st.addReports(reports)
+	for _, id := range st.Servers {
+		if !slices.ContainsFunc(reports, func(c Report) bool { return c.Server == id }) {
+			st.Ready = false
+			st.PerServer = append(st.PerServer, Server{Server: id})
+		}
+	}
+	slices.SortFunc(st.PerServer, func(a, b Server) int { return strings.Compare(a.Server, b.Server) })
+	if len(reports) == 0 && err == nil {
+		st.Ready, st.Note = false, "no server answers; start one with scrip serve"
+	}
+}
+
+// addReports adds what servers replied.
+func (st *Status) addReports(reports []Report) {
 	st.Checks = map[string]Result{}
 	for _, report := range reports {
 		st.PerServer = append(st.PerServer, Server{report.Server, true, report.Ready, report.Version, report.Roles, settingsInForce(report.Checks), report.Limits})
@@ -87,15 +102,11 @@ func (st *Status) addServers(ctx context.Context, nc *nats.Conn) {
 		}
 		st.addLanes(report)
 	}
-	for _, id := range st.Servers {
-		if !slices.ContainsFunc(reports, func(c Report) bool { return c.Server == id }) {
-			st.Ready = false
-			st.PerServer = append(st.PerServer, Server{Server: id})
+	tables := Tables(reports)
+	for n := range st.PerLane {
+		if p, known := tables[n]; known {
+			st.PerLane[n].addTables(p)
 		}
-	}
-	slices.SortFunc(st.PerServer, func(a, b Server) int { return strings.Compare(a.Server, b.Server) })
-	if len(reports) == 0 && err == nil {
-		st.Ready, st.Note = false, "no server answers; start one with scrip serve"
 	}
 }
 
@@ -118,15 +129,28 @@ func (st *Status) addLanes(report Report) {
 			l.State = "elsewhere" // until its owner's report
 		}
 	}
-	for _, p := range report.Tables() {
-		if p.Lane >= 0 && p.Lane < len(st.PerLane) {
-			l := &st.PerLane[p.Lane]
-			l.Tables, l.Behind, l.TablesAt, l.LagSeconds, l.Current = string(p.State), p.Behind, p.Sequence, p.LagSeconds, p.Current
-			if p.Error != "" && l.Error == "" {
-				l.Error = "tables: " + p.Error
+}
+
+// addTables adds what the server reports that fills them.
+func (l *Lane) addTables(p Projected) {
+	l.Tables, l.Behind, l.TablesAt, l.LagSeconds, l.Current = string(p.State), p.Behind, p.Sequence, p.LagSeconds, p.Current
+	if p.Error != "" && l.Error == "" {
+		l.Error = "tables: " + p.Error
+	}
+}
+
+// Tables are the rows about read tables by lane: of each lane the row of the server that fills them. The others are on standby and
+// know nothing about them.
+func Tables(reports []Report) map[int]Projected {
+	best := map[int]Projected{}
+	for _, r := range reports {
+		for _, p := range r.Tables() {
+			if now, known := best[p.Lane]; !known || p.Ahead(&now) {
+				best[p.Lane] = p
 			}
 		}
 	}
+	return best
 }
 
 // Lanes are what the server reports about lanes.
