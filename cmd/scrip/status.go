@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/alert"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/doctor"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/sample"
@@ -30,12 +31,20 @@ func (m *Main) overviewCommand() *cobra.Command {
 		use: "overview", name: "overview.show", short: "Show rates, the oldest due work, the lag of tables, and alerts that would fire",
 		print: func(o sample.Overview) error {
 			if err := cli.Fields(m.Out, [][2]string{{"claims", fmt.Sprintf("%.1f a second", o.Claims)}, {"redemptions", fmt.Sprintf("%.1f a second", o.Redemptions)},
-				{"refusals", fmt.Sprintf("%.1f a second", o.Refusals)}, {"oldest due", fmt.Sprintf("%.1f s", o.OldestDue)}, {"tables", fmt.Sprintf("%.1f s late", o.Lag)}, {"error", o.Error}}); err != nil {
+				{"refusals", fmt.Sprintf("%.1f a second", o.Refusals)}, {"oldest due", fmt.Sprintf("%.1f s", o.OldestDue)}, {"tables", tablesLate(o.Lag)}, {"error", o.Error}}); err != nil {
 				return err
 			}
-			return listed[sample.Alert](m, "name severity since next")(ops.Page[sample.Alert]{Items: o.Alerts})
+			return listed[alert.Alert](m, "name severity since next")(ops.Page[alert.Alert]{Items: o.Alerts})
 		},
 	})
+}
+
+// tablesLate is how late the tables are, below zero = not known.
+func tablesLate(seconds float64) string {
+	if seconds < 0 {
+		return "unknown: no server fills them"
+	}
+	return fmt.Sprintf("%.1f s late", seconds)
 }
 
 func (m *Main) findCommand() *cobra.Command {

@@ -74,6 +74,7 @@ type Runner struct {
 	Changed testsignal.Signal[struct{}]
 
 	mu      sync.Mutex // guards the fields below
+	read    bool       // now is what the log has
 	now     []Endpoint
 	gone    map[string]*Endpoint
 	changed chan struct{}             // closed when there are other ones
@@ -125,7 +126,7 @@ func (r *Runner) Run(ctx context.Context) error {
 func (r *Runner) put(f *registry.Fold[*state, Change]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.now, r.gone = f.State.list(), maps.Clone(f.State.gone)
+	r.read, r.now, r.gone = true, f.State.list(), maps.Clone(f.State.gone)
 	close(r.changed)
 	r.changed = make(chan struct{})
 	r.Changed.Send(struct{}{})
@@ -135,6 +136,23 @@ func (r *Runner) state() ([]Endpoint, map[string]*Endpoint, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.now, r.gone, r.changed
+}
+
+// States returns how many endpoints are in each state; nil until they are read.
+func (r *Runner) States() map[State]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.read {
+		return nil
+	}
+	counts := map[State]int{}
+	for _, s := range States {
+		counts[s] = 0
+	}
+	for i := range r.now {
+		counts[r.now[i].State]++
+	}
+	return counts
 }
 
 func slotOf(id string) int {

@@ -6,14 +6,14 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/alert"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
-	"github.com/seed-4a2410e3/scrip/streams/lane"
+	"github.com/seed-4a2410e3/scrip/projections/projector"
 )
 
 const (
@@ -35,11 +35,12 @@ type Sample struct {
 	// OldestDue is how long the oldest due work has waited, in seconds, and Waiting how many customers of due reminders do.
 	OldestDue float64 `json:"oldest_due_seconds" doc:"How long the oldest due expiry or reminder has waited."`
 	Waiting   int     `json:"waiting" doc:"Customers whose reminder is due and not sent."`
-	// Lag is of the lane whose tables are the latest, and Behind the messages of all lanes that tables lack.
-	Lag    float64 `json:"tables_lag_seconds" doc:"Of the lane whose tables are the latest."`
+	// Lag is of the lane whose tables are the latest, and Behind the messages of all lanes that tables lack. Lag is -1 if no server
+	// knows: there is no projector, or none that fills them.
+	Lag    float64 `json:"tables_lag_seconds" doc:"Of the lane whose tables are the latest; -1 while no server fills them."`
 	Behind uint64  `json:"tables_behind" doc:"Messages that the tables lack."`
 	// DiskLeft is in bytes, 0 = not known.
-	DiskLeft uint64   `json:"disk_left,omitempty" doc:"Bytes left where this server stores log and tables: the least."`
+	DiskLeft uint64   `json:"disk_left,omitempty" doc:"Bytes left where this server stores log, tables and its other files: the least."`
 	left     []uint64 // of each disk
 	Error    string   `json:"error,omitempty" doc:"Why there are no numbers."`
 }
@@ -50,8 +51,8 @@ type Options struct {
 	Conn *nats.Conn
 	// Lanes is how many the log has.
 	Lanes int
-	// Dirs return where this server stores log and tables; "" = not known yet.
-	Dirs []func() string
+	// Disks are those on which this server stores something, always as many; nil = none.
+	Disks func() []Disk
 	// Metrics are those of this server, for alerts.
 	Metrics prometheus.Gatherer
 	Logger  *slog.Logger
@@ -61,14 +62,21 @@ type Options struct {
 type Sampler struct {
 	Options
 	lanes map[int]counted // of the sample before
-	// orphans is how many lanes no server owns.
-	orphans int
+	// nowhere is of how many lanes no server does the work, for alerts.
+	nowhere map[string]int
 	known   []string // servers that replied to it
 
-	mu      sync.Mutex // guards the fields below
-	ring    []Sample
-	windows []window
-	firing  map[string]time.Time // since when the condition of an alert holds
+	mu    sync.Mutex // guards the fields below
+	ring  []Sample
+	judge *alert.Judge
+}
+
+// Disk is a disk on which a server stores something.
+type Disk struct {
+	Place string // what it stores there: data, log or tables
+	Dev   uint64 // the same for places on one file system
+	// Free is what the server may still write, of Size, in bytes. Size 0 = not known.
+	Free, Size uint64
 }
 
 // counted are a lane's counters at an instant, by its owner.
@@ -80,7 +88,7 @@ type counted struct {
 
 // New returns a Sampler.
 func New(o Options) *Sampler {
-	return &Sampler{Options: o, lanes: map[int]counted{}, firing: map[string]time.Time{}}
+	return &Sampler{Options: o, lanes: map[int]counted{}, judge: alert.NewJudge(time.Now())}
 }
 
 // Run takes samples until ctx ends.
@@ -92,14 +100,28 @@ func (s *Sampler) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		s.add(s.sample(time.Now(), reports, err))
-		s.measure(time.Now())
+		s.Take(time.Now(), reports, err)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return nil
 		}
 	}
+}
+
+// Take adds a sample of reports, and judges the alerts if it is time. Run calls it.
+func (s *Sampler) Take(now time.Time, reports []status.Report, err error) {
+	s.add(s.sample(now, reports, err))
+	if s.Metrics == nil || !s.judge.Due(now) {
+		return
+	}
+	families, err := s.Metrics.Gather()
+	if err != nil {
+		s.Logger.Debug("metrics cannot be gathered for alerts", "err", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.judge.Look(now, families, s.nowhere)
 }
 
 // sample makes a sample of reports.
@@ -111,22 +133,28 @@ func (s *Sampler) sample(now time.Time, reports []status.Report, err error) Samp
 	case len(reports) == 0:
 		out.Error = "no server replies; is NATS up?"
 	}
-	s.known, s.orphans = s.known[:0], s.Lanes
+	s.known, s.nowhere = s.known[:0], map[string]int{alert.Owned: s.Lanes}
 	for _, r := range reports {
 		s.known = append(s.known, r.Server)
 		for _, l := range r.Lanes() {
 			s.rates(&out, now, r.Server, &l)
 		}
-		for _, p := range r.Tables() {
+	}
+	out.Lag = -1
+	for _, p := range status.Tables(reports) {
+		if p.State.Works() {
 			out.Lag, out.Behind = max(out.Lag, p.LagSeconds), out.Behind+p.Behind
 		}
+		if p.State != projector.Following {
+			s.nowhere[alert.Followed]++
+		}
 	}
-	out.left = make([]uint64, len(s.Dirs))
-	for i, dir := range s.Dirs {
-		var fs syscall.Statfs_t
-		if syscall.Statfs(dir(), &fs) == nil {
-			out.left[i] = fs.Bavail * uint64(fs.Bsize)
-			out.DiskLeft = min(out.left[i], cmp.Or(out.DiskLeft, out.left[i]))
+	if s.Disks != nil {
+		for _, d := range s.Disks() {
+			out.left = append(out.left, d.Free)
+			if d.Size > 0 {
+				out.DiskLeft = min(d.Free, cmp.Or(out.DiskLeft, d.Free))
+			}
 		}
 	}
 	return out
@@ -134,10 +162,10 @@ func (s *Sampler) sample(now time.Time, reports []status.Report, err error) Samp
 
 // rates adds those of a lane that the server owns. A lane that has moved, or whose owner has started again, has none for one sample.
 func (s *Sampler) rates(out *Sample, now time.Time, server string, l *status.LaneReadiness) {
-	if l.State != lane.StateOwner || l.Lane < 0 || l.Lane >= s.Lanes {
+	if !l.State.Owns() || l.Lane < 0 || l.Lane >= s.Lanes {
 		return
 	}
-	s.orphans--
+	s.nowhere[alert.Owned]--
 	if b := l.Backlog; b != nil {
 		out.OldestDue = max(out.OldestDue, max(b.High.OldestDue, b.Normal.OldestDue, b.Low.OldestDue).Seconds())
 		out.Waiting += b.High.Waiting + b.Normal.Waiting + b.Low.Waiting
@@ -187,17 +215,17 @@ func (s *Sampler) Recent() []Sample {
 type Overview struct {
 	Sample
 	// Minutes are the samples before it, one for each ten seconds.
-	Recent []Sample `json:"recent,omitempty" nullable:"false" doc:"One of each ten seconds of the last ten minutes, oldest first."`
-	Alerts []Alert  `json:"alerts" nullable:"false" doc:"Those of docker/prometheus/alerts.yaml that would fire now, by the metrics of this server."`
+	Recent []Sample      `json:"recent,omitempty" nullable:"false" doc:"One of each ten seconds of the last ten minutes, oldest first."`
+	Alerts []alert.Alert `json:"alerts" nullable:"false" doc:"Those of docker/prometheus/alerts.yaml that would fire now, by the metrics of this server."`
 	// FullIn is after how many hours the first disk is full at the rate of the last minutes; 0 = none fills, or it is not known.
 	FullIn float64 `json:"disk_full_in_hours,omitempty"`
 }
 
 // Overview returns the last sample and what follows from the ring.
-func (s *Sampler) Overview() Overview {
+func (s *Sampler) Overview(now time.Time) Overview {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := Overview{Alerts: s.alerts(time.Now()), Sample: Sample{Refused: map[string]float64{}}}
+	out := Overview{Alerts: s.judge.Alerts(now), Sample: Sample{Lag: -1, Refused: map[string]float64{}}}
 	if len(s.ring) == 0 {
 		out.Error = "the server is starting"
 		return out

@@ -1,16 +1,15 @@
 package sample
 
 import (
-	"os"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/alert"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
+	"github.com/seed-4a2410e3/scrip/projections/projector"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
 )
 
@@ -40,8 +39,8 @@ func TestRates(t *testing.T) {
 	} {
 		now = now.Add(time.Second)
 		got := s.sample(now, step.reports, nil)
-		if got.Claims != step.claims || got.Refused["sold_out"] != step.refused || got.Refusals != step.refused || s.orphans != step.orphans {
-			t.Errorf("%d: %+v, %d lanes without an owner", i, got, s.orphans)
+		if got.Claims != step.claims || got.Refused["sold_out"] != step.refused || got.Refusals != step.refused || s.nowhere[alert.Owned] != step.orphans {
+			t.Errorf("%d: %+v, %d lanes without an owner", i, got, s.nowhere[alert.Owned])
 		}
 	}
 	if got := s.sample(now, nil, nil); got.Error == "" {
@@ -56,7 +55,7 @@ func TestRing(t *testing.T) {
 	for i := range kept + 50 {
 		s.add(Sample{At: start.Add(time.Duration(i) * time.Second), Claims: 10, left: []uint64{1e9, uint64(7200+600-i) * 1000}})
 	}
-	got := s.Overview()
+	got := s.Overview(time.Now())
 	if len(got.Recent) != kept/10 || got.Recent[0].Claims != 10 || !got.At.Equal(start.Add((kept+49)*time.Second)) {
 		t.Errorf("%d samples, the first %+v, the last of %s", len(got.Recent), got.Recent[0], got.At)
 	}
@@ -65,84 +64,41 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// TestAlertsAreThoseOfTheFile, but for the one that no server sees of itself.
-func TestAlertsAreThoseOfTheFile(t *testing.T) {
-	text, err := os.ReadFile("../../../docker/prometheus/alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want, got []string
-	for _, m := range regexp.MustCompile(`(?s)- alert: (\w+).*?severity: (\w+)`).FindAllStringSubmatch(string(text), -1) {
-		if m[1] != "ScripDown" {
-			want = append(want, m[1]+" "+m[2])
-		}
-	}
-	for _, r := range rules {
-		got = append(got, r.name+" "+r.severity)
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("the alerts are\n%s\nand in the file\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-}
-
-// TestEachAlertFires by its metric, and only by it, after it has lasted.
-func TestEachAlertFires(t *testing.T) {
-	causes := map[string]func(w *window){
-		"ScripDueWorkIsLate":         func(w *window) { w.max["scrip_scheduler_oldest_due_age_seconds"] = 11 },
-		"ScripSchedulerDoesNotWork":  func(w *window) { w.sum["scrip_lane_owned"] = 1 },
-		"ScripRemindersAreDropped":   func(w *window) { w.sum["scrip_scheduler_reminders_dropped_total"] = 1 },
-		"ScripSchedulersDisagree":    func(w *window) { w.sum["scrip_scheduler_disagreements_total"] = 1 },
-		"ScripLaneHasNoOwner":        func(w *window) { w.max[orphans] = 1 },
-		"ScripLaneStopped":           func(w *window) { w.sum["scrip_lane_stopped_total"] = 1 },
-		"ScripClockWasSetAhead":      func(w *window) { w.max["scrip_clock_step_seconds"] = 3 },
-		"ScripLaneWaitsForClock":     func(w *window) { w.max["scrip_lane_waiting_for_clock"] = 1 },
-		"ScripLogTakesNoWrites":      func(w *window) { w.sum["scrip_lane_writes_unknown_total"] = 6 },
-		"ScripSlowWrites":            func(w *window) { w.sum["scrip_lane_write_seconds_count"], w.sum[slowBucket] = 100, 98 },
-		"ScripForeignMessages":       func(w *window) { w.sum["scrip_lane_foreign_messages_total"] = 1 },
-		"ScripRepliesRefused":        func(w *window) { w.sum["scrip_replies_refused_total"] = 1 },
-		"ScripRequestsDropped":       func(w *window) { w.sum["scrip_requests_dropped_total"] = 1 },
-		"ScripSnapshotsAreOld":       func(w *window) { w.max["scrip_lane_events_since_snapshot"] = 21e6 },
-		"ScripTablesAreBehind":       func(w *window) { w.max["scrip_projection_lag_seconds"] = 61 },
-		"ScripTablesStopped":         func(w *window) { w.max["scrip_projection_stopped"] = 1 },
-		"ScripDeadLetters":           func(w *window) { w.sum["scrip_projection_poison_total"] = 1 },
-		"ScripNotDelivered":          func(w *window) { w.max["scrip_push_oldest_seconds"] = 3601 },
-		"ScripPushDead":              func(w *window) { w.sum["scrip_push_dead_total"] = 1 },
-		"ScripConfigIgnored":         func(w *window) { w.sum["scrip_config_ignored_total"] = 1 },
-		"ScripRequestsFail":          func(w *window) { w.sum[`scrip_requests_total{result="failed"}`] = 61 },
-		"ScripCodesAreGuessed":       func(w *window) { w.sum["scrip_wrong_codes_refused_total"] = 301 },
-		"ScripClientsAreRateLimited": func(w *window) { w.sum["scrip_rate_limited_total"] = 301 },
-	}
-	now := time.Unix(1e9, 0)
-	empty := func(at time.Time) window { return window{at, map[string]float64{}, map[string]float64{}} }
-	for _, r := range rules {
-		w := empty(now.Add(30 * time.Second))
-		cause := causes[r.name]
-		if cause == nil {
-			t.Errorf("nothing causes %s", r.name)
-			continue
-		}
-		cause(&w)
-		for _, other := range rules {
-			if fires := other.holds(history{empty(now), w}); fires != (other.name == r.name) {
-				t.Errorf("the cause of %s: %s %t", r.name, other.name, fires)
-			}
-		}
-	}
-	late := prometheus.NewGauge(prometheus.GaugeOpts{Name: "scrip_scheduler_oldest_due_age_seconds"})
-	late.Set(11)
+// TestAlerts are judged with the metrics of this server and the reports of all: a lane without an owner, and tables that no server
+// fills, are seen by every server. Of the tables the row counts of the server that fills them.
+func TestAlerts(t *testing.T) {
+	late := prometheus.NewGauge(prometheus.GaugeOpts{Name: "scrip_projection_lag_seconds"})
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(late)
-	s := New(Options{Lanes: 1, Metrics: metrics})
-	s.measure(now)
-	if got := s.alerts(now.Add(29 * time.Second)); len(got) != 0 {
-		t.Errorf("before it has lasted: %v", got)
+	tables := func(server string, state projector.State, lag float64) status.Report {
+		rows := map[string]any{"lanes": []status.Projected{{State: state, LagSeconds: lag}}}
+		return status.Report{Server: server, Readiness: status.Readiness{Checks: map[string]status.Result{"projector": {OK: true, Detail: rows}}}}
 	}
-	if got := s.alerts(now.Add(30 * time.Second)); len(got) != 1 || got[0].Name != "ScripDueWorkIsLate" {
-		t.Errorf("after it: %v", got)
-	}
-	late.Set(0)
-	s.measure(now.Add(measureEvery))
-	if got := s.alerts(now.Add(time.Hour)); len(got) != 0 {
-		t.Errorf("after it is over: %v", got)
+	owner, full := report("a", map[int]map[string]uint64{0: nil}), report("a", map[int]map[string]uint64{0: nil})
+	full.Checks["lanes"].Detail.(map[string]any)["lanes"].([]status.LaneReadiness)[0].State = lane.StateFull
+	for _, c := range []struct {
+		reports []status.Report
+		late    float64
+		alerts  string
+		lag     float64
+	}{
+		{[]status.Report{owner, tables("b", projector.Following, 2), tables("c", projector.Standby, 900)}, 0, "", 2},
+		{[]status.Report{full, tables("b", projector.Following, 2)}, 61, "ScripTablesAreBehind", 2},
+		{[]status.Report{owner, tables("b", projector.Waiting, 70), tables("c", projector.Standby, 0)}, 0, "ScripTablesHaveNoProjector", 70},
+		{[]status.Report{owner, tables("b", projector.Standby, 0), tables("c", projector.Starting, 0)}, 0, "ScripTablesHaveNoProjector", -1},
+		{[]status.Report{owner}, 0, "", -1},
+		{nil, 0, "ScripLaneHasNoOwner", -1},
+	} {
+		s, now := New(Options{Lanes: 1, Metrics: metrics}), time.Unix(1e9, 0)
+		late.Set(c.late)
+		s.Take(now, c.reports, nil)
+		got := s.Overview(now.Add(time.Hour))
+		var names []string
+		for _, a := range got.Alerts {
+			names = append(names, a.Name)
+		}
+		if strings.Join(names, " ") != c.alerts || got.Lag != c.lag {
+			t.Errorf("%v: %v, tables %g s late, want %q, %g", c.reports, names, got.Lag, c.alerts, c.lag)
+		}
 	}
 }

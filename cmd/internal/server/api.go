@@ -4,6 +4,7 @@ import (
 	"context"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -83,7 +84,7 @@ func (s *server) newOps(js jetstream.JetStream, lanes *command.Lanes) *ops.Ops {
 	all := &ops.Ops{
 		Keys: s.keys.store, Settings: s.settings, Webhooks: hooks, Audit: s.keys.audit, Queries: client.New(js.Conn(), client.Options{}),
 		Status: func(ctx context.Context) (any, error) { return s.readStatus(ctx, js) }, Jobs: s.jobs, PostgresURL: s.analystURL, Lanes: lanes, Wrong: s.keys.registry.Wrong,
-		JetStream: js, Log: s.stream, Overview: func() any { return s.sampler.Overview() },
+		JetStream: js, Log: s.stream, Overview: func() any { return s.sampler.Overview(time.Now()) },
 		Cursors: ops.Cursors{Secret: s.key, Log: s.stream.UUID},
 		Once:    once.Open(js, s.key, s.stream.UUID),
 	}
@@ -96,14 +97,7 @@ func (s *server) newOps(js jetstream.JetStream, lanes *command.Lanes) *ops.Ops {
 
 // startSampler starts what takes samples.
 func (s *server) startSampler(js jetstream.JetStream) {
-	var dirs []func() string
-	if s.natsd != nil {
-		dirs = append(dirs, s.dir.Path)
-	}
-	if s.tables != nil && s.tables.cluster != nil {
-		dirs = append(dirs, s.tables.cluster.Dir)
-	}
-	s.sampler = sample.New(sample.Options{Conn: js.Conn(), Lanes: s.stream.Lanes, Dirs: dirs, Metrics: s.metrics.registry, Logger: s.log})
+	s.sampler = sample.New(sample.Options{Conn: js.Conn(), Lanes: s.stream.Lanes, Disks: disks(s.places()).now, Metrics: s.metrics.registry, Logger: s.log})
 	s.group.start("sampler", s.sampler.Run)
 }
 
@@ -117,7 +111,7 @@ func (s *server) readStatus(ctx context.Context, js jetstream.JetStream) (any, e
 	if err != nil {
 		return nil, err
 	}
-	now := s.sampler.Overview()
+	now := s.sampler.Overview(time.Now())
 	st.Sync, st.DiskLeft, st.DiskFull = s.opts.Sync, now.DiskLeft, now.FullIn
 	return st, nil
 }

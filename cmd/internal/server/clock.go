@@ -63,6 +63,14 @@ func (s *server) guardClock(current func() *settings.Settings) error {
 	return nil
 }
 
+// time is the clock of the parts that do not decide: that of the lanes where this server has them. One that is set ahead is held there.
+func (s *server) time() wall.Clock {
+	if s.clock == nil {
+		return wall.Machine
+	}
+	return s.clock
+}
+
 func clockMetric(c *wall.Guard) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "scrip_clock_step_seconds", Help: "By how much the machine's clock was set ahead, while scrip does not use it; 0 = it is used.",

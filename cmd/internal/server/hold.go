@@ -24,7 +24,7 @@ func (s *server) startHold(ctx context.Context) error {
 		return err
 	}
 	stage := hold.New(hold.Options{JetStream: js, Log: s.stream, Settings: s.config, Clock: s.clock, Logger: s.log})
-	s.metrics.registry.MustRegister(held(stage)...)
+	s.metrics.registry.MustRegister(held{stage})
 	s.group.start("hold", func(ctx context.Context) error {
 		select {
 		case <-s.config.Ready(): // before that, what is held would be let out
@@ -39,21 +39,31 @@ func (s *server) startHold(ctx context.Context) error {
 	return nil
 }
 
-// held are the metrics of a stage; without it they are 0.
-func held(stage *hold.Stage) (all []prometheus.Collector) {
-	of := func(value func(*hold.State) uint64) func() float64 {
-		return func() float64 {
-			if s := stage.State(); s != nil {
-				return float64(value(s))
-			}
-			return 0
-		}
+// held are the metrics of a stage. Only the server whose stage works has them.
+type held struct{ stage *hold.Stage }
+
+const withheldHelp = "Reminders that were withheld since the log was made, by reason: they were of no use any more when the customer's quiet hours ended, or a day had room for a message."
+
+var (
+	heldDesc     = prometheus.NewDesc("scrip_push_held", "Reminders that are held back for a person now: merged, quiet hours, cap.", nil, nil)
+	mergedDesc   = prometheus.NewDesc("scrip_push_merged_total", "Reminders that went as part of another one's message since the log was made.", nil, nil)
+	withheldDesc = prometheus.NewDesc("scrip_push_withheld_total", withheldHelp, []string{"reason"}, nil)
+)
+
+// Describe and Collect make it a prometheus.Collector.
+func (h held) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{heldDesc, mergedDesc, withheldDesc} {
+		ch <- d
 	}
-	const withheld, help = "scrip_push_withheld_total", "Reminders that were withheld since the log was made, by reason: they were of no use any more when the customer's quiet hours ended, or a day had room for a message."
-	return []prometheus.Collector{
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "scrip_push_held", Help: "Reminders that are held back for a person now: merged, quiet hours, cap. At the server that does so; 0 at others."}, of(func(s *hold.State) uint64 { return s.Held })),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "scrip_push_merged_total", Help: "Reminders that went as part of another one's message since the log was made."}, of(func(s *hold.State) uint64 { return s.Merged })),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: withheld, Help: help, ConstLabels: prometheus.Labels{"reason": wire.WithheldQuiet}}, of(func(s *hold.State) uint64 { return s.Quiet })),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: withheld, Help: help, ConstLabels: prometheus.Labels{"reason": wire.WithheldCap}}, of(func(s *hold.State) uint64 { return s.Cap })),
+}
+
+func (h held) Collect(ch chan<- prometheus.Metric) {
+	s := h.stage.State()
+	if s == nil {
+		return
 	}
+	ch <- prometheus.MustNewConstMetric(heldDesc, prometheus.GaugeValue, float64(s.Held))
+	ch <- prometheus.MustNewConstMetric(mergedDesc, prometheus.CounterValue, float64(s.Merged))
+	ch <- prometheus.MustNewConstMetric(withheldDesc, prometheus.CounterValue, float64(s.Quiet), wire.WithheldQuiet)
+	ch <- prometheus.MustNewConstMetric(withheldDesc, prometheus.CounterValue, float64(s.Cap), wire.WithheldCap)
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -81,10 +82,30 @@ func (l *letterMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- lettersDesc
 func (l *letterMetrics) Collect(ch chan<- prometheus.Metric) {
 	counts, err := l.now()
 	if err != nil {
-		return // the projector's metrics show that PostgreSQL is unavailable
+		return // scrip_postgres_up shows that PostgreSQL is unavailable
 	}
 	ch <- prometheus.MustNewConstMetric(lettersDesc, prometheus.GaugeValue, float64(counts.Commands), "command")
 	ch <- prometheus.MustNewConstMetric(lettersDesc, prometheus.GaugeValue, float64(counts.Events), "event")
+}
+
+var postgresDesc = prometheus.NewDesc("scrip_postgres_up",
+	"1 while this server's PostgreSQL answers it, else 0; measured every 15 s at most. Absent at a server that uses none.", nil, nil)
+
+// postgresMetric pings PostgreSQL when it is scraped.
+type postgresMetric struct{ scraped[struct{}] }
+
+func newPostgresMetric(pool *pgxpool.Pool) *postgresMetric {
+	return &postgresMetric{scraped[struct{}]{read: func(ctx context.Context) (struct{}, error) { return struct{}{}, pool.Ping(ctx) }}}
+}
+
+func (p *postgresMetric) Describe(ch chan<- *prometheus.Desc) { ch <- postgresDesc }
+
+func (p *postgresMetric) Collect(ch chan<- prometheus.Metric) {
+	up := 1.
+	if _, err := p.now(); err != nil {
+		up = 0
+	}
+	ch <- prometheus.MustNewConstMetric(postgresDesc, prometheus.GaugeValue, up)
 }
 
 // limits are those of this server's listeners, for `scrip status` and as metrics.

@@ -35,6 +35,7 @@ type described struct {
 var (
 	descForm  = regexp.MustCompile(`fqName: "([^"]+)".*constLabels: \{([^}]*)\}.*variableLabels: \{([^}]*)\}`)
 	labelForm = regexp.MustCompile(`[a-z_]+`)
+	valueForm = regexp.MustCompile(`"[^"]*"`)
 	update    = flag.Bool("update", false, "write docker/prometheus/metrics.txt")
 )
 
@@ -45,7 +46,7 @@ func (d *described) MustRegister(list ...prometheus.Collector) {
 		close(descs)
 		for desc := range descs {
 			m := descForm.FindStringSubmatch(desc.String())
-			d.labels[m[1]] = labelForm.FindAllString(m[2]+" "+m[3], -1)
+			d.labels[m[1]] = labelForm.FindAllString(valueForm.ReplaceAllString(m[2], "")+" "+m[3], -1)
 		}
 	}
 }
@@ -55,16 +56,47 @@ func (d *described) Register(c prometheus.Collector) error {
 	return nil
 }
 
-// docker/prometheus/metrics.txt lists every metric with its labels. The test of the alert rules, in the module beside
-// the list, reads it; that module alone requires Prometheus.
+// listHead explains the list.
+const listHead = `# Made by: go test ./cmd/internal/server -run TestMetricsAreListed -update
+# Metrics, who has them, and their labels.
+#   each      every server that has the part: of itself
+#   owner     the server that owns the lane
+#   follower  the server that projects the lane into the read tables
+#   stage     the server that holds reminders back for a person
+#   same      every server of the part: what the log or the tables have, so the same everywhere
+# A server on standby has no gauge of the work. A counter stays where it was counted, until that server restarts.
+`
+
+// exporters are who has the metrics that begin so; the longest counts.
+var exporters = map[string]string{
+	"scrip_": "each",
+
+	"scrip_lane_": "owner", "scrip_lane_owned": "each", "scrip_scheduler_": "owner",
+	"scrip_projection_": "follower", "scrip_projection_following": "each",
+	"scrip_push_": "same", "scrip_push_held": "stage", "scrip_push_merged": "stage", "scrip_push_withheld": "stage",
+	"scrip_dead_letters_open": "same", "scrip_webhooks": "same", "scrip_keys": "same", "scrip_keys_refused": "each",
+}
+
+func exporter(name string) (who string) {
+	longest := 0
+	for prefix, is := range exporters {
+		if strings.HasPrefix(name, prefix) && len(prefix) > longest {
+			longest, who = len(prefix), is
+		}
+	}
+	return who
+}
+
+// docker/prometheus/metrics.txt lists every metric, with who has it and its labels. The test of the alert rules, in the module
+// beside the list, reads it, and the one that looks at three servers; that module alone requires Prometheus.
 func TestMetricsAreListed(t *testing.T) {
 	has := &described{labels: map[string][]string{}}
 	lane.NewMetrics(has)
 	scheduler.NewMetrics(has)
 	has.MustRegister(clockMetric(wall.New(wall.Options{})))
 	has.MustRegister(recovery(0))
-	has.MustRegister(held(hold.New(hold.Options{}))...)
-	has.MustRegister(newDeliveryMetrics(nil), newLetterMetrics(nil))
+	has.MustRegister(held{hold.New(hold.Options{})}, disks{})
+	has.MustRegister(newDeliveryMetrics(nil), newLetterMetrics(nil), webhookMetrics{}, newPostgresMetric(nil))
 	has.MustRegister(&limits{})
 	web.NewRates(nil, has)
 	ns := streamtest.Start(t)
@@ -74,9 +106,10 @@ func TestMetricsAreListed(t *testing.T) {
 		access.Open(ns.JetStream(t), access.Options{}).Registry(), certs.Metrics())
 
 	var text strings.Builder
+	text.WriteString(listHead)
 	for _, name := range slices.Sorted(maps.Keys(has.labels)) {
 		slices.Sort(has.labels[name])
-		text.WriteString(strings.TrimSpace(name+" "+strings.Join(has.labels[name], " ")) + "\n")
+		text.WriteString(strings.TrimSpace(name+" "+exporter(name)+" "+strings.Join(has.labels[name], " ")) + "\n")
 	}
 	const path = "../../../docker/prometheus/metrics.txt"
 	if *update {

@@ -24,7 +24,7 @@ func (s *server) startProjector(ctx context.Context) error {
 		now, _ := s.config.Current()
 		return now.TablesKeep
 	}
-	opts := projector.Options{Load: s.load, Keep: keep, Logger: s.log}
+	opts := projector.Options{Load: s.load, Keep: keep, Clock: s.time(), Logger: s.log}
 	if s.trace != nil {
 		opts.Trace = s.trace.Project
 	}

@@ -71,6 +71,9 @@ func (s *server) startTables(ctx context.Context) error {
 		return err
 	}
 	s.tables = t
+	if err := s.metrics.registry.Register(newPostgresMetric(t.pool)); err != nil {
+		return err
+	}
 	s.health.add("postgres", false, func() (bool, any) {
 		if err := t.status(); err != nil {
 			return false, map[string]any{"error": err.Error()}

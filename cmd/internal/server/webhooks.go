@@ -31,6 +31,9 @@ func (s *server) startWebhooks(ctx context.Context) error {
 	}
 	runner := webhook.New(webhook.Options{JetStream: js, Log: s.stream, CodeKey: s.key, Server: s.id, Guard: s.webhookGuard(),
 		Attempts: once.Open(js, s.key, s.stream.UUID), Logger: s.log})
+	if err := s.metrics.registry.Register(webhookMetrics{runner}); err != nil {
+		return err
+	}
 	s.group.start("webhooks", runner.Run)
 	return nil
 }
@@ -63,6 +66,20 @@ func (s *server) ownPorts() (all []int) {
 		}
 	}
 	return all
+}
+
+var webhooksDesc = prometheus.NewDesc("scrip_webhooks", "Webhooks by state: active, paused (by a person), disabled (by a server: the endpoint failed for five days, or answered 410). "+
+	"The same at every server of role api; absent until it has read them.", []string{"state"}, nil)
+
+// webhookMetrics counts the webhooks in force.
+type webhookMetrics struct{ of *webhook.Runner }
+
+func (w webhookMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- webhooksDesc }
+
+func (w webhookMetrics) Collect(ch chan<- prometheus.Metric) {
+	for state, n := range w.of.States() {
+		ch <- prometheus.MustNewConstMetric(webhooksDesc, prometheus.GaugeValue, float64(n), string(state))
+	}
 }
 
 // positionsMost bounds the names of metrics, and so their labels.
