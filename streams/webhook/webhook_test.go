@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -35,6 +36,9 @@ func TestJourney(t *testing.T) {
 	r := newRig(t)
 	e, secret := r.create(t, Config{})
 	run := r.runner(r.js, nil)
+	if got := run.States(); got != nil {
+		t.Errorf("before it has read them: %v", got)
+	}
 	streamtest.Background(t, run.Run)
 	r.event(t, paused, claimed("ann"))
 	r.until(t, "ann's claim is delivered", func() bool { return len(r.received()) == 1 })
@@ -75,6 +79,9 @@ func TestJourney(t *testing.T) {
 	r.until(t, "the test has a result", func() bool { e, err := r.store.Show(within(t), e.ID); return err == nil && e.LastTest == "delivered" })
 	act(Change{What: Pause})
 	inForce("it is paused", func() bool { return len(run.Stats()) == 0 })
+	if got, want := run.States(), (map[State]int{Active: 0, Paused: 1, Disabled: 0}); !maps.Equal(got, want) {
+		t.Errorf("the states are %v, want %v", got, want)
+	}
 	r.event(t, claimed("cid"))
 	before := len(r.received())
 	act(Change{What: Resume})

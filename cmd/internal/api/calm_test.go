@@ -153,8 +153,8 @@ func longest() (most time.Duration) {
 	return most
 }
 
-// exporters compares who has the gauges of a part with docker/prometheus/metrics.txt: of the work that one server does, it alone has
-// them.
+// exporters compares who has the gauges with docker/prometheus/metrics.txt: those of the work of one server it alone has, the others
+// all have.
 func exporters(t *testing.T, scraped []*gathered, lanes int) (wrong []string) {
 	text, err := os.ReadFile("../../../docker/prometheus/metrics.txt")
 	streamtest.Must(t, err)
@@ -196,8 +196,8 @@ func exporters(t *testing.T, scraped []*gathered, lanes int) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("servers %v have %s of lane %s; server %d is its %s", has[name], metric, lane, by, part))
 		case part == "stage" && len(has[name]) > 1:
 			wrong = append(wrong, fmt.Sprintf("servers %v have %s; one holds reminders back", has[name], metric))
-		case (metric == alert.Owned || metric == alert.Followed) && len(has[name]) < len(scraped):
-			wrong = append(wrong, fmt.Sprintf("servers %v have %s of lane %s, want all", has[name], metric, lane))
+		case (part == "each" || part == "same") && len(has[name]) < len(scraped):
+			wrong = append(wrong, fmt.Sprintf("servers %v have %s of lane %q, want all", has[name], metric, lane))
 		}
 	}
 	if len(worker) != 2*lanes {
