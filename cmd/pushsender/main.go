@@ -18,7 +18,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -52,12 +51,14 @@ type Main struct {
 	json, verbose                                            bool
 	opts                                                     push.Options
 	natsFlags                                                cli.NATSFlags
-	printing                                                 sync.Mutex // guards Out, to which several workers write
+	printing                                                 chan struct{}           // of one, has what is being written to Out
+	lost                                                     context.CancelCauseFunc // ends sending because Out is gone
 }
 
 // Run runs one command line and returns the exit code.
 func (m *Main) Run(ctx context.Context, args []string) int {
-	return cli.Execute(ctx, m.root(), args, m.Err)
+	m.printing = make(chan struct{}, 1)
+	return cli.Execute(ctx, m.root(), args)
 }
 
 func (m *Main) root() *cobra.Command {
@@ -146,11 +147,7 @@ func (m *Main) settle(cmd *cobra.Command) error {
 		return &cli.UsageError{Err: err}
 	}
 	m.opts.Name = m.name
-	level := slog.LevelInfo
-	if m.verbose {
-		level = slog.LevelDebug
-	}
-	m.opts.Logger = slog.New(slog.NewTextHandler(m.Err, &slog.HandlerOptions{Level: level}))
+	m.opts.Logger = slog.New(slog.NewTextHandler(m.Err, &slog.HandlerOptions{Level: m.level()}))
 	switch m.since {
 	case "now", "":
 	case "start":
@@ -182,6 +179,13 @@ func (m *Main) settle(cmd *cobra.Command) error {
 		return err
 	}
 	return checkURL("webhook", m.webhook, "https://push.example/send")
+}
+
+func (m *Main) level() slog.Level {
+	if m.verbose {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
 }
 
 // connect finds the server and connects to it. Once connected it reconnects without a limit, unless the key is revoked.

@@ -143,6 +143,34 @@ func settled(t *testing.T, js jetstream.JetStream, name string) {
 	}
 }
 
+// Without a reader of its log a sender delivers and ends as ever. Without one of its standard output it ends, and what it could not
+// print is delivered to the next.
+func TestStandardStreamsWithoutReaders(t *testing.T) {
+	l := newLog(t)
+	r, broken, err := os.Pipe()
+	streamtest.Must(t, err)
+	defer broken.Close()
+	streamtest.Must(t, r.Close())
+	l.fire(t, "ann", "bob")
+	args := []string{"--nats", l.url, "--since", "start", "--tries", "1"}
+	env := func(string) (string, bool) { return "", false }
+	failed := newOutput()
+	m := &Main{Out: broken, Err: failed, Clock: wall.Machine, Env: env}
+	if code := m.Run(t.Context(), args); code != cli.ExitFailed || !strings.Contains(failed.String(), "reader of standard output is gone") {
+		t.Errorf("exit code %d: %s", code, failed.String())
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	printed, code := newOutput(), make(chan int)
+	m = &Main{Out: printed, Err: broken, Clock: wall.Machine, Env: env}
+	go func() { code <- m.Run(ctx, append(args, "--verbose")) }()
+	printed.await(t, lines(2))
+	stop()
+	if got := <-code; got != cli.ExitDone {
+		t.Errorf("exit code %d", got)
+	}
+	settled(t, l.js, "pushsender")
+}
+
 // A webhook fails, then accepts some reminders, then the rest; a reminder that it never accepts is listed and retried.
 func TestWebhook(t *testing.T) {
 	l := newLog(t)

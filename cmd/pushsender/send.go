@@ -13,11 +13,13 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/logline"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
@@ -32,8 +34,12 @@ const (
 	quoteMost = 200
 )
 
-// send is the root command: it sends until its context ends.
+// send is the root command: it sends until its context ends, or nobody will ever read its standard output.
 func (m *Main) send(cmd *cobra.Command, _ []string) error {
+	ctx, log := cli.Serve(cmd, logline.Options{Level: m.level()})
+	m.opts.Logger = log.Logger()
+	ctx, m.lost = context.WithCancelCause(ctx)
+	defer m.lost(nil)
 	nc, js, err := m.connect()
 	if err != nil {
 		return err
@@ -43,9 +49,12 @@ func (m *Main) send(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
-	err = p.Run(cmd.Context(), m.sender())
+	err = p.Run(ctx, m.sender())
+	if cause := context.Cause(ctx); err == nil && !errors.Is(cause, context.Canceled) {
+		err = cause
+	}
 	s := p.Stats()
-	fmt.Fprintf(m.Err, "pushed %d; opted out %d; failed tries %d; in dead letters %d; ignored %d; delivered again %d\n",
+	fmt.Fprintf(cmd.ErrOrStderr(), "pushed %d; opted out %d; failed tries %d; in dead letters %d; ignored %d; delivered again %d\n",
 		s.Pushed, s.OptedOut, s.FailedTries, s.Dead, s.Skipped, s.Repeated)
 	return err
 }
@@ -65,8 +74,9 @@ func (m *Main) sender() push.Func {
 	return w.push
 }
 
-// print writes a line for each. A closed pipe is a failed push.
-func (m *Main) print(_ context.Context, batch []push.Reminder) error {
+// print writes a line for each. While the reader of a pipe reads nothing, the reminders wait, and are printed to the next process if
+// this one is to end. When it is gone this process ends: they are not delivered, and no reader can come.
+func (m *Main) print(ctx context.Context, batch []push.Reminder) error {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
@@ -75,10 +85,28 @@ func (m *Main) print(_ context.Context, batch []push.Reminder) error {
 			return err
 		}
 	}
-	m.printing.Lock()
-	defer m.printing.Unlock()
-	_, err := m.Out.Write(out.Bytes())
-	return err
+	notRead := &push.Away{Err: errors.New("standard output is not read")}
+	select {
+	case m.printing <- struct{}{}:
+	case <-ctx.Done():
+		return notRead
+	}
+	written := make(chan error, 1)
+	go func() {
+		_, err := m.Out.Write(out.Bytes())
+		<-m.printing
+		written <- err
+	}()
+	select {
+	case err := <-written:
+		if errors.Is(err, syscall.EPIPE) && m.lost != nil {
+			m.lost(fmt.Errorf("the reader of standard output is gone: %w; reminders that were not printed are delivered to the next pushsender", err))
+			return &push.Away{Err: err}
+		}
+		return err
+	case <-ctx.Done():
+		return notRead
+	}
 }
 
 // checkURL checks a flag that is empty or a URL. The error does not repeat the value, which may have a password.

@@ -156,7 +156,7 @@ The output names the new location of the log and the next step. Exit code 1 and 
 			}
 		}
 		bar = m.bar("restoring", 0, true)
-		opts := backup.RestoreOptions{Replicas: int(replicas), WithoutWebhooks: withoutWebhooks, Progress: bar.transferred, Logger: m.logger(outputText, "warn")}
+		opts := backup.RestoreOptions{Replicas: int(replicas), WithoutWebhooks: withoutWebhooks, Progress: bar.transferred, Logger: m.warnings()}
 		note, target := "", ""
 		if external {
 			note, target, err = m.restoreExternal(cmd.Context(), b, opts)

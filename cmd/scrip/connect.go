@@ -124,7 +124,7 @@ func (m *Main) unlock(log topology.Log) (topology.Log, error) {
 	if err != nil {
 		return log, err
 	}
-	return datadir.Unlock(log, m.global.data, given, sealKey, m.logger(outputText, "warn"))
+	return datadir.Unlock(log, m.global.data, given, sealKey, m.warnings())
 }
 
 // query finishes a command that no lane decides.

@@ -70,7 +70,7 @@ const (
 
 // Run is the whole program: it runs one command line and returns the exit code.
 func (m *Main) Run(ctx context.Context, args []string) int {
-	return cli.Execute(ctx, m.root(), args, m.Err)
+	return cli.Execute(ctx, m.root(), args)
 }
 
 func (m *Main) root() *cobra.Command {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strconv"
@@ -157,4 +158,9 @@ func openMask(file string) (*replay.Mask, error) {
 		return nil, cli.Usagef("--mask-codes: %w", err)
 	}
 	return mask, asUsage(err)
+}
+
+// warnings is the log of a command that does not serve.
+func (m *Main) warnings() *slog.Logger {
+	return slog.New(slog.NewTextHandler(m.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/logline"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
@@ -101,14 +102,19 @@ SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be rea
 		}
 		o.NATSCA = m.natsFlags.CA()
 		o.Version, o.NoConsole = build().String(), !console
-		o.Logger = m.logger(logFormat, logLevel)
 		if err := o.Validate(); err != nil {
 			return &cli.UsageError{Err: err}
 		}
 		if _, set := m.Env("GOGC"); !set {
 			debug.SetGCPercent(gcPercent)
 		}
-		return server.Run(cmd.Context(), o)
+		var level slog.Level
+		if err := level.UnmarshalText([]byte(logLevel)); err != nil {
+			return err
+		}
+		ctx, log := cli.Serve(cmd, logline.Options{JSON: logFormat == "json", Level: level})
+		o.Logger, o.LinesDropped = log.Logger(), log.Dropped
+		return server.Run(ctx, o)
 	}
 	return cmd
 }
@@ -161,17 +167,4 @@ func parseSkip(s string, o *server.Options) error {
 	}
 	o.Skip = append(o.Skip, server.Skip{Lane: n, Sequence: seq, Reminders: reminders})
 	return nil
-}
-
-// logger writes structured lines to standard error.
-func (m *Main) logger(format, level string) *slog.Logger {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		l = slog.LevelInfo
-	}
-	opts := &slog.HandlerOptions{Level: l}
-	if format == "json" {
-		return slog.New(slog.NewJSONHandler(m.Err, opts))
-	}
-	return slog.New(slog.NewTextHandler(m.Err, opts))
 }

@@ -40,5 +40,5 @@ func run(ctx context.Context, args []string, out, progress io.Writer) int {
 	root := cli.Group("scripbench", "Measure scrip beside its peers",
 		runCommand(), restartCommand(), tablesCommand(), expireCommand(), remindCommand(), mergeCommand(), pendingCommand(), peerCommand())
 	cli.Prepare(root, nil, out, progress)
-	return cli.Execute(ctx, root, args, progress)
+	return cli.Execute(ctx, root, args)
 }

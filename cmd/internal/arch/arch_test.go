@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -161,6 +162,38 @@ func TestTheProgramLinksNoTestHelper(t *testing.T) {
 		for _, dep := range p.Deps {
 			if dep == "testing" || layer(dep) != "" && strings.HasSuffix(dep, "test") {
 				t.Errorf("%s depends on %s", p.ImportPath, dep)
+			}
+		}
+	}
+}
+
+// TestOneWriterOfLines: what a server writes goes through its log, which never blocks. Packages that it links know no standard stream
+// and no package log; its main function passes the streams on.
+func TestOneWriterOfLines(t *testing.T) {
+	direct := regexp.MustCompile(`\b(os\.Std(out|err)|fmt\.Print\w*|log\.(Print|Fatal|Panic|New)\w*|println)\b`)
+	for _, name := range []string{"cmd/scrip", "cmd/pushsender"} {
+		for _, p := range packages(t, name) {
+			for _, dep := range p.Deps {
+				if layer(dep) == "" {
+					continue
+				}
+				folder := filepath.Join(root(t), strings.TrimPrefix(dep, module+"/"))
+				files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, file := range files {
+					raw, err := os.ReadFile(file)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for line := range strings.Lines(string(raw)) {
+						code, _, _ := strings.Cut(line, "//")
+						if found := direct.FindString(code); found != "" && !strings.HasSuffix(file, "_test.go") {
+							t.Errorf("%s uses %s: take the logger of the options", file, found)
+						}
+					}
+				}
 			}
 		}
 	}

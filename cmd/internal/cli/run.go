@@ -2,6 +2,7 @@
 //
 //	SIGINT ──> Context ──┐
 //	arguments ───────────┴──> Execute ──> command ──> error ──> text on standard error, exit code
+//	                                        └──> Serve: the log and the signals of a command that runs until it is stopped
 //	SCRIP_… variables ──> FromEnvironment ──> flags that were not given
 //
 // Owner: the main function. The package has no state; a crash loses nothing.
@@ -12,11 +13,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"runtime/debug"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -64,13 +62,6 @@ func ExitCode(err error) int {
 	return ExitFailed
 }
 
-// Context ends at the first SIGINT or SIGTERM, so that the command ends in order. The second one kills the process.
-func Context() context.Context {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	return ctx
-}
-
 // Prepare sets the streams of a root command (in may be nil) and makes errors of its flags usage errors.
 func Prepare(root *cobra.Command, in io.Reader, out, stderr io.Writer) {
 	root.SilenceErrors, root.SilenceUsage = true, true
@@ -81,11 +72,14 @@ func Prepare(root *cobra.Command, in io.Reader, out, stderr io.Writer) {
 	root.CompletionOptions.HiddenDefaultCmd = true
 }
 
-// Execute runs one command line, prints its error and returns the exit code.
-func Execute(ctx context.Context, root *cobra.Command, args []string, stderr io.Writer) int {
+// Execute runs one command line, prints its error and returns the exit code. It closes the log of a command that serves.
+func Execute(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
-	code := ExitCode(err)
+	code, stderr := ExitCode(err), root.ErrOrStderr()
+	if s, serves := stderr.(*serving); serves {
+		defer s.end()
+	}
 	switch code {
 	case ExitDone, ExitRefused, ExitDiffered:
 	case ExitUsage:

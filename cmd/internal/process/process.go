@@ -16,7 +16,8 @@ type Command struct {
 	Program   string
 	Args, Env []string // Env replaces the environment of this process; NAME=value, the last one of a name counts
 	Log       string   // file to which output is appended
-	// Apart puts the process into a group of its own: Ctrl-C in a terminal does not reach it.
+	Output    *os.File // gets the output instead of Log; Start closes it
+	// Apart puts the process into a session of its own, without a terminal: neither its Ctrl-C nor its end reach the process.
 	Apart bool
 }
 
@@ -29,17 +30,23 @@ type Process struct {
 
 // Start starts a process.
 func Start(c Command) (*Process, error) {
-	log, err := os.OpenFile(c.Log, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
+	log := c.Output
+	if log == nil {
+		var err error
+		if log, err = os.OpenFile(c.Log, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600); err != nil {
+			return nil, err
+		}
 	}
 	p := &Process{log: log, gone: make(chan struct{})}
 	p.cmd = exec.Command(c.Program, c.Args...)
 	p.cmd.Env = c.Env
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: c.Apart}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: c.Apart}
 	if err := p.cmd.Start(); err != nil {
 		return nil, errors.Join(err, log.Close())
+	}
+	if c.Output != nil {
+		_ = log.Close() // the pipe ends with the process
 	}
 	go func() {
 		_ = p.cmd.Wait() // Wait returns the exit code

@@ -33,6 +33,12 @@ func (m *metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
 }
 
+// linesDropped is the metric of the log's lines that were lost.
+func linesDropped(n func() uint64) prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "scrip_log_lines_dropped_total",
+		Help: "Lines of this server's log that were lost: nobody read them in time, or they could not be written."}, func() float64 { return float64(n()) })
+}
+
 const (
 	// scrapeEvery is how old a number may be that costs PostgreSQL or NATS some work.
 	scrapeEvery = 15 * time.Second

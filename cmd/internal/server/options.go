@@ -132,6 +132,8 @@ type Options struct {
 	Version string
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
+	// LinesDropped is how many lines of the log were lost; nil = the log counts none, and there is no metric.
+	LinesDropped func() uint64
 }
 
 func (o Options) withDefaults() Options {

@@ -91,6 +91,9 @@ func Run(ctx context.Context, opts Options) error {
 	opts = opts.withDefaults()
 	s := &server{opts: opts, log: opts.Logger, group: newGroup(opts.Logger, stopLimit), health: &health{}, metrics: newMetrics(opts.Version), limits: &limits{}}
 	s.metrics.registry.MustRegister(s.limits)
+	if opts.LinesDropped != nil {
+		s.metrics.registry.MustRegister(linesDropped(opts.LinesDropped))
+	}
 	started := time.Now()
 
 	dir, err := datadir.Open(opts.Data)
