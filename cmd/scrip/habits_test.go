@@ -114,3 +114,25 @@ func TestSignals(t *testing.T) {
 		})
 	}
 }
+
+// TestADataDirectoryThatIsReplaced: a server whose directory was moved ends before it writes into the directory, or removes the
+// addresses, of the server that has its place, whose log shows no trouble.
+func TestADataDirectoryThatIsReplaced(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(projtest.Dir(t), "data")
+	first := serve(t, data, "--roles", "lanes,api")
+	first.must("campaign", "create", "summer", "--codes", "10")
+	first.must("claim", "summer", "--customer", "alice")
+	streamtest.Must(t, os.Rename(data, data+".old"))
+	next := serve(t, data, "--roles", "lanes,api")
+	if ended := first.Ended(); ended != "exit status 1" || !strings.Contains(first.Output(), "not the one that this server started on") || strings.Contains(first.Output(), "msg=stopping") {
+		t.Errorf("the first server: %s", ended)
+	}
+	next.must("campaign", "create", "winter", "--codes", "10")
+	next.must("claim", "winter", "--customer", "alice")
+	if code := next.stop(syscall.SIGTERM); code != cli.ExitDone || strings.Contains(next.Output(), "level=WARN") || strings.Contains(next.Output(), "level=ERROR") {
+		t.Errorf("the next server: exit code %d:\n%s", code, next.Output())
+	}
+	again := serve(t, data+".old", "--roles", "lanes,api") // nothing that was answered is lost
+	again.expect(cli.ExitDone, "claimed", "customer", "show", "alice")
+}

@@ -169,17 +169,29 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	}
 	defer release()
 	c.mu.Lock()
-	h := c.home
+	h, pm := c.home, c.pm
 	c.home, c.pm, c.wanted = nil, nil, false
 	c.mu.Unlock()
 	if h == nil {
 		return nil
+	}
+	if err := h.held(); err != nil {
+		h.abandon(pm)
+		return errors.Join(err, h.leave())
 	}
 	clean, err := h.halt(ctx, c.opts.StopTimeout)
 	if !clean && err == nil {
 		c.log.WarnContext(ctx, "PostgreSQL was stopped without a clean shutdown; its next start recovers", "dir", h.place.data())
 	}
 	return errors.Join(err, h.leave())
+}
+
+// Abandon begins a shutdown of the postmaster and waits for nothing: the data directory was moved, and this process ends at once. What
+// the cluster has at its path by then is another one.
+func (c *Cluster) Abandon() {
+	if h, pm := c.now(); h != nil {
+		h.abandon(pm)
+	}
 }
 
 // URL returns the URL of Start with the present port; "" when the cluster is not started. It stays valid while the

@@ -38,3 +38,23 @@ func TestTablesDir(t *testing.T) {
 		t.Errorf("of another data directory: %v", err)
 	}
 }
+
+// TestAPlaceThatIsReplaced: an owner whose directory was moved stops its own PostgreSQL, and not the one that is there now.
+func TestAPlaceThatIsReplaced(t *testing.T) {
+	t.Parallel()
+	dir := madeDir(t)
+	first := Open(testOptions(dir))
+	_, err := first.Start(t.Context())
+	streamtest.Must(t, err)
+	pid := first.PID()
+	streamtest.Must(t, os.Rename(dir, dir+".old"))
+	copyPlace(t, ownPlace(dir))
+	next := Open(testOptions(dir))
+	url := start(t, next)
+	has(t, first.Stop(t.Context()), dir, "moved")
+	streamtest.Eventually(t, "its own postmaster ends", func() bool { return commandLine(pid) == "" })
+	keeps(t, url, "7")
+	if next.PID() == 0 || next.PID() == pid {
+		t.Errorf("process %d runs the next cluster", next.PID())
+	}
+}

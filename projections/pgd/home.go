@@ -127,6 +127,9 @@ func (h *home) renew() (changed bool, err error) {
 	if bytes.Equal(cert, h.cert) {
 		return false, nil
 	}
+	if err := h.held(); err != nil {
+		return false, err
+	}
 	h.cert = cert
 	return true, errors.Join(atomicfile.Write(h.place.cert(), cert, 0o600), atomicfile.Write(h.place.key(), key, 0o600), h.user.give(h.place.cert()), h.user.give(h.place.key()))
 }
@@ -179,6 +182,28 @@ func (c *Cluster) materials() (string, []Binaries, error) {
 	return dir, all, err
 }
 
+// held fails if the place was moved or replaced since it was locked: its paths lead to another cluster then, or to none.
+func (h *home) held() error {
+	if h.lock == nil { // tests of parts
+		return nil
+	}
+	err := atomicfile.Held(h.lock, h.place.lock())
+	if errors.Is(err, atomicfile.ErrReplaced) {
+		return fmt.Errorf("the directory of the PostgreSQL cluster, %s: %w while scrip used it; stop scrip before it is moved, and start it again", string(h.place), err)
+	}
+	return nil // also if it is unknown
+}
+
+// abandon begins a fast shutdown of a postmaster whose place was moved. It is not found by path: its working directory moves with the
+// place.
+func (h *home) abandon(pm *postmaster) {
+	beside, err := os.Stat(fmt.Sprintf("/proc/%d/cwd/../lock", pm.pid))
+	mine, merr := h.lock.Stat()
+	if err == nil && merr == nil && os.SameFile(beside, mine) {
+		_ = syscall.Kill(pm.pid, syscall.SIGINT)
+	}
+}
+
 // leave releases the lock of the place.
 func (h *home) leave() error {
 	h.untie()
@@ -225,6 +250,9 @@ func (c *Cluster) bringUp(ctx context.Context, h *home) (*postmaster, error) {
 
 // tryUp is one attempt on one port, 0 = any free one.
 func (c *Cluster) tryUp(ctx context.Context, h *home, port int) (pm *postmaster, err error) {
+	if err := h.held(); err != nil {
+		return nil, err
+	}
 	if pm = h.running(); pm != nil {
 		c.log.InfoContext(ctx, "adopting the PostgreSQL that runs already", "pid", pm.pid, "dir", h.place.data())
 		yield(pm.pid, c.opts.Nice)

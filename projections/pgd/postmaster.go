@@ -206,6 +206,9 @@ func (h *home) clearPidfile() error {
 // immediate one after limit or when ctx ends, and at last kill. It reports whether the shutdown was clean; if not, the next
 // start recovers. It sends the signals itself: pg_ctl may be missing during an upgrade, and does not stop single-user mode.
 func (h *home) halt(ctx context.Context, limit time.Duration) (clean bool, err error) {
+	if err := h.held(); err != nil {
+		return false, err
+	}
 	const fast, immediate, kill = syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL
 	for _, mode := range []syscall.Signal{fast, immediate, kill} {
 		pm := h.running() // looked up before each signal: the process may have ended and its id been reused

@@ -206,6 +206,26 @@ func Lock(path string) (*os.File, error) {
 	return nil, errors.Join(err, f.Close())
 }
 
+// ErrReplaced is the error of Held.
+var ErrReplaced = errors.New("it was moved, replaced or removed")
+
+// Held fails with ErrReplaced if path does not lead to the open file any more: the file, or a directory above it, was moved, replaced or
+// removed. Any other error leaves that unknown.
+func Held(f *os.File, path string) error {
+	now, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return ErrReplaced
+	}
+	if err != nil {
+		return err
+	}
+	mine, err := f.Stat()
+	if err == nil && !os.SameFile(mine, now) {
+		err = ErrReplaced
+	}
+	return err
+}
+
 // Unlock releases the lock at once, and closes the file.
 func Unlock(f *os.File) error {
 	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())

@@ -42,6 +42,9 @@ type Descriptor struct {
 
 // Publish writes the descriptor, by which clients find the server.
 func (d *Dir) Publish(desc Descriptor) error {
+	if err := d.Held(); err != nil {
+		return err
+	}
 	raw, err := json.Marshal(desc)
 	if err != nil {
 		return err
@@ -53,7 +56,12 @@ func (d *Dir) Publish(desc Descriptor) error {
 }
 
 // Withdraw removes the descriptor.
-func (d *Dir) Withdraw() error { return atomicfile.Remove(d.file(descriptor)) }
+func (d *Dir) Withdraw() error {
+	if err := d.Held(); err != nil {
+		return err // the one that is there belongs to another server
+	}
+	return atomicfile.Remove(d.file(descriptor))
+}
 
 // Alive is true if the process that wrote the descriptor may still run.
 func (d Descriptor) Alive() bool {

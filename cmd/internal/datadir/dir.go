@@ -1,6 +1,7 @@
 package datadir
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -92,6 +94,36 @@ func (d *Dir) checkFormat() error {
 			d.path, version, Format)
 	}
 	return nil
+}
+
+// heldEvery is how often Watch looks. A server whose directory is gone may write into the next one for so long.
+const heldEvery = 250 * time.Millisecond
+
+// Held fails with atomicfile.ErrReplaced if the directory's path leads to another directory, or to none. A server must not write by path
+// then, and must not stop in order: all that would reach the directory, and the server, that are there now.
+func (d *Dir) Held() error {
+	err := atomicfile.Held(d.lock, d.file(lockFile))
+	if errors.Is(err, atomicfile.ErrReplaced) {
+		return fmt.Errorf("the data directory %s is not the one that this server started on: %w while the server ran, which ends at once and writes nothing more. "+
+			"Its log is in the directory that was moved: stop a server before its directory is moved, and start one with --data where it is now", d.path, err)
+	}
+	return nil // also if it is unknown, as on a disk that does not answer
+}
+
+// Watch waits for the error of Held, until ctx ends.
+func (d *Dir) Watch(ctx context.Context) error {
+	tick := time.NewTicker(heldEvery)
+	defer tick.Stop()
+	for {
+		if err := d.Held(); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // Close releases the lock.

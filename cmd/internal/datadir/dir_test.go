@@ -2,6 +2,7 @@ package datadir
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 	"github.com/seed-4a2410e3/scrip/streams/golden"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
@@ -144,4 +146,61 @@ func TestDescriptor(t *testing.T) {
 		t.Fatalf("a stale descriptor survived: %v", err)
 	}
 	streamtest.Must(t, d.Withdraw())
+}
+
+// TestHeld: a directory that was moved, replaced or removed, or one above it, is not the server's any more. What another server has
+// published at its path stays.
+func TestHeld(t *testing.T) {
+	for what, c := range map[string]struct {
+		change func(path string) error
+		held   bool
+	}{
+		"untouched":      {func(string) error { return nil }, true},
+		"another mode":   {func(path string) error { return os.Chmod(filepath.Join(path, lockFile), 0o640) }, true},
+		"moved":          {func(path string) error { return os.Rename(path, path+".old") }, false},
+		"a parent moved": {func(path string) error { return os.Rename(filepath.Dir(path), filepath.Dir(path)+".old") }, false},
+		"replaced": {func(path string) error {
+			if err := os.Rename(path, path+".old"); err != nil {
+				return err
+			}
+			next, err := Open(path)
+			if err != nil {
+				return err
+			}
+			return errors.Join(next.Publish(Descriptor{PID: 4711, NATSURL: "nats://next"}), next.Close())
+		}, false},
+		"a file in its place": {func(path string) error {
+			return errors.Join(os.Rename(path, path+".old"), os.WriteFile(path, nil, 0o600))
+		}, false},
+		"removed":         {os.RemoveAll, false},
+		"its lock is not": {func(path string) error { return os.Remove(filepath.Join(path, lockFile)) }, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "above", "data")
+			d := open(t, path)
+			streamtest.Must(t, d.Publish(Descriptor{PID: 1, NATSURL: "nats://first"}))
+			streamtest.Must(t, c.change(path))
+			ctx, cancel := context.WithCancel(t.Context())
+			if c.held {
+				cancel() // it waits until the end
+			}
+			defer cancel()
+			published := d.Publish(Descriptor{PID: 1, NATSURL: "nats://again"})
+			now, found := Find(path)
+			if withdrawn := d.Withdraw(); c.held {
+				if err := errors.Join(published, found, withdrawn, d.Watch(ctx)); err != nil || now.PID != 1 {
+					t.Errorf("%+v, %v", now, err)
+				}
+				return
+			}
+			for _, err := range []error{published, d.Withdraw(), d.Watch(ctx)} {
+				if !errors.Is(err, atomicfile.ErrReplaced) || !strings.Contains(err.Error(), path) {
+					t.Errorf("%v", err)
+				}
+			}
+			if next, err := Find(path); what == "replaced" && (err != nil || next.PID != 4711) {
+				t.Errorf("the next server's descriptor: %+v, %v", next, err)
+			}
+		})
+	}
 }

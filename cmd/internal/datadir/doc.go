@@ -10,7 +10,8 @@
 //	<data>/nats.restoring   the store's name until `scrip restore` is complete; the next restore removes it
 //	<data>/postgres    the private PostgreSQL cluster
 //
-// Owner: the server that holds the lock; clients only read scrip.json.
+// Owner: the server that holds the lock; clients only read scrip.json. A directory that is moved takes its lock with it: the server
+// looks four times a second whether its path still leads there, and ends without a stop if not.
 //
 // What a crash does: the kernel releases the lock. Files are replaced by rename, so each is the old one or the new one.
 // The next server removes a stale scrip.json; until then clients detect that its process has ended.

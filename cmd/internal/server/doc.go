@@ -10,6 +10,8 @@
 //
 // Owner: the caller of Run.
 //
+// If the data directory was moved or replaced there is no stop, which would write into another one: the process ends as in a crash.
+//
 // What a crash does: all state is in the log. The kernel releases the lock of the data directory. The next server on it
 // removes a stale scrip.json, and stops or adopts a PostgreSQL that still runs.
 package server

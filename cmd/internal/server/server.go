@@ -19,6 +19,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/sample"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/trace"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/projections/pgd"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/access/callout"
 	"github.com/seed-4a2410e3/scrip/streams/load"
@@ -65,6 +66,7 @@ type server struct {
 	registry atomic.Pointer[access.Registry]
 	certs    *certs.Pair                     // for HTTP and the embedded NATS; nil = no TLS
 	tables   *tables                         // nil = this server does not use PostgreSQL
+	cluster  atomic.Pointer[pgd.Cluster]     // the private PostgreSQL; nil = none, or not yet
 	jobs     *ops.Jobs                       // long actions of operators; nil = neither role projector nor api
 	settings *settings.Store                 // the history of the run-time settings; nil = neither role lanes nor api
 	config   *settings.Live                  // those in force; nil likewise
@@ -83,7 +85,8 @@ type server struct {
 	conns      []*nats.Conn
 }
 
-// Run serves until ctx ends, and returns nil then. Its errors name the next step.
+// Run serves until ctx ends, and returns nil then. Its errors name the next step. If the error is atomicfile.ErrReplaced, the server was
+// not stopped and the process must end at once, as in a crash: what still runs would write into the data directory of another server.
 func Run(ctx context.Context, opts Options) error {
 	if err := opts.Validate(); err != nil {
 		return err
@@ -104,7 +107,25 @@ func Run(ctx context.Context, opts Options) error {
 	if dir.Listable() {
 		s.log.Warn("other users may list the data directory; chmod go-r prevents it", "data", dir.Path())
 	}
-	err = s.start(ctx)
+	watching, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	ended, replaced := make(chan error, 1), make(chan error, 1)
+	go func() { ended <- s.run(ctx, started) }()
+	go func() { replaced <- dir.Watch(watching) }()
+	select {
+	case err := <-ended:
+		return err
+	case err := <-replaced:
+		if c := s.cluster.Load(); c != nil {
+			c.Abandon()
+		}
+		return err
+	}
+}
+
+// run starts all parts, waits for the end of ctx or of a part, and stops all.
+func (s *server) run(ctx context.Context, started time.Time) error {
+	err := s.start(ctx)
 	if err == nil {
 		err = s.awaitReady(ctx)
 	}
@@ -116,6 +137,9 @@ func Run(ctx context.Context, opts Options) error {
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = nil // stopped while starting
+	}
+	if held := s.dir.Held(); held != nil {
+		return held
 	}
 	s.log.Info("stopping")
 	return errors.Join(err, s.stop())

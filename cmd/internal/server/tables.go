@@ -64,6 +64,7 @@ func (s *server) startTables(ctx context.Context) error {
 			}
 		}
 		t.cluster = pgd.Open(opts)
+		s.cluster.Store(t.cluster)
 		s.group.start("postgres", func(ctx context.Context) error { return s.keepCluster(ctx, t) })
 	}
 	var err error
