@@ -1,14 +1,13 @@
 package pgd
 
 import (
-	"bufio"
 	"fmt"
 	"maps"
-	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/seed-4a2410e3/scrip/streams/machine"
 )
 
 // hbaText admits by password only, and only over loopback and the socket; the superuser by the socket alone. Analysts may come
@@ -59,7 +58,7 @@ func configText(p place, bin Binaries, extra map[string]string) string {
 		{"backend_flush_after", "256kB", "pages reach the disk early and few at a time: the log's own fsyncs wait for the others"},
 		{"wal_compression", bin.walCompression(p.data()), "new index pages go to the WAL whole, and PostgreSQL's own compression takes a third of a projector's CPU"},
 		{"wal_writer_delay", "10ms", "commits reach the disk in small pieces: a large one delays the log's own fsyncs, and claims with them"},
-		{"shared_buffers", strconv.FormatInt(sharedBuffers(memory())/mebibyte, 10) + "MB", ""},
+		{"shared_buffers", strconv.FormatInt(sharedBuffers(machine.Memory().Bytes)/mebibyte, 10) + "MB", ""},
 		{"jit", "off", "it costs more than it saves on short queries"},
 
 		{"log_destination", "stderr", "pg_ctl leads it to postgres.log, which scrip rotates"},
@@ -104,26 +103,4 @@ func sharedBuffers(memory int64) int64 {
 		return maxSharedBuffers / 16
 	}
 	return min(max(memory/sharedBuffersPart, minSharedBuffers), maxSharedBuffers)
-}
-
-// memory returns how many bytes this machine or container may use, 0 when unknown.
-func memory() int64 {
-	limit := int64(math.MaxInt64)
-	if raw, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
-		if n, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64); err == nil { // "max" = no limit
-			limit = n
-		}
-	}
-	f, err := os.Open("/proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		var kib int64
-		if n, _ := fmt.Sscanf(lines.Text(), "MemTotal: %d kB", &kib); n == 1 {
-			return min(limit, kib*1024)
-		}
-	}
-	return 0
 }

@@ -56,7 +56,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	if o.Parallel <= 0 {
-		o.Parallel = min(runtime.NumCPU()+1, 4)
+		o.Parallel = min(runtime.GOMAXPROCS(0)+1, 4)
 	}
 	o.Limits = o.Limits.OrDefault()
 	if o.Who == "" {

@@ -3,25 +3,34 @@ package load
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
 	"os"
 	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/streams/machine"
 )
 
-// Cores measures how many cores are idle: of the machine, or of the part of it that a control group may use (cgroup v2). The
-// zero value reads Linux's files. It is safe for concurrent use.
+// Cores measures how many cores are idle: of the machine, or of the part of it that the process's control group and those above it may
+// use. The zero value reads Linux's files. It is safe for concurrent use.
 type Cores struct {
 	Root string // prefix of the files, for tests
 
 	mu          sync.Mutex // guards what follows
 	at          time.Time
 	idle, total uint64 // ticks of all cores
-	used        time.Duration
+	groups      []group
 	spare       float64
 	known       bool
+}
+
+// group is a control group and the time that it has used.
+type group struct {
+	limits, times machine.Group
+	used          time.Duration
 }
 
 // Spare is the mean of the last measurement, made at most busyOver ago. known is false on other systems, and at first.
@@ -34,15 +43,22 @@ func (c *Cores) Spare() (cores float64, known bool) {
 		return c.spare, c.known
 	}
 	idle, total, ok := c.ticks()
-	limit, used := c.group()
+	if c.at.IsZero() {
+		c.groups = groups(os.DirFS(c.Root + "/"))
+	}
 	if ok && !c.at.IsZero() && total > c.total {
 		// Ticks are 10 ms: two cores have twenty in this time.
 		c.spare, c.known = float64(runtime.NumCPU())*float64(idle-min(idle, c.idle))/float64(total-c.total), true
-		if limit > 0 {
-			c.spare = min(c.spare, limit-(used-c.used).Seconds()/elapsed.Seconds())
-		}
 	}
-	c.at, c.idle, c.total, c.used = now, idle, total, used
+	for i := range c.groups {
+		g := &c.groups[i]
+		limit, used := g.cores(), g.time()
+		if limit > 0 && !c.at.IsZero() {
+			c.spare = min(c.spare, limit-(used-g.used).Seconds()/elapsed.Seconds())
+		}
+		g.used = used
+	}
+	c.at, c.idle, c.total = now, idle, total
 	return c.spare, c.known
 }
 
@@ -63,18 +79,38 @@ func (c *Cores) ticks() (idle, total uint64, ok bool) {
 	return idle, total, true
 }
 
-// group reads the limit of the control group in cores, 0 = none, and the time it has used: cpu.max and cpu.stat of cgroup v2.
-func (c *Cores) group() (limit float64, used time.Duration) {
-	const dir = "/sys/fs/cgroup/"
-	raw, _ := os.ReadFile(c.Root + dir + "cpu.max")
+// groups are the control groups whose limits count: in cgroup v1 the times may be in another hierarchy.
+func groups(root fs.FS) (all []group) {
+	times := machine.Groups(root, "cpuacct")
+	for _, g := range machine.Groups(root, "cpu") {
+		for _, t := range times {
+			if both := (group{limits: g, times: t}); g.Name == t.Name && g.Read("cpu.max")+g.Read("cpu.cfs_quota_us") != "" && both.time() > 0 {
+				all = append(all, both)
+			}
+		}
+	}
+	return all
+}
+
+// cores is the limit of a group, 0 = none.
+func (g *group) cores() float64 {
+	text := g.limits.Read("cpu.max") // "max 100000"
+	if text == "" {
+		text = g.limits.Read("cpu.cfs_quota_us") + " " + g.limits.Read("cpu.cfs_period_us") // "-1 100000"
+	}
 	var quota, period float64
-	if n, _ := fmt.Sscan(string(raw), &quota, &period); n < 2 || period == 0 { // "max 100000"
-		return 0, 0
+	if n, _ := fmt.Sscan(text, &quota, &period); n < 2 || period == 0 {
+		return 0
 	}
-	raw, _ = os.ReadFile(c.Root + dir + "cpu.stat")
-	var usec int64
-	if n, _ := fmt.Sscanf(string(raw), "usage_usec %d", &usec); n < 1 {
-		return 0, 0
+	return quota / period
+}
+
+// time is how long the cores have worked for a group.
+func (g *group) time() time.Duration {
+	var n int64
+	if read, _ := fmt.Sscanf(g.times.Read("cpu.stat"), "usage_usec %d", &n); read == 1 {
+		return time.Duration(n) * time.Microsecond
 	}
-	return quota / period, time.Duration(usec) * time.Microsecond
+	n, _ = strconv.ParseInt(g.times.Read("cpuacct.usage"), 10, 64)
+	return time.Duration(n)
 }

@@ -25,7 +25,8 @@ func put(t *testing.T, root string, files map[string]string) {
 
 // Idle cores by the system's files, before and after a second, of the machine and of a control group.
 func TestCores(t *testing.T) {
-	const stat, limit, usage = "proc/stat", "sys/fs/cgroup/cpu.max", "sys/fs/cgroup/cpu.stat"
+	const stat, limit, usage = "proc/stat", "sys/fs/cgroup/a/b/cpu.max", "sys/fs/cgroup/a/b/cpu.stat"
+	const quota, period, spent = "sys/fs/cgroup/cpu/t/cpu.cfs_quota_us", "sys/fs/cgroup/cpu/t/cpu.cfs_period_us", "sys/fs/cgroup/cpuacct/t/cpuacct.usage"
 	machine := float64(runtime.NumCPU())
 	type files = map[string]string
 	for _, c := range []struct {
@@ -39,6 +40,13 @@ func TestCores(t *testing.T) {
 		{"a group without a limit", files{stat: "cpu 0 0 0 0 0 0 0 0 0 0\n", limit: "max 100000\n"}, files{stat: "cpu 0 0 0 100 0 0 0 0 0 0\n"}, machine, true},
 		{"a group that may use a core and a half, and used one", files{stat: "cpu 0 0 0 0 0 0 0 0 0 0\n", limit: "150000 100000\n", usage: "usage_usec 7\nuser_usec 1\n"},
 			files{stat: "cpu 0 0 0 100 0 0 0 0 0 0\n", usage: "usage_usec 1000007\nuser_usec 1\n"}, 0.5, true},
+		{"a group above it that may use half a core", files{stat: "cpu 0 0 0 0 0 0 0 0 0 0\n", limit: "150000 100000\n", usage: "usage_usec 7\n",
+			"sys/fs/cgroup/a/cpu.max": "50000 100000\n", "sys/fs/cgroup/a/cpu.stat": "usage_usec 9\n"},
+			files{stat: "cpu 0 0 0 100 0 0 0 0 0 0\n", "sys/fs/cgroup/a/cpu.stat": "usage_usec 250009\n"}, 0.25, true},
+		{"a group of cgroup v1", files{stat: "cpu 0 0 0 0 0 0 0 0 0 0\n", quota: "150000\n", period: "100000\n", spent: "7\n"},
+			files{stat: "cpu 0 0 0 100 0 0 0 0 0 0\n", spent: "1000000007\n"}, 0.5, true},
+		{"one without a limit", files{stat: "cpu 0 0 0 0 0 0 0 0 0 0\n", quota: "-1\n", period: "100000\n", spent: "7\n"},
+			files{stat: "cpu 0 0 0 100 0 0 0 0 0 0\n", spent: "1000000007\n"}, machine, true},
 		{"a group on a machine without idle cores", files{stat: "cpu 0 0 0 5 5 0 0 0 0 0\n", limit: "150000 100000\n", usage: "usage_usec 7\n"},
 			files{stat: "cpu 90 0 50 5 5 50 0 10 7 7\n", usage: "usage_usec 1000007\n"}, 0, true},
 		{"not Linux", nil, nil, 0, false},
@@ -48,6 +56,10 @@ func TestCores(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cores := Cores{Root: root}
 				put(t, root, c.before)
+				if c.known {
+					put(t, root, files{"proc/self/cgroup": "0::/a/b\n2:cpuacct:/t\n1:cpu:/t\n", "proc/self/mountinfo": "1 1 0:1 / /sys/fs/cgroup rw - cgroup2 c rw\n" +
+						"2 1 0:2 / /sys/fs/cgroup/cpu rw - cgroup c rw,cpu\n3 1 0:3 / /sys/fs/cgroup/cpuacct rw - cgroup c rw,cpuacct\n"})
+				}
 				if _, known := cores.Spare(); known {
 					t.Error("known at first")
 				}

@@ -199,6 +199,23 @@ func TestOneWriterOfLines(t *testing.T) {
 	}
 }
 
+// TestOnePlaceKnowsTheMachine: a control group is found from two files, never by a fixed path, which is that of a container alone.
+func TestOnePlaceKnowsTheMachine(t *testing.T) {
+	fixed := regexp.MustCompile(`sys/fs/cgroup|proc/meminfo|proc/self/cgroup|hw\.memsize`)
+	for _, p := range packages(t, "") {
+		name := strings.TrimPrefix(p.ImportPath, module+"/")
+		for _, file := range p.GoFiles {
+			raw, err := os.ReadFile(filepath.Join(root(t), name, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found := fixed.Find(raw); found != nil && name != "streams/machine" {
+				t.Errorf("%s/%s names %s: ask streams/machine", name, file, found)
+			}
+		}
+	}
+}
+
 func TestTheDomainIsPure(t *testing.T) {
 	impure := []string{"os", "net", "syscall", "time/tzdata", "database/sql", "log", "log/slog", "math/rand", "math/rand/v2", "context"}
 	for _, p := range packages(t, "domain") {

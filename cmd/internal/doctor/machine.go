@@ -1,14 +1,12 @@
 package doctor
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/streams/machine"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
@@ -161,37 +160,15 @@ func (v *visit) space(context.Context) []Finding {
 }
 
 func (v *visit) memory(context.Context) []Finding {
-	total, from, err := memory()
-	if err != nil {
-		return bad(Warn, "find out how much memory there is", "the memory of this machine is unknown: %v", err)
+	size := machine.Memory()
+	if size.Bytes == 0 {
+		return bad(Warn, "find out how much memory there is", "the memory of this machine is unknown")
 	}
-	return graded(least(total, memoryBound), "give it more memory: a claimed coupon takes 90 bytes of it", "%.1f GiB of memory (%s)", float64(total)/gib, from)
-}
-
-// memory is what this process may use: that of the machine, or the limit of its control group.
-func memory() (bytes uint64, from string, err error) {
-	if raw, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
-		if limit, err := strconv.ParseUint(strings.TrimSpace(string(raw)), 10, 64); err == nil {
-			return limit, "the limit of its control group", nil
-		}
+	from := "the limit of control group " + size.Limit
+	if size.Limit == machine.Whole {
+		from = "of the machine"
 	}
-	if out, err := exec.Command("sysctl", "-n", "hw.memsize").Output(); err == nil {
-		if total, err := strconv.ParseUint(strings.TrimSpace(string(out)), 10, 64); err == nil {
-			return total, "of the machine", nil
-		}
-	}
-	f, err := os.Open("/proc/meminfo")
-	if err != nil {
-		return 0, "", err
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		var kib uint64
-		if _, err := fmt.Sscanf(lines.Text(), "MemTotal: %d kB", &kib); err == nil {
-			return kib << 10, "of the machine", nil
-		}
-	}
-	return 0, "", errors.New("/proc/meminfo has no MemTotal")
+	return graded(least(uint64(size.Bytes), memoryBound), "give it more memory: a claimed coupon takes 90 bytes of it", "%.1f GiB of memory (%s)", float64(size.Bytes)/gib, from)
 }
 
 // files is the limit of open files. Go has raised the soft limit to the hard one when this runs.

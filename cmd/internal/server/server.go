@@ -23,6 +23,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/access/callout"
 	"github.com/seed-4a2410e3/scrip/streams/load"
+	"github.com/seed-4a2410e3/scrip/streams/machine"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
@@ -234,8 +235,9 @@ func (s *server) publish(started time.Time) error {
 		return err
 	}
 	s.published = true
+	size := machine.Memory()
 	s.log.Info("ready", "nats", natsx.WithoutUser(s.natsURL), "http", natsx.WithoutUser(s.descriptor.HTTPURL), "data", s.dir.Path(), "log", s.stream.UUID,
-		"lanes", s.stream.Lanes, "roles", s.opts.Roles, "took", time.Since(started).Round(time.Millisecond))
+		"lanes", s.stream.Lanes, "roles", s.opts.Roles, "memory", size, "limit", size.Limit, "took", time.Since(started).Round(time.Millisecond))
 	if s.natsd != nil && s.natsCredentials() != (datadir.Credentials{}) {
 		s.log.Info("NATS requires credentials; scrip's own commands find them, for other clients and psql: eval \"$(scrip env)\"", "data", s.dir.Path())
 	}
