@@ -69,6 +69,19 @@ func TestStartMends(t *testing.T) {
 			streamtest.Must(t, os.Remove(p.log()))
 			mkdir(t, p.log())
 		}},
+		{"rights of a group on everything, as fsGroup of Kubernetes gives them", nil, func() {
+			streamtest.Must(t, filepath.WalkDir(opts.DataDir, func(path string, e fs.DirEntry, err error) error {
+				if err != nil || e.Type()&fs.ModeSymlink != 0 {
+					return err
+				}
+				mode := fs.FileMode(0o660)
+				if e.IsDir() {
+					mode = fs.ModeSetgid | 0o770 // as chmod -R g+rwX, and setgid on directories
+				}
+				info, err := e.Info()
+				return errors.Join(err, os.Chmod(path, info.Mode()|mode))
+			}))
+		}},
 	} {
 		c := Open(opts)
 		url := start(t, c)
@@ -86,6 +99,12 @@ func TestStartMends(t *testing.T) {
 	}
 	if raw, err := os.ReadFile(victim); err != nil || string(raw) != "untouched" {
 		t.Errorf("the file at the end of the link contains %q, %v", raw, err)
+	}
+	if info, err := os.Stat(p.data()); err != nil || info.Mode().Perm() != 0o700 || logged.count("their modes were put right") != 1 || logged.count("first="+string(p)) != 1 {
+		t.Errorf("PostgreSQL's directory has mode %v, %v", info.Mode(), err)
+	}
+	if info, err := os.Stat(p.password()); err != nil || info.Mode() != 0o600 {
+		t.Errorf("the password's file has mode %v, %v", info.Mode(), err)
 	}
 	if logged.count("without its log") == 0 || logged.count(p.log()) == 0 {
 		t.Errorf("no warning names %s", p.log())

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"net"
@@ -68,6 +69,9 @@ func (c *Cluster) prepare(ctx context.Context) (_ *home, err error) {
 			err = errors.Join(err, h.leave())
 		}
 	}()
+	if err := h.narrow(); err != nil {
+		return nil, err
+	}
 	pm := h.running()
 	if pm != nil && (got.inherited || !h.current(all) || c.opts.Port != 0 && pm.port != c.opts.Port) {
 		c.log.WarnContext(ctx, "stopping the PostgreSQL that an earlier scrip left running: it is of another version, configuration or data directory", "pid", pm.pid, "dir", h.place.data())
@@ -306,6 +310,9 @@ func (h *home) writeConfig() error {
 			return err
 		}
 	}
+	if err := h.narrow(); err != nil { // again at each restart
+		return err
+	}
 	h.cert = nil // below run
 	err := errors.Join(
 		atomicfile.Sweep(h.place.hba()), atomicfile.Sweep(h.place.conf()), atomicfile.Sweep(h.place.password()), atomicfile.Sweep(h.place.admin()), atomicfile.Sweep(h.place.log()+".1"),
@@ -317,6 +324,23 @@ func (h *home) writeConfig() error {
 	)
 	if err == nil {
 		_, err = h.renew()
+	}
+	return err
+}
+
+// narrow takes back what a platform gave to others: PostgreSQL refuses a data directory that they may write, and the passwords are its
+// owner's. It accepts one that a group may read, which an administrator may have chosen.
+func (h *home) narrow() error {
+	files := []atomicfile.Private{{Path: string(h.place), Most: fs.ModeDir | 0o711}, {Path: h.place.data(), Most: fs.ModeDir | 0o700}}
+	if info, err := os.Lstat(h.place.data()); err == nil && info.Mode().Perm()&^0o750 == 0 {
+		files = files[:1]
+	}
+	for _, path := range []string{h.place.password(), h.place.admin(), h.place.port(), h.place.lock(), h.place.log(), h.place.log() + ".1"} {
+		files = append(files, atomicfile.Private{Path: path, Most: 0o600})
+	}
+	changed, err := atomicfile.Narrow(files...)
+	if len(changed) > 0 {
+		h.log.Warn("other users could read or change files of the PostgreSQL cluster; their modes were put right", "files", len(changed), "first", changed[0])
 	}
 	return err
 }

@@ -31,6 +31,9 @@ const (
 	// ownerOnly is the mode of all files here.
 	ownerOnly = 0o600
 
+	// Backups is the directory of backups, unless another one is given.
+	Backups = "backups"
+
 	natsDir      = "nats"
 	restoringDir = "nats.restoring"
 )
@@ -39,6 +42,19 @@ const (
 type Dir struct {
 	path string
 	lock *os.File
+	// Narrowed are the files whose modes Open has put right: others could read or change them.
+	Narrowed []string
+}
+
+// private are the files and directories here that others may neither read nor change. The private PostgreSQL narrows its own.
+func (d *Dir) private() (all []atomicfile.Private) {
+	for _, name := range []string{lockFile, formatFile, idFile, keyFile, credentialsFile, descriptor} {
+		all = append(all, atomicfile.Private{Path: d.file(name), Most: ownerOnly})
+	}
+	for _, name := range []string{natsDir, restoringDir, Backups} {
+		all = append(all, atomicfile.Private{Path: d.file(name), Most: fs.ModeDir | 0o700})
+	}
+	return all
 }
 
 // Open locks the data directory at path and creates it if needed. It fails while another process holds the lock, and for
@@ -66,6 +82,7 @@ func Open(path string) (*Dir, error) {
 	case err != nil:
 		return nil, fmt.Errorf("locking the data directory: %w; run scrip as its owner, or give another one with --data DIR", err)
 	}
+	d.Narrowed, err = atomicfile.Narrow(d.private()...)
 	for _, name := range []string{formatFile, idFile, keyFile, credentialsFile, descriptor} {
 		err = errors.Join(err, atomicfile.Sweep(d.file(name)))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/projections/rebuild"
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 	"github.com/seed-4a2410e3/scrip/streams/backup"
@@ -117,9 +118,6 @@ func verifyTables(ctx context.Context, s *rebuild.Session, run ops.JobRun) (any,
 	return s.Verify(ctx, rebuild.VerifyOptions{Campaign: q.Campaign, Limit: q.Limit, Repair: q.Repair})
 }
 
-// backupsDir is the directory of backups below the data directory, unless Options.Backups names another.
-const backupsDir = "backups"
-
 func (s *server) takeBackup(ctx context.Context, js jetstream.JetStream, run ops.JobRun) (any, error) {
 	var q ops.TakeBackup
 	if err := json.Unmarshal(run.Request, &q); err != nil {
@@ -128,7 +126,7 @@ func (s *server) takeBackup(ctx context.Context, js jetstream.JetStream, run ops
 	if err := q.Check(); err != nil { // once more: it becomes a path
 		return nil, err
 	}
-	all := cmp.Or(s.opts.Backups, filepath.Join(s.dir.Path(), backupsDir))
+	all := cmp.Or(s.opts.Backups, filepath.Join(s.dir.Path(), datadir.Backups))
 	err := atomicfile.MkdirAll(all, 0o700)
 	if err == nil && s.opts.Backups == "" {
 		// Synced also where it exists: a server that made it may have been killed before it was on disk.

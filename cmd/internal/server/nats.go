@@ -198,7 +198,7 @@ func (s *server) openLog(ctx context.Context) error {
 		return fmt.Errorf("the data directory %s has the log of an embedded NATS server, and %s has no log yet: a new one would be empty. "+
 			"To move the log there: start `scrip serve --data %s` without --nats, `scrip backup NAME`, stop it, then `scrip restore DIR --nats URL --replicas 3`, where DIR is %s unless serve has --backups. "+
 			"Never start a clustered nats-server on %s: it deletes all streams. For an independent log, give another directory with --data",
-			s.dir.Path(), natsx.WithoutUser(s.natsURL), s.dir.Path(), filepath.Join(s.dir.Path(), backupsDir, "NAME"), s.dir.NATS())
+			s.dir.Path(), natsx.WithoutUser(s.natsURL), s.dir.Path(), filepath.Join(s.dir.Path(), datadir.Backups, "NAME"), s.dir.NATS())
 	}
 	spec := topology.Spec{Lanes: s.opts.Lanes, Replicas: s.opts.Replicas}
 	if spec.Lanes == 0 && !exists && s.natsd == nil {

@@ -108,6 +108,9 @@ func Run(ctx context.Context, opts Options) error {
 	if dir.Listable() {
 		s.log.Warn("other users may list the data directory; chmod go-r prevents it", "data", dir.Path())
 	}
+	if n := len(dir.Narrowed); n > 0 {
+		s.log.Warn("other users could read or change files of the data directory; their modes were put right", "files", n, "first", dir.Narrowed[0])
+	}
 	watching, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	ended, replaced := make(chan error, 1), make(chan error, 1)
