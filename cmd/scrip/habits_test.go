@@ -37,8 +37,8 @@ func apart(t *testing.T, output *os.File, args ...string) *process {
 	return p
 }
 
-// TestAServerWithoutItsLog: who does not read the log of a server, or is gone, stops neither its start nor claims nor its end. What was
-// lost is counted.
+// TestAServerWithoutItsLog: who does not read the log of a server, or is gone, stops neither its start nor claims nor
+// its end. What was lost is counted.
 func TestAServerWithoutItsLog(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"nobody reads", "the reader is gone"} {
@@ -78,7 +78,8 @@ func TestAServerWithoutItsLog(t *testing.T) {
 	}
 }
 
-// TestSignals: each signal has a meaning for a server. SIGTERM and SIGINT alone, which stop it, are in TestLifeOfAServer.
+// TestSignals: each signal has a meaning for a server. SIGTERM and SIGINT alone, which stop it, are in
+// TestLifeOfAServer.
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -116,8 +117,8 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestADataDirectoryThatIsReplaced: a server whose directory was moved ends before it writes into the directory, or removes the
-// addresses, of the server that has its place, whose log shows no trouble.
+// TestADataDirectoryThatIsReplaced: a server whose directory was moved ends before it writes into the directory, or
+// removes the addresses, of the server that has its place, whose log shows no trouble.
 func TestADataDirectoryThatIsReplaced(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(projtest.Dir(t), "data")

@@ -15,9 +15,9 @@ type Private struct {
 	Most fs.FileMode
 }
 
-// Narrow takes from files the rights of others beyond Most: a platform (fsGroup of Kubernetes, chmod -R, a copy with another umask) may
-// have given them. What is not there, is of another type or a symbolic link is left alone. It returns the paths that it has changed. The
-// error names the first one that is not this user's to change.
+// Narrow takes from files the rights of others beyond Most: a platform (fsGroup of Kubernetes, chmod -R, a copy with
+// another umask) may have given them. What is not there, is of another type or a symbolic link is left alone. It
+// returns the paths that it has changed. The error names the first one that is not this user's to change.
 func Narrow(files ...Private) (changed []string, err error) {
 	for _, f := range files {
 		was, err := os.Lstat(f.Path)

@@ -1,12 +1,13 @@
-// Package machine is how large the machine is for this process: what its control group, each group above it and the machine itself
-// allow it.
+// Package machine is how large the machine is for this process: what its control group, each group above it and the
+// machine itself allow it.
 //
 //	/proc/self/cgroup     the process's group in each hierarchy  ──┐
 //	/proc/self/mountinfo  where hierarchies are, cgroup v1 or v2 ──┴──> Groups, the innermost first ──> the smallest limit
 //	/proc/meminfo         the machine                            ─────────────────────────────────────────┘
 //
-// A container with a cgroup namespace sees its own group as /, and nothing above it; systemd's MemoryMax= is a limit of a group below the
-// root. Both are found by the same two files. Owner: nobody, the package only reads; a crash loses nothing.
+// A container with a cgroup namespace sees its own group as /, and nothing above it; systemd's MemoryMax= is a limit of
+// a group below the root. Both are found by the same two files. Owner: nobody, the package only reads; a crash loses
+// nothing.
 package machine
 
 import (
@@ -60,7 +61,8 @@ func MemoryOf(root fs.FS) Size {
 	if least.Bytes == 0 {
 		least = Size{math.MaxInt64, ""}
 	}
-	// memory.high is where the kernel slows the group down. hierarchical_memory_limit is of groups above, which may not be visible.
+	// memory.high is where the kernel slows the group down. hierarchical_memory_limit is of groups above, which may not
+	// be visible.
 	for _, g := range Groups(root, "memory") {
 		for _, text := range []string{g.Read("memory.max"), g.Read("memory.high"), g.Read("memory.limit_in_bytes"), field(g.Read("memory.stat"), "hierarchical_memory_limit")} {
 			if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > 0 && n < least.Bytes { // "max" = no limit
@@ -104,8 +106,8 @@ func (g Group) Read(file string) string {
 	return strings.TrimSpace(string(raw))
 }
 
-// Groups are the control groups of this process that may have files of a controller: its own and those above it, of v1 and v2. An
-// outer group comes after those in it.
+// Groups are the control groups of this process that may have files of a controller: its own and those above it, of v1
+// and v2. An outer group comes after those in it.
 func Groups(root fs.FS, controller string) (all []Group) {
 	own := owned(root, controller)
 	raw, _ := fs.ReadFile(root, "proc/self/mountinfo")

@@ -33,11 +33,12 @@ const (
 	silent                 // ignored
 )
 
-// signals of a process that serves. All others have the meaning of the Go runtime: SIGQUIT and SIGABRT write the stacks of all
-// goroutines to standard error and end the process.
+// signals of a process that serves. All others have the meaning of the Go runtime: SIGQUIT and SIGABRT write the stacks
+// of all goroutines to standard error and end the process.
 var signals = map[os.Signal]meaning{
 	os.Interrupt: stops, syscall.SIGTERM: stops,
-	// Programs send it to have a server read its files again: there is nothing to read, since certificates are followed.
+	// Programs send it to have a server read its files again: there is nothing to read, since certificates are
+	// followed.
 	syscall.SIGHUP: hangsUp,
 	// Some programs reopen their log at it, which is for those who write to files. Go's default ends the process.
 	syscall.SIGUSR1: ignored, syscall.SIGUSR2: ignored,
@@ -57,9 +58,9 @@ func (s *serving) end() {
 	s.unhandle()
 }
 
-// Serve is for a command that runs until it is stopped: it makes the process's only writer of lines, and gives each signal its meaning.
-// From now on the command's errors go to that log, too, and so do the lines of packages slog and log. Execute closes it. The context
-// ends when the command is to stop.
+// Serve is for a command that runs until it is stopped: it makes the process's only writer of lines, and gives each
+// signal its meaning. From now on the command's errors go to that log, too, and so do the lines of packages slog and
+// log. Execute closes it. The context ends when the command is to stop.
 func Serve(cmd *cobra.Command, opts logline.Options) (context.Context, *logline.Log) {
 	log := logline.Open(cmd.ErrOrStderr(), opts)
 	slog.SetDefault(log.Logger()) // for package log as well, which net/http writes to
@@ -77,7 +78,8 @@ func ofTerminal() bool {
 	return err == nil
 }
 
-// handle gives signals their meanings, except those of Context, which has them already. The context ends when a terminal hangs up.
+// handle gives signals their meanings, except those of Context, which has them already. The context ends when a
+// terminal hangs up.
 func handle(ctx context.Context, log *slog.Logger, terminal bool) (context.Context, func()) {
 	ctx, stop := context.WithCancel(ctx)
 	got := make(chan os.Signal, 8)
@@ -94,7 +96,7 @@ func handle(ctx context.Context, log *slog.Logger, terminal bool) (context.Conte
 				signal.Reset(s) // the second one ends the process
 				stop()
 			case does != silent:
-				log.Info("a signal without a meaning here is ignored; certificates are followed, and the log is not a file of this process", "signal", s.String())
+				log.Info("ignoring a signal; certificates are followed and the log has no file, so nothing needs it", "signal", s.String())
 			}
 		}
 	}()

@@ -5,16 +5,17 @@
 //	the error that ends the process    ──┘     (Log.Logger)    └────────────────┘        write(2)
 //	                                                 no room: the line is dropped and counted
 //
-// A caller copies its line into the queue and returns: it never waits for a disk, a pipe or a terminal. When the reader of a pipe
-// is gone, a disk is full or nobody reads, lines are lost and the service goes on. The first write that succeeds again begins with a
-// line that has the number of those lost.
+// A caller copies its line into the queue and returns: it never waits for a disk, a pipe or a terminal. When the reader
+// of a pipe is gone, a disk is full or nobody reads, lines are lost and the service goes on. The first write that
+// succeeds again begins with a line that has the number of those lost.
 //
-// All lines pass the handler of Log.Logger as records, before they are text: a limit that depends on the level or the message of a line
-// belongs there.
+// All lines pass the handler of Log.Logger as records, before they are text: a limit that depends on the level or the
+// message of a line belongs there.
 //
 // Owner: the command that serves. Close waits a moment for the queue, so that the last lines of a stop are written.
 //
-// What a crash does: after a panic, a fatal error or SIGQUIT the Go runtime writes the goroutines to standard error itself, without
-// this package. Lines that are in the queue then are lost. That is a write's time, microseconds, if somebody reads, and the dump has the
-// cause. If nobody reads a full pipe, the runtime waits for it like any program: the supervisor's kill ends the process.
+// What a crash does: after a panic, a fatal error or SIGQUIT the Go runtime writes the goroutines to standard error
+// itself, without this package. Lines that are in the queue then are lost. That is a write's time, microseconds, if
+// somebody reads, and the dump has the cause. If nobody reads a full pipe, the runtime waits for it like any program:
+// the supervisor's kill ends the process.
 package logline

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// capacity is how many bytes of lines may wait for the writer, some 5,000 lines: the lines of a second at debug level. There are two
-// buffers, one that is filled and one that is written.
+// capacity is how many bytes of lines may wait for the writer, some 5,000 lines: the lines of a second at debug level.
+// There are two buffers, one that is filled and one that is written.
 const capacity = 1 << 20
 
 // Options are the form of lines.
@@ -76,8 +76,8 @@ func (l *Log) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
-// Close writes what is in the queue and ends the writer. It gives up after the limit: nobody reads then. It does not wait for a reader
-// that is gone. Later lines are dropped.
+// Close writes what is in the queue and ends the writer. It gives up after the limit: nobody reads then. It does not
+// wait for a reader that is gone. Later lines are dropped.
 func (l *Log) Close(limit time.Duration) {
 	l.closed.Do(func() { close(l.closing) })
 	late := time.NewTimer(limit)
@@ -119,7 +119,8 @@ type writer struct {
 	rest []byte // of a line that was written in part: it is completed first
 }
 
-// write writes a batch of lines, after a report of lines that were lost. It returns false if that failed: what was not written is lost.
+// write writes a batch of lines, after a report of lines that were lost. It returns false if that failed: what was not
+// written is lost.
 func (w *writer) write(batch []byte) bool {
 	if len(w.rest) > 0 {
 		n, err := w.l.to.Write(w.rest)

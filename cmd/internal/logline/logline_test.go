@@ -33,7 +33,8 @@ func reported(t *testing.T, text string) (n uint64, rest string) {
 	return n, regexp.MustCompile(`time=\S+ `+dropped.String()).ReplaceAllString(text, "")
 }
 
-// TestAPipeThatNobodyReads: no caller waits. What is lost is counted, and reported where it is missing once somebody reads.
+// TestAPipeThatNobodyReads: no caller waits. What is lost is counted, and reported where it is missing once somebody
+// reads.
 func TestAPipeThatNobodyReads(t *testing.T) {
 	r, w, err := os.Pipe()
 	streamtest.Must(t, err)
