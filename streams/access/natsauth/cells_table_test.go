@@ -125,7 +125,7 @@ $JS.ACK.#.name.1.1.1.1.1              X:EVT,RMD,WAIT,OUT
 $JS.ACK._.hash.#.name.1.1.1.1.1       X:EVT,RMD,WAIT,OUT
 $JS.FC.#.name.x                       X:STATE,SNAP,JOBS
 $JS.FC._.hash.#.name.x                X:STATE,SNAP,JOBS
-$JS.SNAPSHOT.ACK.#.x                  X:*
+$JS.SNAPSHOT.ACK.#.id.131072.59       X:*
 $JS.SNAPSHOT.RESTORE.#.x              X:*
 JS.scrip.API.STREAM.INFO.#            O:CMD,EVT,RMD,LEASE,STATE A:EVT C:EVT
 JS.scrip.API.STREAM.MSG.GET.#         C:EVT

@@ -89,7 +89,7 @@ func OfServers(lanes int) Permissions {
 	}{
 		{"$JS.API.STREAM.CREATE.# $JS.API.STREAM.UPDATE.# $JS.API.STREAM.DELETE.# $JS.API.STREAM.INFO.# $JS.API.STREAM.SNAPSHOT.# " +
 			"$JS.API.STREAM.RESTORE.# $JS.API.STREAM.MSG.GET.# $JS.API.CONSUMER.CREATE.#.> $JS.API.CONSUMER.INFO.#.* $JS.API.CONSUMER.DELETE.#.* " +
-			"$JS.API.CONSUMER.MSG.NEXT.#.* $JS.SNAPSHOT.ACK.#.* $JS.SNAPSHOT.RESTORE.#.*", topology.Streams(lanes)},
+			"$JS.API.CONSUMER.MSG.NEXT.#.* $JS.SNAPSHOT.ACK.#.> $JS.SNAPSHOT.RESTORE.#.*", topology.Streams(lanes)},
 		{"$JS.API.STREAM.PURGE.#", append(cmd, topology.SnapStream, topology.PushWaitStream)},
 		{"$JS.API.STREAM.MSG.DELETE.#", []string{topology.PushDeadStream}},
 		{"$JS.API.DIRECT.GET.# $JS.API.DIRECT.GET.#.>", []string{topology.StateStream, topology.LeaseStream, topology.SnapStream, topology.PushStream, topology.JobsStream}},
