@@ -47,6 +47,8 @@ type CreateOptions struct {
 	Progress func(done, total int64)
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
+
+	window int // bytes in flight of one copy, so that a small log has more; 0 = the server's default
 }
 
 // Create copies the log that js leads to into a new directory, while servers use it. The directory gets its name only when
@@ -172,7 +174,7 @@ func (c *creator) retried(ctx context.Context, part []string, take func(context.
 }
 
 func (c *creator) start(ctx context.Context, name string) (*snapshot, error) {
-	s, err := start(ctx, c.js, name)
+	s, err := start(ctx, c.js, name, c.opts.window)
 	if err != nil || c.hook == nil {
 		return s, err
 	}

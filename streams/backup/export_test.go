@@ -84,3 +84,9 @@ func (o RestoreOptions) Impatient() RestoreOptions {
 	o.patience = time.Second
 	return o
 }
+
+// Window limits the bytes in flight of each copy.
+func (o CreateOptions) Window(bytes int) CreateOptions {
+	o.window = bytes
+	return o
+}

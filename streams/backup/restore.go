@@ -435,9 +435,10 @@ func (r *restorer) made(ctx context.Context, id string) (names []string, err err
 		switch {
 		case err == nil && info.Metadata[topology.MetaRestored] == id:
 			names = append(names, name)
-		case err == nil, errors.Is(err, jetstream.ErrStreamNotFound):
+		case err == nil:
 		case unanswered(err), errors.As(err, &api):
-			// It has no leader: its first bytes never arrived. Under the mark no other program makes streams of this name.
+			// It has no leader, or its leader knows no stream yet: its bytes did not all arrive. Under the mark no other program makes
+			// streams of this name.
 			names = append(names, name)
 		default:
 			return nil, fmt.Errorf("reading stream %s: %w", name, err)

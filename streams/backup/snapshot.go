@@ -46,19 +46,23 @@ func isArchive(data []byte) bool {
 	return bytes.Contains(data[:min(len(data), archiveHead)], []byte(archiveMagic))
 }
 
-// start requests a copy. Chunks arrive from now on; the server waits for their acks. Call receive or drop.
-func start(ctx context.Context, js jetstream.JetStream, name string) (*snapshot, error) {
+// start requests a copy. Chunks arrive from now on; the server waits for their acks when as many bytes as the window are in
+// flight, 0 = its default of 8 MiB. Call receive or drop.
+func start(ctx context.Context, js jetstream.JetStream, name string, window int) (*snapshot, error) {
 	nc := js.Conn()
 	sub, err := nc.SubscribeSync(nc.NewInbox())
 	if err != nil {
 		return nil, fmt.Errorf("copying stream %s: %w", name, err)
 	}
-	// The bytes in flight are bounded by the server's window of 8 MiB.
+	// The window bounds the bytes in flight.
 	if err := sub.SetPendingLimits(-1, -1); err != nil {
 		return nil, fmt.Errorf("copying stream %s: %w", name, err)
 	}
 	s := &snapshot{name: name, sub: sub}
 	settings := map[string]any{"deliver_subject": sub.Subject, "no_consumers": true, "chunk_size": chunkSize}
+	if window > 0 {
+		settings["chunk_size"], settings["window_size"] = min(chunkSize, window), window
+	}
 	if err := request(ctx, js, "STREAM.SNAPSHOT."+name, settings, &s.info); err != nil {
 		s.drop()
 		if unanswered(err) {

@@ -63,6 +63,9 @@ var parts = []part{
 		return tests("^$", "test.fuzz", "^FuzzV1$", "test.fuzztime", last, "test.fuzzminimizetime", "10s", "test.parallel", 2, "test.fuzzcachedir", filepath.Join(os.TempDir(), "scrip-fuzz-v1"))
 	}},
 	{name: "postgres", weight: 2, dir: "projections/pgd", again: true, args: func(time.Duration, uint64) []string { return tests(".") }},
+	{name: "backup", weight: 1, dir: "streams/backup", again: true, args: func(time.Duration, uint64) []string {
+		return tests("^TestOneServerBecomesThreeAndOneAgain$", "backup.mib", 72)
+	}},
 	{name: "lanes", weight: 1, dir: "streams/lane/sim", again: true, args: simulation},
 	{name: "scheduler", weight: 1, dir: "streams/scheduler", again: true, args: simulation},
 	{name: "peers", weight: 1, dir: "cmd/scripbench", again: true, build: []string{"go", "build", "-o"}, args: func(time.Duration, uint64) []string {
