@@ -20,8 +20,9 @@ import (
 )
 
 const (
-	// currentWait bounds how long the copies of one stream on other nodes may take to catch up.
+	// currentWait bounds how long the copies on other nodes may take to catch up, and settleWait is how long they must have.
 	currentWait = time.Hour
+	settleWait  = 2 * time.Second
 	pollEvery   = 100 * time.Millisecond
 	// configWait bounds one request for a stream that may never answer.
 	configWait = 5 * time.Second
@@ -151,13 +152,8 @@ func (r *restorer) run(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, s := range r.b.Streams {
-		if r.leavesOut(s) {
-			continue
-		}
-		if err := r.current(ctx, s); err != nil {
-			return err
-		}
+	if err := r.settled(ctx); err != nil {
+		return err
 	}
 	if err := r.lease(ctx); err != nil {
 		return err
@@ -275,20 +271,32 @@ func (r *restorer) complete(s Stream, have bounds) error {
 	return fmt.Errorf("restoring stream %s: it holds %d messages, %d to %d, the backup %d, %d to %d; use another backup", s.Name, have.Messages, have.First, have.Last, s.Messages, s.First, s.Last)
 }
 
-// current waits until all copies of a stream have everything.
-func (r *restorer) current(ctx context.Context, s Stream) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, currentWait, fmt.Errorf("stream %s: not all of its copies are current after %s; check that all NATS nodes are up", s.Name, currentWait))
-	defer cancel()
+// settled waits until all copies of all streams have everything, and have had it for a moment: a node that has just got the
+// leader's state counts as current until it asks for the messages.
+func (r *restorer) settled(ctx context.Context) error {
+	settle := time.Duration(0)
+	if r.replicas() > 1 {
+		settle = settleWait
+	}
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
-	for {
-		var info copies
-		err := request(ctx, r.js, "STREAM.INFO."+s.Name, struct{}{}, &info)
-		if err == nil && info.current() >= r.replicas() {
-			return r.complete(s, info.State)
+	for began, since := time.Now(), time.Now(); ; {
+		for _, s := range r.b.Streams {
+			if r.leavesOut(s) {
+				continue
+			}
+			ok, err := r.current(ctx, s)
+			switch {
+			case err != nil:
+				return err
+			case !ok && time.Since(began) > currentWait:
+				return fmt.Errorf("stream %s: not all of its copies are current after %s; check that all NATS nodes are up", s.Name, currentWait)
+			case !ok:
+				since = time.Now()
+			}
 		}
-		if err != nil && !unanswered(err) {
-			return fmt.Errorf("reading stream %s: %w", s.Name, err)
+		if time.Since(since) >= settle {
+			return nil
 		}
 		select {
 		case <-tick.C:
@@ -296,6 +304,21 @@ func (r *restorer) current(ctx context.Context, s Stream) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// current reports whether all copies of a stream have everything, as far as its leader knows.
+func (r *restorer) current(ctx context.Context, s Stream) (bool, error) {
+	var info copies
+	err := request(ctx, r.js, "STREAM.INFO."+s.Name, struct{}{}, &info)
+	switch {
+	case err == nil && info.current() >= r.replicas():
+		return true, r.complete(s, info.State)
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	case err != nil && !unanswered(err):
+		return false, fmt.Errorf("reading stream %s: %w", s.Name, err)
+	}
+	return false, nil
 }
 
 // copies is what a stream's leader knows of its copies.
