@@ -12,7 +12,6 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
-	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/streams/backup"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
@@ -38,8 +37,10 @@ The directory gets its name once it is complete and on disk. Until then its name
 name removes what an interrupted one left there. While the commands of a lane are copied, the lane's owner does not purge them;
 if the server dies, the owner purges again after a short time.
 
-The backup contains the code key, since no code can be read without it: protect the directory as you protect the server.
---without-key leaves the key out; keep it elsewhere then.
+The files of streams are encrypted with a key that is derived from the code key. The code key lies beside them, in code.key,
+so that a restore needs nothing else: protect the directory as you protect the server. --without-key leaves it out: keep the
+key elsewhere then. Without it no program can decrypt the backup, scrip neither; what it shows are its log, the names, sizes
+and numbers of messages of its streams, and when it was taken.
 
 Messages that the server cannot read (for example of a newer scrip) are copied like all others, and listed on standard error
 and in the manifest.
@@ -110,6 +111,9 @@ func (m *Main) restoreCommand() *cobra.Command {
 server without a log (--nats). Every file is checked first; a backup that is damaged, incomplete or of a newer format is
 refused with the file's name, and nothing is changed. So is one whose streams have other settings than scrip makes.
 
+A backup is decrypted with the code key in it. For one that was taken --without-key give the key: SCRIP_CODE_KEY, or
+code.key in --data. Otherwise it is refused, and the error has the fingerprint of the key that it needs.
+
 A backup must have the seal of its log: without it, a person who can write where backups are stored could become operator. The
 seal is checked with SCRIP_CODE_KEY, --seal-key-file or code.key in --data, else with the key in the backup, which finds
 damage, but no change by a reader of that key. A backup without a seal, or with that of another key, is refused unless you
@@ -144,15 +148,26 @@ The output names the new location of the log and the next step. Exit code 1 and 
 			return cli.Usagef("restore --replicas %d needs a NATS cluster; give --nats URL", replicas)
 		}
 		started := time.Now()
+		of, found, err := m.findKey()
+		if err != nil {
+			return err
+		}
+		var key *[32]byte
+		if found {
+			key = &of.Key
+		}
 		bar := m.bar("checking", 0, true)
-		b, err := backup.Open(cmd.Context(), given[0], bar.transferred)
+		b, err := backup.Open(cmd.Context(), given[0], key, bar.transferred)
 		bar.endOr(err)
+		if errors.Is(err, backup.ErrNoKey) {
+			return fmt.Errorf("%w; give that key in %s, or put the code.key of a server of the log into %s", err, datadir.KeyVariable, m.global.data)
+		}
 		if err != nil {
 			return interrupted(err, cmd)
 		}
 		if !unsealed {
-			if err := m.checkSeal(b); err != nil {
-				return err
+			if err := m.checkSeal(cmd.Context(), b, key); err != nil {
+				return interrupted(err, cmd)
 			}
 		}
 		bar = m.bar("restoring", 0, true)
@@ -176,32 +191,25 @@ The output names the new location of the log and the next step. Exit code 1 and 
 	return cmd
 }
 
-// checkSeal checks the backup's seal with the key that is given or in the data directory, else with the one in the backup. A key of
-// another log counts: its owner expects another backup.
-func (m *Main) checkSeal(b *backup.Backup) error {
+// checkSeal checks the backup's seal with the seal key or the code key that is given or in the data directory, else with the key in
+// the backup. A key of another log counts: its owner expects another backup.
+func (m *Main) checkSeal(ctx context.Context, b *backup.Backup, key *[32]byte) error {
 	log := topology.Log{UUID: b.Log}
-	given, err := datadir.Variable(m.Env, datadir.KeyVariable)
-	if err != nil {
-		return err
-	}
 	sealKey, err := datadir.SealKey(m.Env, m.global.sealKey)
 	switch {
 	case err != nil:
 	case sealKey != "":
 		log, err = log.WithSealKey(sealKey)
-	default:
-		key, found, failed := datadir.FindKey(m.global.data, given)
-		if err = failed; found {
-			log = log.WithKey(key.Key)
-		}
+	case key != nil:
+		log = log.WithKey(*key)
 	}
 	if err == nil {
-		err = b.CheckSeal(log.Seal)
+		err = b.CheckSeal(ctx, log.Seal)
 	}
-	if err != nil {
-		return fmt.Errorf("%w; give the key of that log in %s or with --seal-key-file or, if you know that the backup is yours, --unsealed", err, datadir.KeyVariable)
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w; give the key of that log in %s or with --seal-key-file or, if you know that the backup is yours, --unsealed", err, datadir.KeyVariable)
 	}
-	return nil
+	return err
 }
 
 // restoreExternal restores to a running NATS server. It returns the next step and the new location of the log.
@@ -220,7 +228,7 @@ func (m *Main) restoreExternal(ctx context.Context, b *backup.Backup, opts backu
 		return "", "", err
 	}
 	where := "the backup's code.key"
-	if b.CodeKey() == nil {
+	if !b.Key {
 		where = "the code key with fingerprint " + b.KeyFingerprint + ", which is not in the backup"
 	}
 	return "next: scrip serve --nats URL, with " + where + " in its data directory or in " + datadir.KeyVariable, target, nil
@@ -229,10 +237,6 @@ func (m *Main) restoreExternal(ctx context.Context, b *backup.Backup, opts backu
 // restoreEmbedded restores into a data directory: an embedded NATS server writes to a sibling of the final directory,
 // without an fsync per message; the whole is synced before it is renamed to the final directory.
 func (m *Main) restoreEmbedded(ctx context.Context, b *backup.Backup, opts backup.RestoreOptions) (note, target string, err error) {
-	key, err := m.restoredKey(b)
-	if err != nil {
-		return "", "", err
-	}
 	dir, err := datadir.Open(m.global.data)
 	if err != nil {
 		return "", "", err
@@ -248,41 +252,14 @@ func (m *Main) restoreEmbedded(ctx context.Context, b *backup.Backup, opts backu
 		}
 	}()
 	note = "next: scrip serve --data " + m.global.data
-	if key != nil {
-		if err := dir.PutKey(*key); err != nil {
-			return "", "", err
-		}
-	} else {
-		note = fmt.Sprintf("next: bring the code key with fingerprint %s, which is not in the backup: code.key in %s, or %s; then scrip serve --data %s",
-			b.KeyFingerprint, dir.Path(), datadir.KeyVariable, m.global.data)
+	if err := dir.PutKey(b.CodeKey()); err != nil {
+		return "", "", err
 	}
 	opts.Replicas = 1
 	if err := m.restoreInto(ctx, dir.Restoring(), b, opts); err != nil {
 		return "", "", err
 	}
 	return note, dir.Path(), dir.FinishRestore()
-}
-
-// restoredKey is the key to store in the data directory: the backup's, else the variable's, nil if there is neither.
-func (m *Main) restoredKey(b *backup.Backup) (*[32]byte, error) {
-	if b.CodeKey() != nil {
-		return b.CodeKey(), nil
-	}
-	given, err := datadir.Variable(m.Env, datadir.KeyVariable)
-	if err != nil {
-		return nil, &cli.UsageError{Err: err}
-	}
-	if given == "" {
-		return nil, nil
-	}
-	key, err := code.ParseKey(given)
-	if err == nil && code.Fingerprint(key) != b.KeyFingerprint {
-		err = fmt.Errorf("its fingerprint is %s, but the log was created with %s", code.Fingerprint(key), b.KeyFingerprint)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", datadir.KeyVariable, err)
-	}
-	return &key, nil
 }
 
 // restoreInto restores to a private NATS server on a free loopback port with a random password.

@@ -15,13 +15,18 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// codeKey is the code key of SCRIP_CODE_KEY, or of the data directory.
-func (m *Main) codeKey() (datadir.Key, error) {
+// findKey is the code key of SCRIP_CODE_KEY, or of the data directory.
+func (m *Main) findKey() (key datadir.Key, found bool, err error) {
 	given, err := datadir.Variable(m.Env, datadir.KeyVariable)
 	if err != nil {
-		return datadir.Key{}, &cli.UsageError{Err: err}
+		return datadir.Key{}, false, &cli.UsageError{Err: err}
 	}
-	key, found, err := datadir.FindKey(m.global.data, given)
+	return datadir.FindKey(m.global.data, given)
+}
+
+// codeKey is findKey where there must be one.
+func (m *Main) codeKey() (datadir.Key, error) {
+	key, found, err := m.findKey()
 	if err == nil && !found {
 		err = fmt.Errorf("there is no code key in %s; name the data directory of a server with --data DIR, or set %s", m.global.data, datadir.KeyVariable)
 	}

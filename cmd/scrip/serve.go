@@ -35,7 +35,8 @@ it is ready, clients find it by the file scrip.json there.
 Commands that have an outcome are on disk: they survive kill -9 and power loss. (--sync interval is faster and may lose the
 last seconds on power loss; for development.) SIGTERM or Ctrl-C stop a server within seconds; a second signal kills it.
 
-Codes are derived from the key in code.key, below the data directory. Keep a copy: no code can be read without it.
+Codes are derived from the key in code.key, below the data directory. Keep a copy: without it no server starts on the log,
+and a backup without the key cannot be decrypted.
 
 NATS clients need the credentials that are created at the first start and stored in the file credentials, below the data
 directory; scrip.json has a copy for scrip's own commands. "scrip env" prints them for other programs. --credentials sets

@@ -33,10 +33,17 @@ func put(t *testing.T, dir, name string, after []byte) {
 // edit puts a changed text in place of another.
 func edit(t *testing.T, dir, name, old, changed string) {
 	t.Helper()
+	encrypted := strings.HasSuffix(name, ".age")
 	before := string(backup.File(t, dir, name))
+	if encrypted {
+		before = string(backup.Text(t, dir, name, testKey))
+	}
 	after := strings.Replace(before, old, changed, 1)
 	if after == before {
 		t.Fatalf("%s has no %q:\n%s", name, old, before)
+	}
+	if encrypted {
+		after = string(backup.Encrypted(t, dir, name, testKey, []byte(after)))
 	}
 	put(t, dir, name, []byte(after))
 }
@@ -44,20 +51,16 @@ func edit(t *testing.T, dir, name, old, changed string) {
 // TestAChangedBackup: a person without the key changes nothing that a key does not find.
 func TestAChangedBackup(t *testing.T) {
 	r := newRig(t, streamtest.Start(t, streamtest.Lanes(lanes)).JetStream(t), 1)
-	unlock := func(l topology.Log) (topology.Log, error) { return l.WithKey(testKey), nil }
-	takeBy := func(unlock func(topology.Log) (topology.Log, error)) string {
-		dir := filepath.Join(t.TempDir(), "backup")
-		if _, err := backup.Create(t.Context(), r.js, dir, backup.CreateOptions{Unlock: unlock, Version: "test", Logger: streamtest.Logger(t)}); err != nil {
-			t.Fatal(err)
-		}
-		return dir
+	dir := filepath.Join(t.TempDir(), "keyless")
+	if _, err := backup.Create(t.Context(), r.js, dir, backup.CreateOptions{Key: testKey, WithoutKey: true, Version: "test", Logger: streamtest.Logger(t)}); err != nil {
+		t.Fatal(err)
 	}
 	check := func(dir string, key *[32]byte) error {
 		b := open(t, dir)
 		if key == nil {
-			return b.CheckSeal(nil)
+			return b.CheckSeal(t.Context(), nil)
 		}
-		return b.CheckSeal(seal.Derive(*key, b.Log))
+		return b.CheckSeal(t.Context(), seal.Derive(*key, b.Log))
 	}
 	refused := func(what, dir string, key *[32]byte, want string) {
 		t.Helper()
@@ -65,17 +68,14 @@ func TestAChangedBackup(t *testing.T) {
 			t.Errorf("%s: %v, want %q", what, err, want)
 		}
 	}
-	dir := takeBy(unlock)
 	if err := check(dir, &testKey); err != nil {
 		t.Errorf("as it was taken: %v", err)
 	}
 	refused("another key", dir, &[32]byte{9}, "another key")
-	refused("no key", dir, nil, "no key to check")
 	edit(t, dir, "manifest.json", `"scrip": "test"`, `"scrip": "TEST"`)
 	refused("changed", dir, &testKey, "SHA256SUMS.seal")
 	streamtest.Must(t, os.Remove(filepath.Join(dir, "SHA256SUMS.seal")))
 	refused("without its seal", dir, &testKey, "no SHA256SUMS.seal")
-	refused("taken without a key", takeBy(nil), &testKey, "no SHA256SUMS.seal")
 
 	dir, m := take(t, r.js) // with the key
 	if err := check(dir, nil); err != nil {
@@ -84,7 +84,7 @@ func TestAChangedBackup(t *testing.T) {
 	edit(t, dir, "manifest.json", `"scrip": "test"`, `"scrip": "TEST"`)
 	refused("changed, by the key in it", dir, nil, "other files")
 	edit(t, dir, "manifest.json", m.KeyFingerprint, "0123")
-	if _, err := backup.Open(t.Context(), dir, nil); err == nil || !strings.Contains(err.Error(), "not the key of this log") {
+	if _, err := backup.Open(t.Context(), dir, &testKey, nil); err == nil || !strings.Contains(err.Error(), "not the key of this log") {
 		t.Errorf("another key's fingerprint: %v", err)
 	}
 }
@@ -114,13 +114,13 @@ func TestAPlantedStream(t *testing.T) {
 		{topology.SnapStream, first, `"allow_msg_ttl":true,` + first, "allow_msg_ttl"},
 	} {
 		dir := copied()
-		edit(t, dir, tc.stream+".json", tc.old, tc.changed)
-		if _, err := backup.Open(t.Context(), dir, nil); err == nil || !strings.Contains(err.Error(), "stream "+tc.stream+": "+tc.field+" is ") {
+		edit(t, dir, tc.stream+".json.age", tc.old, tc.changed)
+		if _, err := backup.Open(t.Context(), dir, &testKey, nil); err == nil || !strings.Contains(err.Error(), "stream "+tc.stream+": "+tc.field+" is ") {
 			t.Errorf("%s of %s: %v", tc.field, tc.stream, err)
 		}
 	}
 	dir := copied() // as the server takes it: the last of two counts
-	edit(t, dir, topology.EvtStream(0)+".json", first, `"republish":{"src":">","dest":"evil.>"},"republish":null,`+first)
+	edit(t, dir, topology.EvtStream(0)+".json.age", first, `"republish":{"src":">","dest":"evil.>"},"republish":null,`+first)
 	restored := streamtest.Start(t, streamtest.Lanes(lanes)).JetStream(t)
 	restore(t, dir, restored, 1)
 	if stream, err := restored.Stream(t.Context(), topology.EvtStream(0)); err != nil || stream.CachedInfo().Config.RePublish != nil {
@@ -130,7 +130,7 @@ func TestAPlantedStream(t *testing.T) {
 	// A stream that is no log's, and a consumer, which would deliver from the first message on.
 	dir = copied()
 	edit(t, dir, "manifest.json", `"`+topology.RmdStream(1)+`"`, `"EVIL"`)
-	if _, err := backup.Open(t.Context(), dir, nil); err == nil || !strings.Contains(err.Error(), `"EVIL"`) {
+	if _, err := backup.Open(t.Context(), dir, &testKey, nil); err == nil || !strings.Contains(err.Error(), `"EVIL"`) {
 		t.Errorf("another stream: %v", err)
 	}
 	if _, err := r.js.CreateConsumer(t.Context(), topology.EvtStream(0), jetstream.ConsumerConfig{Durable: "evil", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
@@ -138,12 +138,14 @@ func TestAPlantedStream(t *testing.T) {
 	}
 	dir = copied()
 	var data bytes.Buffer
-	size, err := backup.CopyWithConsumers(t.Context(), r.js, topology.EvtStream(0), &data)
+	_, err := backup.CopyWithConsumers(t.Context(), r.js, topology.EvtStream(0), &data)
 	streamtest.Must(t, err)
-	put(t, dir, topology.EvtStream(0)+".snapshot", data.Bytes())
+	const name = "SCRIP_EVT_0.snapshot.age"
+	file := backup.Encrypted(t, dir, name, testKey, data.Bytes())
+	put(t, dir, name, file)
 	var m backup.Manifest
 	streamtest.Must(t, json.Unmarshal(backup.File(t, dir, "manifest.json"), &m))
-	m.Streams[slices.IndexFunc(m.Streams, func(s backup.Stream) bool { return s.Name == topology.EvtStream(0) })].Size = size
+	m.Streams[slices.IndexFunc(m.Streams, func(s backup.Stream) bool { return s.Name == topology.EvtStream(0) })].Size = int64(len(file))
 	text, err := json.Marshal(m)
 	streamtest.Must(t, err)
 	put(t, dir, "manifest.json", text)

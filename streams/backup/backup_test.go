@@ -243,7 +243,7 @@ func TestABrokenOrderIsNoticed(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			from := 1000 + len(held)
 			dir := filepath.Join(t.TempDir(), "backup")
-			_, err := backup.CreateHooked(t.Context(), r.js, dir, backup.CreateOptions{Logger: streamtest.Logger(t)}, func(stream string) error {
+			_, err := backup.CreateHooked(t.Context(), r.js, dir, backup.CreateOptions{Key: testKey, Logger: streamtest.Logger(t)}, func(stream string) error {
 				if stream != tc.at {
 					return nil
 				}
@@ -283,7 +283,7 @@ func TestBackupsThatFail(t *testing.T) {
 	s := streamtest.Start(t, streamtest.Lanes(lanes))
 	js := s.JetStream(t)
 	parent := t.TempDir()
-	if _, err := backup.Create(t.Context(), js, filepath.Join(parent, "b"), backup.CreateOptions{}); err == nil || !strings.Contains(err.Error(), "nothing to back up") {
+	if _, err := backup.Create(t.Context(), js, filepath.Join(parent, "b"), backup.CreateOptions{Key: testKey}); err == nil || !strings.Contains(err.Error(), "nothing to back up") {
 		t.Errorf("a server without a log: %v", err)
 	}
 	r := newRig(t, js, 1)
@@ -295,10 +295,10 @@ func TestBackupsThatFail(t *testing.T) {
 		name, dir, want string
 		opts            backup.CreateOptions
 	}{
-		{"exists", exists, "exists already", backup.CreateOptions{}},
-		{"no parent", filepath.Join(parent, "no", "b"), "make its parent directory", backup.CreateOptions{}},
-		{"something in the way", inTheWay, "is no unfinished backup", backup.CreateOptions{}},
-		{"another key", filepath.Join(parent, "b"), "fingerprint", backup.CreateOptions{Key: &[32]byte{9}}},
+		{"exists", exists, "exists already", backup.CreateOptions{Key: testKey}},
+		{"no parent", filepath.Join(parent, "no", "b"), "make its parent directory", backup.CreateOptions{Key: testKey}},
+		{"something in the way", inTheWay, "is no unfinished backup", backup.CreateOptions{Key: testKey}},
+		{"another key", filepath.Join(parent, "b"), "fingerprint", backup.CreateOptions{Key: [32]byte{9}}},
 	} {
 		if _, err := backup.Create(t.Context(), r.js, tc.dir, tc.opts); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v", tc.name, err)
@@ -307,12 +307,12 @@ func TestBackupsThatFail(t *testing.T) {
 	if _, err := os.Stat(inTheWay + ".incomplete"); err != nil {
 		t.Errorf("what was in the way: %v", err)
 	}
-	_, err := backup.CreateFull(t.Context(), r.js, filepath.Join(parent, "b"), backup.CreateOptions{}, 2000)
+	_, err := backup.CreateFull(t.Context(), r.js, filepath.Join(parent, "b"), backup.CreateOptions{Key: testKey}, 2000)
 	if err == nil || !strings.Contains(err.Error(), "no space for the backup") || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("a full disk: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err = backup.CreateHooked(ctx, r.js, filepath.Join(parent, "b"), backup.CreateOptions{}, func(stream string) error {
+	_, err = backup.CreateHooked(ctx, r.js, filepath.Join(parent, "b"), backup.CreateOptions{Key: testKey}, func(stream string) error {
 		if stream == topology.EvtStream(0) {
 			cancel()
 		}
@@ -323,7 +323,7 @@ func TestBackupsThatFail(t *testing.T) {
 	}
 	gone(t, filepath.Join(parent, "b"))
 	streamtest.Must(t, r.js.DeleteStream(t.Context(), topology.RmdStream(1)))
-	if _, err := backup.Create(t.Context(), r.js, filepath.Join(parent, "b"), backup.CreateOptions{}); err == nil || !strings.Contains(err.Error(), topology.RmdStream(1)) {
+	if _, err := backup.Create(t.Context(), r.js, filepath.Join(parent, "b"), backup.CreateOptions{Key: testKey}); err == nil || !strings.Contains(err.Error(), topology.RmdStream(1)) {
 		t.Errorf("a lost stream: %v", err)
 	}
 	gone(t, filepath.Join(parent, "b"))
@@ -339,12 +339,12 @@ func TestABackupBreaksAndGoesOn(t *testing.T) {
 	r, _ := claimed(t, s.JetStream(t), 1, 1, 100)
 	dir := filepath.Join(t.TempDir(), "b")
 	streamtest.Must(t, os.Mkdir(dir+".incomplete", 0o700))
-	for _, name := range []string{"scrip-backup.lock", "SCRIP_EVT_0.snapshot"} {
+	for _, name := range []string{"scrip-backup.lock", "SCRIP_EVT_0.snapshot.age"} {
 		streamtest.Must(t, os.WriteFile(filepath.Join(dir+".incomplete", name), []byte("dead"), 0o600))
 	}
 	broken := false
-	_, err := backup.CreateHooked(t.Context(), r.js, dir, backup.CreateOptions{Logger: streamtest.Logger(t)}, func(stream string) error {
-		if _, err := backup.Create(t.Context(), r.js, dir, backup.CreateOptions{}); err == nil || !strings.Contains(err.Error(), "another backup is writing") {
+	_, err := backup.CreateHooked(t.Context(), r.js, dir, backup.CreateOptions{Key: testKey, Logger: streamtest.Logger(t)}, func(stream string) error {
+		if _, err := backup.Create(t.Context(), r.js, dir, backup.CreateOptions{Key: testKey}); err == nil || !strings.Contains(err.Error(), "another backup is writing") {
 			t.Errorf("a second backup to the same directory: %v", err)
 		}
 		if stream == topology.EvtStream(1) && !broken {

@@ -100,7 +100,7 @@ func TestOneServerBecomesThreeAndOneAgain(t *testing.T) {
 			Replicas int `json:"num_replicas"`
 		}
 	}
-	if err := json.Unmarshal(backup.File(t, dir, m.Streams[3].Name+".json"), &config); err != nil || config.Config.Replicas != 3 {
+	if err := json.Unmarshal(backup.Text(t, dir, m.Streams[3].Name+".json.age", testKey), &config); err != nil || config.Config.Replicas != 3 {
 		t.Fatalf("the backup's configuration: %+v, %v", config, err)
 	}
 	one := streamtest.Start(t, streamtest.Lanes(lanes), users).JetStream(t)
@@ -156,7 +156,7 @@ func takeAbove(t *testing.T, js jetstream.JetStream) (dir string, m *backup.Mani
 		window = 0
 	}
 	dir = filepath.Join(t.TempDir(), "backup")
-	m, err := backup.Create(t.Context(), js, dir, backup.CreateOptions{Key: &testKey, Logger: streamtest.Logger(t)}.Window(window))
+	m, err := backup.Create(t.Context(), js, dir, backup.CreateOptions{Key: testKey, Logger: streamtest.Logger(t)}.Window(window))
 	streamtest.Must(t, err)
 	for _, s := range m.Streams {
 		if s.Name == topology.EvtStream(1) && s.Size < int64(4*max(window, *mebibytes<<18)) {

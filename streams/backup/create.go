@@ -21,6 +21,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
+	"github.com/seed-4a2410e3/scrip/streams/seal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -33,12 +34,12 @@ const (
 	infoWait = time.Minute
 )
 
-// CreateOptions for Create. The zero value takes a backup without the code key.
+// CreateOptions for Create.
 type CreateOptions struct {
-	// Key is the code key to include; nil = leave it out. It must be the log's.
-	Key *[32]byte
-	// Unlock gives the log the key to its seals; it is needed to recognise foreign messages. Defaults to one made from Key.
-	Unlock func(topology.Log) (topology.Log, error)
+	// Key is the log's code key. Files are encrypted with a key that is derived from it.
+	Key [32]byte
+	// WithoutKey leaves the code key out of the directory: then the files can be read with a key from elsewhere alone.
+	WithoutKey bool
 	// Version is the version of the program that takes the backup.
 	Version string
 	// Progress is called, now and then and by several goroutines, with the number of the streams' bytes that have been copied.
@@ -98,6 +99,7 @@ type creator struct {
 	opts CreateOptions
 	m    *Manifest
 	log  topology.Log
+	box  *seal.Box
 	hook func(stream string) error // for tests: called when the copying of a stream has started; nil = nothing
 
 	optional []string // streams that the log has, of those it may be without
@@ -117,19 +119,13 @@ func (c *creator) identify(ctx context.Context) error {
 	case !found:
 		return errors.New("there is no log on this NATS server, so nothing to back up")
 	}
-	if key := c.opts.Key; key != nil && code.Fingerprint(*key) != log.KeyFingerprint {
-		return fmt.Errorf("the code key given has fingerprint %s, but the log was created with %s; give that one, or leave the key out (--without-key)", code.Fingerprint(*key), log.KeyFingerprint)
+	if have := code.Fingerprint(c.opts.Key); have != log.KeyFingerprint {
+		return fmt.Errorf("the code key given has fingerprint %s, but the log was created with %s; give that one", have, log.KeyFingerprint)
 	}
-	if c.log = log; c.opts.Unlock != nil {
-		if c.log, err = c.opts.Unlock(log); err != nil {
-			return err
-		}
-	} else if c.opts.Key != nil {
-		c.log = log.WithKey(*c.opts.Key)
-	}
+	c.log, c.box = log.WithKey(c.opts.Key), newBox(c.opts.Key, log.UUID)
 	c.m = &Manifest{
 		Format: Format, Log: log.UUID, Lanes: log.Lanes, KeyFingerprint: log.KeyFingerprint, LogFormat: log.Format, LogCreated: log.Created.UTC(),
-		Started: time.Now().UTC().Truncate(time.Millisecond), Scrip: c.opts.Version, NATS: c.js.Conn().ConnectedServerVersion(), Key: c.opts.Key != nil,
+		Started: time.Now().UTC().Truncate(time.Millisecond), Scrip: c.opts.Version, NATS: c.js.Conn().ConnectedServerVersion(), Key: !c.opts.WithoutKey,
 	}
 	for _, name := range optional {
 		switch stream, err := c.js.Stream(ctx, name); {
@@ -325,19 +321,28 @@ func (c *creator) receive(ctx context.Context, s *snapshot) (Stream, error) {
 		s.drop()
 		return Stream{}, err
 	}
-	if err := c.dir.bytes(st.info(), append(info, '\n')); err != nil {
+	if _, err := c.encrypted(st.info(), func(to io.Writer) error {
+		_, err := to.Write(append(info, '\n'))
+		return err
+	}); err != nil {
 		s.drop()
 		return Stream{}, err
 	}
-	err = c.dir.write(st.data(), func(to io.Writer) (sum string, err error) {
-		st.Size, sum, err = s.receive(ctx, to, c.copied)
-		return sum, err
+	var received int64
+	st.Size, err = c.encrypted(st.data(), func(to io.Writer) (err error) {
+		received, err = s.receive(ctx, to, c.copied)
+		return err
 	})
 	s.drop()
 	if err == nil {
-		c.copied(int64(b.Bytes) - st.Size)
+		c.copied(int64(b.Bytes) - received)
 	}
 	return st, err
+}
+
+// encrypted makes a file that can be read with the key of the log's backups alone, and returns its size.
+func (c *creator) encrypted(name string, fill func(io.Writer) error) (size int64, err error) {
+	return c.dir.write(name, func(to io.Writer) error { return encrypt(to, c.box, name, fill) })
 }
 
 func (c *creator) copied(n int64) {
@@ -349,7 +354,7 @@ func (c *creator) copied(n int64) {
 
 // finish writes the files that mark the backup as complete.
 func (c *creator) finish() error {
-	if c.opts.Key != nil {
+	if !c.opts.WithoutKey {
 		if err := c.dir.bytes(keyFile, []byte(hex.EncodeToString(c.opts.Key[:])+"\n")); err != nil {
 			return err
 		}

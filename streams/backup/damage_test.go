@@ -42,9 +42,9 @@ func TestDamage(t *testing.T) {
 				err = os.WriteFile(path, content, 0o600)
 			}
 			streamtest.Must(t, err)
-			b, err := backup.Open(t.Context(), dir, nil)
+			b, err := backup.Open(t.Context(), dir, &testKey, nil)
 			if err == nil {
-				err = b.CheckSeal(nil)
+				err = b.CheckSeal(t.Context(), nil)
 			}
 			if !errors.Is(err, backup.ErrDamaged) && (!errors.Is(err, backup.ErrUnsealed) || e.Name() != "SHA256SUMS.seal") || !strings.Contains(err.Error(), e.Name()) {
 				t.Errorf("%s, %s: %v", e.Name(), what, err)
@@ -53,15 +53,15 @@ func TestDamage(t *testing.T) {
 		streamtest.Must(t, os.WriteFile(path, whole, 0o600))
 	}
 	open(t, dir)
-	if _, err := backup.Open(t.Context(), t.TempDir(), nil); !errors.Is(err, backup.ErrDamaged) {
+	if _, err := backup.Open(t.Context(), t.TempDir(), nil, nil); !errors.Is(err, backup.ErrDamaged) {
 		t.Errorf("an empty directory: %v", err)
 	}
-	if _, err := backup.Open(t.Context(), filepath.Join(t.TempDir(), "nowhere"), nil); err == nil || !strings.Contains(err.Error(), "there is no backup at") || strings.Contains(err.Error(), "stat ") {
+	if _, err := backup.Open(t.Context(), filepath.Join(t.TempDir(), "nowhere"), nil, nil); err == nil || !strings.Contains(err.Error(), "there is no backup at") || strings.Contains(err.Error(), "stat ") {
 		t.Errorf("no directory: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := backup.Open(ctx, dir, nil); !errors.Is(err, context.Canceled) {
+	if _, err := backup.Open(ctx, dir, &testKey, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

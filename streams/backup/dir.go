@@ -1,8 +1,10 @@
 package backup
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -67,7 +69,7 @@ func (w *workdir) take() error {
 			return err
 		}
 	}
-	// 0700: it holds customers' ids and the key.
+	// 0700: it holds the key.
 	if err := os.Mkdir(w.path, 0o700); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("making the backup's directory: %w; make its parent directory first", err)
@@ -115,31 +117,46 @@ func removeKeepingLast(dir, last string) error {
 	return os.RemoveAll(dir)
 }
 
-// write makes one file, complete and on disk, by fill, which returns the SHA-256 of what it wrote.
-func (w *workdir) write(name string, fill func(io.Writer) (sum string, err error)) error {
+// write makes one file, complete and on disk, and returns its size.
+func (w *workdir) write(name string, fill func(io.Writer) error) (size int64, err error) {
 	f, err := w.create(filepath.Join(w.path, name))
 	if err != nil {
-		return noRoom(err)
+		return 0, noRoom(err)
 	}
-	sum, err := fill(f)
-	if err == nil {
+	to := &summed{to: f, digest: sha256.New()}
+	if err = fill(to); err == nil {
 		err = f.Sync()
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
-		return noRoom(err)
+		return 0, noRoom(err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.sums[name] = sum
-	return nil
+	w.sums[name] = hexSum(to.digest)
+	return to.size, nil
+}
+
+// summed is a file that is written.
+type summed struct {
+	to     io.Writer
+	digest hash.Hash
+	size   int64
+}
+
+func (s *summed) Write(p []byte) (int, error) {
+	n, err := s.to.Write(p)
+	_, _ = s.digest.Write(p[:n])
+	s.size += int64(n)
+	return n, err
 }
 
 // bytes makes a small file.
 func (w *workdir) bytes(name string, data []byte) error {
-	return w.write(name, func(to io.Writer) (string, error) {
+	_, err := w.write(name, func(to io.Writer) error {
 		_, err := to.Write(data)
-		return sumOf(data), err
+		return err
 	})
+	return err
 }
 
 // remove removes a file that is to be written again.
@@ -152,7 +169,7 @@ func (w *workdir) remove(name string) error {
 }
 
 // finish renames the directory to its final name. A crash before the rename leaves an incomplete one, after it a complete
-// one. A key seals the checksums; nil = there is none.
+// one. The key seals the checksums.
 func (w *workdir) finish(key *seal.Key) error {
 	var sums strings.Builder
 	names := make([]string, 0, len(w.sums))
@@ -166,10 +183,8 @@ func (w *workdir) finish(key *seal.Key) error {
 	if err := w.bytes(sumsFile, []byte(sums.String())); err != nil {
 		return err
 	}
-	if key != nil {
-		if err := w.bytes(sealFile, []byte(sealOf(key, []byte(sums.String())))); err != nil {
-			return err
-		}
+	if err := w.bytes(sealFile, []byte(sealOf(key, []byte(sums.String())))); err != nil {
+		return err
 	}
 	// The lock is on the open file: no other backup takes the directory for a dead one between here and the rename.
 	if err := os.Remove(filepath.Join(w.path, lockFile)); err != nil {

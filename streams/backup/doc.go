@@ -5,11 +5,15 @@
 //	                         reminders ─ events ─ commands: each started when the one before it has its end;
 //	                         until then the lane's owner purges no commands, and continues to decide
 //
-//	Open:    SHA256SUMS ─ manifest.json ─ every file                          damaged, incomplete, newer: refused
+//	Open:    SHA256SUMS ─ manifest.json ─ code.key, or a given one ─ every file, decrypted
+//	                                                             damaged, incomplete, newer, no key, no regular file: refused
 //	         stream settings that are not scrip's                                                    planted: refused
 //	CheckSeal: SHA256SUMS.seal, by the log's seal key                              foreign, changed, unsealed: refused
 //
 //	Restore: KV_SCRIP_STATE, marked ─ OBJ_SCRIP_SNAP ─ histories, deliveries ─ lanes ─ all copies current ──> mark removed
+//
+// The files of streams are encrypted by a key that is derived from the code key and the log (package age, in chunks), whether the
+// code key lies beside them or not.
 //
 // Streams are copied by JetStream's own snapshot API, byte for byte: sequences, timestamps and headers stay, so every
 // recorded position stays valid. Consumers and leases are not part of it. The histories of settings, keys and webhooks are,

@@ -1,7 +1,9 @@
 package backup
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
@@ -67,8 +69,7 @@ func CopyWithConsumers(ctx context.Context, js jetstream.JetStream, name string,
 	if err := request(ctx, js, "STREAM.SNAPSHOT."+name, settings, &s.info); err != nil {
 		return 0, err
 	}
-	size, _, err = s.receive(ctx, w, func(int64) {})
-	return size, err
+	return s.receive(ctx, w, func(int64) {})
 }
 
 // File reads a file of a backup.
@@ -77,6 +78,34 @@ func File(t testing.TB, dir, name string) []byte {
 	data, err := os.ReadFile(filepath.Join(dir, name))
 	streamtest.Must(t, err)
 	return data
+}
+
+// Text decrypts a file of a backup, and Encrypted encrypts a text as that file.
+func Text(t testing.TB, dir, name string, key [32]byte) []byte {
+	t.Helper()
+	text, err := decrypt(bytes.NewReader(File(t, dir, name)), newBox(key, logOf(t, dir)), name)
+	streamtest.Must(t, err)
+	data, err := io.ReadAll(text)
+	streamtest.Must(t, err)
+	return data
+}
+
+// Encrypted is described at Text.
+func Encrypted(t testing.TB, dir, name string, key [32]byte, text []byte) []byte {
+	t.Helper()
+	var file bytes.Buffer
+	streamtest.Must(t, encrypt(&file, newBox(key, logOf(t, dir)), name, func(to io.Writer) error {
+		_, err := to.Write(text)
+		return err
+	}))
+	return file.Bytes()
+}
+
+func logOf(t testing.TB, dir string) string {
+	t.Helper()
+	var m Manifest
+	streamtest.Must(t, json.Unmarshal(File(t, dir, manifestFile), &m))
+	return m.Log
 }
 
 // Impatient makes a restore wait no longer than a moment for another one.

@@ -68,7 +68,7 @@ func TestACopyWithoutAFixedEnd(t *testing.T) {
 	streamtest.Must(t, err)
 	streamtest.Must(t, nc.Publish(sub.Subject, []byte("a file of the stream")))
 	s := &snapshot{name: "SCRIP_EVT_0", sub: sub}
-	if _, _, err := s.receive(t.Context(), new(strings.Builder), func(int64) {}); err == nil || !strings.Contains(err.Error(), "run NATS 2.15 or later") {
+	if _, err := s.receive(t.Context(), new(strings.Builder), func(int64) {}); err == nil || !strings.Contains(err.Error(), "run NATS 2.15 or later") {
 		t.Errorf("%v", err)
 	}
 }

@@ -34,8 +34,9 @@ const (
 	manifestFile = "manifest.json"
 	sumsFile     = "SHA256SUMS"
 	keyFile      = "code.key"
-	dataSuffix   = ".snapshot"
-	infoSuffix   = ".json"
+	// The files of streams are encrypted.
+	dataSuffix = ".snapshot.age"
+	infoSuffix = ".json.age"
 )
 
 // Manifest describes the content of a backup.
@@ -55,7 +56,7 @@ type Manifest struct {
 	// an earlier minor version may not read what a later one wrote.
 	Scrip string `json:"scrip"`
 	NATS  string `json:"nats"`
-	// Key is true if the code key is in it.
+	// Key is true if the code key is in it. The files of streams are encrypted in either case.
 	Key bool `json:"code_key"`
 	// Streams in the order in which they were started, which is that of the restore.
 	Streams []Stream `json:"streams"`
@@ -64,14 +65,14 @@ type Manifest struct {
 	Unread []eventlog.Unread `json:"unread,omitempty"`
 }
 
-// Stream is one stream of a backup: <name>.snapshot and <name>.json.
+// Stream is one stream of a backup: <name>.snapshot.age and <name>.json.age.
 type Stream struct {
 	Name     string `json:"name"`
 	Messages uint64 `json:"messages"`
 	Bytes    uint64 `json:"bytes"` // as the server stores it
 	First    uint64 `json:"first_sequence"`
 	Last     uint64 `json:"last_sequence"`
-	// Size of the snapshot file in bytes.
+	// Size of the encrypted snapshot file in bytes.
 	Size int64 `json:"size"`
 }
 

@@ -26,6 +26,9 @@ func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format+"; use another copy of it, or another backup", append([]any{ErrDamaged}, args...)...)
 }
 
+// ErrNoKey is the kind of the error about a backup without its key, if another key is given or none.
+var ErrNoKey = errors.New("the backup cannot be decrypted")
+
 // Backup is a backup whose files have been checked.
 type Backup struct {
 	Manifest
@@ -34,18 +37,19 @@ type Backup struct {
 	// rawSums is the file with them.
 	rawSums []byte
 	infos   []streamInfo // in the order of Streams
-	key     *[32]byte
+	key     [32]byte
+	box     *seal.Box
 }
 
-// Open reads a backup and checks every byte of it. progress, which may be nil, is called with the number of bytes read.
-// Errors name the file: ErrDamaged, a newer
+// Open reads a backup, decrypts it and checks every byte of it. key is for a backup that does not hold its own, nil = there is
+// none. progress, which may be nil, is called with the number of bytes read. Errors name the file: ErrDamaged, ErrNoKey, a newer
 // format, a stream that scrip does not make so, a directory that is no backup.
-func Open(ctx context.Context, dir string, progress func(done, total int64)) (*Backup, error) {
+func Open(ctx context.Context, dir string, key *[32]byte, progress func(done, total int64)) (*Backup, error) {
 	b := &Backup{dir: dir}
-	if err := b.readSums(); err != nil {
+	if err := b.readSums(ctx); err != nil {
 		return nil, err
 	}
-	manifest, err := b.small(manifestFile)
+	manifest, err := b.small(ctx, manifestFile, mostManifest, true)
 	if err != nil {
 		return nil, err
 	}
@@ -60,11 +64,10 @@ func Open(ctx context.Context, dir string, progress func(done, total int64)) (*B
 			return nil, damaged("%s does not list %s", sumsFile, name)
 		}
 	}
-	if b.Key {
-		if err := b.readKey(); err != nil {
-			return nil, err
-		}
+	if err := b.findKey(ctx, key); err != nil {
+		return nil, err
 	}
+	b.box = newBox(b.key, b.Log)
 	var done int64
 	for _, s := range b.Streams {
 		if err := b.readStream(ctx, s, func(n int) {
@@ -78,13 +81,12 @@ func Open(ctx context.Context, dir string, progress func(done, total int64)) (*B
 	return b, nil
 }
 
-// CodeKey returns the code key, nil if the backup was taken without it.
-func (b *Backup) CodeKey() *[32]byte { return b.key }
+// CodeKey returns the code key of the log, which is in the backup or was given to Open.
+func (b *Backup) CodeKey() [32]byte { return b.key }
 
 // readSums reads SHA256SUMS, whose form is that of sha256sum(1), strictly.
-func (b *Backup) readSums() error {
-	raw, err := os.ReadFile(filepath.Join(b.dir, sumsFile))
-	if errors.Is(err, fs.ErrNotExist) {
+func (b *Backup) readSums(ctx context.Context) error {
+	if _, err := os.Lstat(filepath.Join(b.dir, sumsFile)); errors.Is(err, fs.ErrNotExist) {
 		switch _, err := os.Stat(b.dir); {
 		case errors.Is(err, fs.ErrNotExist):
 			return fmt.Errorf("there is no backup at %s; name the directory that `scrip backup` made", b.dir)
@@ -96,8 +98,9 @@ func (b *Backup) readSums() error {
 		}
 		return damaged("%s has no %s", b.dir, sumsFile)
 	}
+	raw, err := b.small(ctx, sumsFile, mostSums, false)
 	if err != nil {
-		return fmt.Errorf("reading the backup: %w", err)
+		return err
 	}
 	text, ended := strings.CutSuffix(string(raw), "\n")
 	if !ended {
@@ -114,58 +117,44 @@ func (b *Backup) readSums() error {
 	return nil
 }
 
-// open opens one of the backup's files.
-func (b *Backup) open(name string) (*os.File, error) {
-	f, err := os.Open(filepath.Join(b.dir, name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, damaged("%s is missing", name)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the backup: %w", err)
-	}
-	return f, nil
-}
-
-// small reads a small file completely.
-func (b *Backup) small(name string) ([]byte, error) {
-	f, err := b.open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(f)
-	if err != nil {
-		return nil, fmt.Errorf("reading the backup: %w", err)
-	}
-	if sumOf(data) != b.sums[name] {
-		return nil, b.mismatch(name)
-	}
-	return data, nil
-}
-
 func (b *Backup) mismatch(name string) error {
 	return damaged("%s does not have the checksum in %s", name, sumsFile)
 }
 
-func (b *Backup) readKey() error {
-	raw, err := b.small(keyFile)
+// findKey takes the key that is in the backup, else the given one.
+func (b *Backup) findKey(ctx context.Context, given *[32]byte) error {
+	switch {
+	case b.Key:
+	case given == nil:
+		return fmt.Errorf("%w: it was taken of log %s without the code key, whose fingerprint is %s", ErrNoKey, b.Log, b.KeyFingerprint)
+	case code.Fingerprint(*given) != b.KeyFingerprint:
+		return fmt.Errorf("%w: it was taken of log %s without the code key, whose fingerprint is %s, and the key given has %s",
+			ErrNoKey, b.Log, b.KeyFingerprint, code.Fingerprint(*given))
+	default:
+		b.key = *given
+		return nil
+	}
+	raw, err := b.small(ctx, keyFile, mostKey, true)
 	if err != nil {
 		return err
 	}
-	key, err := code.ParseKey(string(raw))
-	if err != nil {
+	if b.key, err = code.ParseKey(string(raw)); err != nil {
 		return damaged("%s: %w", keyFile, err)
 	}
-	if code.Fingerprint(key) != b.KeyFingerprint {
+	if code.Fingerprint(b.key) != b.KeyFingerprint {
 		return damaged("%s is not the key of this log", keyFile)
 	}
-	b.key = &key
 	return nil
 }
 
 // readStream checks one stream's files and keeps the small one.
 func (b *Backup) readStream(ctx context.Context, s Stream, progress func(n int)) error {
-	raw, err := b.small(s.info())
+	head, err := b.decrypted(ctx, s.info(), -1, mostInfo, func(int) {})
+	if err != nil {
+		return err
+	}
+	defer head.Close()
+	raw, err := io.ReadAll(head)
 	if err != nil {
 		return err
 	}
@@ -179,36 +168,13 @@ func (b *Backup) readStream(ctx context.Context, s Stream, progress func(n int))
 		return fmt.Errorf("%s: %s; scrip makes no such stream: use another backup, or correct the stream and take one again", s.info(), strings.Join(differs, ", "))
 	}
 	b.infos = append(b.infos, info)
-	f, err := b.open(s.data())
+	data, err := b.decrypted(ctx, s.data(), s.Size, 0, progress)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	digest := sha256.New()
-	buf := make([]byte, 1<<20)
-	size := int64(0)
-	for {
-		n, err := f.Read(buf)
-		_, _ = digest.Write(buf[:n])
-		size += int64(n)
-		progress(n)
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("reading the backup: %w", err)
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-	}
-	if size != s.Size {
-		return damaged("%s has %d bytes, %s lists %d", s.data(), size, manifestFile, s.Size)
-	}
-	if hexSum(digest) != b.sums[s.data()] {
-		return b.mismatch(s.data())
-	}
-	return nil
+	defer data.Close()
+	_, err = io.Copy(io.Discard, data)
+	return err
 }
 
 func sumOf(data []byte) string {
@@ -229,25 +195,25 @@ func sealOf(key *seal.Key, sums []byte) string { return key.Snapshot(sealName, s
 var ErrUnsealed = errors.New("nothing shows that the backup is its log's own")
 
 // CheckSeal checks that the backup was taken with the log's seal key and has not been changed since. Without a key, nil, it takes
-// the one in the backup: that finds damage, but no change by a reader of that key. Errors: ErrUnsealed.
-func (b *Backup) CheckSeal(key *seal.Key) error {
-	if key == nil && b.key != nil {
-		key = seal.Derive(*b.key, b.Log)
+// the code key: if that is the one in the backup, this finds damage, but no change by a reader of that key. Errors: ErrUnsealed.
+func (b *Backup) CheckSeal(ctx context.Context, key *seal.Key) error {
+	if key == nil {
+		key = seal.Derive(b.key, b.Log)
 	}
-	why := ""
-	raw, err := os.ReadFile(filepath.Join(b.dir, sealFile))
+	if _, err := os.Lstat(filepath.Join(b.dir, sealFile)); errors.Is(err, fs.ErrNotExist) {
+		return b.unsealed("it has no " + sealFile)
+	}
+	raw, err := b.small(ctx, sealFile, mostKey, false)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		why = "it has no " + sealFile
 	case err != nil:
-		return fmt.Errorf("reading the backup: %w", err)
-	case key == nil:
-		why = "there is no key to check its seal with"
+		return err
 	case string(raw) != sealOf(key, b.rawSums):
-		why = sealFile + " was made with another key, or for other files, or is damaged"
-	default:
-		return nil
+		return b.unsealed(sealFile + " was made with another key, or for other files, or is damaged")
 	}
+	return nil
+}
+
+func (b *Backup) unsealed(why string) error {
 	return fmt.Errorf("%w (log %s, key with fingerprint %s): %s", ErrUnsealed, b.Log, b.KeyFingerprint, why)
 }
 

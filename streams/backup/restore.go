@@ -224,22 +224,18 @@ func (r *restorer) state(ctx context.Context) (jetstream.StreamConfig, error) {
 func (r *restorer) stream(ctx context.Context, s Stream, info streamInfo, metadata map[string]string) error {
 	config := with(info.Config, metadata)
 	config.Replicas = 1
-	f, err := r.b.open(s.data())
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	r.started = true
-	sent := 0
-	have, err := upload(ctx, r.js, s.Name, streamInfo{Config: config, State: info.State}, f, r.b.sums[s.data()], func(n int) {
-		if sent == 0 {
-			r.hook(s.Name)
-		}
-		sent += n
+	read := func(n int) {
 		if r.done += int64(n); r.opts.Progress != nil {
 			r.opts.Progress(r.done, r.b.Size())
 		}
-	})
+	}
+	data, err := r.b.decrypted(ctx, s.data(), s.Size, 0, read)
+	if err != nil {
+		return err
+	}
+	defer data.Close()
+	r.started = true
+	have, err := upload(ctx, r.js, s.Name, streamInfo{Config: config, State: info.State}, data, func() { r.hook(s.Name) })
 	if err != nil {
 		return fmt.Errorf("restoring stream %s: %w%s", s.Name, err, hint(err))
 	}

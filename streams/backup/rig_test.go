@@ -266,14 +266,14 @@ func (r *rig) read(stream eventlog.Stream, each func(*eventlog.Message)) {
 func take(t *testing.T, js jetstream.JetStream) (dir string, m *backup.Manifest) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "backup")
-	m, err := backup.Create(t.Context(), js, dir, backup.CreateOptions{Key: &testKey, Version: "test", Logger: streamtest.Logger(t)})
+	m, err := backup.Create(t.Context(), js, dir, backup.CreateOptions{Key: testKey, Version: "test", Logger: streamtest.Logger(t)})
 	streamtest.Must(t, err)
 	return dir, m
 }
 
 func open(t *testing.T, dir string) *backup.Backup {
 	t.Helper()
-	b, err := backup.Open(t.Context(), dir, nil)
+	b, err := backup.Open(t.Context(), dir, &testKey, nil)
 	streamtest.Must(t, err)
 	return b
 }

@@ -43,7 +43,7 @@ func TestWhatCannotBeReadIsCopied(t *testing.T) {
 		}
 	}
 	dir := t.TempDir() + "/before"
-	m, err := backup.Create(t.Context(), r.js, dir, backup.CreateOptions{Key: &testKey, Logger: streamtest.Logger(t)})
+	m, err := backup.Create(t.Context(), r.js, dir, backup.CreateOptions{Key: testKey, Logger: streamtest.Logger(t)})
 	streamtest.Must(t, err)
 	want := eventlog.Unread{Stream: topology.EvtStream(1), Sequence: bounds.Last + 1}
 	if len(m.Unread) != 1 || m.Unread[0].Stream != want.Stream || m.Unread[0].Sequence != want.Sequence || m.Unread[0].Why == "" {

@@ -1,10 +1,8 @@
 package backup
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -20,8 +18,6 @@ import (
 const (
 	// chunkSize of a transfer in bytes, the server's own default, far below every max_payload.
 	chunkSize = 128 << 10
-	// writeBuffer is the size of the buffer before the file.
-	writeBuffer = 1 << 20
 	// ackPrefix is the prefix of the server's ack subjects of chunks. Acks are published nowhere else, whatever the chunk's sender.
 	ackPrefix = "$JS.SNAPSHOT.ACK."
 	// archiveMagic starts a copy that ends where the stream ended when it was requested, as NATS sends them since 2.15;
@@ -76,50 +72,47 @@ func start(ctx context.Context, js jetstream.JetStream, name string, window int)
 // drop makes the server stop sending.
 func (s *snapshot) drop() { _ = s.sub.Unsubscribe() }
 
-// receive writes the copy to w until it is complete, and returns its size in bytes and SHA-256. progress is called with the
-// bytes of each chunk.
-func (s *snapshot) receive(ctx context.Context, w io.Writer, progress func(n int64)) (size int64, sum string, err error) {
+// receive writes the copy to w until it is complete, and returns its size in bytes. progress is called with the bytes of each
+// chunk.
+func (s *snapshot) receive(ctx context.Context, w io.Writer, progress func(n int64)) (size int64, err error) {
 	defer s.drop()
-	digest := sha256.New()
-	buf := bufio.NewWriterSize(w, writeBuffer)
 	for index := 1; ; index++ {
 		msg, err := s.next(ctx)
 		if err != nil {
-			return 0, "", fmt.Errorf("copying stream %s: %w", s.name, err)
+			return 0, fmt.Errorf("copying stream %s: %w", s.name, err)
 		}
 		if status := msg.Header.Get("Status"); status >= "400" {
-			return 0, "", fmt.Errorf("copying stream %s: %w: the server reported %s %s", s.name, ErrInterrupted, status, msg.Header.Get("Description"))
+			return 0, fmt.Errorf("copying stream %s: %w: the server reported %s %s", s.name, ErrInterrupted, status, msg.Header.Get("Description"))
 		}
 		if len(msg.Data) == 0 {
 			break // the end
 		}
 		if index == 1 && !isArchive(msg.Data) {
-			return 0, "", fmt.Errorf("copying stream %s: the copy has no fixed end, so what is appended meanwhile may be in it; run NATS 2.15 or later", s.name)
+			return 0, fmt.Errorf("copying stream %s: the copy has no fixed end, so what is appended meanwhile may be in it; run NATS 2.15 or later", s.name)
 		}
 		// The last chunk, if it is not a full one, requests no ack. All others are numbered.
 		if msg.Reply != "" {
 			if !strings.HasPrefix(msg.Reply, ackPrefix) {
-				return 0, "", fmt.Errorf("copying stream %s: %w: a chunk is to be acknowledged at %q, which is not the server's", s.name, ErrInterrupted, msg.Reply)
+				return 0, fmt.Errorf("copying stream %s: %w: a chunk is to be acknowledged at %q, which is not the server's", s.name, ErrInterrupted, msg.Reply)
 			}
 			if at := msg.Reply[strings.LastIndexByte(msg.Reply, '.')+1:]; at != strconv.Itoa(index) {
-				return 0, "", fmt.Errorf("copying stream %s: %w: chunk %s arrived where %d was expected", s.name, ErrInterrupted, at, index)
+				return 0, fmt.Errorf("copying stream %s: %w: chunk %s arrived where %d was expected", s.name, ErrInterrupted, at, index)
 			}
 			// The ack requests the next chunk; after a crash before this one is on disk there is no backup anyway.
 			if err := msg.Respond(nil); err != nil {
-				return 0, "", fmt.Errorf("copying stream %s: %w: %w", s.name, ErrInterrupted, err)
+				return 0, fmt.Errorf("copying stream %s: %w: %w", s.name, ErrInterrupted, err)
 			}
 		}
-		_, _ = digest.Write(msg.Data)
-		if _, err := buf.Write(msg.Data); err != nil {
-			return 0, "", err // names the file
+		if _, err := w.Write(msg.Data); err != nil {
+			return 0, err // names the file
 		}
 		size += int64(len(msg.Data))
 		progress(int64(len(msg.Data)))
 	}
 	if size == 0 {
-		return 0, "", fmt.Errorf("copying stream %s: %w: the server sent nothing", s.name, ErrInterrupted)
+		return 0, fmt.Errorf("copying stream %s: %w: the server sent nothing", s.name, ErrInterrupted)
 	}
-	return size, hexSum(digest), buf.Flush()
+	return size, nil
 }
 
 func (s *snapshot) next(ctx context.Context) (*nats.Msg, error) {

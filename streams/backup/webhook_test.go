@@ -204,7 +204,7 @@ func TestWebhooksComeBack(t *testing.T) {
 		}
 		return nil
 	}
-	m, err := backup.CreateHooked(t.Context(), r.js, dir, backup.CreateOptions{Key: &testKey, Logger: streamtest.Logger(t)}, whileCopied)
+	m, err := backup.CreateHooked(t.Context(), r.js, dir, backup.CreateOptions{Key: testKey, Logger: streamtest.Logger(t)}, whileCopied)
 	if err != nil || !m.Webhooks() {
 		t.Fatalf("%+v, %v", m, err)
 	}

@@ -144,7 +144,7 @@ func TestADiskThatIsReallyFull(t *testing.T) {
 	if n := served() - before; n != 1 {
 		t.Errorf("one request of the API was served %d times", n)
 	}
-	if _, err := backup.Create(t.Context(), js, filepath.Join(t.TempDir(), "backup"), backup.CreateOptions{Key: &[32]byte{1}, Version: "test", Logger: streamtest.Logger(t)}); err != nil {
+	if _, err := backup.Create(t.Context(), js, filepath.Join(t.TempDir(), "backup"), backup.CreateOptions{Key: [32]byte{1}, Version: "test", Logger: streamtest.Logger(t)}); err != nil {
 		t.Errorf("a backup: %v", err)
 	}
 	cancel()

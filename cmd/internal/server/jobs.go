@@ -16,7 +16,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 	"github.com/seed-4a2410e3/scrip/streams/backup"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
@@ -135,11 +134,8 @@ func (s *server) takeBackup(ctx context.Context, js jetstream.JetStream, run ops
 	if err != nil {
 		return nil, fmt.Errorf("making the directory of backups: %w; name another one with serve --backups", err)
 	}
-	opts := backup.CreateOptions{Version: s.opts.Version, Logger: s.log, Unlock: func(topology.Log) (topology.Log, error) { return s.stream, nil },
+	opts := backup.CreateOptions{Version: s.opts.Version, Logger: s.log, Key: s.key, WithoutKey: q.WithoutKey,
 		Progress: func(done, total int64) { run.Report(ops.JobProgress{Phase: "copying", Done: done, Total: total}) }}
-	if !q.WithoutKey {
-		opts.Key = &s.key
-	}
 	dir := filepath.Join(all, q.Name)
 	m, err := backup.Create(ctx, js, dir, opts)
 	if err != nil {

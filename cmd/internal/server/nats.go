@@ -213,7 +213,7 @@ func (s *server) openLog(ctx context.Context) error {
 			return err
 		}
 		if key.Made {
-			s.log.Info("created a new code key; keep a copy in a safe place, no code can be read without it", "file", key.From)
+			s.log.Info("created a new code key; keep a copy in a safe place: without it no server starts on the log, and a backup without the key cannot be decrypted", "file", key.From)
 		}
 		s.key = key.Key
 		spec.KeyFingerprint = code.Fingerprint(key.Key)
