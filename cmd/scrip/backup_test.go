@@ -36,10 +36,18 @@ func TestFromOneDataDirectoryToAnother(t *testing.T) {
 		old.must("claim", "summer", "--customer", fmt.Sprint(i))
 	}
 	old.must("config", "set", "reminder.pause.summer", "true", "--by", "Ann, on call")
+	status := func(p *process) any { return p.must("status")["backup"] }
+	if b := status(old); b != nil {
+		t.Errorf("the last backup before one was taken: %v", b)
+	}
+	old.expect(cli.ExitDone, "never; see scrip backup", "status")
 	dir, keyless := filepath.Join(old.Data, "backups", "first"), filepath.Join(old.Data, "backups", "keyless")
 	took := old.must("backup", "first")
 	if took["dir"] != dir || took["code_key"] != true || took["lanes"] != 4.0 || took["streams"] != 16.0 || took["messages"].(float64) < 40 {
 		t.Errorf("backup: %v", took)
+	}
+	if b, ok := status(old).(map[string]any); !ok || b["dir"] != dir || b["server"] != took["server"] || b["bytes"] != took["bytes"] || b["begun"] != took["begun"] || b["age_seconds"].(float64) > 600 {
+		t.Errorf("the last backup: %v", b)
 	}
 	sums := exec.Command("sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS")
 	sums.Dir = dir
@@ -69,6 +77,10 @@ func TestFromOneDataDirectoryToAnother(t *testing.T) {
 	if v := p.must("config", "get", "reminder.pause.summer"); v["value"] != true || v["by"] != "local:Ann, on call" {
 		t.Errorf("what was paused: %v", v)
 	}
+	if b, ok := status(p).(map[string]any); !ok || b["dir"] != dir || b["begun"] != took["begun"] || b["restored"] != true {
+		t.Errorf("the last backup of the restored log: %v", b)
+	}
+	p.expect(cli.ExitDone, "the log was restored from it", "status")
 	if again := p.must("claim", "summer", "--customer", "alice", "--id", "one"); again["code"] != first["code"] || again["repeat"] != true {
 		t.Errorf("%v became %v", first, again)
 	}

@@ -88,7 +88,7 @@ func (m *Main) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show the status of servers and lanes", Args: cli.NoArgs,
 		Long: `Show the status of servers and lanes: streams, owners, undecided commands, the lag of the read tables, open dead letters.
-For a lane that has stopped, the output has the reason and the next step. Every server of the log is queried, on all
+It also shows the last good backup, and its age. For a lane that has stopped, the output has the reason and the next step. Every server of the log is queried, on all
 machines.
 
 OLDEST-DUE is how long the oldest due expiry or reminder has waited: the number to watch. WAITING counts customers with due
@@ -138,6 +138,23 @@ func heldBack(st *status.Status) string {
 	return fmt.Sprintf("%d now; %d messages, %d merged into them, %d withheld for quiet hours, %d by the cap", h.Held, h.Sent, h.Merged, h.Quiet, h.Cap)
 }
 
+// lastBackup describes the last good backup.
+func lastBackup(st *status.Status) string {
+	b := st.Backup
+	switch {
+	case st.NoBackup != "":
+		return "unknown: " + st.NoBackup
+	case b == nil:
+		return "never; see scrip backup"
+	}
+	age := time.Duration(b.Age) * time.Second
+	text := fmt.Sprintf("%s ago, at %s, %s at %s, %.1f MB", age, b.Begun.Format(time.RFC3339), b.Dir, b.Server, float64(b.Bytes)/1e6)
+	if b.Restored {
+		text += "; the log was restored from it"
+	}
+	return text
+}
+
 // room describes the disk with the least space.
 func room(st *status.Status) string {
 	switch {
@@ -160,7 +177,7 @@ func (m *Main) printStatus(st *status.Status) error {
 	}
 	rows := [][2]string{{head, ""}, {"log", fmt.Sprintf("%s, %d lanes, since %s", st.Log, st.Lanes, st.Created.Format(time.RFC3339))}}
 	rows = filled(append(rows, [][2]string{{"sync", sync}, {"nats", st.NATS}, {"http", st.HTTP}, {"servers", strconv.Itoa(len(st.Servers))},
-		{"disk", room(st)}, {"held back", heldBack(st)}, {"dead letters", openLetters(st)}, {"note", st.Note}}...))
+		{"disk", room(st)}, {"backup", lastBackup(st)}, {"held back", heldBack(st)}, {"dead letters", openLetters(st)}, {"note", st.Note}}...))
 	for _, name := range slices.Sorted(maps.Keys(st.Checks)) {
 		if c := st.Checks[name]; !c.OK {
 			rows = append(rows, [2]string{name, "NOT OK " + problem(c)})

@@ -40,8 +40,8 @@ type CreateOptions struct {
 	Key [32]byte
 	// WithoutKey leaves the code key out of the directory: then the files can be read with a key from elsewhere alone.
 	WithoutKey bool
-	// Version is the version of the program that takes the backup.
-	Version string
+	// Version is the version of the program that takes the backup, and Server the name in the record of it; "" = the machine's.
+	Version, Server string
 	// Progress is called, now and then and by several goroutines, with the number of the streams' bytes that have been copied.
 	// A stream counts with the bytes sent, which are compressed, until it is complete, then with its own. done may decrease when
 	// a part is copied again, and total is that of the start.
@@ -89,7 +89,14 @@ func create(ctx context.Context, js jetstream.JetStream, w *workdir, opts Create
 			return nil, fmt.Errorf("lane %d: %w", lane, err)
 		}
 	}
-	return c.m, c.finish()
+	if err := c.finish(); err != nil {
+		return nil, err
+	}
+	// From here on the backup is good. Without its record an older one counts as the last, which alarms and loses nothing.
+	if err := recordOf(c.m, c.dir.final, cmp.Or(opts.Server, hostname())).store(ctx, js); err != nil {
+		opts.Logger.Warn("the backup is good; status and metrics show an older one, or none", "dir", c.dir.final, "err", err)
+	}
+	return c.m, nil
 }
 
 // creator is one run of Create.

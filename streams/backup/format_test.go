@@ -57,6 +57,13 @@ func TestTheFormat(t *testing.T) {
 			t.Errorf("%s: %v", tc.name, err)
 		}
 	}
+	record := recordOf(&m, "/backups/a", "s1")
+	value, err := json.Marshal(record)
+	streamtest.Must(t, err)
+	var back Record
+	if err := json.Unmarshal(golden.Bytes(t, "record.golden.json", append(value, '\n')), &back); err != nil || back != record {
+		t.Errorf("the record is read as %+v, %v", back, err)
+	}
 	sums := fmt.Sprintf("%x  manifest.json\n", sha256.Sum256(text))
 	golden.Bytes(t, "SHA256SUMS.golden.seal", []byte(sealOf(seal.Derive([32]byte{1, 2, 3}, m.Log), []byte(sums))))
 }

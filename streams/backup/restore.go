@@ -159,6 +159,11 @@ func (r *restorer) run(ctx context.Context) error {
 		return err
 	}
 	r.hook("the end")
+	record := recordOf(&r.b.Manifest, r.b.dir, hostname())
+	record.Restored = true
+	if err := record.store(ctx, r.js); err != nil {
+		return err
+	}
 	return r.finish(ctx)
 }
 

@@ -75,6 +75,7 @@ var scalars = []scalar{
 	period("clock.tolerance", "how far ahead a clock may be before lanes wait: the machine's, set in one step, or the one that stamps commands", time.Second, 8760*time.Hour, "24h", func(s *Settings) *time.Duration { return &s.ClockTolerance }),
 	moment("clock.accepted", "when an operator last checked that the clocks of the machines are right: a step ahead that was noticed before then is followed", now, func(s *Settings) *time.Time { return &s.ClockAccepted }),
 	number("tables.keep", "days for which coupons remain in the tables after their campaign has ended, and 30 at least after an expiry of their own, 0 = for ever", 0, 36_500, "400", func(s *Settings) *int { return &s.TablesKeep }),
+	period("backup.max_age", "how old the last good backup may be before the alert on it, 0s = it is not watched", 0, 8760*time.Hour, "26h", func(s *Settings) *time.Duration { return &s.BackupMaxAge }),
 	number("http.rate", "HTTP requests a second of one key at each server, 0 = no limit", 0, 1_000_000, "500", func(s *Settings) *int { return &s.HTTPRate }),
 	number("http.burst", "HTTP requests of one key at once, 0 = those of one second", 0, 1_000_000, "2000", func(s *Settings) *int { return &s.HTTPBurst }),
 }

@@ -72,7 +72,7 @@ func TestNonsenseIsRefusedWithWhatWouldBeRight(t *testing.T) {
 		{"reminder.pause.a b", "true", "letters, digits, _ and -"},
 		{"reminder.pause.a.b", "true", "letters, digits, _ and -"},
 		{"reminder.colour", "1", "there is no setting \"reminder.colour\"; the settings are"},
-		{"colour", "red", "the settings are reminder.batch, reminder.rate, reminder.concurrency, reminder.grace, push.merge, push.cap, push.quiet, push.zone, push.shards, push.batch, deadletter.quote, clock.tolerance, clock.accepted, tables.keep, http.rate, http.burst, expiry.pause.CAMPAIGN, reminder.pause.CAMPAIGN"},
+		{"colour", "red", "the settings are reminder.batch, reminder.rate, reminder.concurrency, reminder.grace, push.merge, push.cap, push.quiet, push.zone, push.shards, push.batch, deadletter.quote, clock.tolerance, clock.accepted, tables.keep, backup.max_age, http.rate, http.burst, expiry.pause.CAMPAIGN, reminder.pause.CAMPAIGN"},
 		{"", "", "there is no setting"},
 		{"reminder.batch\x1b[2J" + strings.Repeat("x", 1000), "1", `"reminder.batch\x1b[2J`},
 	} {

@@ -43,6 +43,8 @@ type Settings struct {
 	ClockAccepted time.Time
 	// TablesKeep is for how many days coupons remain in the read tables after their campaign has ended, 1 to 36,500; 0 = for ever.
 	TablesKeep int
+	// BackupMaxAge is how old the last good backup may be before the alert on it, up to a year; 0 = it is not watched.
+	BackupMaxAge time.Duration
 	// HTTPRate is how many HTTP requests a second one key may make at each server, 1 to 1,000,000; 0 = no limit. HTTPBurst is how
 	// many it may make at once; 0 = those of one second.
 	HTTPRate, HTTPBurst int
@@ -53,7 +55,7 @@ type Settings struct {
 
 // Default returns the values where nothing was set.
 func Default() *Settings {
-	return &Settings{ReminderBatch: wire.MaxDueCustomers, ReminderConcurrency: 64, ReminderGrace: wire.DefaultReminderGrace, DeadLetterQuote: domain.MaxQuoted, ClockTolerance: wall.DefaultTolerance,
+	return &Settings{ReminderBatch: wire.MaxDueCustomers, ReminderConcurrency: 64, ReminderGrace: wire.DefaultReminderGrace, DeadLetterQuote: domain.MaxQuoted, ClockTolerance: wall.DefaultTolerance, BackupMaxAge: 48 * time.Hour,
 		PushZone: "UTC", PushShards: 4, PushBatch: wire.MaxDueCustomers}
 }
 

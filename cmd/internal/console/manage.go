@@ -36,7 +36,7 @@ var manageActs = []act{
 func settingsAct() act {
 	a := act{id: "changeSettings", title: "Change settings", cleared: "default", edits: "/v1/settings", then: "/settings", about: "In force at all servers within a second, all or none. What is emptied goes back to its default."}
 	for _, name := range []string{"reminder.rate", "reminder.batch", "reminder.concurrency", "reminder.grace", "http.rate", "http.burst",
-		"push.merge", "push.cap", "push.quiet", "push.zone", "push.shards", "push.batch", "deadletter.quote", "clock.tolerance", "tables.keep"} {
+		"push.merge", "push.cap", "push.quiet", "push.zone", "push.shards", "push.batch", "deadletter.quote", "clock.tolerance", "tables.keep", "backup.max_age"} {
 		a.fields = append(a.fields, "settings."+name)
 		a.cli += "[scrip config set " + name + " {settings." + name + "}; ]"
 	}

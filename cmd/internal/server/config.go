@@ -29,6 +29,7 @@ func (s *server) startConfig(ctx context.Context) error {
 	if err := s.metrics.registry.Register(s.config); err != nil {
 		return err
 	}
+	s.metrics.registry.MustRegister(newBackupMetrics(s.js, s.stream, s.config))
 	s.group.start("config", s.config.Run)
 	s.health.add("config", false, func() (bool, any) {
 		inForce := s.config.Status()

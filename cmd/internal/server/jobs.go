@@ -134,7 +134,7 @@ func (s *server) takeBackup(ctx context.Context, js jetstream.JetStream, run ops
 	if err != nil {
 		return nil, fmt.Errorf("making the directory of backups: %w; name another one with serve --backups", err)
 	}
-	opts := backup.CreateOptions{Version: s.opts.Version, Logger: s.log, Key: s.key, WithoutKey: q.WithoutKey,
+	opts := backup.CreateOptions{Version: s.opts.Version, Server: s.id, Logger: s.log, Key: s.key, WithoutKey: q.WithoutKey,
 		Progress: func(done, total int64) { run.Report(ops.JobProgress{Phase: "copying", Done: done, Total: total}) }}
 	dir := filepath.Join(all, q.Name)
 	m, err := backup.Create(ctx, js, dir, opts)

@@ -74,7 +74,7 @@ var exporters = map[string]string{
 	"scrip_lane_": "owner", "scrip_lane_owned": "each", "scrip_scheduler_": "owner",
 	"scrip_projection_": "follower", "scrip_projection_following": "each",
 	"scrip_push_": "same", "scrip_push_held": "stage", "scrip_push_merged": "stage", "scrip_push_withheld": "stage",
-	"scrip_dead_letters_open": "same", "scrip_webhooks": "same", "scrip_keys": "same", "scrip_keys_refused": "each",
+	"scrip_dead_letters_open": "same", "scrip_backup_": "same", "scrip_webhooks": "same", "scrip_keys": "same", "scrip_keys_refused": "each",
 }
 
 func exporter(name string) (who string) {
@@ -96,7 +96,7 @@ func TestMetricsAreListed(t *testing.T) {
 	has.MustRegister(clockMetric(wall.New(wall.Options{})))
 	has.MustRegister(recovery(0))
 	has.MustRegister(held{hold.New(hold.Options{})}, disks{})
-	has.MustRegister(newDeliveryMetrics(nil), newLetterMetrics(nil), webhookMetrics{}, newPostgresMetric(nil))
+	has.MustRegister(newDeliveryMetrics(nil), newLetterMetrics(nil), webhookMetrics{}, newPostgresMetric(nil), newBackupMetrics(nil, topology.Log{}, nil))
 	has.MustRegister(&limits{}, linesDropped(nil))
 	web.NewRates(nil, has)
 	ns := streamtest.Start(t)

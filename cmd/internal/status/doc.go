@@ -3,6 +3,7 @@
 //	ends of the streams ─┐
 //	leases ──────────────┼─> Read ─> Status
 //	servers' reports ────┤
+//	the last backup ─────┤
 //	open dead letters ───┘
 //
 // It also has the types of the reports, which servers make: see package server.

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/projections/readmodel"
+	"github.com/seed-4a2410e3/scrip/streams/backup"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
@@ -36,12 +37,22 @@ type Status struct {
 	NoDeadLetters string                  `json:"dead_letters_unknown,omitempty"`
 	// HeldBack is what was held back for a person, as of some seconds ago; nil if nothing ever was.
 	HeldBack *hold.State `json:"held_back,omitempty"`
+	// Backup is the last good backup, null = there was none; NoBackup is why that is not known.
+	Backup   *Backup `json:"backup"`
+	NoBackup string  `json:"backup_unknown,omitempty"`
 	// DiskLeft is how many bytes are left on the disk of log or tables, and DiskFull in about how many hours it is full; of the
 	// server that answers. 0 = not known, or it does not fill.
 	DiskLeft uint64  `json:"disk_left,omitempty"`
 	DiskFull float64 `json:"disk_full_in_hours,omitempty"`
 	// Note is why there are no checks.
 	Note string `json:"note,omitempty"`
+}
+
+// Backup is the last good backup.
+type Backup struct {
+	backup.Record
+	// Age is how long ago it began: what was answered since then may not be in it.
+	Age float64 `json:"age_seconds"`
 }
 
 // Lane is one lane by the log and the leases, with the report of its owner.
@@ -91,9 +102,20 @@ func Read(ctx context.Context, js jetstream.JetStream, log topology.Log, letters
 	if ok {
 		st.HeldBack = &held
 	}
+	st.addBackup(ctx, js)
 	st.addServers(ctx, js.Conn())
 	st.countDeadLetters(ctx, letters)
 	return st, nil
+}
+
+func (st *Status) addBackup(ctx context.Context, js jetstream.JetStream) {
+	last, ok, err := backup.Last(ctx, js)
+	switch {
+	case err != nil:
+		st.NoBackup = err.Error()
+	case ok:
+		st.Backup = &Backup{last, time.Since(last.Begun).Truncate(time.Second).Seconds()}
+	}
 }
 
 // readLane reads the ends of a lane's streams.
