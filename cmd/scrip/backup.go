@@ -16,6 +16,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
+	"github.com/seed-4a2410e3/scrip/streams/room"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -255,7 +256,7 @@ func (m *Main) restoreEmbedded(ctx context.Context, b *backup.Backup, opts backu
 	if err := dir.PutKey(b.CodeKey()); err != nil {
 		return "", "", err
 	}
-	opts.Replicas = 1
+	opts.Replicas, opts.Disk = 1, room.At(dir.Path())
 	if err := m.restoreInto(ctx, dir.Restoring(), b, opts); err != nil {
 		return "", "", err
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/room"
 )
 
 func (m *Main) codesCommand() *cobra.Command {
@@ -255,7 +256,7 @@ with the key of an operator or the credentials of the data directory.
 				return err
 			}
 			defer f.Close()
-			to = f
+			to = room.File(f)
 		}
 		return m.export(cmd.Context(), s, postgres, given[0], to, how)
 	}

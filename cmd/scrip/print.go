@@ -17,6 +17,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
+	"github.com/seed-4a2410e3/scrip/streams/room"
 )
 
 func (m *Main) listAllotments() *cobra.Command {
@@ -63,7 +64,7 @@ with after its last whole row. Each part of the codes is recorded in the audit s
 				return fmt.Errorf("%s: %w", file, err)
 			}
 			defer func() { err = errors.Join(err, f.Sync()) }()
-			to = f
+			to = room.File(f)
 		}
 		s, err := m.connect()
 		if err != nil {

@@ -155,8 +155,8 @@ func lastBackup(st *status.Status) string {
 	return text
 }
 
-// room describes the disk with the least space.
-func room(st *status.Status) string {
+// leftOnDisk describes the disk with the least space.
+func leftOnDisk(st *status.Status) string {
 	switch {
 	case st.DiskLeft == 0:
 		return ""
@@ -177,7 +177,7 @@ func (m *Main) printStatus(st *status.Status) error {
 	}
 	rows := [][2]string{{head, ""}, {"log", fmt.Sprintf("%s, %d lanes, since %s", st.Log, st.Lanes, st.Created.Format(time.RFC3339))}}
 	rows = filled(append(rows, [][2]string{{"sync", sync}, {"nats", st.NATS}, {"http", st.HTTP}, {"servers", strconv.Itoa(len(st.Servers))},
-		{"disk", room(st)}, {"backup", lastBackup(st)}, {"held back", heldBack(st)}, {"dead letters", openLetters(st)}, {"note", st.Note}}...))
+		{"disk", leftOnDisk(st)}, {"backup", lastBackup(st)}, {"held back", heldBack(st)}, {"dead letters", openLetters(st)}, {"note", st.Note}}...))
 	for _, name := range slices.Sorted(maps.Keys(st.Checks)) {
 		if c := st.Checks[name]; !c.OK {
 			rows = append(rows, [2]string{name, "NOT OK " + problem(c)})

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
+	"github.com/seed-4a2410e3/scrip/streams/room"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -223,12 +224,15 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	s := r.open(Options{Who: "scrip verify", Room: func() (uint64, bool) { return 1000, true }})
+	s := r.open(Options{Who: "scrip verify", Room: func() (room.Space, bool) { return room.Space{Free: 1000, Total: 1 << 30}, true }})
 	defer s.Close()
 	_, err := r.tryOpen(Options{})
 	refused("a second session", err, "scrip verify, process")
 	_, err = s.Rebuild(t.Context())
 	refused("a full disk", err, "has 1000.0 B free")
+	if err := full(t.Context(), s); !errors.Is(err, room.ErrFull) {
+		t.Errorf("a disk that is full by now: %v", err)
+	}
 	err = s.Undo(t.Context())
 	refused("undo of nothing", err, "no previous tables")
 	_, err = s.Copy(t.Context(), "ahead", time.Now().Add(time.Hour))
@@ -243,7 +247,7 @@ func TestRefusals(t *testing.T) {
 	}
 	s.Close()
 
-	s = r.open(Options{Room: func() (uint64, bool) { return 0, false }})
+	s = r.open(Options{Room: func() (room.Space, bool) { return room.Space{}, false }})
 	defer s.Close()
 	if got, err := s.Rebuild(t.Context()); err != nil || !strings.Contains(strings.Join(got.Notes, ""), "was not checked") {
 		t.Errorf("a disk elsewhere: %v, %v", got.Notes, err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
+	"github.com/seed-4a2410e3/scrip/streams/room"
 )
 
 // Phase is a phase of a rebuild.
@@ -50,8 +51,8 @@ type Options struct {
 	// Hook is called at the start of each phase, in Loading and CatchingUp before each batch; an error ends the
 	// rebuild there. One call at a time. For fault injection in tests.
 	Hook func(Phase) error
-	// Room replaces the measurement of free bytes on the disk of PostgreSQL. For tests.
-	Room func() (free uint64, known bool)
+	// Room replaces the measurement of the disk of PostgreSQL. For tests.
+	Room func() (space room.Space, known bool)
 }
 
 func (o Options) withDefaults() Options {

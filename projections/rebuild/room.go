@@ -4,14 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/load"
+	"github.com/seed-4a2410e3/scrip/streams/room"
 )
 
 // What a rebuild shares with live work: the disk, and the machine.
@@ -51,34 +50,42 @@ func checkRoom(ctx context.Context, s *Session) (note string, err error) {
 		need = min(need, float64(live))
 	}
 	need *= 1 + sparePart
-	free, known := freeRoom(ctx, s)
+	space, known := freeRoom(ctx, s)
 	switch {
 	case !known:
 		return "free space on the disk of PostgreSQL was not checked: it is on another machine, or does not show its data directory", nil
-	case float64(free) < need:
-		return "", refuse("the disk of PostgreSQL has %s free, and another set of tables needs about %s; make room, "+
-			"drop the tables of the last rebuild (`scrip rebuild --drop-previous`), or move PostgreSQL to a larger disk", bytesText(float64(free)), bytesText(need))
+	case float64(space.Free) < need+float64(space.Reserve()):
+		return "", refuse("the disk of PostgreSQL has %s free, another set of tables needs about %s, and %s remain free as a reserve; make room, "+
+			"drop the tables of the last rebuild (`scrip rebuild --drop-previous`), or move PostgreSQL to a larger disk",
+			room.Text(space.Free), room.Text(uint64(need)), room.Text(space.Reserve()))
 	}
 	return "", nil
 }
 
-// freeRoom returns the free bytes on the disk of PostgreSQL.
-func freeRoom(ctx context.Context, s *Session) (free uint64, known bool) {
+// full returns an error if the disk of PostgreSQL has no more than its reserve left: the log may be on it.
+func full(ctx context.Context, s *Session) error {
+	space, known := freeRoom(ctx, s)
+	if !known || space.Free >= space.Reserve() {
+		return nil
+	}
+	return fmt.Errorf("%w: that of PostgreSQL has %s free, and %s remain free as a reserve; make room, then run it again",
+		room.ErrFull, room.Text(space.Free), room.Text(space.Reserve()))
+}
+
+// freeRoom measures the disk of PostgreSQL.
+func freeRoom(ctx context.Context, s *Session) (space room.Space, known bool) {
 	if s.opts.Room != nil {
 		return s.opts.Room()
 	}
 	if !isLocal(s.conn.Config().Host) {
-		return 0, false
+		return space, false
 	}
 	var dir string
 	if s.pool.QueryRow(ctx, "SHOW data_directory").Scan(&dir) != nil { // needs a right that is often missing
-		return 0, false
+		return space, false
 	}
-	var fs syscall.Statfs_t
-	if _, err := os.Stat(dir); err != nil || syscall.Statfs(dir, &fs) != nil {
-		return 0, false
-	}
-	return fs.Bavail * uint64(fs.Bsize), true
+	space, err := room.Measure(dir)
+	return space, err == nil
 }
 
 func isLocal(host string) bool {
@@ -88,16 +95,6 @@ func isLocal(host string) bool {
 	ip := net.ParseIP(host)
 	return ip != nil && ip.IsLoopback()
 }
-
-func bytesText(n float64) string {
-	unit := 0
-	for n >= 1024 && unit < len(units)-1 {
-		n, unit = n/1024, unit+1
-	}
-	return fmt.Sprintf("%.1f %s", n, units[unit])
-}
-
-var units = []string{"B", "KiB", "MiB", "GiB", "TiB"}
 
 const (
 	// lookFor bounds one check whether live work lags.

@@ -172,6 +172,10 @@ func (s *Session) watch(ctx context.Context, lost context.CancelCauseFunc) {
 			lost(fmt.Errorf("the connection that holds the lock of rebuilds is lost: %w", err))
 			return
 		}
+		if err := full(ctx, s); err != nil && ctx.Err() == nil {
+			lost(err)
+			return
+		}
 		yields(lagging(ctx, s, first))
 	}
 }

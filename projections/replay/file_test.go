@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/fill"
+	"github.com/seed-4a2410e3/scrip/streams/room"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -49,7 +50,7 @@ func TestFullDisk(t *testing.T) {
 	r := newRig(t)
 	r.work()
 	for _, format := range []Format{NDJSON, CSV, Parquet} {
-		for _, room := range []int{0, 3, 1000} {
+		for _, left := range []int{0, 3, 1000} {
 			for _, before := range []string{"", "what was there"} {
 				dir := t.TempDir()
 				path := filepath.Join(dir, "out")
@@ -57,20 +58,28 @@ func TestFullDisk(t *testing.T) {
 					streamtest.Must(t, os.WriteFile(path, []byte(before), 0o600))
 				}
 				sink := File(path, format).(*fileSink)
-				sink.limit = func(w io.Writer) io.Writer { return &full{w, room} }
+				sink.limit = func(w io.Writer) io.Writer { return &full{w, left} }
 				_, err := r.try(sink, Options{Limits: fill.Limits{Lines: 1}})
 				if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "make room") {
-					t.Errorf("%s, room for %d: error %v", format, room, err)
+					t.Errorf("%s, room for %d: error %v", format, left, err)
 				}
 				there, _ := os.ReadFile(path)
 				if names, _ := os.ReadDir(dir); string(there) != before || len(names) > 1 || before == "" && len(names) != 0 {
-					t.Errorf("%s, room for %d: left %v, %q", format, room, names, there)
+					t.Errorf("%s, room for %d: left %v, %q", format, left, names, there)
 				}
 			}
 		}
 	}
-	// A device stays what it is.
-	_, err := r.try(File("/dev/full", NDJSON), Options{})
+	// What the disk has left is the log's.
+	dir := t.TempDir()
+	sink := File(filepath.Join(dir, "out"), NDJSON).(*fileSink)
+	sink.disk = room.Measured(dir, func(string) (room.Space, error) { return room.Space{Free: 1000, Total: 1 << 30}, nil })
+	_, err := r.try(sink, Options{})
+	if names, _ := os.ReadDir(dir); !errors.Is(err, room.ErrFull) || len(names) > 0 {
+		t.Errorf("a disk at its reserve: %v, left %v", err, names)
+	}
+	// A device stays what it is, and has no reserve.
+	_, err = r.try(File("/dev/full", NDJSON), Options{})
 	if info, serr := os.Stat("/dev/full"); !errors.Is(err, syscall.ENOSPC) || serr != nil || info.Mode()&os.ModeCharDevice == 0 {
 		t.Errorf("/dev/full: %v, %v", err, serr)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/room"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -56,7 +57,7 @@ func NamedFile(path, name string, format Format, reset bool) (Sink, error) {
 		return nil, err
 	}
 	const remedy = "; what was saved before remains: make room and run it again, it continues there"
-	return &namedFile{output: output{format: format, name: path, remedy: remedy}, reset: reset, state: fileState{Version: stateVersion, Name: name, Format: format}}, nil
+	return &namedFile{output: output{format: format, name: path, remedy: remedy, disk: room.At(filepath.Dir(path))}, reset: reset, state: fileState{Version: stateVersion, Name: name, Format: format}}, nil
 }
 
 // StatePath returns the path of NamedFile's state file.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/room"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -31,6 +32,7 @@ type output struct {
 	broken bool // a write failed
 
 	limit func(io.Writer) io.Writer // set by tests that simulate a full disk
+	disk  *room.Disk                // of a file; nil = no file
 }
 
 func (o *output) Begin(context.Context, topology.Log, *Filter) (map[int]eventlog.Position, error) {
@@ -39,6 +41,7 @@ func (o *output) Begin(context.Context, topology.Log, *Filter) (map[int]eventlog
 
 // open starts the output; resumed: it has events already.
 func (o *output) open(w io.Writer, resumed bool) (err error) {
+	w = o.disk.Writer(w)
 	if o.limit != nil {
 		w = o.limit(w)
 	}
@@ -75,7 +78,7 @@ func (o *output) failed(err error) error {
 // renames it to path when it is complete. Two at once are refused. A partial file that a killed process left is removed by the
 // next File with the same path. A pipe or a device is written to directly.
 func File(path string, format Format) Sink {
-	return &fileSink{output: output{format: format, name: path}}
+	return &fileSink{output: output{format: format, name: path, disk: room.At(filepath.Dir(path))}}
 }
 
 type fileSink struct {
@@ -106,6 +109,7 @@ func (s *fileSink) create() (err error) {
 	case err == nil && info.IsDir():
 		return invalid("out", "%s is a directory; give a file in it", s.name)
 	case err == nil && !info.Mode().IsRegular():
+		s.disk = nil
 		s.file, err = os.OpenFile(s.target, os.O_WRONLY, 0)
 		return err
 	case err == nil:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/room"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -34,7 +34,7 @@ const (
 // does not cover, is removed by the next run, which writes these events again: none is lost, and none is there twice.
 func Partitions(dir string) Sink {
 	const remedy = "; complete files remain: make room and run it again, it continues there"
-	return &partitions{output: output{format: Parquet, name: dir, remedy: remedy}, bytes: partitionBytes, age: partitionAge}
+	return &partitions{output: output{format: Parquet, name: dir, remedy: remedy, disk: room.At(dir)}, bytes: partitionBytes, age: partitionAge}
 }
 
 type partitions struct {
@@ -155,7 +155,7 @@ func (s *partitions) add(p partition, events []Event) (err error) {
 			return err
 		}
 		s.open[p] = f
-		var w io.Writer = f.file
+		w := s.disk.Writer(f.file)
 		if s.limit != nil {
 			w = s.limit(w)
 		}

@@ -32,6 +32,9 @@ const (
 	lockPatience = 2 * time.Minute
 	// infoWait bounds the requests before the copying.
 	infoWait = time.Minute
+	// compressed is the part of a stream's bytes that its copy takes at least, by estimate. A copy that takes more is stopped when
+	// the disk's reserve is reached.
+	compressed = 0.3
 )
 
 // CreateOptions for Create.
@@ -153,7 +156,7 @@ func (c *creator) identify(ctx context.Context) error {
 		}
 		c.total += int64(stream.CachedInfo().State.Bytes)
 	}
-	return nil
+	return c.dir.disk.Fits(int64(compressed * float64(c.total)))
 }
 
 // retried copies a part, and copies it again if the transfer broke.

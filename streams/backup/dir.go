@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
+	"github.com/seed-4a2410e3/scrip/streams/room"
 	"github.com/seed-4a2410e3/scrip/streams/seal"
 )
 
@@ -28,8 +29,9 @@ const (
 type workdir struct {
 	final, path string
 	lock        *os.File
-	// create makes a file of the backup.
+	// create makes a file of the backup, on the disk.
 	create func(path string) (file, error)
+	disk   *room.Disk
 
 	mu   sync.Mutex
 	sums map[string]string // by file name
@@ -56,7 +58,7 @@ func newWorkdir(final string) (*workdir, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("checking the backup's directory: %w; name another one", err)
 	}
-	w := &workdir{final: final, path: final + incompleteSuffix, sums: map[string]string{}, create: createFile}
+	w := &workdir{final: final, path: final + incompleteSuffix, sums: map[string]string{}, create: createFile, disk: room.At(filepath.Dir(final))}
 	if err := w.take(); err != nil {
 		return nil, err
 	}
@@ -123,7 +125,7 @@ func (w *workdir) write(name string, fill func(io.Writer) error) (size int64, er
 	if err != nil {
 		return 0, noRoom(err)
 	}
-	to := &summed{to: f, digest: sha256.New()}
+	to := &summed{to: w.disk.Writer(f), digest: sha256.New()}
 	if err = fill(to); err == nil {
 		err = f.Sync()
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/streams/room"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -39,6 +40,16 @@ func CreateFull(ctx context.Context, js jetstream.JetStream, dir string, opts Cr
 		return &fullFile{f, &left}, err
 	}
 	return create(ctx, js, w, opts, nil)
+}
+
+// CreateOn is CreateHooked on another disk.
+func CreateOn(ctx context.Context, js jetstream.JetStream, dir string, opts CreateOptions, disk *room.Disk, hook func(stream string) error) (*Manifest, error) {
+	w, err := newWorkdir(dir)
+	if err != nil {
+		return nil, err
+	}
+	w.disk = disk
+	return create(ctx, js, w, opts, hook)
 }
 
 type fullFile struct {

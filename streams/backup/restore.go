@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/room"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -40,6 +41,8 @@ type RestoreOptions struct {
 	// WithoutWebhooks leaves out the webhooks, and the positions and dead letters of webhooks and push senders: for a
 	// restore beside the log that the backup is of, which goes on delivering.
 	WithoutWebhooks bool
+	// Disk is that of the NATS server, where it is known; nil = it is not.
+	Disk *room.Disk
 	// Progress is called with the number of bytes of the backup's files that have been sent.
 	Progress func(done, total int64)
 	// Logger defaults to slog.Default.
@@ -136,6 +139,13 @@ func (r *restorer) replicas() int {
 
 func (r *restorer) run(ctx context.Context) error {
 	if err := r.makeRoom(ctx); err != nil {
+		return err
+	}
+	need := uint64(0)
+	for _, s := range r.b.Streams {
+		need += s.Bytes
+	}
+	if err := r.opts.Disk.Fits(int64(need)); err != nil {
 		return err
 	}
 	// The state bucket is the first to exist and the last to be finished: while its stream carries the mark, no server accepts
@@ -240,7 +250,7 @@ func (r *restorer) stream(ctx context.Context, s Stream, info streamInfo, metada
 	}
 	defer data.Close()
 	r.started = true
-	have, err := upload(ctx, r.js, s.Name, streamInfo{Config: config, State: info.State}, data, func() { r.hook(s.Name) })
+	have, err := upload(ctx, r.js, s.Name, streamInfo{Config: config, State: info.State}, data, r.opts.Disk, func() { r.hook(s.Name) })
 	if err != nil {
 		return fmt.Errorf("restoring stream %s: %w%s", s.Name, err, hint(err))
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/room"
 )
 
 const (
@@ -22,7 +24,7 @@ const (
 
 // upload sends a stream to the server, under a configuration that may differ from its own, and returns what the stream then
 // holds. A stream that it could not finish may exist in part. begun is called when its first bytes have been sent.
-func upload(ctx context.Context, js jetstream.JetStream, name string, info streamInfo, from io.Reader, begun func()) (have bounds, err error) {
+func upload(ctx context.Context, js jetstream.JetStream, name string, info streamInfo, from io.Reader, disk *room.Disk, begun func()) (have bounds, err error) {
 	var target struct {
 		Subject string `json:"deliver_subject"`
 	}
@@ -47,6 +49,9 @@ func upload(ctx context.Context, js jetstream.JetStream, name string, info strea
 		n, err := io.ReadFull(from, buf)
 		last := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 		if err != nil && !last {
+			return bounds{}, err
+		}
+		if err := disk.Take(n); err != nil {
 			return bounds{}, err
 		}
 		switch {

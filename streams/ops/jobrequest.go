@@ -62,7 +62,7 @@ func (o *Ops) StartVerify(ctx context.Context, who Caller, q VerifyTables) (Job,
 // TakeBackup is the request of backup.start.
 type TakeBackup struct {
 	Name       string `json:"name" doc:"Of a new directory below the directory of backups of the server."`
-	WithoutKey bool   `json:"without_key,omitempty" doc:"Leave the code key out. Only with it the backup can be decrypted."`
+	WithoutKey bool   `json:"without_key,omitempty" doc:"Leave the code key out. The backup can be decrypted with the key from elsewhere alone then."`
 }
 
 var backupName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
