@@ -34,7 +34,7 @@ const (
 	infoWait = time.Minute
 	// compressed is the part of a stream's bytes that its copy takes at least, by estimate. A copy that takes more is stopped when
 	// the disk's reserve is reached.
-	compressed = 0.3
+	compressed = 0.25
 )
 
 // CreateOptions for Create.
