@@ -37,8 +37,8 @@ type Status struct {
 	NoDeadLetters string                  `json:"dead_letters_unknown,omitempty"`
 	// HeldBack is what was held back for a person, as of some seconds ago; nil if nothing ever was.
 	HeldBack *hold.State `json:"held_back,omitempty"`
-	// Backup is the last good backup, null = there was none; NoBackup is why that is not known.
-	Backup   *Backup `json:"backup"`
+	// Backup is the last good backup; nil if there was none, or if NoBackup has the reason why it is unknown.
+	Backup   *Backup `json:"backup,omitempty" doc:"The last good backup. Absent: there was none, or backup_unknown has the reason why it is not known."`
 	NoBackup string  `json:"backup_unknown,omitempty"`
 	// DiskLeft is how many bytes are left on the disk of log or tables, and DiskFull in about how many hours it is full; of the
 	// server that answers. 0 = not known, or it does not fill.
