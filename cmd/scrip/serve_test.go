@@ -31,8 +31,10 @@ func asNobody(t *testing.T, data string) *process {
 		streamtest.Must(t, os.Chmod(filepath.Dir(e2e.Binary()), 0o755))
 		script = `cd / && chown nobody "$(dirname "$3")" && exec setpriv --reuid nobody --regid "$(id -g nobody)" --clear-groups "$0" "$@"`
 	}
+	log := filepath.Join(t.TempDir(), "log")
+	streamtest.Must(t, e2e.Strict(log))
 	server, err := processes.Serve(processes.Command{
-		Program: "sh", Args: []string{"-c", script, e2e.Binary(), "serve", "--data", data}, Log: filepath.Join(t.TempDir(), "log"),
+		Program: "sh", Args: []string{"-c", script, e2e.Binary(), "serve", "--data", data}, Log: log,
 		Env: append(os.Environ(), "SCRIP_NATS_LISTEN=127.0.0.1:0", "SCRIP_HTTP_LISTEN=127.0.0.1:0"),
 	}, data)
 	streamtest.Must(t, err)

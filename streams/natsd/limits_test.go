@@ -15,7 +15,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/access/callout"
-	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
+	"github.com/seed-4a2410e3/scrip/streams/access/natsauth/authtest"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -39,8 +39,7 @@ func accounts(t *testing.T) (callout.Issuer, streamtest.Option) {
 	t.Helper()
 	issuer, err := callout.NewIssuer()
 	streamtest.Must(t, err)
-	return issuer, streamtest.Accounts(natsauth.Render(natsauth.Config{
-		Lanes: 1, Users: []natsauth.User{{Name: streamtest.ServersUser, Password: streamtest.ServersPassword}}, Issuer: issuer.Public()}))
+	return issuer, authtest.Accounts(1, issuer)
 }
 
 // withLogIns answers the log-ins of a server with accounts.

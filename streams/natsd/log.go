@@ -22,6 +22,7 @@ const (
 	// lineEvery is how often a line of one kind is logged. There are maxKinds; further ones are one kind together.
 	lineEvery = time.Second
 	maxKinds  = 64
+	ownKind   = "own "
 )
 
 var (
@@ -30,6 +31,8 @@ var (
 	storeFailed = regexp.MustCompile(`^(Filestore \[[^\]]*\]|RAFT \[[^\]]*\]|JetStream cluster meta group|JetStream (stream '%s > %s'|consumer '%s > %s > %s')) [Cc]ritical write error: %v$`)
 	// ofKind matches a format up to its first words, the kind: the address of a client, its number, and what it calls itself.
 	ofKind = regexp.MustCompile(`^(?:\S+ - \w+:\d+ - (?:"(?:[^"\\]|\\.)*" - )*)?([A-Za-z ]*)`)
+	// ofOwn matches a format of a client in the servers' account. A client chooses what it calls itself, which is quoted before.
+	ofOwn = regexp.MustCompile(`^\S+ - \w+:\d+ - (?:"(?:[^"\\]|\\.)*" - )?"\$G/[^"]*" - `)
 	// keyText matches keys of users, also ones with an error in them. Clients send them as names by mistake.
 	keyText = regexp.MustCompile(`sk_\w+`)
 )
@@ -113,6 +116,9 @@ func (l *logger) failed() error {
 // log logs a line, unless one of its kind was logged within lineEvery: the next one has the number of those left out.
 func (l *logger) log(level slog.Level, format string, v []any) {
 	name, now := ofKind.FindStringSubmatch(format)[1], time.Now()
+	if ofOwn.MatchString(format) {
+		name = ownKind + name // what users do with keys hides none of these
+	}
 	l.mu.Lock()
 	if l.kinds[name] == nil && len(l.kinds) >= maxKinds {
 		name = ""

@@ -2,7 +2,6 @@ package streamtest
 
 import (
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -180,9 +179,4 @@ func js(t testing.TB, nc *nats.Conn) jetstream.JetStream {
 		t.Fatal(err)
 	}
 	return js
-}
-
-// Logger writes to the test's log, errors only: a server that is stopped under its clients warns a lot.
-func Logger(t testing.TB) *slog.Logger {
-	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
 }

@@ -33,7 +33,8 @@ var binary string
 func Binary() string { return binary }
 
 // Main builds the program, runs the tests with what projtest shares, and removes the program. It returns the exit code
-// for os.Exit. after is called when the tests have run.
+// for os.Exit, which is not 0 if NATS refused something to the user of the servers that Start started. after is called when the
+// tests have run.
 func Main(m *testing.M, after func()) int {
 	dir, err := os.MkdirTemp("", "scrip-binary-")
 	if err != nil {
@@ -49,6 +50,9 @@ func Main(m *testing.M, after func()) int {
 	code := projtest.Main(m)
 	if after != nil {
 		after()
+	}
+	if refused(os.Stderr) {
+		code = max(code, 1)
 	}
 	return code
 }
@@ -99,6 +103,9 @@ type Process struct{ *process.Server }
 // Start starts `scrip serve` on a data directory, with HTTP on a free port, further arguments and variables
 // (NAME=value). Its output is appended to the file logPath.
 func Start(data, logPath string, args, env []string) (*Process, error) {
+	if err := Strict(logPath); err != nil {
+		return nil, err
+	}
 	server, err := process.Serve(process.Command{
 		Program: binary, Args: append([]string{"serve", "--data", data, "--http-listen", "127.0.0.1:0"}, args...), Env: append(os.Environ(), env...), Log: logPath,
 	}, data)

@@ -97,7 +97,7 @@ func TestMetricsAreListed(t *testing.T) {
 	has.MustRegister(recovery(0))
 	has.MustRegister(held{hold.New(hold.Options{})}, disks{})
 	has.MustRegister(newDeliveryMetrics(nil), newLetterMetrics(nil), webhookMetrics{}, newPostgresMetric(nil), newBackupMetrics(nil, topology.Log{}, nil))
-	has.MustRegister(&limits{}, linesDropped(nil))
+	has.MustRegister(&limits{}, linesDropped(nil), newViolations(nil).total)
 	web.NewRates(nil, has)
 	ns := streamtest.Start(t)
 	store, err := settings.Open(t.Context(), ns.JetStream(t), settings.Options{})

@@ -136,6 +136,9 @@ func (s *server) connect(ctx context.Context, name string) (*nats.Conn, error) {
 			if errors.Is(err, nats.ErrBadHeaderMsg) {
 				return // of a client's request, which is refused; anybody who may send one could fill the log
 			}
+			if s.violations.saw(name, err) {
+				return
+			}
 			subject := ""
 			if sub != nil {
 				subject = sub.Subject

@@ -52,6 +52,8 @@ type server struct {
 	metrics *metrics
 	sampler *sample.Sampler // nil = no role api
 	limits  *limits
+	// violations are those of this server's connections.
+	violations *violations
 	// credentials guard HTTP paths and the embedded NATS: the given ones, or those of the data directory.
 	credentials datadir.Credentials
 
@@ -93,8 +95,8 @@ func Run(ctx context.Context, opts Options) error {
 		return err
 	}
 	opts = opts.withDefaults()
-	s := &server{opts: opts, log: opts.Logger, group: newGroup(opts.Logger, stopLimit), health: &health{}, metrics: newMetrics(opts.Version), limits: &limits{}}
-	s.metrics.registry.MustRegister(s.limits)
+	s := &server{opts: opts, log: opts.Logger, group: newGroup(opts.Logger, stopLimit), health: &health{}, metrics: newMetrics(opts.Version), limits: &limits{}, violations: newViolations(opts.Logger)}
+	s.metrics.registry.MustRegister(s.limits, s.violations.total)
 	if opts.LinesDropped != nil {
 		s.metrics.registry.MustRegister(linesDropped(opts.LinesDropped))
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/access/callout"
-	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
+	"github.com/seed-4a2410e3/scrip/streams/access/natsauth/authtest"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -67,20 +67,20 @@ type rig struct {
 	away   func()                                // ends the answers
 }
 
-func newRig(t testing.TB) *rig {
+func newRig(t testing.TB, options ...streamtest.Option) *rig {
 	t.Helper()
-	r := newRigWithout(t)
+	r := newRigWithout(t, options...)
 	r.owner = streamtest.StartOwner(t, r.Conn(t), topology.Spec{Lanes: lanes})
 	r.serve(t, r.owner.Log)
 	return r
 }
 
 // newRigWithout is newRig without a log.
-func newRigWithout(t testing.TB) *rig {
+func newRigWithout(t testing.TB, options ...streamtest.Option) *rig {
 	t.Helper()
 	issuer, err := callout.NewIssuer()
 	streamtest.Must(t, err)
-	r := &rig{Server: streamtest.Start(t, streamtest.Lanes(lanes), streamtest.Accounts(text(issuer)))}
+	r := &rig{Server: streamtest.Start(t, append(options, streamtest.Lanes(lanes), authtest.Accounts(lanes, issuer))...)}
 	r.issuer, r.js = issuer, r.JetStream(t)
 	return r
 }
@@ -100,11 +100,6 @@ func (r *rig) serve(t testing.TB, log topology.Log) {
 	r.away = r.answer(r.registry)
 	svc := service.New(r.Conn(t), log, code.New([32]byte{1}), service.Options{Keys: r.registry})
 	run(t, svc.Run, svc.Ready())
-}
-
-// text are the accounts with this issuer.
-func text(issuer callout.Issuer) string {
-	return natsauth.Render(natsauth.Config{Lanes: lanes, Users: []natsauth.User{{Name: streamtest.ServersUser, Password: streamtest.ServersPassword}}, Issuer: issuer.Public()})
 }
 
 // run runs a part until stop is called or the test ends, and waits until it is ready.

@@ -24,11 +24,11 @@ func (r *rig) servers(t *testing.T) guest {
 // tried on a server without a log, as some of it removes streams.
 func TestServersMayWhatTheyNeed(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newRig(t, streamtest.Refusing)
 	before := r.shape(t)
 	refuseAll(t, r.servers(t), "servers")
 	same(t, before, r.shape(t))
-	g := newRigWithout(t).servers(t)
+	g := newRigWithout(t, streamtest.Refusing).servers(t)
 	for _, subject := range may("servers") {
 		streamtest.Must(t, g.Publish(subject, nil))
 	}
@@ -38,7 +38,7 @@ func TestServersMayWhatTheyNeed(t *testing.T) {
 // TestServersHearOnlyWhatTheyServe: no other subject.
 func TestServersHearOnlyWhatTheyServe(t *testing.T) {
 	t.Parallel()
-	g := newRig(t).servers(t)
+	g := newRig(t, streamtest.Refusing).servers(t)
 	served := []string{"_INBOX.x.>", "scrip.cmd.*", "scrip.admin.*", "scrip.lane.*.query", "scrip.lane.1.query", "scrip.evt.*", "scrip.rmd.*",
 		"scrip.rollcall", "$SRV.PING", "$SRV.INFO.scrip", "$SRV.STATS.scrip.id", "$SYS.REQ.USER.AUTH"}
 	for op := range access.Operations() {

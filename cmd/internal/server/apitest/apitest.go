@@ -29,6 +29,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // Patience is how long a test waits for something that should come at once, on machines under load.
@@ -137,7 +138,7 @@ func (h *home) end() (failed bool) {
 	return h.fails
 }
 
-// Serve starts a server for one test.
+// Serve starts a server for one test, which fails if NATS refuses something to the server's own user.
 func Serve(t *testing.T, change ...func(*server.Options)) *Rig {
 	t.Helper()
 	return serve(t, t.Output(), change...)
@@ -147,7 +148,7 @@ func serve(t testing.TB, log io.Writer, change ...func(*server.Options)) *Rig {
 	t.Helper()
 	data := filepath.Join(t.TempDir(), "data")
 	opts := server.Options{Data: data, NATSListen: "127.0.0.1:0", HTTPListen: "127.0.0.1:0", Postgres: projtest.URL(t), Lanes: 2,
-		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})), Version: "v1.2.3"}
+		Logger: slog.New(streamtest.Strict(t, slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))), Version: "v1.2.3"}
 	for _, c := range change {
 		c(&opts)
 	}
