@@ -285,8 +285,9 @@ func Forget(ctx context.Context, js jetstream.JetStream, name string, lanes int)
 	note(err)
 	all := reminders()
 	for lane := range all.lanes(lanes) {
-		for _, stream := range []eventlog.Stream{fired(js, lane), eventlog.Events(js, lane)} {
-			note(js.DeleteConsumer(ctx, stream.Name(), name))
+		note(js.DeleteConsumer(ctx, all.stream(js, lane).Name(), name))
+		if lane != OutLane { // which has no events
+			note(js.DeleteConsumer(ctx, eventlog.Events(js, lane).Name(), name))
 		}
 		if kv != nil {
 			note(kv.Purge(ctx, bucketKey(name, lane)))

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/access/natsauth/authtest"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/registry"
@@ -55,7 +56,7 @@ type received struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{server: streamtest.Start(t)}
+	r := &rig{server: streamtest.Start(t, authtest.Servers(1))}
 	r.changed.Watch()
 	r.js = r.server.JetStream(t)
 	var err error
