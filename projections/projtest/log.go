@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access/natsauth/authtest"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -38,7 +39,7 @@ type Rig struct {
 // New starts a server and creates an empty log whose lane time is 2026-01-01.
 func New(t testing.TB) *Rig {
 	t.Helper()
-	server := streamtest.Start(t)
+	server := streamtest.Start(t, authtest.Servers(Lanes))
 	js := server.JetStream(t)
 	log, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: Lanes, KeyFingerprint: "test"})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/seed-4a2410e3/scrip/streams/access/natsauth/authtest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -17,7 +18,7 @@ import (
 func TestMain(m *testing.M) { streamtest.VerifyTestMain(m) }
 
 func open(t *testing.T) (*Store, jetstream.JetStream) {
-	js := streamtest.Start(t).JetStream(t)
+	js := streamtest.Start(t, authtest.Servers(1)).JetStream(t)
 	log, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: 1, KeyFingerprint: "k"})
 	streamtest.Must(t, err)
 	return Open(js, [32]byte{7}, log.UUID), js

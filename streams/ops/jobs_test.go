@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/access/natsauth/authtest"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -27,7 +28,7 @@ type jobRig struct {
 }
 
 func newJobRig(t *testing.T) *jobRig {
-	js := streamtest.Start(t).JetStream(t)
+	js := streamtest.Start(t, authtest.Servers(1)).JetStream(t)
 	if _, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: 1, KeyFingerprint: "k", CmdMaxBytes: 1 << 20}); err != nil {
 		t.Fatal(err)
 	}

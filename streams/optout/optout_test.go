@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/streams/access/natsauth/authtest"
 	"github.com/seed-4a2410e3/scrip/streams/optout"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -18,7 +19,7 @@ func TestMain(m *testing.M) { streamtest.VerifyTestMain(m) }
 
 func newLog(t *testing.T) jetstream.JetStream {
 	t.Helper()
-	js := streamtest.Start(t).JetStream(t)
+	js := streamtest.Start(t, authtest.Servers(1)).JetStream(t)
 	_, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: 1, KeyFingerprint: "test"})
 	streamtest.Must(t, err)
 	return js
@@ -140,7 +141,7 @@ func TestNoCallAfterTheAnswer(t *testing.T) {
 
 // Without the server it is not known who wants none, and that is an error.
 func TestNotKnown(t *testing.T) {
-	server := streamtest.Start(t)
+	server := streamtest.Start(t, authtest.Servers(1))
 	l := optout.NewList(server.JetStream(t))
 	defer l.Close()
 	if out, err := l.Of(t.Context(), []string{"ann"}); err == nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access/natsauth/authtest"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/load"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
@@ -88,7 +89,7 @@ const start = wire.Instant(1_800_000_000_000_000) // 2027-01-15T08:00:00Z
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, server: streamtest.Start(t), domainLane: domain.NewLane(domain.LaneOptions{Lanes: 1}), reg: prometheus.NewRegistry()}
+	r := &rig{t: t, server: streamtest.Start(t, authtest.Servers(1)), domainLane: domain.NewLane(domain.LaneOptions{Lanes: 1}), reg: prometheus.NewRegistry()}
 	shown := &streamtest.Clock{}
 	shown.Set(start.Time())
 	r.clock = shown

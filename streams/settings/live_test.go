@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/streams/access/natsauth/authtest"
 	"github.com/seed-4a2410e3/scrip/streams/registry"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
@@ -18,7 +19,7 @@ func batch(n int) []byte {
 // TestAChangeIsInForce at another server within a second; package registry shows it for clusters, lost connections and lost
 // buckets. Settings that were handed out before do not change.
 func TestAChangeIsInForce(t *testing.T) {
-	server := streamtest.Start(t)
+	server := streamtest.Start(t, authtest.Servers(1))
 	s := open(t, server.JetStream(t))
 	l := watch(t, open(t, server.JetStream(t)))
 	<-l.Ready() // the bucket was missing, and it made it
@@ -48,7 +49,7 @@ func TestAChangeIsInForce(t *testing.T) {
 
 // TestTheLastGoodValueStays after any bad change, which is measured.
 func TestTheLastGoodValueStays(t *testing.T) {
-	s := open(t, streamtest.Start(t).JetStream(t))
+	s := open(t, streamtest.Start(t, authtest.Servers(1)).JetStream(t))
 	l := watch(t, s)
 	_, changed := l.Current()
 	set(t, s, "reminder.batch", "200")

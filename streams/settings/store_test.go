@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/access/natsauth/authtest"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/registry"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -16,7 +17,7 @@ import (
 
 // TestTheHistory: a change records what it replaced, who made it and when, and goes on counting after what was written by hand.
 func TestTheHistory(t *testing.T) {
-	js := streamtest.Start(t).JetStream(t)
+	js := streamtest.Start(t, authtest.Servers(1)).JetStream(t)
 	clock := streamtest.NewClock()
 	s, err := Open(t.Context(), js, Options{Logger: streamtest.Logger(t), Clock: clock})
 	streamtest.Must(t, err)
@@ -42,7 +43,7 @@ func TestTheHistory(t *testing.T) {
 
 // TestSeveralAtOnce: all or none, as one change, for the version that its author has read.
 func TestSeveralAtOnce(t *testing.T) {
-	s := open(t, streamtest.Start(t).JetStream(t))
+	s := open(t, streamtest.Start(t, authtest.Servers(1)).JetStream(t))
 	both := Object{"reminder.batch": json.RawMessage(`200`), "reminder.grace": json.RawMessage(`"90s"`)}
 	version := uint64(0)
 	done, err := s.Set(t.Context(), both, &version, ann)
@@ -82,7 +83,7 @@ func TestNothingIsStoredOfWhatMakesNoSense(t *testing.T) {
 
 // TestAMessageIsSkippedOnce: a second call has no effect, and the skip list is no part of the history.
 func TestAMessageIsSkippedOnce(t *testing.T) {
-	js := streamtest.Start(t).JetStream(t)
+	js := streamtest.Start(t, authtest.Servers(1)).JetStream(t)
 	s := open(t, js)
 	for _, by := range []string{"ann", "bob"} {
 		streamtest.Must(t, s.Skip(t.Context(), "SCRIP_EVT_0", 7, strings.Repeat("ab", 32), by))

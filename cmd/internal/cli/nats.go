@@ -13,7 +13,11 @@ import (
 )
 
 // NATSFlags are the flags for NATS servers that require more than a user and a password in the URL.
-type NATSFlags struct{ ca, creds, nkey, token string }
+type NATSFlags struct {
+	ca, creds, nkey, token string
+	// More are further options of connections, of tests.
+	More []nats.Option
+}
 
 // The names of the flags.
 const (
@@ -48,6 +52,7 @@ func (f *NATSFlags) CA() string {
 
 // Options returns the options of a connection. Its errors name the flag.
 func (f *NATSFlags) Options() (opts []nats.Option, err error) {
+	opts = append(opts, f.More...)
 	given := ""
 	for _, c := range []struct {
 		flag, file string

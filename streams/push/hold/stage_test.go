@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access/natsauth/authtest"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/push"
@@ -59,7 +60,7 @@ type rig struct {
 
 func newRig(t *testing.T, lanes int) *rig {
 	t.Helper()
-	r := &rig{server: streamtest.Start(t), knobs: &knobs{now: *settings.Default(), changed: make(chan struct{})}, fired: map[string]string{}}
+	r := &rig{server: streamtest.Start(t, authtest.Servers(lanes)), knobs: &knobs{now: *settings.Default(), changed: make(chan struct{})}, fired: map[string]string{}}
 	var err error
 	if r.js, err = jetstream.New(r.server.Conn(t)); err == nil {
 		r.log, err = topology.Ensure(t.Context(), r.js, topology.Spec{Lanes: lanes, KeyFingerprint: "test"})

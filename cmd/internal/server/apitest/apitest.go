@@ -172,7 +172,7 @@ func serve(t testing.TB, log io.Writer, change ...func(*server.Options)) *Rig {
 			t.Fatal(err)
 		default:
 		}
-		d, err := datadir.Find(data)
+		d, err := datadir.Find(opts.Data)
 		if err != nil {
 			return false
 		}
