@@ -28,6 +28,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth/authtest"
 	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -48,6 +49,7 @@ type tour struct {
 func (u *tour) serve(postgres string) {
 	u.t.Helper()
 	u.Rig = apitest.Serve(u.t, func(o *server.Options) {
+		o.Sync = natsd.SyncInterval
 		o.Data, o.Postgres, o.NATSOptions = u.data, postgres, []nats.Option{u.Option()}
 		o.WebhookAllow, o.WebhookHTTP = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, true
 	})
@@ -128,7 +130,7 @@ func (u *tour) coupons() {
 	file := filepath.Join(u.t.TempDir(), "codes.csv")
 	streamtest.Must(u.t, os.WriteFile(file, []byte("AAAAAAAA-1\nAAAAAAAA-2\n"), 0o600))
 	u.do("codes import partner "+file, "codes allot summer --count 2 --batch flyer", "codes allotments summer", "codes print summer flyer --file "+file+".out", "codes export summer",
-		"coupons void summer --n 2 --most 1", "doctor", "overview", "campaign changes summer", "due")
+		"coupons void summer --n 2 --most 1", "overview", "campaign changes summer", "due")
 }
 
 // users use keys: the SDK of a producer, the command line of the others.
@@ -221,6 +223,7 @@ func (u *tour) webhooks() {
 
 // jobs are backups and others, and a restart.
 func (u *tour) jobs() {
+	u.at([]string{"--data", u.data}, "doctor") // which finds fault with this machine
 	u.do("backup b", "verify", "rebuild", "job list", "replay --type coupon.claimed", "log", "status", "deadletter list", "audit", "codes export summer")
 	empty := streamtest.Start(u.t, streamtest.Lanes(2), authtest.Servers(2))
 	at := strings.Replace(empty.ClientURL(), "//", "//"+streamtest.ServersUser+":"+streamtest.ServersPassword+"@", 1)
@@ -232,6 +235,7 @@ func (u *tour) jobs() {
 // TestRights: what servers, the command line and users with keys publish and subscribe to is what package natsauth lists, whose tests
 // hold it against the rights. Nothing of it is refused.
 func TestRights(t *testing.T) {
+	t.Parallel()
 	u := &tour{Recorder: &streamtest.Recorder{}, t: t, data: filepath.Join(projtest.Dir(t), "data")}
 	postgres := projtest.URL(t)
 	u.serve(postgres)

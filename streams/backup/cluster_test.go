@@ -98,8 +98,10 @@ func TestOneServerBecomesThreeAndOneAgain(t *testing.T) {
 	other.stop()
 
 	streamtest.Eventually(t, "the other nodes answer", func() bool {
-		_, err := js.AccountInfo(t.Context())
-		return err == nil
+		list := js.StreamNames(t.Context())
+		for range list.Name() {
+		}
+		return list.Err() == nil
 	})
 	dir, m = takeAbove(t, js)
 	var config struct {

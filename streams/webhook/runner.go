@@ -243,7 +243,9 @@ func (r *Runner) forget(ctx context.Context, e *Endpoint, all bool) bool {
 			names = names[1:]
 		}
 		for _, name := range names {
-			if err := push.Forget(ctx, r.o.JetStream, name, r.o.Log.Lanes); err != nil {
+			if err := push.Forget(ctx, r.o.JetStream, name, r.o.Log.Lanes); ctx.Err() != nil {
+				return false
+			} else if err != nil {
 				r.o.Logger.Warn("what is kept of a webhook that is gone could not be removed yet", "webhook", e.ID, "err", err)
 				return false
 			}

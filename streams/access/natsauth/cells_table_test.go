@@ -68,7 +68,7 @@ $SYS.REQ.CLAIMS.UPDATE     -
 $SRV.PING                  -
 $SRV.INFO                  -
 $SRV.STATS                 -
-$JS.API.INFO               X
+$JS.API.INFO               -
 $JS.API.STREAM.NAMES       X
 $JS.API.STREAM.LIST        -
 $JS.API.ACCOUNT.PURGE.$G   -
@@ -102,15 +102,18 @@ FOREIGN FOREIGN
 KV_FOREIGN FOREIGN
 `
 
-// callTable is who may send which request of JetStream about which streams; * = all of ours. Requests that are not here are
+// notCopied are the short names of streams that no backup has.
+var notCopied = []string{"FOREIGN", "LEASE", "JOBS", "ONCE"}
+
+// callTable is who may send which request of JetStream about which streams; * = all of ours, COPIED = those of a backup. Requests that are not here are
 // closed to all. Those of users with keys have a prefix of their own.
 const callTable = `
 $JS.API.STREAM.CREATE.#               X:*
-$JS.API.STREAM.UPDATE.#               X:*
-$JS.API.STREAM.DELETE.#               X:*
+$JS.API.STREAM.UPDATE.#               X:COPIED,LEASE
+$JS.API.STREAM.DELETE.#               X:COPIED
 $JS.API.STREAM.INFO.#                 X:*
-$JS.API.STREAM.SNAPSHOT.#             X:*
-$JS.API.STREAM.RESTORE.#              X:*
+$JS.API.STREAM.SNAPSHOT.#             X:COPIED
+$JS.API.STREAM.RESTORE.#              X:COPIED
 $JS.API.STREAM.MSG.GET.#              X:*
 $JS.API.STREAM.PURGE.#                X:CMD,SNAP,WAIT
 $JS.API.STREAM.MSG.DELETE.#           X:DEAD
@@ -125,8 +128,8 @@ $JS.ACK.#.name.1.1.1.1.1              X:EVT,RMD,WAIT,OUT
 $JS.ACK._.hash.#.name.1.1.1.1.1       X:EVT,RMD,WAIT,OUT
 $JS.FC.#.name.x                       X:STATE,SNAP,JOBS
 $JS.FC._.hash.#.name.x                X:STATE,SNAP,JOBS
-$JS.SNAPSHOT.ACK.#.id.131072.59       X:*
-$JS.SNAPSHOT.RESTORE.#.x              X:*
+$JS.SNAPSHOT.ACK.#.id.131072.59       X:COPIED
+$JS.SNAPSHOT.RESTORE.#.x              X:COPIED
 JS.scrip.API.STREAM.INFO.#            O:CMD,EVT,RMD,LEASE,STATE A:EVT C:EVT
 JS.scrip.API.STREAM.MSG.GET.#         C:EVT
 `
@@ -182,7 +185,8 @@ func cells() map[string]string {
 			allowed := ""
 			for _, right := range rights {
 				who, of, _ := strings.Cut(right, ":")
-				if of == "*" && short != "FOREIGN" || slices.Contains(strings.Split(of, ","), short) {
+				some := strings.Split(of, ",")
+				if of == "*" && short != "FOREIGN" || slices.Contains(some, "COPIED") && !slices.Contains(notCopied, short) || slices.Contains(some, short) {
 					allowed += who
 				}
 			}
@@ -192,7 +196,7 @@ func cells() map[string]string {
 	return all
 }
 
-// may are the subjects that a kind may publish to, and mayNot the others, sorted.
+// may are the subjects that a kind with a key may publish to, and mayNot the others, also of servers, sorted.
 func may(kind string) []string { return subjects(kind, true) }
 
 func mayNot(kind string) []string { return subjects(kind, false) }

@@ -68,7 +68,7 @@ func OfServers(lanes int) Permissions {
 			topology.AuditSubject, "scrip.push.dead.>", "scrip.push.wait.>", topology.PushOut, Rollcall, Info, Connections, kick, UserInfo,
 			"$SYS._INBOX.>", // answers to log-ins
 			"_INBOX.>", inboxes(access.Producer), "_R_.>",
-			serversAPI + "INFO", serversAPI + "STREAM.NAMES", "$O." + topology.SnapBucket + ".>",
+			serversAPI + "STREAM.NAMES", "$O." + topology.SnapBucket + ".>",
 		},
 		Subscribe: []string{
 			"_INBOX.>", topology.CmdPattern, topology.AdminPattern, "scrip.lane.*.query", "scrip.evt.*", "scrip.rmd.*", Rollcall, "$SRV.*", "$SRV.*.scrip", "$SRV.*.scrip.*", "$SYS.REQ.USER.AUTH",
@@ -82,14 +82,18 @@ func OfServers(lanes int) Permissions {
 			p.Subscribe = append(p.Subscribe, "scrip."+endpoint, access.GuestSubject("*", endpoint))
 		}
 	}
+	copied := slices.DeleteFunc(topology.Streams(lanes), func(stream string) bool { // by a backup
+		return slices.Contains([]string{topology.LeaseStream, topology.JobsStream, topology.OnceStream}, stream)
+	})
 	cmd, evt, rmd := eachLane(topology.CmdStream)(lanes), eachLane(topology.EvtStream)(lanes), eachLane(topology.RmdStream)(lanes)
 	for _, right := range []struct {
 		subjects string // # is the stream
 		streams  []string
 	}{
-		{"$JS.API.STREAM.CREATE.# $JS.API.STREAM.UPDATE.# $JS.API.STREAM.DELETE.# $JS.API.STREAM.INFO.# $JS.API.STREAM.SNAPSHOT.# " +
-			"$JS.API.STREAM.RESTORE.# $JS.API.STREAM.MSG.GET.# $JS.API.CONSUMER.CREATE.#.> $JS.API.CONSUMER.INFO.#.* $JS.API.CONSUMER.DELETE.#.* " +
-			"$JS.API.CONSUMER.MSG.NEXT.#.* $JS.SNAPSHOT.ACK.#.> $JS.SNAPSHOT.RESTORE.#.*", topology.Streams(lanes)},
+		{"$JS.API.STREAM.CREATE.# $JS.API.STREAM.INFO.# $JS.API.STREAM.MSG.GET.# $JS.API.CONSUMER.CREATE.#.> $JS.API.CONSUMER.INFO.#.* " +
+			"$JS.API.CONSUMER.DELETE.#.* $JS.API.CONSUMER.MSG.NEXT.#.*", topology.Streams(lanes)},
+		{"$JS.API.STREAM.SNAPSHOT.# $JS.SNAPSHOT.ACK.#.> $JS.API.STREAM.RESTORE.# $JS.SNAPSHOT.RESTORE.#.* $JS.API.STREAM.DELETE.#", copied},
+		{"$JS.API.STREAM.UPDATE.#", append(copied, topology.LeaseStream)}, // a restore to another number of copies
 		{"$JS.API.STREAM.PURGE.#", append(cmd, topology.SnapStream, topology.PushWaitStream)},
 		{"$JS.API.STREAM.MSG.DELETE.#", []string{topology.PushDeadStream}},
 		{"$JS.API.DIRECT.GET.# $JS.API.DIRECT.GET.#.>", []string{topology.StateStream, topology.LeaseStream, topology.SnapStream, topology.PushStream, topology.JobsStream}},
