@@ -94,7 +94,8 @@ machines.
 OLDEST-DUE is how long the oldest due expiry or reminder has waited: the number to watch. WAITING counts customers with due
 reminders that are not fired yet.
 
-The exit code is 0 if all lanes have an owner and all servers are ready, else 1.`,
+The exit code is 0 if all lanes have an owner, all servers are ready and no stream of the log is in danger by its settings,
+else 1.`,
 	}
 	return m.query(cmd, func(ctx context.Context, s *session, _ []string) error {
 		st := &status.Status{}

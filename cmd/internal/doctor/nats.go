@@ -140,7 +140,7 @@ func get(ctx context.Context, address string, into any) error {
 	return json.NewDecoder(resp.Body).Decode(into)
 }
 
-// log examines the log: that there is JetStream, that streams have their copies, and that none lags.
+// log examines the log: that there is JetStream, that streams have their settings and their copies, and that none lags.
 func (v *visit) log(ctx context.Context, nc *nats.Conn) (all []Finding) {
 	ctx, cancel := context.WithTimeout(ctx, v.wait)
 	defer cancel()
@@ -159,30 +159,24 @@ func (v *visit) log(ctx context.Context, nc *nats.Conn) (all []Finding) {
 		}
 		return good("JetStream is enabled; there is no log yet")
 	}
-	copies, lagging := 0, []string{}
-	for lane := range log.Lanes {
-		stream, err := js.Stream(ctx, topology.EvtStream(lane))
-		if err != nil {
-			return append(all, bad(Fail, "see `scrip status`", "stream %s: %v", topology.EvtStream(lane), err)...)
-		}
-		info := stream.CachedInfo()
-		copies = info.Config.Replicas
-		if info.Cluster == nil {
-			continue
-		}
-		for _, r := range info.Cluster.Replicas {
-			if (!r.Current || r.Offline) && !slices.Contains(lagging, r.Name) {
-				lagging = append(lagging, r.Name)
-			}
-		}
+	now, err := log.Condition(ctx, js)
+	if err != nil {
+		return append(all, bad(Fail, "see `scrip status`", "reading the log's streams: %v", err)...)
+	}
+	for _, d := range now.Dangers() {
+		all = append(all, bad(Fail, "put the setting back at once (nats stream edit), and restore a backup if messages are gone", "the log is in danger: %s", d)...)
+	}
+	for _, d := range now.Differences() {
+		all = append(all, bad(Warn, "put the setting back", "%s", d)...)
+	}
+	for _, node := range now.Behind() {
+		all = append(all, bad(Warn, "start or restart that nats-server, after a look at its log and disk", "copies of the log on %s lack %d messages", node, now.Lag[node])...)
 	}
 	switch {
-	case copies < 3 && nodes >= 3:
-		all = append(all, bad(Warn, "restore a backup with `scrip restore DIR --nats URL --replicas 3`", "copies of each stream: %d, on a cluster of %d nodes; the loss of one may lose the log", copies, nodes)...)
-	case len(lagging) > 0:
-		all = append(all, bad(Warn, "start these nodes, or look at their logs and disks", "copies of the log are not current on %s", strings.Join(lagging, ", "))...)
-	default:
-		all = append(all, good("the log %s has %d lanes; copies of each stream: %d", log.UUID, log.Lanes, copies)...)
+	case now.Copies < 3 && nodes >= 3:
+		all = append(all, bad(Warn, "restore a backup with `scrip restore DIR --nats URL --replicas 3`", "copies of each stream: %d, on a cluster of %d nodes; the loss of one may lose the log", now.Copies, nodes)...)
+	case len(now.Endangered)+len(now.Behind()) == 0:
+		all = append(all, good("the log %s has %d lanes; copies of each stream: %d", log.UUID, log.Lanes, now.Copies)...)
 	}
 	return all
 }

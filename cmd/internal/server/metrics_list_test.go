@@ -75,6 +75,7 @@ var exporters = map[string]string{
 	"scrip_projection_": "follower", "scrip_projection_following": "each",
 	"scrip_push_": "same", "scrip_push_held": "stage", "scrip_push_merged": "stage", "scrip_push_withheld": "stage",
 	"scrip_dead_letters_open": "same", "scrip_backup_": "same", "scrip_webhooks": "same", "scrip_keys": "same", "scrip_keys_refused": "each",
+	"scrip_log_endangered": "same", "scrip_log_settings_differ": "same", "scrip_nats_node_lag": "same",
 }
 
 func exporter(name string) (who string) {
@@ -97,7 +98,7 @@ func TestMetricsAreListed(t *testing.T) {
 	has.MustRegister(recovery(0))
 	has.MustRegister(held{hold.New(hold.Options{})}, disks{})
 	has.MustRegister(newDeliveryMetrics(nil), newLetterMetrics(nil), webhookMetrics{}, newPostgresMetric(nil), newBackupMetrics(nil, topology.Log{}, nil))
-	has.MustRegister(&limits{}, linesDropped(nil), newViolations(nil).total)
+	has.MustRegister(&limits{}, linesDropped(nil), newViolations(nil).total, &condition{})
 	web.NewRates(nil, has)
 	ns := streamtest.Start(t)
 	store, err := settings.Open(t.Context(), ns.JetStream(t), settings.Options{})

@@ -238,11 +238,14 @@ func (s *server) openLog(ctx context.Context) error {
 	} else if s.stream, err = datadir.Unlock(s.stream, s.dir.Path(), s.opts.CodeKey, s.opts.SealKey, s.log); err != nil {
 		return err
 	}
-	for _, d := range s.stream.Drift {
-		s.log.Warn("the log's streams differ from those that this version would create; nothing was changed", "difference", d)
+	for _, d := range s.stream.Drift { // also from what the flags are; startCondition watches the rest
+		s.log.Warn(differs, "difference", d)
 	}
 	if s.natsd != nil {
 		return s.natsd.SetMapping(s.stream.Lanes)
 	}
 	return nil
 }
+
+// differs is logged for each setting of a stream that is not as scrip would make it.
+const differs = "the log's streams differ from those that this version would create; nothing was changed"

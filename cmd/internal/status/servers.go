@@ -102,6 +102,10 @@ func (st *Status) addReports(reports []Report) {
 		}
 		st.addLanes(report)
 	}
+	var log struct{ Endangered map[string][]string }
+	if st.Checks["log"].Detailed(&log) && len(log.Endangered) > 0 {
+		st.Ready = false // although servers answer claims, and are ready
+	}
 	tables := Tables(reports)
 	for n := range st.PerLane {
 		if p, known := tables[n]; known {
