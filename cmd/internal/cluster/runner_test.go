@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/process"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // runner is what `make cluster` starts.
@@ -43,10 +44,11 @@ func start(t *testing.T, folder string) *runner {
 	t.Cleanup(func() {
 		_ = r.StopWithin(time.Minute) // a second time does nothing
 		e2e.EndPostgres(filepath.Join(folder, "postgres"))
-		if t.Failed() {
-			logs, _ := filepath.Glob(filepath.Join(folder, "*.log"))
-			for _, log := range logs {
-				text, _ := os.ReadFile(log)
+		logs, _ := filepath.Glob(filepath.Join(folder, "*.log"))
+		for _, log := range logs {
+			text, _ := os.ReadFile(log)
+			streamtest.NoViolation(t, string(text))
+			if t.Failed() {
 				t.Logf("%s ends:\n%s", filepath.Base(log), text[max(0, len(text)-3000):])
 			}
 		}

@@ -100,11 +100,11 @@ func (st *Status) addReports(reports []Report) {
 				st.Checks[name] = check
 			}
 		}
+		var log struct{ Endangered map[string][]string }
+		if report.Checks["log"].Detailed(&log) && len(log.Endangered) > 0 {
+			st.Ready, st.Checks["log"] = false, report.Checks["log"] // although servers answer claims, and are ready
+		}
 		st.addLanes(report)
-	}
-	var log struct{ Endangered map[string][]string }
-	if st.Checks["log"].Detailed(&log) && len(log.Endangered) > 0 {
-		st.Ready = false // although servers answer claims, and are ready
 	}
 	tables := Tables(reports)
 	for n := range st.PerLane {

@@ -49,3 +49,26 @@ func TestStatusShowsTheServerThatFillsTheTables(t *testing.T) {
 		}
 	}
 }
+
+// TestAnEndangeredLogIsNotReady: its servers are, so that they get claims. A log that cannot be read, and a node that lags, are shown only.
+func TestAnEndangeredLogIsNotReady(t *testing.T) {
+	t.Parallel()
+	good := map[string]any{"endangered": map[string][]string{}, "differ": map[string][]string{"SCRIP_EVT_0": {"compression"}}}
+	for _, row := range []struct {
+		log   Result
+		ready bool
+	}{
+		{Result{OK: true, Detail: good}, true},
+		{Result{Detail: map[string]any{"error": "not read yet"}}, true},
+		{Result{Detail: map[string]any{"error": "max_msgs is 10", "endangered": map[string][]string{"SCRIP_EVT_0": {"max_msgs is 10"}}}}, false},
+	} {
+		st := &Status{Ready: true}
+		ready := func(log Result) Report {
+			return Report{Server: "a", Readiness: Readiness{Ready: true, Checks: map[string]Result{"log": log, "nodes": {Detail: map[string]any{"error": "n3"}}}}}
+		}
+		st.addReports([]Report{ready(Result{OK: true, Detail: good}), ready(Result{Detail: map[string]any{"error": "not read yet"}}), ready(row.log)})
+		if st.Ready != row.ready || !row.ready && !reflect.DeepEqual(st.Checks["log"], row.log) || st.Checks["nodes"].OK {
+			t.Errorf("%+v: %+v", row.log, st)
+		}
+	}
+}
