@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -110,15 +109,4 @@ func (c *recordedConn) read(line string) {
 	case op == "SUB" && len(words) > 1:
 		c.to.saw(Recorded{c.user, "subscribe", words[0]})
 	}
-}
-
-// Named returns what a user did, sorted.
-func Named(all []Recorded, user, does string) (subjects []string) {
-	for _, one := range all {
-		if one.User == user && one.Does == does {
-			subjects = append(subjects, one.Subject)
-		}
-	}
-	slices.Sort(subjects)
-	return slices.Compact(subjects)
 }
