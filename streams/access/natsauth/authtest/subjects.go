@@ -32,8 +32,8 @@ var kept = []struct {
 }
 
 var (
-	laneStream = regexp.MustCompile(`SCRIP_(CMD|EVT|RMD)_\d+`)
-	laneOf     = regexp.MustCompile(`\bscrip\.(lane|evt|rmd)\.\d+`)
+	laneStream = regexp.MustCompile(`SCRIP_(CMD|EVT|RMD)_\d\b`) // of a lane that a tour has
+	laneOf     = regexp.MustCompile(`\bscrip\.(lane|evt|rmd)\.\d\b`)
 	stream     = regexp.MustCompile(`\b(KV|OBJ|SCRIP)_[A-Z_]+[A-Z](_\{lane\})?`)
 	number     = regexp.MustCompile(`^\d+$`)
 	// word is a token that scrip or NATS has made up; others are names and random.
