@@ -84,6 +84,16 @@ func TestAlertsFire(t *testing.T) {
 		"a certificate expires in ten days": {`
 			scrip_tls_expires_timestamp_seconds{instance="a",job="scrip"} 864600x200`,
 			10 * time.Minute, `ScripCertificateExpires{instance="a"}`},
+		"backups are old, and not watched": {`
+			scrip_backup_age_seconds{instance="a",job="scrip"} 90000x200
+			scrip_backup_age_seconds{instance="b",job="scrip"} 90000x200
+			scrip_backup_age_limit_seconds{instance="a",job="scrip"} 86400x100 0x100
+			scrip_backup_age_limit_seconds{instance="b",job="scrip"} 86400x100 0x100`,
+			10 * time.Minute, ``},
+		"backups are old": {`
+			scrip_backup_age_seconds{instance="a",job="scrip"} 90000x200
+			scrip_backup_age_limit_seconds{instance="a",job="scrip"} 86400x200`,
+			10 * time.Minute, `ScripBackupIsOld`},
 		"codes are guessed": {`
 			scrip_wrong_codes_total{budget="key",instance="a",job="scrip"} 0+20x200
 			scrip_wrong_codes_total{budget="key",instance="b",job="scrip"} 0+20x200

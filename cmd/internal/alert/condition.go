@@ -79,6 +79,20 @@ func (c Below) holds(h *history) bool {
 	})
 }
 
+// Exceeds is a gauge above another one, which is the limit; 0 = there is no limit.
+type Exceeds struct{ Of, Limit series }
+
+func (c Exceeds) promQL() string {
+	return c.Of.grouped("max", c.Of.metric) + " > (" + c.Limit.grouped("max", c.Limit.metric) + " > 0)"
+}
+func (c Exceeds) reads() []read { return []read{{series: c.Of}, {series: c.Limit}} }
+func (c Exceeds) holds(h *history) bool {
+	return h.any(c.Of, func(group string, v value) bool {
+		limit := h.now(c.Limit, group).max
+		return limit > 0 && v.max > limit
+	})
+}
+
 // Until is a time, in seconds since 1970, that comes within a span or has passed.
 type Until struct {
 	Of     series

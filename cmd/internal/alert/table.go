@@ -122,6 +122,26 @@ var lanes = []Rule{
 		Action:  "`scrip deadletter list`, or Dead letters in the console, shows the lines and the reasons. Mend the program that sends them; `scrip deadletter retry` sends a mended line.",
 	},
 	{
+		Name: "ScripLogLosesEvents", Group: "scrip-lanes", Severity: Page,
+		When:    Above{of("scrip_log_endangered"), 0},
+		Why:     "No wait: a setting that deletes deletes at once.",
+		Summary: "The settings of {{ $value }} streams can delete events or keep new ones out, or an event stream has lost its begin",
+		Action:  "`scrip status` names the stream and the setting. Put the setting back now; what is deleted already comes back with `scrip restore` of the last good backup. Find out who may change streams.",
+	},
+	{
+		Name: "ScripLogSettingsDiffer", Group: "scrip-lanes", Severity: Warn, For: 5 * time.Minute,
+		When:    Above{of("scrip_log_settings_differ"), 0},
+		Summary: "{{ $value }} streams of the log have other settings than scrip gives them; no event is in danger",
+		Action:  "`scrip status` names the stream and the difference. Put it back, or find out why it was changed.",
+	},
+	{
+		Name: "ScripNodeLags", Group: "scrip-lanes", Severity: Page, For: time.Minute,
+		When:    Above{of("scrip_nats_node_lag", "node"), 0},
+		Why:     "A node that is away counts with what it lacks, or 1.",
+		Summary: "The copies of the log on {{ $labels.node }} lack {{ $value | humanize }} messages: one more node that fails may stop the log",
+		Action:  "Is that nats-server running, is its disk full, does the network reach it? If it runs and does not catch up, restart it: it copies what it lacks.",
+	},
+	{
 		Name: "ScripForeignMessages", Group: "scrip-lanes", Severity: Warn,
 		When:    Grew{Of: of("scrip_lane_foreign_messages_total", "lane"), Within: 10 * time.Minute},
 		Summary: "Another client published foreign messages on the event stream of lane {{ $labels.lane }}",
@@ -249,6 +269,24 @@ var servers = []Rule{
 		When:    Grew{Of: of("scrip_limit_refused_total", "instance", "limit"), Within: 15 * time.Minute},
 		Summary: "{{ $labels.instance }} refused or closed {{ $value | humanize }} over the limit {{ $labels.limit }}",
 		Action:  "`scrip status` lists the limits with what is used of them and refused. RUNBOOK, Limits: what each means and how to raise it.",
+	},
+	{
+		Name: "ScripServerMayNot", Group: "scrip-server", Severity: Page,
+		When:    Grew{Of: of("scrip_nats_violations_total", "instance"), Within: 10 * time.Minute},
+		Summary: "NATS refused {{ $value | humanize }} times what {{ $labels.instance }} must do: a part of it does not work",
+		Action:  "The server's log names the subject. With NATS servers of your own: print the accounts of this version again and load them. Else it is a defect: report it.",
+	},
+	{
+		Name: "ScripBackupIsOld", Group: "scrip-server", Severity: Warn,
+		When:    Exceeds{of("scrip_backup_age_seconds"), of("scrip_backup_age_limit_seconds")},
+		Summary: "The last good backup is {{ $value | humanizeDuration }} old",
+		Action:  "`scrip status` shows it, `scrip job list` how the last one ended. Take one with `scrip backup NAME`, and look at what is to take them.",
+	},
+	{
+		Name: "ScripLogLinesDropped", Group: "scrip-server", Severity: Warn,
+		When:    Grew{Of: of("scrip_log_lines_dropped_total", "instance"), Within: 15 * time.Minute},
+		Summary: "{{ $labels.instance }} dropped {{ $value | humanize }} lines of its log: its reader is slow or gone",
+		Action:  "The server works on. Look at what reads its output: the container's log driver, the journal, a pipe.",
 	},
 	{
 		Name: "ScripCodesAreGuessed", Group: "scrip-server", Severity: Warn, For: 5 * time.Minute,
