@@ -219,7 +219,7 @@ func (j *judge) accepted(in *instance, o *op, out *wire.Outcome) {
 	if !j.holds(o, out) {
 		j.w.Violate(inTheLog, "%s is answered %s %s to %s (repeat=%v), of which the log does not know", o.id, out.Status, out.Code, o.customer, out.Repeat)
 	}
-	if o.answer == nil {
+	if o.answer == nil || !out.Repeat { // what it did itself lasts from then on, though it was done under another id before
 		kept := *out
 		o.answer, o.since = &kept, in.seq
 	}
@@ -227,13 +227,19 @@ func (j *judge) accepted(in *instance, o *op, out *wire.Outcome) {
 }
 
 // lasts reports whether an accepted answer is for ever. It is if the command did it itself: one whose answer was "done already,
-// under another id" is no more than that, and what was done may be undone. A claim has its customer's coupon until that is void.
+// under another id" is no more than that, and what was done may be undone, and done again by the command. A claim has its
+// customer's coupon until that is void.
 func (j *judge) lasts(o *op) bool {
-	if d, own := j.done[o.id]; own && (o.kind != wire.Claim || d.ev.N == o.answer.N) {
+	if d, own := j.done[o.id]; own && j.before(d, o.since) && (o.kind != wire.Claim || d.ev.N == o.answer.N) {
 		return true
 	}
 	k, known := j.coupons[o.answer.Code]
 	return o.kind == wire.Claim && !(known && k.Voided)
+}
+
+// before reports whether something was done by a command up to seq, as far as steps tell.
+func (j *judge) before(d done, seq uint64) bool {
+	return slices.ContainsFunc(j.cover, func(c cover) bool { return c.seq == d.seq && c.first <= seq })
 }
 
 // over reports whether a command that was accepted may be refused for that reason: what it did was undone.
