@@ -30,8 +30,12 @@ func (m *Main) overviewCommand() *cobra.Command {
 	return command(m, action[sample.Overview]{
 		use: "overview", name: "overview.show", short: "Show rates, the oldest due work, the lag of tables, and alerts that would fire",
 		print: func(o sample.Overview) error {
-			if err := cli.Fields(m.Out, [][2]string{{"claims", fmt.Sprintf("%.1f a second", o.Claims)}, {"redemptions", fmt.Sprintf("%.1f a second", o.Redemptions)},
-				{"refusals", fmt.Sprintf("%.1f a second", o.Refusals)}, {"oldest due", fmt.Sprintf("%.1f s", o.OldestDue)}, {"tables", tablesLate(o.Lag)}, {"error", o.Error}}); err != nil {
+			rows := [][2]string{
+				{"claims", fmt.Sprintf("%.1f a second", o.Claims)}, {"redemptions", fmt.Sprintf("%.1f a second", o.Redemptions)},
+				{"refusals", fmt.Sprintf("%.1f a second", o.Refusals)}, {"oldest due", fmt.Sprintf("%.1f s", o.OldestDue)},
+				{"tables", tablesLate(o.Lag)}, {"error", o.Error},
+			}
+			if err := cli.Fields(m.Out, filled(rows)); err != nil {
 				return err
 			}
 			return listed[alert.Alert](m, "name severity since next")(ops.Page[alert.Alert]{Items: o.Alerts})

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -83,7 +85,10 @@ func differences(want, have jetstream.StreamConfig) (out []difference) {
 	return out
 }
 
-// settings returns the settings of a stream by their names in JSON, durations in nanoseconds. What means "not set" is left
+// spans are the settings that are durations, which JSON has in nanoseconds.
+var spans = []string{"max_age", "duplicate_window", "subject_delete_marker_ttl"}
+
+// settings returns the settings of a stream by their names in JSON, durations as Go writes them. What means "not set" is left
 // out: the server reports it in other forms than it was given.
 func settings(c jetstream.StreamConfig) map[string]string {
 	c.Placement, c.Metadata = nil, nil
@@ -97,9 +102,14 @@ func settings(c jetstream.StreamConfig) map[string]string {
 		texts["configuration"] = err.Error()
 	}
 	for name, value := range fields {
-		if text := string(value); !slices.Contains([]string{"0", "-1", "false", "null", "{}", "[]", `""`}, text) {
-			texts[name] = text
+		text := string(value)
+		if slices.Contains([]string{"0", "-1", "false", "null", "{}", "[]", `""`}, text) {
+			continue
 		}
+		if span, err := strconv.ParseInt(text, 10, 64); err == nil && slices.Contains(spans, name) {
+			text = time.Duration(span).String()
+		}
+		texts[name] = text
 	}
 	return texts
 }

@@ -228,7 +228,7 @@ func TestDriftIsReportedNotRepaired(t *testing.T) {
 	for range 2 {
 		log := ensure(t, js, topology.Spec{CmdMaxBytes: 32 << 20})
 		for _, want := range []string{
-			"stream SCRIP_CMD_0: max_age is 3600000000000, expected not set",
+			"stream SCRIP_CMD_0: max_age is 1h0m0s, expected not set",
 			"stream SCRIP_CMD_0: max_bytes is 67108864, expected 33554432",
 			`stream SCRIP_CMD_0: subjects is ["scrip.lane.0.admin.*","scrip.lane.0.cmd.*","scrip.lane.0.due","scrip.lane.0.shop"], expected ["scrip.lane.0.admin.*","scrip.lane.0.cmd","scrip.lane.0.cmd.*","scrip.lane.0.due","scrip.lane.0.shop"]`,
 			"stream SCRIP_CMD_1: max_bytes is 67108864, expected 33554432",

@@ -74,7 +74,7 @@ func (c *condition) look(ctx context.Context) {
 		return // NATS is away, or a stream has no leader; others report that
 	}
 	changes(was.Dangers(), now.Dangers(), func(d string) {
-		c.s.log.Error("the log is in danger", "because", d)
+		c.s.log.Error("the log is in danger; put its settings back at once", "because", d)
 	}, func(d string) { c.s.log.Warn("the log is not in danger by this any more", "because", d) })
 	changes(append(was.Differences(), c.s.stream.Drift...), now.Differences(), func(d string) { c.s.log.Warn(differs, "difference", d) }, func(string) {})
 	changes(was.Behind(), now.Behind(), func(node string) {

@@ -88,7 +88,7 @@ func TestAStreamThatLosesMessagesIsSeen(t *testing.T) {
 	edit(func(c *jetstream.StreamConfig) { c.AllowDirect = true })
 	expect(true, "scrip_log_endangered 0, scrip_log_settings_differ 1", `level=WARN msg="`+differs)
 	edit(func(c *jetstream.StreamConfig) { c.AllowDirect, c.MaxMsgs, c.Discard = false, 10, jetstream.DiscardOld })
-	expect(false, "scrip_log_endangered 1, scrip_log_settings_differ 0", `level=ERROR msg="the log is in danger" because="stream SCRIP_EVT_0: max_msgs is 10`, "begins at message 11")
+	expect(false, "scrip_log_endangered 1, scrip_log_settings_differ 0", `level=ERROR msg="the log is in danger; put its settings back at once" because="stream SCRIP_EVT_0: max_msgs is 10`, "begins at message 11")
 	edit(func(c *jetstream.StreamConfig) { c.MaxMsgs, c.Discard = -1, jetstream.DiscardNew })
 	expect(false, "scrip_log_endangered 1, scrip_log_settings_differ 0", "not in danger by this any more\" because=\"stream SCRIP_EVT_0: max_msgs")
 }
