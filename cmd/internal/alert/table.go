@@ -132,7 +132,7 @@ var lanes = []Rule{
 		Name: "ScripLogSettingsDiffer", Group: "scrip-lanes", Severity: Warn, For: 5 * time.Minute,
 		When:    Above{of("scrip_log_settings_differ"), 0},
 		Summary: "{{ $value }} streams of the log have other settings than scrip gives them; no event is in danger",
-		Action:  "`scrip status` names the stream and the difference. Put it back, or find out why it was changed.",
+		Action:  "`scrip doctor` and the log of each server name the stream and the difference. Put it back, or find out why it was changed.",
 	},
 	{
 		Name: "ScripNodeLags", Group: "scrip-lanes", Severity: Page, For: time.Minute,
