@@ -323,7 +323,9 @@ func (c *creator) receive(ctx context.Context, s *snapshot) (Stream, error) {
 		return Stream{}, err
 	}
 	if _, differs := c.log.AsMade(s.name, s.info.Config); len(differs) > 0 {
-		c.opts.Logger.Warn("scrip restore refuses this stream, whose settings are not scrip's: correct them, then take the backup again", "differs", strings.Join(differs, ", "))
+		s.drop()
+		return Stream{}, fmt.Errorf("%s: scrip restore would refuse such a stream, so this is no backup; correct the stream, "+
+			"`scrip doctor` names what differs, and take the backup again", strings.Join(differs, ", "))
 	}
 	st := Stream{Name: s.name, Messages: b.Messages, Bytes: b.Bytes, First: b.First, Last: b.Last}
 	info, err := json.Marshal(s.info)

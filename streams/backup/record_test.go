@@ -3,12 +3,14 @@ package backup_test
 import (
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/backup"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // TestTheLastBackupIsRecorded: one that fails changes nothing. A restored log names the backup that it was made from, not the one
@@ -48,4 +50,23 @@ func recorded(t *testing.T, js jetstream.JetStream, want backup.Record, there bo
 	if have, ok, err := backup.Last(t.Context(), js); err != nil || ok != there || have != want || ok && have.Server == "" {
 		t.Errorf("recorded: %+v, %t, %v, want %+v, %t", have, ok, err, want, there)
 	}
+}
+
+// TestAStreamThatARestoreWouldRefuse: a backup with it is none, and is not recorded as one.
+func TestAStreamThatARestoreWouldRefuse(t *testing.T) {
+	t.Parallel()
+	js := streamtest.Start(t, streamtest.Lanes(lanes)).JetStream(t)
+	newRig(t, js, 1)
+	stream, err := js.Stream(t.Context(), topology.EvtStream(1))
+	streamtest.Must(t, err)
+	changed := stream.CachedInfo().Config
+	changed.Description = "changed"
+	_, err = js.UpdateStream(t.Context(), changed)
+	streamtest.Must(t, err)
+	dir := filepath.Join(t.TempDir(), "backup")
+	_, err = backup.Create(t.Context(), js, dir, backup.CreateOptions{Key: testKey, Version: "test", Logger: streamtest.Logger(t)})
+	if err == nil || !strings.Contains(err.Error(), topology.EvtStream(1)) {
+		t.Errorf("taken: %v", err)
+	}
+	recorded(t, js, backup.Record{}, false)
 }
