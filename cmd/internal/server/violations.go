@@ -2,6 +2,7 @@ package server
 
 import (
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,7 +37,7 @@ func newViolations(log *slog.Logger) *violations {
 // saw takes an error of a part's connection, and reports whether it was a violation.
 func (v *violations) saw(part string, err error) bool {
 	what, subject, ok := natsx.Violation(err)
-	if !ok {
+	if !ok || strings.HasPrefix(subject, "_INBOX_") { // a reply subject that a client chose, with a prefix of another user
 		return false
 	}
 	v.total.Inc()
