@@ -47,6 +47,9 @@ func Measure(dir string) (Space, error) {
 	if err := syscall.Statfs(dir, &fs); err != nil {
 		return Space{}, fmt.Errorf("measuring the disk of %s: %w", dir, err)
 	}
+	if fs.Blocks == 0 {
+		return Space{}, fmt.Errorf("the disk of %s reports no size", dir)
+	}
 	return Space{Free: fs.Bavail * uint64(fs.Bsize), Total: fs.Blocks * uint64(fs.Bsize)}, nil
 }
 

@@ -47,11 +47,12 @@ type Dir struct {
 }
 
 // private are the files and directories here that others may neither read nor change. The private PostgreSQL narrows its own.
+// Who may fetch backups is the operator's choice: each backup is made with mode 0700.
 func (d *Dir) private() (all []atomicfile.Private) {
 	for _, name := range []string{lockFile, formatFile, idFile, keyFile, credentialsFile, descriptor} {
 		all = append(all, atomicfile.Private{Path: d.file(name), Most: ownerOnly})
 	}
-	for _, name := range []string{natsDir, restoringDir, Backups} {
+	for _, name := range []string{natsDir, restoringDir} {
 		all = append(all, atomicfile.Private{Path: d.file(name), Most: fs.ModeDir | 0o700})
 	}
 	return all

@@ -11,7 +11,7 @@
 //	<data>/backups     what scrip backup takes, unless serve has --backups
 //	<data>/postgres    the private PostgreSQL cluster
 //
-// All but the last are their owner's alone. Platforms give others rights (fsGroup of Kubernetes, a copy): each start takes them back.
+// All but the last two are their owner's alone. Platforms give others rights (fsGroup of Kubernetes, a copy): each start takes them back.
 //
 // Owner: the server that holds the lock; clients only read scrip.json. A directory that is moved takes its lock with it: the server
 // looks four times a second whether its path still leads there, and ends without a stop if not.
