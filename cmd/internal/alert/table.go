@@ -135,9 +135,9 @@ var lanes = []Rule{
 		Action:  "`scrip doctor` and the log of each server name the stream and the difference. Put it back, or find out why it was changed.",
 	},
 	{
-		Name: "ScripNodeLags", Group: "scrip-lanes", Severity: Page, For: time.Minute,
+		Name: "ScripNodeLags", Group: "scrip-lanes", Severity: Page, For: 150 * time.Second,
 		When:    Above{of("scrip_nats_node_lag", "node"), 0},
-		Why:     "A node that is away counts with what it lacks, or 1.",
+		Why:     "A node that is away counts with what it lacks, or 1. Each server looks once a minute: a short restart is seen by two looks at most.",
 		Summary: "The copies of the log on {{ $labels.node }} lack {{ $value | humanize }} messages: one more node that fails may stop the log",
 		Action:  "Is that nats-server running, is its disk full, does the network reach it? If it runs and does not catch up, restart it: it copies what it lacks.",
 	},
