@@ -234,8 +234,14 @@ const Format = 1
 // maxSubject is the longest accepted subject, in bytes.
 const maxSubject = 256
 
+// The prefixes of the inboxes that answers go to: of a user without a key, and of a producer. The servers' own user may publish
+// there, and to no other inbox.
 const (
-	inbox = "_INBOX"
+	Inboxes         = "_INBOX."
+	ProducerInboxes = "_INBOX_producer."
+)
+
+const (
 	// routed is how NATS rewrites the reply subject of a request that crosses accounts. Clients may not use it.
 	routed = "_R_."
 	// gateway, two hashes and a dot are what NATS puts in front of a reply subject between the clusters of a supercluster.
@@ -244,8 +250,8 @@ const (
 	gatewaySize = len(gateway) + 2*len("hash6c.")
 )
 
-// MayReply reports whether an answer may be published to the reply subject of a request: a literal subject under _INBOX. or
-// _INBOX_<user>., or one that NATS made of such a subject or of one in another account.
+// MayReply reports whether an answer may be published to the reply subject of a request: a literal subject under Inboxes or
+// ProducerInboxes, or one that NATS made of such a subject or of one in another account.
 //
 // NATS checks the subjects that a client publishes to, but not the reply subjects in its messages. An answer is published with
 // the server's own permissions, which include the log and the JetStream API. Every place that publishes to a subject named by
@@ -259,16 +265,10 @@ func MayReply(subject string) bool {
 	return ReplyInbox(subject) || strings.HasPrefix(subject, routed) && literal(subject)
 }
 
-// ReplyInbox reports whether subject is literal and under _INBOX. or _INBOX_<user>. It is the check for subjects that a client names
-// elsewhere than in a message's reply field, where NATS rewrites nothing.
+// ReplyInbox reports whether subject is literal and under Inboxes or ProducerInboxes. It is the check for subjects that a client
+// names elsewhere than in a message's reply field, where NATS rewrites nothing.
 func ReplyInbox(subject string) bool {
-	if len(subject) < len(inbox)+2 || subject[:len(inbox)] != inbox {
-		return false
-	}
-	if c := subject[len(inbox)]; c != '.' && c != '_' {
-		return false
-	}
-	return literal(subject)
+	return (strings.HasPrefix(subject, Inboxes) || strings.HasPrefix(subject, ProducerInboxes)) && literal(subject)
 }
 
 // literal reports whether subject has at least two tokens, none empty, and no wildcard or control character.

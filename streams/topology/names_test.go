@@ -65,7 +65,7 @@ func TestMayReply(t *testing.T) {
 	}{
 		{"_INBOX.abc", true, true},
 		{"_INBOX.abc.7", true, true},
-		{"_INBOX_shop.abc", true, true},
+		{"_INBOX_producer.k3v9p2x7.abc", true, true},
 		{"_R_.kLmN0p.x", true, false},
 		{"_GR_.abcdef.ghijkl._INBOX.abc", true, false},
 		{"_GR_.abcdef.ghijkl._R_.abc", true, false},
@@ -73,8 +73,9 @@ func TestMayReply(t *testing.T) {
 		{"", false, false},
 		{"_INBOX", false, false},
 		{"_INBOX.", false, false},
-		{"_INBOX_shop", false, false},
-		{"_INBOX_.", false, false},
+		{"_INBOX_producer", false, false},
+		{"_INBOX_producer.", false, false},
+		{"_INBOX_sender.k3v9p2x7.abc", false, false}, // the servers' own user may not publish there
 		{"_INBOXES.abc", false, false},
 		{"_INBOX.a..b", false, false},
 		{"_INBOX.>", false, false},

@@ -2,7 +2,6 @@ package server
 
 import (
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -37,7 +36,7 @@ func newViolations(log *slog.Logger) *violations {
 // saw takes an error of a part's connection, and reports whether it was a violation.
 func (v *violations) saw(part string, err error) bool {
 	what, subject, ok := natsx.Violation(err)
-	if !ok || strings.HasPrefix(subject, "_INBOX_") { // a reply subject that a client chose, with a prefix of another user
+	if !ok {
 		return false
 	}
 	v.total.Inc()

@@ -66,8 +66,8 @@ func OfServers(lanes int) Permissions {
 		Publish: []string{
 			topology.CmdPattern, topology.AdminPattern, "scrip.lane.*.*", "scrip.lane.*.cmd.*", "scrip.lane.*.admin.*", "scrip.evt.*", "scrip.rmd.*",
 			topology.AuditSubject, "scrip.push.dead.>", "scrip.push.wait.>", topology.PushOut, Rollcall, Info, Connections, kick, UserInfo,
-			"$SYS._INBOX.>", // answers to log-ins
-			"_INBOX.>", inboxes(access.Producer), "_R_.>",
+			"$SYS._INBOX.>",                                                 // answers to log-ins
+			topology.Inboxes + ">", topology.ProducerInboxes + ">", "_R_.>", // topology.MayReply
 			serversAPI + "STREAM.NAMES", "$O." + topology.SnapBucket + ".>",
 		},
 		Subscribe: []string{
