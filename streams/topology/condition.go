@@ -29,6 +29,19 @@ type Condition struct {
 	Lag map[string]uint64
 	// Copies is how many each event stream has, at least.
 	Copies int
+
+	last map[string]uint64 // the newest sequence of each stream that keeps all its messages, or of an earlier look
+}
+
+// After compares with the look before this one. A stream that ends earlier than it did was removed and made again; it stays
+// endangered as long as the looks follow each other.
+func (c *Condition) After(before Condition) {
+	for name, had := range before.last {
+		if has, read := c.last[name]; read && has < had {
+			c.Endangered[name] = append(c.Endangered[name], fmt.Sprintf("stream %s had %d messages and ends at %d: restore it from a backup", name, had, has))
+		}
+		c.last[name] = max(had, c.last[name])
+	}
 }
 
 // Condition reads the settings and the state of all streams of the log, and how far their copies are. It changes nothing.
@@ -37,7 +50,7 @@ func (l Log) Condition(ctx context.Context, js jetstream.JetStream) (Condition, 
 	if err != nil {
 		return Condition{}, err
 	}
-	c := Condition{Endangered: map[string][]string{}, Differ: map[string][]string{}}
+	c := Condition{Endangered: map[string][]string{}, Differ: map[string][]string{}, last: map[string]uint64{}}
 	for name, info := range infos {
 		danger, differs := l.judge(name, info)
 		if len(danger) > 0 {
@@ -45,6 +58,9 @@ func (l Log) Condition(ctx context.Context, js jetstream.JetStream) (Condition, 
 		}
 		if len(differs) > 0 {
 			c.Differ[name] = differs
+		}
+		if info != nil && info.Config.DenyPurge {
+			c.last[name] = info.State.LastSeq
 		}
 		if info != nil && strings.HasPrefix(name, EvtStreamPrefix) && (c.Copies == 0 || info.Config.Replicas < c.Copies) {
 			c.Copies = info.Config.Replicas

@@ -67,6 +67,7 @@ func (c *condition) look(ctx context.Context) {
 	c.mu.Lock()
 	was := c.now
 	if c.err = err; err == nil {
+		now.After(was)
 		c.now, c.known = now, true
 	}
 	c.mu.Unlock()
@@ -141,11 +142,11 @@ func (c *condition) checkNodes() (bool, any) {
 
 var (
 	endangeredDesc = prometheus.NewDesc("scrip_log_endangered",
-		"Streams of the log whose settings can remove messages or keep new ones out, or that have lost some; read every minute, absent while unknown.", nil, nil)
+		"Streams of the log whose settings can remove messages or keep new ones out, or that have lost some; read every minute; while unknown the last one above 0, or absent.", nil, nil)
 	differDesc = prometheus.NewDesc("scrip_log_settings_differ",
-		"Streams of the log with other settings than scrip gives them, which remove nothing; read every minute, absent while unknown.", nil, nil)
+		"Streams of the log with other settings than scrip gives them, which remove nothing; read every minute; while unknown the last one above 0, or absent.", nil, nil)
 	lagDesc = prometheus.NewDesc("scrip_nats_node_lag",
-		"Messages that the copies on a node of NATS lack, of all streams of the log; read every minute, absent while unknown or where NATS is no cluster.", []string{"node"}, nil)
+		"Messages that the copies on a node of NATS lack, of all streams of the log; read every minute; while unknown the last one above 0, or absent, as where NATS is no cluster.", []string{"node"}, nil)
 )
 
 // Describe and Collect make it a prometheus.Collector.
@@ -157,12 +158,14 @@ func (c *condition) Describe(ch chan<- *prometheus.Desc) {
 
 func (c *condition) Collect(ch chan<- prometheus.Metric) {
 	now, unknown := c.seen()
-	if unknown != "" {
-		return
+	gauge := func(desc *prometheus.Desc, value float64, label ...string) {
+		if unknown == "" || value > 0 { // a danger does not end because nothing can be read
+			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, label...)
+		}
 	}
-	ch <- prometheus.MustNewConstMetric(endangeredDesc, prometheus.GaugeValue, float64(len(now.Endangered)))
-	ch <- prometheus.MustNewConstMetric(differDesc, prometheus.GaugeValue, float64(len(now.Differ)))
+	gauge(endangeredDesc, float64(len(now.Endangered)))
+	gauge(differDesc, float64(len(now.Differ)))
 	for _, node := range slices.Sorted(maps.Keys(now.Lag)) {
-		ch <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, float64(now.Lag[node]), node)
+		gauge(lagDesc, float64(now.Lag[node]), node)
 	}
 }

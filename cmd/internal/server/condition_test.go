@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -91,6 +92,18 @@ func TestAStreamThatLosesMessagesIsSeen(t *testing.T) {
 	expect(false, "scrip_log_endangered 1, scrip_log_settings_differ 0", `level=ERROR msg="the log is in danger; put its settings back at once" because="stream SCRIP_EVT_0: max_msgs is 10`, "begins at message 11")
 	edit(func(c *jetstream.StreamConfig) { c.MaxMsgs, c.Discard = -1, jetstream.DiscardNew })
 	expect(false, "scrip_log_endangered 1, scrip_log_settings_differ 0", "not in danger by this any more\" because=\"stream SCRIP_EVT_0: max_msgs")
+
+	stream, err := js.Stream(t.Context(), topology.EvtStream(0))
+	streamtest.Must(t, err)
+	streamtest.Must(t, js.DeleteStream(t.Context(), topology.EvtStream(0)))
+	_, err = js.CreateStream(t.Context(), stream.CachedInfo().Config)
+	streamtest.Must(t, err)
+	edit(func(*jetstream.StreamConfig) {})
+	expect(false, "scrip_log_endangered 1, scrip_log_settings_differ 0", "stream SCRIP_EVT_0 had 20 messages and ends at 0")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	c.look(ended)
+	expect(false, "scrip_log_endangered 1") // a danger that was seen lasts while nothing can be read
 }
 
 // A node that is away is named with what to do, and has a gauge; nodes whose copies are complete have 0.
