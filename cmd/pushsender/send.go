@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -22,6 +23,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/logline"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
+	"github.com/seed-4a2410e3/scrip/streams/webhook/receiver"
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
 )
 
@@ -32,6 +34,8 @@ const (
 	answerMost = 64 << 10
 	// quoteMost is how many of them are logged at debug level.
 	quoteMost = 200
+	// dialWait is how long connecting to the gateway may take.
+	dialWait = 30 * time.Second
 )
 
 // send is the root command: it sends until its context ends, or nobody will ever read its standard output.
@@ -63,9 +67,8 @@ func (m *Main) sender() push.Func {
 	if m.webhook == "" {
 		return m.print
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = max(1, m.opts.Workers) // each worker keeps its connection
-	transport.Proxy = nil                                  // no variable of the environment may redirect customer ids
+	// Each worker keeps its connection. No variable of the environment may redirect customer ids.
+	transport := receiver.Transport(&net.Dialer{Timeout: dialWait}, max(1, m.opts.Workers))
 	if m.proxy != "" {
 		transport.Proxy = func(*http.Request) (*url.URL, error) { return url.Parse(m.proxy) }
 	}
@@ -130,11 +133,8 @@ type webhook struct {
 	clock   wall.Clock
 }
 
-// newWebhook follows no redirect: net/http would request the target with GET and without the reminders, and its 200 would
-// count as a delivery.
 func newWebhook(url string, transport http.RoundTripper, logger *slog.Logger) *webhook {
-	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return &webhook{url: url, client: client, logger: logger, clock: wall.Machine}
+	return &webhook{url: url, client: receiver.Client(transport), logger: logger, clock: wall.Machine}
 }
 
 func (w *webhook) push(ctx context.Context, batch []push.Reminder) error {

@@ -3,7 +3,6 @@ package webhook
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
+	"github.com/seed-4a2410e3/scrip/streams/webhook/receiver"
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
 )
 
@@ -51,23 +51,21 @@ type sender struct {
 	storing  bool       // a change is being stored
 }
 
-// transport connects to addresses that the guard allows for the scheme of a URL, with TLS 1.2 or later, and uses no proxy.
+// transport connects to addresses that the guard allows for the scheme of a URL.
 func transport(g *Guard, target string, roots *x509.CertPool, resolver *net.Resolver) *http.Transport {
 	u, err := url.Parse(target)
 	plain := err != nil || u.Scheme != "https"
-	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: g.Control(plain), Resolver: resolver}
-	return &http.Transport{
-		DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, ForceAttemptHTTP2: true,
-		TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: requestTimeout, IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 4,
-		MaxResponseHeaderBytes: answerMost,
-	}
+	t := receiver.Transport(&net.Dialer{Timeout: 10 * time.Second, Control: g.Control(plain), Resolver: resolver}, 4)
+	t.TLSClientConfig.RootCAs, t.ResponseHeaderTimeout = roots, requestTimeout
+	return t
 }
 
 func newSender(e Endpoint, secrets []signature.Secret, t http.RoundTripper, clock wall.Clock, record func(context.Context, Change) error) *sender {
+	client := receiver.Client(t)
+	client.Timeout = requestTimeout
 	return &sender{
-		e: e, secrets: secrets, clock: clock, record: record, since: e.FailingSince, recorded: !e.FailingSince.IsZero(),
-		client: &http.Client{Transport: t, Timeout: requestTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		limit:  rate.NewLimiter(rate.Limit(e.Rate), max(1, e.Rate/10)), slots: make(chan struct{}, e.Concurrency),
+		e: e, secrets: secrets, clock: clock, record: record, since: e.FailingSince, recorded: !e.FailingSince.IsZero(), client: client,
+		limit: rate.NewLimiter(rate.Limit(e.Rate), max(1, e.Rate/10)), slots: make(chan struct{}, e.Concurrency),
 	}
 }
 

@@ -199,6 +199,38 @@ func TestOneWriterOfLines(t *testing.T) {
 	}
 }
 
+// TestOneMakerOfClientsOfReceivers: a client of a server that users name has the bounds of package receiver. The others here
+// are clients of a scrip or nats-server.
+func TestOneMakerOfClientsOfReceivers(t *testing.T) {
+	own := []string{"cmd/internal/cluster/", "cmd/internal/datadir/", "cmd/internal/doctor/", "cmd/internal/server/apitest/", "cmd/scrip/replay.go", "cmd/scripbench/"}
+	found := 0
+	inspect(t, func(path string, n ast.Node) {
+		made, makes := n, []string{"DefaultClient", "DefaultTransport", "Get", "Head", "Post", "PostForm"}
+		if lit, ok := n.(*ast.CompositeLit); ok {
+			made, makes = lit.Type, []string{"Client", "Transport"}
+		}
+		sel, ok := made.(*ast.SelectorExpr)
+		if !ok || !slices.Contains(makes, sel.Sel.Name) {
+			return
+		}
+		if of, ok := sel.X.(*ast.Ident); !ok || of.Name != "http" {
+			return
+		}
+		name, err := filepath.Rel(root(t), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(name, "streams/webhook/receiver/") {
+			found++
+		} else if !slices.ContainsFunc(own, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+			t.Errorf("%s uses http.%s: take the client of package receiver", name, sel.Sel.Name)
+		}
+	})
+	if found != 2 {
+		t.Errorf("package receiver makes %d clients and transports", found)
+	}
+}
+
 // TestOnePlaceKnowsTheMachine: a control group is found from two files, never by a fixed path, which is that of a container alone.
 func TestOnePlaceKnowsTheMachine(t *testing.T) {
 	fixed := regexp.MustCompile(`sys/fs/cgroup|proc/meminfo|proc/self/cgroup|hw\.memsize`)
