@@ -25,6 +25,7 @@ type Log struct {
 	to      io.Writer
 	opts    Options
 	logger  *slog.Logger
+	rates   rates
 	more    chan struct{} // the queue has changed
 	closing chan struct{}
 	closed  sync.Once
@@ -39,17 +40,19 @@ type Log struct {
 // Open returns a log that writes to a writer, which no one else writes to until Close.
 func Open(to io.Writer, opts Options) *Log {
 	l := &Log{to: to, opts: opts, more: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{})}
-	l.logger = slog.New(opts.handler(l))
+	l.rates.by = map[string]*kind{}
+	l.logger = slog.New(&rated{rates: &l.rates, next: opts.handler(l)})
 	go l.run()
 	return l
 }
 
 // handler makes text or JSON of records.
 func (o Options) handler(to io.Writer) slog.Handler {
+	opts := &slog.HandlerOptions{Level: o.Level, ReplaceAttr: shorten}
 	if o.JSON {
-		return slog.NewJSONHandler(to, &slog.HandlerOptions{Level: o.Level})
+		return slog.NewJSONHandler(to, opts)
 	}
-	return slog.NewTextHandler(to, &slog.HandlerOptions{Level: o.Level})
+	return slog.NewTextHandler(to, opts)
 }
 
 // Logger is the log as a logger.
@@ -76,9 +79,10 @@ func (l *Log) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
-// Close writes what is in the queue and ends the writer. It gives up after the limit: nobody reads then. It does not
-// wait for a reader that is gone. Later lines are dropped.
+// Close writes the lines that wait for their rate and what is in the queue, and ends the writer. It gives up after the
+// limit: nobody reads then. It does not wait for a reader that is gone. Later lines are dropped.
 func (l *Log) Close(limit time.Duration) {
+	l.rates.flush()
 	l.closed.Do(func() { close(l.closing) })
 	late := time.NewTimer(limit)
 	defer late.Stop()
