@@ -17,9 +17,11 @@ type Allowance struct {
 
 // The allowances. A generated code has 60 bits: with ten million live codes, one guess in 10^11 is a hit, so the rate of a
 // whole key leaves centuries for a public one and decades for another. The clients of a public key share it, so each address
-// has a small allowance of its own: one of them must not use up that of all others.
+// has a small allowance of its own, and each /48 of IPv6, which one client can have whole, that of ten addresses at once and
+// a tenth of the key's: one of them must not use up that of all others.
 var (
 	perAddress = Allowance{Burst: 10, PerMinute: 5, Block: 10 * time.Minute}
+	perSite    = Allowance{Burst: 100, PerMinute: 60}
 	perPublic  = Allowance{Burst: 1000, PerMinute: 600}
 	PerKey     = Allowance{Burst: 10000, PerMinute: 6000} // changed by tests alone
 )
@@ -27,10 +29,21 @@ var (
 // maxTriers bounds the triers that are remembered. Beyond that, those with a full allowance are forgotten first.
 const maxTriers = 1 << 16
 
-// trier is a key, or one address of a public key's clients.
+// trier is a key, or one network of a public key's clients.
 type trier struct {
-	key     string
-	address netip.Addr
+	key string
+	of  netip.Prefix
+}
+
+// siteBits is the length of the prefix of a site of IPv6.
+const siteBits = 48
+
+// site returns the /48 of a client; ok is false for IPv4, and for a client that is not known.
+func site(client netip.Addr) (of netip.Prefix, ok bool) {
+	if !client.Is6() {
+		return of, false
+	}
+	return netip.PrefixFrom(client, siteBits).Masked(), true
 }
 
 // tries is what a trier has left.
@@ -58,6 +71,7 @@ type WrongCodes struct {
 const (
 	ofKey     = "key"     // of a key that is not public
 	ofPublic  = "public"  // of a public key as a whole
+	ofSite    = "site"    // of one /48 of its clients
 	ofAddress = "address" // of one address of its clients
 	ofLog     = "log"     // none: of commands straight to the log, which do not name their key
 )
@@ -67,12 +81,13 @@ func newWrongCodes(u *uses) *WrongCodes {
 		wrong: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "scrip_wrong_codes_total",
 			Help: "Wrong codes that were tried, by the budget that they cost: of a key, of a public key, or none, in commands straight to the log."}, []string{"budget"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "scrip_wrong_codes_refused_total",
-			Help: "Codes that were refused unseen, because of too many wrong ones before; by the budget that was used up: of a key, of a public key, or of one address of its clients."}, []string{"budget"}),
+			Help: "Codes that were refused unseen, because of too many wrong ones before; by the budget that was used up: of a key, of a public key, or of one address or site (a /48 of IPv6) of its clients."}, []string{"budget"}),
 	}
 	for _, kind := range []string{ofKey, ofPublic} {
 		b.wrong.WithLabelValues(kind)
 		b.refused.WithLabelValues(kind)
 	}
+	b.refused.WithLabelValues(ofSite)
 	b.refused.WithLabelValues(ofAddress)
 	b.wrong.WithLabelValues(ofLog)
 	return b
@@ -94,7 +109,12 @@ func (b *WrongCodes) Reserve(p Principal, client netip.Addr) (end func(wrong boo
 	}
 	parts := []part{{trier{key: p.ID}, PerKey, ofKey}}
 	if p.Public {
-		parts = []part{{trier{key: p.ID}, perPublic, ofPublic}, {trier{p.ID, client}, perAddress, ofAddress}}
+		parts[0] = part{trier{key: p.ID}, perPublic, ofPublic}
+		if of, ok := site(client); ok {
+			parts = append(parts, part{trier{p.ID, of}, perSite, ofSite})
+		}
+		client = Network(client)
+		parts = append(parts, part{trier{p.ID, netip.PrefixFrom(client, client.BitLen())}, perAddress, ofAddress})
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,8 +181,8 @@ func (b *WrongCodes) tries(who trier, a Allowance, now time.Time) *tries {
 	return t
 }
 
-// forget makes room: for all who have tried nothing for ten minutes, else for an eighth of the addresses. Those could try
-// again, within the allowance of their key.
+// forget makes room: for all who have tried nothing for ten minutes, else for an eighth of the clients. Those could try
+// again, within the allowance of their key. Sites, of which there are fewer, go last.
 func (b *WrongCodes) forget(now time.Time) {
 	for who, t := range b.by {
 		if t.open == 0 && now.Sub(t.at) > perAddress.Block {
@@ -170,13 +190,15 @@ func (b *WrongCodes) forget(now time.Time) {
 		}
 	}
 	surplus := len(b.by) - b.most*7/8
-	for who, t := range b.by {
-		if surplus <= 0 {
-			return
-		}
-		if t.open == 0 && who.address.IsValid() {
-			delete(b.by, who)
-			surplus--
+	for _, bits := range []int{siteBits + 1, 1} {
+		for who, t := range b.by {
+			if surplus <= 0 {
+				return
+			}
+			if t.open == 0 && who.of.IsValid() && (who.of.Addr().Is4() || who.of.Bits() >= bits) {
+				delete(b.by, who)
+				surplus--
+			}
 		}
 	}
 }

@@ -48,7 +48,7 @@ func TestBudget(t *testing.T) {
 		}
 		tried := 0
 		for i := range 100_000 {
-			if try(page, fmt.Sprintf("[2001:db8:%x:%x::%x]:9", i>>16, i&0xffff, i)) {
+			if try(page, fmt.Sprintf("[2001:db8:%x:%x::%x]:9", i&0xffff, i>>16, i)) { // each a /64 of another /48
 				tried++
 			}
 		}
@@ -70,4 +70,33 @@ func TestBudget(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestASite: of IPv6 one client may have many addresses of a /64, and many /64 of a /48. Neither uses up what a public key has for
+// all its clients.
+func TestASite(t *testing.T) {
+	for _, c := range []struct {
+		addresses string
+		want      float64
+	}{
+		{"2001:db8:1:0:0:0:%x:%x", perAddress.Burst},
+		{"2001:db8:1:%x:%x::1", perSite.Burst},
+		{"2001:db8:1:%x::%x", perSite.Burst},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b, page, tried := newWrongCodes(&uses{}), Principal{ID: "p", Role: Producer, Public: true}, 0.0
+			for i := range 4096 {
+				if end, wait := b.Reserve(page, netip.MustParseAddr(fmt.Sprintf(c.addresses, i, i))); wait == 0 {
+					end(true)
+					tried++
+				}
+			}
+			if tried != c.want {
+				t.Errorf("%d addresses %s tried %g codes, expected %g", 4096, c.addresses, tried, c.want)
+			}
+			if _, wait := b.Reserve(page, netip.MustParseAddr("192.0.2.1")); wait > 0 {
+				t.Error("nothing is left for another client")
+			}
+		})
+	}
 }

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/seed-4a2410e3/scrip/streams/access"
 )
 
 // Proxies are the networks of the proxies in front of this server, whose X-Forwarded-For is believed.
@@ -64,14 +66,11 @@ func address(text string) (netip.Addr, bool) {
 	return a.Unmap().WithZone(""), true
 }
 
-// Network is the address of a client, of IPv6 its /64, which one client has whole.
+// Network is the address of a client, of IPv6 its /64, see access.Network.
 func Network(text string) netip.Addr {
 	ip, ok := address(text)
 	if !ok {
 		return netip.IPv6Unspecified()
 	}
-	if ip.Is6() {
-		ip = netip.PrefixFrom(ip, 64).Masked().Addr()
-	}
-	return ip
+	return access.Network(ip)
 }
