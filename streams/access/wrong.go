@@ -40,7 +40,7 @@ const siteBits = 48
 
 // site returns the /48 of a client; ok is false for IPv4, and for a client that is not known.
 func site(client netip.Addr) (of netip.Prefix, ok bool) {
-	if !client.Is6() {
+	if client = client.Unmap(); !client.Is6() {
 		return of, false
 	}
 	return netip.PrefixFrom(client, siteBits).Masked(), true

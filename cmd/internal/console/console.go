@@ -91,6 +91,12 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.guard.ServeHTTP(w, r)
 }
 
+// LoggedIn reports whether a request has the cookie of a log-in that has not ended.
+func (c *Console) LoggedIn(r *http.Request) bool {
+	_, problem := c.LogIns.Who(r)
+	return problem == nil
+}
+
 // path returns the path of a page for a browser.
 func (c *Console) path(p string) string { return c.Prefix + p }
 

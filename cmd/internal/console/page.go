@@ -49,6 +49,7 @@ type view struct {
 // view returns the view of a request that has a session. Otherwise it sends the browser to the log-in, and returns nil.
 func (c *Console) view(w http.ResponseWriter, r *http.Request) *view {
 	p, problem := c.LogIns.Who(r)
+	web.Identified(w, problem == nil)
 	if problem == nil {
 		problem = c.LogIns.Gate.Count(w, p)
 	}

@@ -32,6 +32,23 @@ func (s *server) authorized(r *http.Request) bool {
 	return err == nil && p.May(access.OpDiagnose, "")
 }
 
+// known is true if a request has the server's credentials, the key of anybody, or the cookie of a log-in.
+func (s *server) known(r *http.Request) bool {
+	if user, password, given := r.BasicAuth(); given {
+		return s.owns(user, password)
+	}
+	if key, given := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); given {
+		keys := s.registry.Load()
+		if keys == nil {
+			return true // nobody knows yet
+		}
+		_, err := keys.Authenticate(strings.TrimSpace(key))
+		return err == nil
+	}
+	c := s.console.Load()
+	return c != nil && c.LoggedIn(r)
+}
+
 // owns reports whether these are the server's credentials.
 func (s *server) owns(user, password string) bool {
 	want := s.credentials.String()
@@ -42,7 +59,9 @@ func (s *server) owns(user, password string) bool {
 // guarded refuses requests without the server's credentials.
 func (s *server) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.authorized(r) {
+		good := s.authorized(r)
+		web.Identified(w, good)
+		if !good {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="scrip", Basic realm="scrip"`)
 			web.New(web.Unauthorized, "give the key of an operator, or the server's credentials: http_url in scrip.json in its data directory has them").Write(w)
 			return

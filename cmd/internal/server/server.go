@@ -66,19 +66,20 @@ type server struct {
 	key     [32]byte // the code key, if a role needs it
 	keys    keys     // of users
 	// registry is that of keys, for HTTP, which is served before keys are; nil = not yet.
-	registry atomic.Pointer[access.Registry]
-	certs    *certs.Pair                     // for HTTP and the embedded NATS; nil = no TLS
-	tables   *tables                         // nil = this server does not use PostgreSQL
-	cluster  atomic.Pointer[pgd.Cluster]     // the private PostgreSQL; nil = none, or not yet
-	jobs     *ops.Jobs                       // long actions of operators; nil = neither role projector nor api
-	settings *settings.Store                 // the history of the run-time settings; nil = neither role lanes nor api
-	config   *settings.Live                  // those in force; nil likewise
-	clock    *wall.Guard                     // the source of lane time; nil = no role lanes
-	load     *load.Meter                     // measures how busy this server's lanes are; nil = no role lanes
-	settled  func() bool                     // whether the projector has found or created the read tables, or has failed; nil = no projector
-	trace    *trace.Tracer                   // nil = no traces
-	v1       atomic.Pointer[draining]        // /v1; nil = not started
-	console  atomic.Pointer[console.Console] // nil likewise
+	registry  atomic.Pointer[access.Registry]
+	strangers *access.Strangers
+	certs     *certs.Pair                     // for HTTP and the embedded NATS; nil = no TLS
+	tables    *tables                         // nil = this server does not use PostgreSQL
+	cluster   atomic.Pointer[pgd.Cluster]     // the private PostgreSQL; nil = none, or not yet
+	jobs      *ops.Jobs                       // long actions of operators; nil = neither role projector nor api
+	settings  *settings.Store                 // the history of the run-time settings; nil = neither role lanes nor api
+	config    *settings.Live                  // those in force; nil likewise
+	clock     *wall.Guard                     // the source of lane time; nil = no role lanes
+	load      *load.Meter                     // measures how busy this server's lanes are; nil = no role lanes
+	settled   func() bool                     // whether the projector has found or created the read tables, or has failed; nil = no projector
+	trace     *trace.Tracer                   // nil = no traces
+	v1        atomic.Pointer[draining]        // /v1; nil = not started
+	console   atomic.Pointer[console.Console] // nil likewise
 
 	opsAddress string // of the listener of Options.OpsListen; "" = there is none
 
@@ -97,6 +98,7 @@ func Run(ctx context.Context, opts Options) error {
 	opts = opts.withDefaults()
 	s := &server{opts: opts, log: opts.Logger, group: newGroup(opts.Logger, stopLimit), health: &health{}, metrics: newMetrics(opts.Version), limits: &limits{}, violations: newViolations(opts.Logger)}
 	s.metrics.registry.MustRegister(s.limits, s.violations.total)
+	s.strangers = access.NewStrangers(s.metrics.registry)
 	if opts.LinesDropped != nil {
 		s.metrics.registry.MustRegister(linesDropped(opts.LinesDropped))
 	}
@@ -181,8 +183,8 @@ func (s *server) start(ctx context.Context) error {
 	}
 	conns := web.NewConns(s.opts.HTTPConns, s.opts.HTTPConnsPerAddress, s.opts.HTTPProxies)
 	s.limits.add(conns.Limits)
-	hs := web.NewServer(s.opts.HTTPProxies.Handler(s.byName(s.opts.HTTPListen, s.trace.Handler(s.handler()))))
-	hs.Handler = s.prefixed(hs.Handler)
+	hs := web.NewServer(s.byName(s.opts.HTTPListen, s.trace.Handler(s.handler())))
+	hs.Handler = s.opts.HTTPProxies.Handler(web.HoldStrangers(s.strangers, s.known, s.prefixed(hs.Handler)))
 	s.group.start("http", serveHTTP(hs, conns, listener, s.serverTLS()))
 
 	for _, step := range []func(context.Context) error{s.startNATS, s.openLog, s.startAccess, s.startStatus, s.startCondition, s.startTables, s.skipMessages, s.startConfig, s.startClock, s.startLanes, s.startHold, s.startProjector, s.startAnalysts, s.startJobs, s.startAPI, s.startWebhooks, s.startDisks, s.runJobs} {

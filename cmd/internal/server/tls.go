@@ -67,6 +67,7 @@ func (s *server) startOps() error {
 	mux.Handle("GET /readyz", guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { s.writeReady(w, true) })))
 	s.measure(mux, guard)
 	hs := web.NewServer(s.byName(s.opts.OpsListen, mux))
+	hs.Handler = web.HoldStrangers(s.strangers, s.known, hs.Handler)
 	s.log.Info("serving metrics, profiles and details of readiness", "address", l.Addr().String())
 	s.group.start("ops", serveHTTP(hs, web.NewConns(web.MaxOpsConns, web.MaxOpsConns, nil), l, s.serverTLS()))
 	return nil

@@ -58,6 +58,7 @@ func (g *Gate) Enter(w http.ResponseWriter, r *http.Request, token string) (p ac
 	} else {
 		p, problem = g.Identify(r)
 	}
+	Identified(w, problem == nil || problem.Code != Unauthorized)
 	if problem == nil {
 		problem = checkOrigin(w, r, p)
 	}

@@ -91,6 +91,7 @@ const aboutLogIn = "log-in"
 // Start starts a session.
 func (l *LogIns) Start(w http.ResponseWriter, r *http.Request, p access.Principal) {
 	of := logIn{Key: p.ID, Until: l.now().Add(LogInLife).UTC()}
+	Identified(w, true)
 	if p.ID == "" {
 		of.Owner, of.Name = l.Owner, p.Name
 	}
