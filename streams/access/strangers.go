@@ -8,11 +8,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// The attempts of an address, and of a /48 of IPv6, which one client can have whole. A person who mistypes a key stays within
-// them, and so does a program that starts again and again with a key that was revoked.
+// StrangerBurst is how many attempts an address has at once; it is changed by tests alone. A person who mistypes a key stays
+// within it, and so does a program that starts again and again with a key that was revoked.
+var StrangerBurst = 10
+
 const (
-	strangerBurst, strangerRate = 10, 1
-	siteBurst, siteRate         = 100, 10
+	// strangerRate is how many attempts an address has a second in the long run.
+	strangerRate = 1
+	// siteShare is how many addresses' attempts a /48 of IPv6 has, which one client can have whole.
+	siteShare = 10
 )
 
 // maxStrangers bounds the networks that are remembered. Beyond that, those with no attempt of late are forgotten first.
@@ -30,6 +34,8 @@ const (
 type Strangers struct {
 	over *prometheus.CounterVec
 
+	burst int
+
 	mu   sync.Mutex // guards by
 	by   map[netip.Prefix]*rate.Limiter
 	most int
@@ -37,7 +43,7 @@ type Strangers struct {
 
 // NewStrangers returns a Strangers. A nil registerer means that attempts are not counted anywhere else.
 func NewStrangers(metrics prometheus.Registerer) *Strangers {
-	s := &Strangers{by: map[netip.Prefix]*rate.Limiter{}, most: maxStrangers, over: prometheus.NewCounterVec(prometheus.CounterOpts{
+	s := &Strangers{burst: StrangerBurst, by: map[netip.Prefix]*rate.Limiter{}, most: maxStrangers, over: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "scrip_strangers_slowed_total", Help: "Attempts without a key in force beyond what their address may make, by door: http (requests) or nats (log-ins).",
 	}, []string{"door"})}
 	s.over.WithLabelValues(DoorHTTP)
@@ -56,9 +62,9 @@ func (s *Strangers) Wrong(door string, from netip.Addr) (over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	client := Network(from)
-	over = !s.bucket(netip.PrefixFrom(client, client.BitLen()), strangerRate, strangerBurst).Allow()
+	over = !s.bucket(netip.PrefixFrom(client, client.BitLen()), strangerRate, s.burst).Allow()
 	if of, ok := site(from); ok && !over {
-		over = !s.bucket(of, siteRate, siteBurst).Allow()
+		over = !s.bucket(of, siteShare*strangerRate, siteShare*s.burst).Allow()
 	}
 	if over {
 		s.over.WithLabelValues(door).Inc()
@@ -79,17 +85,21 @@ func (s *Strangers) bucket(of netip.Prefix, perSecond rate.Limit, burst int) *ra
 	return b
 }
 
-// forget makes room: for full buckets, which are like new ones, and then for any until an eighth is free.
+// forget makes room: for full buckets, which are like new ones, and then for any until an eighth is free, those of addresses first.
 func (s *Strangers) forget() {
 	for of, b := range s.by {
 		if b.Tokens() >= float64(b.Burst()) {
 			delete(s.by, of)
 		}
 	}
-	for of := range s.by {
-		if len(s.by) <= s.most*7/8 {
-			return
+	for _, sites := range []bool{false, true} {
+		for of := range s.by {
+			if len(s.by) <= s.most*7/8 {
+				return
+			}
+			if sites || of.Bits() != siteBits {
+				delete(s.by, of)
+			}
 		}
-		delete(s.by, of)
 	}
 }

@@ -26,8 +26,8 @@ func TestStrangers(t *testing.T) {
 			address string
 			want    int
 		}{
-			{"192.0.2.1", strangerBurst}, {"::ffff:192.0.2.1", 0}, {"192.0.2.2", strangerBurst},
-			{"2001:db8::1", strangerBurst}, {"2001:db8::2", 0}, {"2001:db8:0:1::1", strangerBurst},
+			{"192.0.2.1", StrangerBurst}, {"::ffff:192.0.2.1", 0}, {"192.0.2.2", StrangerBurst},
+			{"2001:db8::1", StrangerBurst}, {"2001:db8::2", 0}, {"2001:db8:0:1::1", StrangerBurst},
 		} {
 			if n := within(c.address, 100); n != c.want {
 				t.Errorf("%s made %d attempts, expected %d", c.address, n, c.want)
@@ -44,7 +44,7 @@ func TestStrangers(t *testing.T) {
 				n++
 			}
 		}
-		if n < siteBurst || n > siteBurst*(1+5000/s.most) || len(s.by) > s.most {
+		if n != siteShare*StrangerBurst || len(s.by) > s.most {
 			t.Errorf("a /48 made %d attempts; %d networks are remembered", n, len(s.by))
 		}
 	})

@@ -21,6 +21,14 @@ func AllowWrongCodes(t *testing.T, burst float64) {
 	t.Cleanup(func() { access.PerKey = was })
 }
 
+// AllowStrangers sets how many attempts an address without a key has at once, until the test ends. Call it before the server
+// starts.
+func AllowStrangers(t *testing.T, burst int) {
+	was := access.StrangerBurst
+	access.StrangerBurst = burst
+	t.Cleanup(func() { access.StrangerBurst = was })
+}
+
 // Document is the document before it is rendered.
 func (a *API) Document() *huma.OpenAPI { return a.document }
 

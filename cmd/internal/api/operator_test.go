@@ -5,10 +5,13 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/api"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -27,9 +30,30 @@ func limitsAreShown(t *testing.T, r *apitest.Rig, perAddress int) {
 	})
 }
 
+// strangersAreSlowed: requests and log-ins without a key count together for their address. Package web shows what follows.
+func strangersAreSlowed(t *testing.T, r *apitest.Rig) {
+	r.Ask(t, "-", "GET", "/v1/status", nil).Want(t, 401)
+	var both sync.WaitGroup // a second later there is another attempt
+	both.Go(func() {
+		if nc, err := nats.Connect(r.NATS, nats.Token("sk_bad")); err == nil {
+			nc.Close()
+			t.Error("a wrong key opens NATS")
+		}
+	})
+	r.Ask(t, "-", "GET", "/v1/nowhere", nil).Want(t, 404)
+	both.Wait()
+	metrics := string(r.Ask(t, "", "GET", "/metrics", nil).Want(t, 200).Body)
+	for _, door := range []string{"http", "nats"} {
+		if one := `scrip_strangers_slowed_total{door="` + door + `"} 1`; !strings.Contains(metrics, one) {
+			t.Errorf("the metrics lack %s", one)
+		}
+	}
+}
+
 // TestStatusAndSettings: what `scrip status` and `scrip config` show and change.
 func TestStatusAndSettings(t *testing.T) {
 	const perAddress = 16
+	api.AllowStrangers(t, 1)
 	r := apitest.Serve(t, func(o *server.Options) { o.HTTPConns, o.HTTPConnsPerAddress = 4*perAddress, perAddress })
 	apitest.Until(t, "the status is ready", func() bool {
 		v := r.Ask(t, "", "GET", "/v1/status", nil).Want(t, 200).Object(t)
@@ -61,6 +85,7 @@ func TestStatusAndSettings(t *testing.T) {
 	}
 	t.Run("a rate of requests", func(t *testing.T) { aKeyHasARate(t, r) })
 	t.Run("settings that cannot be recorded", func(t *testing.T) { settingsThatCannotBeRecorded(t, r) })
+	t.Run("strangers", func(t *testing.T) { strangersAreSlowed(t, r) })
 	t.Run("limits", func(t *testing.T) { limitsAreShown(t, r, perAddress) })
 }
 

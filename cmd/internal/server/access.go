@@ -88,6 +88,7 @@ func (s *server) startLogins(ctx context.Context) error {
 		return err
 	}
 	r := callout.New(nc, s.stream.Lanes, issuer, s.keys.registry, s.log)
+	r.Strangers = s.strangers
 	r.LoggedIn = func(p access.Principal, from string) { s.loggedIn(p, "nats", from) }
 	s.group.start("logins", r.Run)
 	s.health.add("logins", false, func() (bool, any) { return nc.IsConnected(), nil })

@@ -100,6 +100,7 @@ func TestMetricsAreListed(t *testing.T) {
 	has.MustRegister(newDeliveryMetrics(nil), newLetterMetrics(nil), webhookMetrics{}, newPostgresMetric(nil), newBackupMetrics(nil, topology.Log{}, nil))
 	has.MustRegister(&limits{}, linesDropped(nil), newViolations(nil).total, &condition{})
 	web.NewRates(nil, has)
+	access.NewStrangers(has)
 	ns := streamtest.Start(t)
 	store, err := settings.Open(t.Context(), ns.JetStream(t), settings.Options{})
 	streamtest.Must(t, err)

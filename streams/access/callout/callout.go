@@ -50,6 +50,9 @@ type Keys interface {
 type Responder struct {
 	// LoggedIn, if set before Run, records a log-in from an address, without a wait. It may be called by several goroutines at once.
 	LoggedIn func(p access.Principal, from string)
+	// Strangers, if set before Run, counts log-ins without a key that opens NATS. Beyond the rate of an address they get no answer:
+	// nothing is signed for them, and the nats-server closes them after two seconds.
+	Strangers *access.Strangers
 
 	nc     *nats.Conn
 	lanes  int
@@ -113,14 +116,21 @@ func (r *Responder) answer(m *nats.Msg) {
 	if !strings.HasPrefix(m.Reply, replies) {
 		return
 	}
-	request, err := jwt.DecodeAuthorizationRequestClaims(string(m.Data))
+	request, err := requested(string(m.Data))
 	if err != nil {
 		r.log.Warn("a request for a log-in was not understood", "err", err)
 		return
 	}
-	principal, user, err := r.user(request)
-	if errors.Is(err, access.ErrNotReady) {
+	principal, permissions, err := r.who(request)
+	switch {
+	case errors.Is(err, access.ErrNotReady):
 		return // not refused: nats.go gives a connection up that is refused twice. The log-in times out, and the client tries again.
+	case err != nil && r.Strangers.Wrong(access.DoorNATS, from(request)):
+		return
+	}
+	user := ""
+	if err == nil {
+		user, err = r.user(request.UserNkey, principal, permissions)
 	}
 	answer := jwt.NewAuthorizationResponseClaims(request.UserNkey)
 	answer.Audience = request.Server.ID
@@ -144,29 +154,33 @@ func (r *Responder) answer(m *nats.Msg) {
 
 var errNoNATS = errors.New("keys of this role do not open NATS")
 
-// user returns who sent a request, whose key is its token, or its password, as a principal and as a signed user of NATS.
-func (r *Responder) user(request *jwt.AuthorizationRequestClaims) (principal access.Principal, signed string, err error) {
+// who returns whose key is the token of a request, or its password, and what that one may do. It costs no signature.
+func (r *Responder) who(request *jwt.AuthorizationRequestClaims) (p access.Principal, permissions natsauth.Permissions, err error) {
 	key := cmp.Or(request.ConnectOptions.Token, request.ConnectOptions.Password)
 	if key == "" {
-		return principal, "", access.ErrUnknownKey
+		return p, permissions, access.ErrUnknownKey
 	}
-	if principal, err = r.keys.Authenticate(key); err != nil {
-		return principal, "", err
+	if p, err = r.keys.Authenticate(key); err != nil {
+		return p, permissions, err
 	}
-	permissions, ok := natsauth.Of(principal, r.lanes)
+	permissions, ok := natsauth.Of(p, r.lanes)
 	if !ok {
-		return principal, "", errNoNATS
+		err = errNoNATS
 	}
-	user := jwt.NewUserClaims(request.UserNkey)
-	user.Name, user.Audience = principal.ID, permissions.Account
+	return p, permissions, err
+}
+
+// user returns a principal as a signed user of NATS.
+func (r *Responder) user(nkey string, p access.Principal, permissions natsauth.Permissions) (signed string, err error) {
+	user := jwt.NewUserClaims(nkey)
+	user.Name, user.Audience = p.ID, permissions.Account
 	user.Expires = r.clock.Now().Add(validFor).Unix()
-	if principal.ReadsLog() {
+	if p.ReadsLog() {
 		user.Expires = r.clock.Now().Add(readsFor).Unix()
 	}
 	user.Pub.Allow.Add(permissions.Publish...)
 	user.Sub.Allow.Add(permissions.Subscribe...)
-	signed, err = user.Encode(r.issuer.pair)
-	return principal, signed, err
+	return user.Encode(r.issuer.pair)
 }
 
 // Issuer signs answers to log-ins. The nats-servers' configuration has its public key.

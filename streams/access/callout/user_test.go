@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -29,9 +30,7 @@ func TestWhoReadsTheLogLogsInEachHour(t *testing.T) {
 	for codes, want := range map[bool]time.Duration{true: time.Hour, false: validFor} {
 		p := access.Principal{ID: "01h8z3qk", Name: "eve", Role: access.Analyst, Codes: codes}
 		r := &Responder{lanes: 1, issuer: issuer, keys: only{p}, clock: clock}
-		request := jwt.AuthorizationRequestClaims{}
-		request.UserNkey, request.ConnectOptions.Token = user, "a key"
-		_, signed, err := r.user(&request)
+		signed, err := r.user(user, p, natsauth.Permissions{})
 		streamtest.Must(t, err)
 		claims, err := jwt.DecodeUserClaims(signed)
 		if err != nil || claims.Expires != clock.Now().Add(want).Unix() {

@@ -28,6 +28,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
+	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
@@ -88,6 +89,7 @@ type running struct {
 }
 
 func (r *running) Run() int {
+	access.StrangerBurst = 1 << 30 // tests ask without a key as often as they like
 	code := r.m.Run()
 	if d := document.Document; r.all && d != nil && code == 0 && flag.Lookup("test.run").Value.String() == "" {
 		if ids := d.Unanswered(); len(ids) > 0 {
