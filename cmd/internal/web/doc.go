@@ -8,6 +8,8 @@
 // A browser logs in by a key or a link, and shows a sealed cookie then ([LogIns]). The pages that it opens are made of requests within
 // the process, as the principal of the cookie ([As]); the cookie opens nothing else.
 //
+// Requests without a key wait where their address has made too many ([HoldStrangers]); others never do.
+//
 // The table in kinds.go maps every refusal of the log, and every error of HTTP itself, to a status, a title, and what is known
 // of the effect. Handlers return a [Problem] or write it.
 //
