@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/jwt/v2"
 )
 
-// requested reads the request of a nats-server, a JWT. Its signature is not checked, which would cost as much as all else of a
-// log-in: the request itself names the key, so anybody could sign one. Permissions keep others from the subject.
+// requested reads the request of a nats-server, a JWT. Its signature is not checked, which is dear: the request itself names
+// the key that made it, so anybody could sign one. Permissions keep others from the subject.
 func requested(token string) (*jwt.AuthorizationRequestClaims, error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 || len(token) > jwt.MaxTokenSize {
