@@ -30,7 +30,7 @@ type lock struct{ conn *pgx.Conn }
 
 // acquire waits for the lock.
 func (p *Projector) acquire(ctx context.Context) (*lock, error) {
-	conn, err := schema.Dial(ctx, p.db)
+	conn, err := schema.Dial(ctx, p.db, "scrip projector")
 	if err != nil {
 		return nil, fmt.Errorf("connecting for the projector's lock: %w", err)
 	}

@@ -4,6 +4,7 @@
 //
 //	pool := projtest.Pool(t, projtest.URL(t))                     // a new empty database, dropped after the test
 //	cluster := projtest.Cluster(t)                                // a separate cluster, to stop, start and kill
+//	projtest.SessionLocks(t, url)                                 // refuses advisory locks of one transaction
 //	projtest.Admin(t, url)                                        // a database of the shared cluster, for its superuser
 //
 //	r := projtest.New(t)                                          // an empty log on a server of its own

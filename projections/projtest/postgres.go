@@ -125,6 +125,27 @@ func Admin(t testing.TB, database string) string {
 	return withPath(t, common.cluster.AdminURL(), u.Path)
 }
 
+// SessionLocks leaves nobody but its owner the right to advisory locks in a database, and the owner those of a session: what holds a
+// lock for one transaction must lock what readers cannot.
+func SessionLocks(t testing.TB, database string) {
+	t.Helper()
+	if err := execute(Admin(t, database), sessionLocksSQL); err != nil {
+		t.Fatalf("taking rights to advisory locks: %v", err)
+	}
+}
+
+const sessionLocksSQL = `DO $$
+DECLARE
+  one record;
+BEGIN
+  FOR one IN SELECT oid::regprocedure AS f FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace AND proname ~ '^pg_(try_)?advisory_' LOOP
+    EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', one.f);
+  END LOOP;
+  EXECUTE format('GRANT EXECUTE ON FUNCTION pg_try_advisory_lock(bigint), pg_advisory_unlock(bigint), pg_advisory_unlock_all() TO %I',
+    (SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = current_database()));
+END
+$$`
+
 // Role creates a role with the right to log in only, and returns the URL of database for it. It is dropped after the
 // test, with what it owns there.
 func Role(t testing.TB, database, name string) string {

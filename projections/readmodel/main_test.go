@@ -18,7 +18,9 @@ func TestMain(m *testing.M) { os.Exit(projtest.Main(m)) }
 // database is a new one with empty read tables.
 func database(t *testing.T) *pgxpool.Pool {
 	t.Helper()
-	pool := projtest.Pool(t, projtest.URL(t))
+	url := projtest.URL(t)
+	projtest.SessionLocks(t, url)
+	pool := projtest.Pool(t, url)
 	ensure(t, pool)
 	return pool
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -74,10 +73,11 @@ func Open(ctx context.Context, postgres string, js jetstream.JetStream, log topo
 		return nil, fmt.Errorf("the URL of PostgreSQL: %w", err)
 	}
 	config.MaxConns = max(config.MaxConns, int32(opts.Parallel)+4)
-	config.ConnConfig.RuntimeParams["application_name"] = applicationName(opts.Who)
+	config.ConnConfig.RuntimeParams["application_name"] = schema.ApplicationName(opts.Who)
 	config.ConnConfig.RuntimeParams["timezone"] = "UTC"
 	schema.Pin(config.ConnConfig)
-	schema.Patient(config.ConnConfig) // loading and indexing may take hours
+	schema.Patient(config.ConnConfig)                                              // loading and indexing may take hours
+	config.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "0" // a snapshot waits while lanes are folded up to it
 	s := &Session{js: js, log: log, opts: opts, report: &reporter{report: opts.Progress}}
 	s.throttle = load.Throttle{Level: s.report.level, Times: 1, Longest: longestPause}
 	if s.conn, err = pgx.ConnectConfig(ctx, config.ConnConfig.Copy()); err != nil {
@@ -110,20 +110,26 @@ func (s *Session) acquire(ctx context.Context) (err error) {
 	if s.owner, err = rights(ctx, s.conn); err != nil {
 		return err
 	}
+	if err := setRole(ctx, s.conn, s.owner); err != nil { // which may take the lock
+		return err
+	}
 	for attempt := 1; ; attempt++ {
 		var mine bool
 		if err := s.conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(schema.RebuildLock)).Scan(&mine); err != nil {
 			return fmt.Errorf("acquiring the lock of rebuilds: %w", err)
 		}
 		if mine {
-			return setRole(ctx, s.conn, s.owner)
+			return nil
 		}
 		if attempt == lockAttempts {
-			who, found, err := holder(ctx, s.conn, schema.RebuildLock)
-			if err != nil || !found {
-				who = "another rebuild or verification"
+			who, found, err := schema.HolderOf(ctx, s.conn, schema.RebuildLock)
+			switch {
+			case err != nil || !found:
+				return refuse("another rebuild or verification is running on this database; wait until it ends, or stop it")
+			case who.Is("scrip"):
+				return refuse("%s is running on this database; wait until it ends, or stop it", who)
 			}
-			return refuse("%s is running on this database; wait until it ends, or stop it", who)
+			return refuse("%s holds the lock of rebuilds, and is none; %s", who, who.End())
 		}
 		// PostgreSQL takes a moment to notice that a process died.
 		if err := natsx.Pause(ctx, lockPause); err != nil {
@@ -301,37 +307,6 @@ func rights(ctx context.Context, conn *pgx.Conn) (owner string, err error) {
 func setRole(ctx context.Context, conn *pgx.Conn, owner string) error {
 	_, err := conn.Exec(ctx, "SET ROLE "+pgx.Identifier{owner}.Sanitize())
 	return err
-}
-
-// $1, $2 = upper and lower half of the lock's number
-const holderSQL = `
-SELECT l.pid, coalesce(a.application_name, ''), coalesce(a.backend_start, now())
-FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-WHERE l.locktype = 'advisory' AND l.granted AND l.classid::bigint = $1 AND l.objid::bigint = $2 AND l.objsubid = 1
-  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`
-
-// holder describes the connection that has an advisory lock; found is false if none has it.
-func holder(ctx context.Context, db schema.Querier, lock int64) (text string, found bool, err error) {
-	var pid int
-	var name string
-	var since time.Time
-	err = db.QueryRow(ctx, holderSQL, lock>>32, lock&0xffffffff).Scan(&pid, &name, &since)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return "", false, nil
-	case err != nil:
-		return "", false, err
-	case name == "":
-		return fmt.Sprintf("PostgreSQL process %d", pid), true, nil
-	}
-	return fmt.Sprintf("%s (PostgreSQL process %d, since %s)", name, pid, since.UTC().Format(time.RFC3339)), true, nil
-}
-
-// applicationName returns an application_name: at most 63 bytes.
-func applicationName(what string) string {
-	host, _ := os.Hostname() // informative only
-	name := fmt.Sprintf("%s, process %d on %s", what, os.Getpid(), host)
-	return name[:min(len(name), 63)]
 }
 
 // look reads which tables there are, and refuses those of another version than this program's.

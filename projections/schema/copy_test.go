@@ -64,7 +64,7 @@ func TestTablesAreReplaced(t *testing.T) {
 	}
 	drop := func() (left []string) {
 		t.Helper()
-		conn, err := Dial(t.Context(), p)
+		conn, err := Dial(t.Context(), p, "test")
 		streamtest.Must(t, err)
 		defer conn.Close(t.Context()) //nolint:errcheck
 		left, err = DropLeftovers(t.Context(), conn, 100*time.Millisecond)

@@ -10,12 +10,13 @@
 //
 // There is one format. Tables of another one are never changed: `scrip rebuild` makes those of this program from the log.
 //
-// Owner: the projector, before it applies anything. Other callers of Ensure wait for a lock.
+// Owner: the projector, before it applies anything. Other callers of Ensure wait for a lock, ten seconds at most.
 //
 // A crash leaves all of the tables, with their format, or none: they are made in one transaction.
 package schema
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -48,7 +49,8 @@ const Name = "scrip"
 // mark is the comment on schemas of tables: one of somebody else with such a name is left alone.
 const mark = "tables of scrip"
 
-// RebuildLock is the advisory lock for rebuilding, copying or verifying in a database: "scriprbd" as bytes.
+// RebuildLock is the advisory lock for rebuilding, copying or verifying in a database: "scriprbd" as bytes. Advisory locks are for what
+// lasts longer than a transaction; what excludes others for one transaction only locks a table, which no reader can.
 const RebuildLock = 0x7363726970726264
 
 // shown are the relations of which schema scrip has a view with the same columns, and made its other views.
@@ -64,20 +66,37 @@ var (
 // what to do.
 var ErrUnusable = errors.New("read tables unusable")
 
+// lockWait is how long Ensure waits for a lock.
+var lockWait = 10 * time.Second
+
 // Ensure creates the read tables if there are none. The result is true if it did, because they did not exist or had been dropped.
 // It needs the right to create schemas, then. Errors of kind ErrUnusable: what is there is not complete, or of another format.
 func Ensure(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) (fresh bool, err error) {
-	conn, err := Dial(ctx, pool)
+	conn, err := Dial(ctx, pool, "scrip schema")
 	if err != nil {
 		return false, fmt.Errorf("creating the read tables: %w", err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	// Each statement must see what others committed before this one got the lock.
-	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
-		fresh, err = ensure(ctx, tx, log)
-		return err
-	})
-	if err == nil && fresh { // those of a schema scrip that was dropped
+	for attempt := 1; ; attempt++ {
+		// Each statement must see what others committed before this one got the lock.
+		err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
+			if _, err = tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", lockWait.Milliseconds())); err == nil {
+				fresh, err = ensure(ctx, tx, log)
+			}
+			return err
+		})
+		if !Exists(err) || attempt == 3 {
+			break
+		}
+	}
+	switch {
+	case State(err) == "55P03": // lock_timeout
+		who, found, looking := holder(ctx, conn, tableHolderSQL)
+		if looking == nil && found {
+			return false, fmt.Errorf("%s has locked scrip_meta.format for more than %s; %s: %w", who, lockWait, who.End(), err)
+		}
+		return false, fmt.Errorf("waiting for a lock of another session, see pg_locks: %w", err)
+	case err == nil && fresh: // those of a schema scrip that was dropped
 		_, err = DropLeftovers(ctx, conn, time.Second)
 	}
 	return fresh, allowed(err)
@@ -146,10 +165,24 @@ func run(ctx context.Context, tx pgx.Tx, sql string) error {
 	return tx.Conn().PgConn().Exec(ctx, sql).Close()
 }
 
-// lock waits for others who make the tables; "scripmig" as bytes.
+// lock waits for others who make or exchange the tables. Before the first ones are made there is no table to lock: then the unique
+// indexes of the catalog let one transaction make schema scrip_meta and its tables, and others get an error of kind Exists.
 func lock(ctx context.Context, tx pgx.Tx) error {
-	_, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(0x73637269706d6967))
+	var there bool
+	err := tx.QueryRow(ctx, "SELECT to_regclass('scrip_meta.format') IS NOT NULL").Scan(&there)
+	if err == nil && there {
+		_, err = tx.Exec(ctx, "LOCK TABLE scrip_meta.format IN SHARE UPDATE EXCLUSIVE MODE") // which excludes itself, and no UPDATE
+	}
 	return err
+}
+
+// Exists reports whether an object could not be made because another transaction made it meanwhile.
+func Exists(err error) bool {
+	switch State(err) {
+	case "23505", "42P06", "42P07", "42710": // unique_violation in the catalog, duplicate_schema, duplicate_table, duplicate_object
+		return true
+	}
+	return false
 }
 
 // Tables are the schemas of tables and their formats, see meta.sql. Previous is "" if there are none.
@@ -187,9 +220,17 @@ func Use(ctx context.Context, tx pgx.Tx, name string, now Tables) error {
 // DropLeftovers drops schemas of tables that are neither in use nor previous, unless a rebuild is running that fills one. It waits
 // that long for readers of each, and returns those that remain.
 func DropLeftovers(ctx context.Context, conn *pgx.Conn, wait time.Duration) (left []string, err error) {
+	var mine bool
+	if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(RebuildLock)).Scan(&mine); err != nil || !mine {
+		return nil, err
+	}
+	defer func() { // or the connection is lost, and the lock with it; a rebuild that has it keeps it
+		_, unlocking := conn.Exec(ctx, "SELECT pg_advisory_unlock($1)", int64(RebuildLock))
+		err = cmp.Or(err, unlocking)
+	}()
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		var mine bool
-		if err := tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock($1) AND to_regclass('scrip_meta.format') IS NOT NULL", int64(RebuildLock)).Scan(&mine); err != nil || !mine {
+		var there bool
+		if err := tx.QueryRow(ctx, "SELECT to_regclass('scrip_meta.format') IS NOT NULL").Scan(&there); err != nil || !there {
 			return err
 		}
 		names, err := Collect(ctx, tx, pgx.RowTo[string], `SELECT nspname::text FROM pg_namespace
@@ -289,16 +330,17 @@ func Pin(config *pgx.ConnConfig) {
 	config.RuntimeParams["client_encoding"] = "UTF8"
 }
 
-// Patient removes the time limits of a role or a database: work that exceeds them once would always exceed them.
+// Patient removes the time limits of a role or a database: work that exceeds them once would always exceed them. That of idle
+// transactions remains: no transaction waits for anything but PostgreSQL, except for the snapshots of rebuilds.
 func Patient(config *pgx.ConnConfig) {
-	for _, limit := range []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"} {
+	for _, limit := range []string{"statement_timeout", "lock_timeout"} {
 		config.RuntimeParams[limit] = "0"
 	}
 }
 
 // Dial makes a connection outside of a pool, with its configuration, and patient. Like the pool's it goes where BeforeConnect
-// leads: a private cluster may have moved to another port.
-func Dial(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, error) {
+// leads: a private cluster may have moved to another port. what is the begin of its name, see ApplicationName.
+func Dial(ctx context.Context, pool *pgxpool.Pool, what string) (*pgx.Conn, error) {
 	config := pool.Config()
 	if config.BeforeConnect != nil {
 		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
@@ -306,6 +348,7 @@ func Dial(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, error) {
 		}
 	}
 	Patient(config.ConnConfig)
+	config.ConnConfig.RuntimeParams["application_name"] = ApplicationName(what)
 	return pgx.ConnectConfig(ctx, config.ConnConfig)
 }
 

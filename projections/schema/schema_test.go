@@ -23,7 +23,9 @@ var quiet = slog.New(slog.DiscardHandler)
 
 func pool(t *testing.T) *pgxpool.Pool {
 	t.Helper()
-	return projtest.Pool(t, projtest.URL(t))
+	url := projtest.URL(t)
+	projtest.SessionLocks(t, url)
+	return projtest.Pool(t, url)
 }
 
 func ensured(t *testing.T, p *pgxpool.Pool) (fresh bool) {
