@@ -33,10 +33,9 @@
 // delivered, retried or removed from its stream leaves the table in the next round, and its customers with it.
 //
 // Owner: Letters and History have no state. A Keeper belongs to the goroutine that runs Run. Every server with the role
-// projector has one; a round takes a lock in its transaction, and a server that does not get it leaves the round to the
-// other.
+// projector has one, and one of them at a time has a round, in table scrip_meta.push_round: NATS is read outside of transactions.
 //
 // What a crash does: between retrying a command line and recording that, the dead letter stays open, and the next retry has
 // the same id and is deduplicated. A page of history is lost with its reply. A Keeper's batch is one transaction, so it is
-// in the tables or not; the next owner reads all letters again and writes those that differ.
+// in the tables or not; a minute after its round began the next owner reads all letters again and writes those that differ.
 package readmodel

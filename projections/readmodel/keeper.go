@@ -2,6 +2,7 @@ package readmodel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -23,12 +24,11 @@ const (
 	// requests to NATS for each name and lane.
 	keepEvery = 5 * time.Second
 	keepShare = 20
-	// roundFor bounds a round, so that its transaction ends while NATS does not answer.
+	// roundFor bounds a round. The keeper of another server begins one when this has passed, if the round has not ended.
 	roundFor = time.Minute
+	endFor   = 2 * time.Second
 	// mostKept is how many dead letters one transaction writes.
 	mostKept = 200
-	// keeperLock is the advisory lock of a round: "scrippsh" as bytes.
-	keeperLock = 0x7363726970707368
 )
 
 // KeeperOptions of a Keeper; the zero value has the written defaults.
@@ -91,34 +91,96 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
+const (
+	// One keeper at a time has a round. It is a row and no lock, since NATS is read meanwhile: no transaction is open then.
+	//
+	// $1 = how long a round may last, in seconds
+	beginRound = `
+INSERT INTO scrip_meta.push_round AS r (round, began_at) VALUES (1, clock_timestamp())
+ON CONFLICT (one) DO UPDATE SET round = r.round + 1, began_at = clock_timestamp()
+WHERE r.began_at IS NULL OR r.began_at NOT BETWEEN clock_timestamp() - make_interval(secs => $1) AND clock_timestamp() RETURNING round`
+
+	// The first statement of each transaction: that of a keeper whose round another one has taken over writes nothing.
+	//
+	// $1 = round   $2 = whether it ends with this transaction
+	goOnWithRound = `UPDATE scrip_meta.push_round SET began_at = CASE WHEN NOT $2 THEN began_at END WHERE round = $1 AND began_at IS NOT NULL`
+)
+
+// errOvertaken: the round took too long, and another keeper has begun one.
+var errOvertaken = errors.New("the keeper of another server has taken over")
+
 // round makes the tables equal to what NATS has: batches of dead letters, a transaction each, the positions with the first.
-func (k *Keeper) round(ctx context.Context) error {
+func (k *Keeper) round(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, roundFor)
 	defer cancel()
-	for first := true; ; first = false {
-		more := false
-		err := pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
-			var mine bool
-			if err := tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock($1)", int64(keeperLock)).Scan(&mine); err != nil || !mine {
+	defer func() {
+		if err != nil {
+			k.after, k.seen = 0, push.DeadState{} // what was not written is read again
+		}
+	}()
+	var number int64
+	err = k.transact(ctx, func(tx pgx.Tx) error { return tx.QueryRow(ctx, beginRound, roundFor.Seconds()).Scan(&number) })
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil // another keeper has one
+	case err != nil:
+		return err
+	}
+	defer func() {
+		if err != nil { // so that the next one need not wait until this one has lasted long enough
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endFor)
+			defer cancel()
+			_ = k.write(ctx, &pgx.Batch{}, number, true)
+		}
+	}()
+	for first, more := true, true; more; first = false {
+		var b pgx.Batch
+		if first {
+			if err := k.positions(ctx, &b); err != nil {
 				return err
 			}
-			if first {
-				if err := k.positions(ctx, tx); err != nil {
-					return err
-				}
-			}
-			var err error
-			more, err = k.letters(ctx, tx)
-			return err
-		})
-		if err != nil {
-			k.after, k.seen = 0, push.DeadState{} // what was rolled back is read again
+		}
+		written := func() {}
+		if more, written, err = k.letters(ctx, &b); err != nil {
 			return err
 		}
-		if !more {
+		if err := k.write(ctx, &b, number, !more); err != nil {
+			return err
+		}
+		written()
+	}
+	return nil
+}
+
+// write runs statements in a transaction of a round.
+func (k *Keeper) write(ctx context.Context, b *pgx.Batch, round int64, last bool) error {
+	return k.transact(ctx, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, goOnWithRound, round, last)
+		switch {
+		case err != nil:
+			return err
+		case tag.RowsAffected() != 1:
+			return errOvertaken
+		case b.Len() == 0:
 			return nil
 		}
+		if err := tx.SendBatch(ctx, b).Close(); err != nil {
+			return fmt.Errorf("writing scrip_meta.push_audience, push_held and push_dead_letter: %w", err)
+		}
+		return nil
+	})
+}
+
+// transact is one transaction. If PostgreSQL loses it in a crash, the next keeper writes it again.
+func (k *Keeper) transact(ctx context.Context, f func(pgx.Tx) error) error {
+	tx, err := k.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: "BEGIN; SET LOCAL synchronous_commit = off"})
+	if err != nil {
+		return err
 	}
+	if err := f(tx); err != nil {
+		return errors.Join(err, tx.Rollback(context.WithoutCancel(ctx)))
+	}
+	return tx.Commit(ctx)
 }
 
 const putPosition = `
@@ -139,12 +201,12 @@ ON CONFLICT (one) DO UPDATE SET sent = excluded.sent, merged = excluded.merged, 
     held = excluded.held, recorded_at = excluded.recorded_at
 WHERE h.recorded_at IS DISTINCT FROM excluded.recorded_at`
 
-func (k *Keeper) positions(ctx context.Context, tx pgx.Tx) error {
+// positions queues what writes the positions of senders, and what was held back.
+func (k *Keeper) positions(ctx context.Context, b *pgx.Batch) error {
 	all, err := push.Positions(ctx, k.js)
 	if err != nil {
 		return err
 	}
-	var b pgx.Batch
 	kept := make([]string, 0, len(all))
 	for _, p := range all {
 		var oldest *time.Time
@@ -162,9 +224,6 @@ func (k *Keeper) positions(ctx context.Context, tx pgx.Tx) error {
 	if ok {
 		b.Queue(putHeld, whole(held.Sent), whole(held.Merged), whole(held.Quiet), whole(held.Cap), whole(held.Held), held.At)
 	}
-	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("writing scrip_meta.push_audience and push_held: %w", err)
-	}
 	return nil
 }
 
@@ -176,23 +235,24 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT
 	dropGone = `DELETE FROM scrip_meta.push_dead_letter WHERE message <> ALL ($1)`
 )
 
-// letters writes a batch of letters that are new, or were written again. After the last one it removes those that are gone.
-func (k *Keeper) letters(ctx context.Context, tx pgx.Tx) (more bool, err error) {
+// letters queues a batch of letters that are new, or were written again. After the last one it removes those that are gone. written
+// is called when that is committed.
+func (k *Keeper) letters(ctx context.Context, b *pgx.Batch) (more bool, written func(), err error) {
+	written = func() {}
 	now, err := push.ReadDeadState(ctx, k.js)
 	if err != nil || now == k.seen {
-		return false, err
+		return false, written, err
 	}
 	if now.Created != k.created {
 		k.created, k.after = now.Created, 0
 	}
 	letters, last, bad, err := push.LettersAfter(ctx, k.js, "", k.after, mostKept)
 	if err != nil {
-		return false, err
+		return false, written, err
 	}
 	for _, problem := range bad {
 		k.log.Warn("a dead letter is not in the table", "err", problem)
 	}
-	var b pgx.Batch
 	for i := range letters {
 		l := &letters[i]
 		b.Queue(dropOther, l.Message(), whole(l.ID))
@@ -204,18 +264,16 @@ func (k *Keeper) letters(ctx context.Context, tx pgx.Tx) (more bool, err error) 
 	if more = last != k.after; !more {
 		there, err := push.LetterMessages(ctx, k.js)
 		if err != nil {
-			return false, err
+			return false, written, err
 		}
 		b.Queue(dropGone, append([]string{}, there...))
 	}
-	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return false, fmt.Errorf("writing scrip_meta.push_dead_letter: %w", err)
-	}
-	k.after = last
-	if !more {
-		k.seen = now // what came since then changes the state, and is read in the next round
-	}
-	return more, nil
+	return more, func() {
+		k.after = last
+		if !more {
+			k.seen = now // what came since then changes the state, and is read in the next round
+		}
+	}, nil
 }
 
 // whole is a count as bigint holds it. Letters of a sender may have any number.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
@@ -193,4 +194,56 @@ func TestManyLetters(t *testing.T) {
 	write(1, "new")
 	r.shows(`SELECT coalesce(string_agg(customer_id, ' '), '') FROM scrip_meta.push_dead_letter`, "new")
 	stop()
+}
+
+// TestARoundIsNoTransaction: while NATS does not answer, a keeper has no transaction open, and another one leaves the round to it. A
+// round that has lasted for too long is taken over, and what is written for it then is not.
+func TestARoundIsNoTransaction(t *testing.T) {
+	r := newRig(t)
+	link := streamtest.NewLink(t, strings.TrimPrefix(r.Server.ClientURL(), "nats://"))
+	js, err := jetstream.New(streamtest.Connect(t, "nats://"+link.Addr(), nats.UserInfo(streamtest.ServersUser, streamtest.ServersPassword), nats.IgnoreDiscoveredServers()))
+	streamtest.Must(t, err)
+	cut := NewKeeper(r.pool, js, KeeperOptions{})
+	other := NewKeeper(r.pool, r.JS, KeeperOptions{})
+	r.fire("bad")
+	r.deliver(1)
+
+	link.Cut(true, true)
+	ended := make(chan error, 1)
+	go func() { ended <- cut.round(t.Context()) }()
+	shown := func(sql string) (text string) {
+		streamtest.Must(t, r.pool.QueryRow(t.Context(), sql).Scan(&text))
+		return text
+	}
+	streamtest.Eventually(t, "a round has begun", func() bool { return shown("SELECT count(began_at)::text FROM scrip_meta.push_round") == "1" })
+	streamtest.Equal(t, "transactions that wait", shown("SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%'"), "0")
+	streamtest.Must(t, other.round(t.Context()))
+	streamtest.Equal(t, "letters", shown(count), "0")
+	for _, began := range []string{"- interval '61s'", "+ interval '1h'"} { // a clock that was put back
+		exec(t, r.pool, "UPDATE scrip_meta.push_round SET began_at = clock_timestamp() "+began)
+		streamtest.Must(t, other.round(t.Context()))
+		streamtest.Equal(t, "letters", shown(count), "1")
+	}
+	link.Heal()
+	if err := <-ended; !errors.Is(err, errOvertaken) {
+		t.Errorf("the former round: %v", err)
+	}
+	streamtest.Equal(t, "rounds that go on", shown("SELECT count(began_at)::text FROM scrip_meta.push_round"), "0")
+}
+
+// TestAFailedRoundIsOver: the next one need not wait for it.
+func TestAFailedRoundIsOver(t *testing.T) {
+	r := newRig(t)
+	k := NewKeeper(r.pool, r.JS, KeeperOptions{})
+	exec(t, r.pool, "ALTER TABLE scrip_meta.push_audience RENAME TO away")
+	r.fire("bad")
+	r.deliver(1)
+	if err := k.round(t.Context()); err == nil {
+		t.Error("it did not fail")
+	}
+	exec(t, r.pool, "ALTER TABLE scrip_meta.away RENAME TO push_audience")
+	streamtest.Must(t, k.round(t.Context()))
+	var n string
+	streamtest.Must(t, r.pool.QueryRow(t.Context(), count).Scan(&n))
+	streamtest.Equal(t, "letters", n, "1")
 }

@@ -76,7 +76,7 @@ func Open(ctx context.Context, postgres string, js jetstream.JetStream, log topo
 	config.ConnConfig.RuntimeParams["application_name"] = schema.ApplicationName(opts.Who)
 	config.ConnConfig.RuntimeParams["timezone"] = "UTC"
 	schema.Pin(config.ConnConfig)
-	schema.Patient(config.ConnConfig)                                              // loading and indexing may take hours
+	schema.Patient(config.ConnConfig)                                            // loading and indexing may take hours
 	config.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "0" // a snapshot waits while lanes are folded up to it
 	s := &Session{js: js, log: log, opts: opts, report: &reporter{report: opts.Progress}}
 	s.throttle = load.Throttle{Level: s.report.level, Times: 1, Longest: longestPause}

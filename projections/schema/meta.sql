@@ -56,6 +56,16 @@ CREATE TABLE IF NOT EXISTS scrip_meta.lag (
     CONSTRAINT lag_key PRIMARY KEY (lane)
 );
 
+-- The round of the keeper that copies what follows, and since when; began_at NULL = it has ended.
+CREATE TABLE IF NOT EXISTS scrip_meta.push_round (
+    one      boolean NOT NULL DEFAULT true,
+    round    bigint NOT NULL,
+    began_at timestamptz,
+
+    CONSTRAINT push_round_key PRIMARY KEY (one),
+    CONSTRAINT push_round_is_one_row CHECK (one)
+);
+
 -- How far push senders are, and what they could not deliver, is a copy of what NATS holds, see readmodel.Keeper: no fold of
 -- the log either.
 CREATE TABLE IF NOT EXISTS scrip_meta.push_audience (

@@ -330,12 +330,15 @@ func Pin(config *pgx.ConnConfig) {
 	config.RuntimeParams["client_encoding"] = "UTF8"
 }
 
-// Patient removes the time limits of a role or a database: work that exceeds them once would always exceed them. That of idle
-// transactions remains: no transaction waits for anything but PostgreSQL, except for the snapshots of rebuilds.
+// MostIdle is how long a transaction may wait for its process, which is stopped then, or at fault: PostgreSQL ends it, with its locks.
+// No transaction waits for anything but PostgreSQL, except for the snapshots of rebuilds.
+const MostIdle = "60s"
+
+// Patient replaces the time limits of a role or a database: work that exceeds them once would always exceed them.
 func Patient(config *pgx.ConnConfig) {
-	for _, limit := range []string{"statement_timeout", "lock_timeout"} {
-		config.RuntimeParams[limit] = "0"
-	}
+	config.RuntimeParams["statement_timeout"] = "0"
+	config.RuntimeParams["lock_timeout"] = "0"
+	config.RuntimeParams["idle_in_transaction_session_timeout"] = MostIdle
 }
 
 // Dial makes a connection outside of a pool, with its configuration, and patient. Like the pool's it goes where BeforeConnect

@@ -154,8 +154,9 @@ func Missing(err error) bool {
 // rows. Joins other than nested loops over an index are disabled as far as possible. In addition, no other condition of
 // a statement may look selective, or the planner starts with it (hence coalesce in them).
 //
-// Time limits of a role or a database are off: a batch that exceeds them would exceed them in every retry.
-const beginSQL = `BEGIN; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; ` +
+// Time limits of a role or a database are off: a batch that exceeds them would exceed them in every retry. A process that is stopped
+// keeps its locks for schema.MostIdle.
+const beginSQL = `BEGIN; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = '` + schema.MostIdle + `'; ` +
 	`SET LOCAL synchronous_commit = off; SET LOCAL plan_cache_mode = force_custom_plan; ` +
 	`SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off`
 

@@ -158,6 +158,7 @@ func (t *tables) newPool(ctx context.Context, lanes int) (*pgxpool.Pool, error) 
 	}
 	config.MaxConns = max(config.MaxConns, int32(min(lanes+3, poolMost)))
 	config.ConnConfig.RuntimeParams["application_name"] = "scrip"
+	config.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = schema.MostIdle
 	schema.Pin(config.ConnConfig)
 	if t.cluster != nil {
 		config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
