@@ -6,8 +6,11 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -55,24 +58,33 @@ func Open(ctx context.Context, conn *pgx.Conn, base *pgx.ConnConfig, schema stri
 		}
 		return nil, nil
 	}
-	// Two callers at the same time both set the role's password: the lock is held until this one has connected with its
-	// own.
-	const lockSQL, unlockSQL = "SELECT pg_advisory_lock(hashtextextended('scrip confine login ' || $1, 0))", "SELECT pg_advisory_unlock(hashtextextended('scrip confine login ' || $1, 0))"
-	if _, err := conn.Exec(ctx, lockSQL, schema); err != nil {
-		return nil, err
+	// Callers at the same time set the role's password one after the other, and change the same rows of the catalog: one that finds
+	// another password than its own, or rows that have changed, begins again. There is no lock that another session could hold.
+	return backoff.Retry(ctx, func() (*pgx.Conn, error) {
+		config := base.Copy()
+		var err error
+		if config.User, config.Password, err = makeRole(ctx, conn, function, schema); err != nil {
+			return nil, again(err, "23505", "42710", "42P06", "XX000", "40P01")
+		}
+		as, err := pgx.ConnectConfig(ctx, config)
+		if pg := new(pgconn.PgError); errors.As(err, &pg) && strings.HasPrefix(pg.Code, "28") {
+			err = fmt.Errorf("role %s was created for projection %s and cannot log in: %w; allow it in pg_hba.conf, or in the connection pooler", config.User, schema, err)
+		}
+		return as, again(err, "28P01")
+	}, backoff.WithBackOff(&backoff.ExponentialBackOff{InitialInterval: 20 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 1.5, MaxInterval: time.Second}),
+		backoff.WithMaxTries(tries))
+}
+
+// tries are many more than callers at a time: in each round one of them succeeds.
+const tries = 15
+
+// again makes an error final unless it has one of these states: unique_violation, duplicate_object, duplicate_schema,
+// internal_error (tuple concurrently updated), deadlock_detected; invalid_password.
+func again(err error, states ...string) error {
+	if pg := new(pgconn.PgError); err == nil || errors.As(err, &pg) && slices.Contains(states, pg.Code) {
+		return err
 	}
-	defer func() { _, _ = conn.Exec(context.WithoutCancel(ctx), unlockSQL, schema) }() // or the connection is lost, which releases the lock
-	config := base.Copy()
-	var err error
-	if config.User, config.Password, err = makeRole(ctx, conn, function, schema); err != nil {
-		return nil, err
-	}
-	as, err := pgx.ConnectConfig(ctx, config)
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code[:2] == "28" {
-		return nil, fmt.Errorf("role %s was created for projection %s and cannot log in: %w; allow it in pg_hba.conf, or in the connection pooler", config.User, schema, err)
-	}
-	return as, err
+	return backoff.Permanent(err)
 }
 
 // makeRole makes the role of a schema, with a new password.

@@ -1,5 +1,6 @@
 -- The body of a function with the parameters wanted (schema) and secret (password); it returns the role. It runs with the
--- rights of the function's owner, so it checks the rights of session_user, the caller. A schema that exists keeps its owner.
+-- rights of the function's owner, so it checks the rights of session_user, the caller. A schema that exists keeps its owner. Of two
+-- that run at the same time one may fail with an error of the catalog; its caller tries again.
 DECLARE
   me name := session_user;
   wanted_role name := 'scrip_' || left(wanted, 40) || '_' || left(md5(current_database() || '/' || wanted), 8);
@@ -11,7 +12,6 @@ BEGIN
   IF wanted !~ '^[a-z][a-z0-9_]{0,59}$' OR wanted ~ '^(pg_|scrip_)' OR wanted IN ('scrip', 'public', 'information_schema') THEN
     RAISE EXCEPTION 'schema % is not for projections', wanted USING ERRCODE = 'invalid_schema_name';
   END IF;
-  PERFORM pg_advisory_xact_lock(hashtextextended('scrip confine ' || wanted, 0));
   SELECT oid, nspowner INTO schema_oid, schema_owner FROM pg_namespace WHERE nspname = wanted;
   IF schema_oid IS NOT NULL AND NOT pg_has_role(me, schema_owner, 'USAGE') THEN
     RAISE EXCEPTION 'schema % belongs to role %, and role % is no member of it', wanted, pg_get_userbyid(schema_owner), me USING ERRCODE = 'insufficient_privilege';

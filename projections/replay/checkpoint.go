@@ -2,11 +2,14 @@ package replay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-4a2410e3/scrip/projections/confine"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -22,8 +25,11 @@ SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1),
        coalesce((SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = $1), true),
        has_database_privilege(current_database(), 'CREATE'), has_database_privilege(current_database(), 'TEMPORARY'), current_database()`
 
-// $1 = schema. Held until the transaction ends, so that two replays that start at the same time create the schema once.
-const creatorLockSQL = `SELECT pg_advisory_xact_lock(hashtextextended('scrip replay ' || $1, 0))`
+// Two replays that reset tables do it one after the other. It excludes itself, and none of what readers may take.
+const resetLockSQL = `LOCK TABLE %s.scrip_replay IN SHARE UPDATE EXCLUSIVE MODE`
+
+// errMadeMeanwhile: another replay of this name made the schema or its tables. The unique indexes of the catalog let one do it.
+var errMadeMeanwhile = errors.New("another replay of this name has started at the same time")
 
 const checkpointTablesSQL = `
 CREATE TABLE scrip_replay (
@@ -52,15 +58,21 @@ WHERE lane = $1 AND log = $5 AND sequence = $6 AND digest = $7`
 
 // ensure creates the schema, or checks that the existing one has the same definition and filter, and reads its
 // checkpoints.
-func (p *projection) ensure(ctx context.Context, log topology.Log, f *Filter) error {
+func (p *projection) ensure(ctx context.Context, log topology.Log, f *Filter) (err error) {
+	for range 3 {
+		if err = p.tryEnsure(ctx, log, f); !errors.Is(err, errMadeMeanwhile) {
+			break
+		}
+	}
+	return err
+}
+
+func (p *projection) tryEnsure(ctx context.Context, log topology.Log, f *Filter) error {
 	tx, err := p.conn.Begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // nothing to do after a commit
-	if _, err := tx.Exec(ctx, creatorLockSQL, p.Name); err != nil {
-		return err
-	}
 	var there, ours, mayUse, mayCreate, mayTemp bool
 	var owner, database string
 	if err := tx.QueryRow(ctx, lookSQL, p.Name).Scan(&there, &ours, &owner, &mayUse, &mayCreate, &mayTemp, &database); err != nil {
@@ -76,13 +88,18 @@ func (p *projection) ensure(ctx context.Context, log topology.Log, f *Filter) er
 	case !there && !mayCreate:
 		return fmt.Errorf("role %s may not make a schema; run: GRANT CREATE ON DATABASE %s TO %s", p.role, quote(database), quote(p.role))
 	}
+	if ours && p.reset {
+		if _, err := tx.Exec(ctx, fmt.Sprintf(resetLockSQL, p.schema())); err != nil {
+			return err
+		}
+	}
 	if there && p.reset {
 		if _, err := tx.Exec(ctx, confine.Empty(p.Name)); err != nil {
 			return err
 		}
 	}
 	if !there {
-		if _, err := tx.Exec(ctx, "CREATE SCHEMA "+p.schema()); err != nil {
+		if err := made(tx.Exec(ctx, "CREATE SCHEMA "+p.schema())); err != nil {
 			return err
 		}
 	}
@@ -103,10 +120,18 @@ func (p *projection) ensure(ctx context.Context, log topology.Log, f *Filter) er
 	return tx.Commit(ctx)
 }
 
+// made is the error of making an object.
+func made(_ pgconn.CommandTag, err error) error {
+	if schema.Exists(err) {
+		return fmt.Errorf("%w: %w", errMadeMeanwhile, err)
+	}
+	return err
+}
+
 // create creates the checkpoint tables, then those of the definition. It is part of one transaction: if Create fails,
 // no table remains.
 func (p *projection) create(ctx context.Context, tx pgx.Tx, f *Filter) error {
-	if _, err := tx.Exec(ctx, checkpointTablesSQL); err != nil {
+	if err := made(tx.Exec(ctx, checkpointTablesSQL)); err != nil {
 		return err
 	}
 	if _, err := tx.Exec(ctx, "INSERT INTO scrip_replay (version, fold_version, filter) VALUES ($1, $2, $3)", p.Version, p.FoldVersion, f.String()); err != nil {

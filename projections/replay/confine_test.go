@@ -16,6 +16,7 @@ func TestRolesOnAServerOfOthers(t *testing.T) {
 	r := newRig(t)
 	r.work()
 	db := projtest.URL(t)
+	projtest.SessionLocks(t, db)
 	as := projtest.Role(t, db, "builder")
 	execute(t, db, "GRANT CREATE ON DATABASE "+query(t, db, "SELECT current_database()")+" TO builder")
 	execute(t, as, "CREATE SCHEMA scrip; CREATE TABLE scrip.t (n int); INSERT INTO scrip.t VALUES (7)")

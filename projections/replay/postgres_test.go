@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -124,6 +125,30 @@ func TestSecondProjectionIsFenced(t *testing.T) {
 		t.Errorf("the second one: %v", err)
 	}
 	r.sameRows(t, db, "live")
+}
+
+// TestManyStartAtOnce: of replays of one name that start, or reset, at the same time one makes the tables, and all find them. No lock
+// is needed which another session could hold.
+func TestManyStartAtOnce(t *testing.T) {
+	r := newRig(t)
+	db := projtest.URL(t)
+	projtest.SessionLocks(t, db)
+	for _, reset := range []bool{false, true, true} {
+		var all sync.WaitGroup
+		errs := make([]error, 5)
+		for i := range errs {
+			all.Go(func() {
+				sink := Postgres(db, Rows("together"), reset)
+				_, errs[i] = sink.Begin(t.Context(), r.Log, &Filter{})
+				if errs[i] == nil {
+					errs[i] = sink.End(t.Context(), nil)
+				}
+			})
+		}
+		all.Wait()
+		streamtest.Must(t, errors.Join(errs...))
+	}
+	streamtest.Equal(t, "lanes", query(t, db, "SELECT count(*)::text FROM together.scrip_checkpoint"), fmt.Sprint(projtest.Lanes))
 }
 
 func TestProjectionWaitsForTheDatabase(t *testing.T) {
