@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -113,12 +112,8 @@ func Parse(lines []tables.Line, m *eventlog.Message, keep func(*tables.Line) boo
 	return lines
 }
 
-const (
-	// Projection is the name of the read tables in table checkpoint.
-	Projection = "tables"
-	// Channel receives a notification "<lane> <sequence>" for each checkpoint of the live tables that moves.
-	Channel = "scrip_checkpoint"
-)
+// Projection is the name of the read tables in table checkpoint.
+const Projection = "tables"
 
 // ErrFenced: the checkpoint is not where this process committed it last. The batch was not applied.
 var ErrFenced = errors.New("the checkpoint was moved by another process, or the tables were exchanged (rebuild) or repaired (verify --repair)")
@@ -133,7 +128,6 @@ func IsLost(err error) bool {
 type Tables struct {
 	DB     tables.Beginner
 	Schema string // of the tables
-	Live   bool   // they are in use: checkpoints that move are notified
 	Log    string // UUID
 	Lane   int
 	// Segments is where claims go; nil = to segment 0.
@@ -188,8 +182,6 @@ const fenceSQL = `
 INSERT INTO %[1]s.checkpoint AS c (projection, lane, sequence, updated_at, log, digest, generation)
 SELECT $1, lane, 0, clock_timestamp(), $3, '', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM generate_series(0, $2::bigint - 1) lane
 ON CONFLICT (projection, lane) DO UPDATE SET generation = excluded.generation RETURNING lane`
-
-const notifySQL = `SELECT pg_notify('` + Channel + `', $1)`
 
 // Load reads the checkpoint, and creates it before the first message if there is none.
 func (t *Tables) Load(ctx context.Context, db interface {
@@ -299,23 +291,14 @@ func claimsIn(lines []tables.Line) (n int) {
 	return n
 }
 
-// advance moves the checkpoint to a new position, and for the live tables queues a notification for the commit.
+// advance moves the checkpoint to a new position.
 func (t *Tables) advance(ctx context.Context, tx pgx.Tx, to eventlog.Position, clock wire.Instant) error {
-	batch := &pgx.Batch{}
-	fenced := false
-	batch.Queue(fmt.Sprintf(advanceSQL, t.Schema), Projection, t.Lane, int64(to.Sequence), to.Digest,
-		pgtype.Timestamptz{Time: clock.Time(), Valid: clock != 0}, int64(t.At.Sequence), t.At.Digest, t.At.Log, t.generation,
-	).Exec(func(tag pgconn.CommandTag) error {
-		fenced = tag.RowsAffected() != 1
-		return nil
-	})
-	if t.Live {
-		batch.Queue(notifySQL, fmt.Sprintf("%d %d", t.Lane, to.Sequence))
-	}
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+	tag, err := tx.Exec(ctx, fmt.Sprintf(advanceSQL, t.Schema), Projection, t.Lane, int64(to.Sequence), to.Digest,
+		pgtype.Timestamptz{Time: clock.Time(), Valid: clock != 0}, int64(t.At.Sequence), t.At.Digest, t.At.Log, t.generation)
+	if err != nil {
 		return fmt.Errorf("moving the checkpoint of lane %d: %w", t.Lane, err)
 	}
-	if fenced {
+	if tag.RowsAffected() != 1 {
 		return fmt.Errorf("lane %d: %w", t.Lane, ErrFenced)
 	}
 	return nil

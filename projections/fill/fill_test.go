@@ -1,6 +1,7 @@
 package fill
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 
@@ -108,7 +110,7 @@ type lane struct {
 
 func newLane(t *testing.T, r *projtest.Rig, pool *pgxpool.Pool) *lane {
 	t.Helper()
-	l := &lane{t, pool, Tables{DB: pool, Schema: "scrip_1", Live: true, Log: r.Log.UUID}}
+	l := &lane{t, pool, Tables{DB: pool, Schema: "scrip_1", Log: r.Log.UUID}}
 	if err := l.Load(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +128,7 @@ func (l *lane) text(sql string) (value string) {
 const stateSQL = `SELECT concat_ws(' ', (SELECT count(*) FROM scrip.coupon_row), (SELECT count(*) FROM scrip.dead_letter), (SELECT sequence FROM scrip.checkpoint))`
 
 // Data that PostgreSQL rejects becomes a dead letter, line by line; all else of the batch is applied. Lines after the last
-// message are applied, and the checkpoint stays before theirs. Who was overtaken changes nothing.
+// message are applied, and the checkpoint stays before theirs. Who was overtaken changes nothing. No commit sends a notification.
 func TestRejectedLinesAndTheFence(t *testing.T) {
 	t.Parallel()
 	r := projtest.New(t)
@@ -152,6 +154,14 @@ func TestRejectedLinesAndTheFence(t *testing.T) {
 		}
 		return lines
 	}
+	listener, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig)
+	if err == nil {
+		_, err = listener.Exec(t.Context(), "LISTEN scrip_checkpoint")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close(context.Background()) //nolint:errcheck
 	l, overtaken := newLane(t, r, pool), newLane(t, r, pool)
 	commits := 0
 	l.Applied = func(*tables.Batch, []eventlog.Message, []tables.Parked) { commits++ }
@@ -174,5 +184,12 @@ func TestRejectedLinesAndTheFence(t *testing.T) {
 	}
 	if again := newLane(t, r, pool); again.At != l.At || again.Clock != l.Clock {
 		t.Errorf("read again: %+v, %v; committed: %+v, %v", again.At, again.Clock, l.At, l.Clock)
+	}
+	// A commit that notifies fails while the queue of notifications is full, which one listener can make it.
+	if _, err := listener.Exec(t.Context(), "NOTIFY scrip_checkpoint, 'end'"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := listener.WaitForNotification(t.Context()); err != nil || n.Payload != "end" {
+		t.Errorf("a commit notifies: %v %v", n, err)
 	}
 }

@@ -4,7 +4,7 @@
 //	                                                            │
 //	SCRIP_EVT_<lane> ──Reader──> fill.Batch: whole messages ────┤
 //	                                                            v
-//	  BEGIN ── advance checkpoint, fenced by its old position ── tables.Apply ── NOTIFY ── COMMIT       fill.Tables
+//	  BEGIN ── advance checkpoint, fenced by its old position ── tables.Apply ── COMMIT       fill.Tables
 //
 // Owner: Run owns the lock's connection and starts a goroutine per lane; a lane owns its reader and its batch. Run
 // returns when all of them have ended.

@@ -41,7 +41,7 @@ const stoppedPause = 5 * time.Second
 
 func newFollower(p *Projector, js jetstream.JetStream, number int) *follower {
 	l := &follower{number: number, p: p, stream: eventlog.Events(js, number).In(p.log), progress: newProgress(number, p.opts.Clock, &p.signals.progress)}
-	l.tables = fill.Tables{DB: p.db, Live: true, Log: p.log.UUID, Lane: number, Commit: l.commit, Applied: l.applied}
+	l.tables = fill.Tables{DB: p.db, Log: p.log.UUID, Lane: number, Commit: l.commit, Applied: l.applied}
 	return l
 }
 

@@ -1,7 +1,6 @@
 package projector
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
@@ -39,7 +37,9 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	t.Parallel()
-	return &rig{Rig: projtest.New(t), pool: projtest.Pool(t, projtest.URL(t))}
+	url := projtest.URL(t)
+	projtest.SessionLocks(t, url)
+	return &rig{Rig: projtest.New(t), pool: projtest.Pool(t, url)}
 }
 
 // create makes the campaign of a lane.
@@ -104,30 +104,9 @@ func (r *rig) synced(pool *pgxpool.Pool) {
 
 func (r *rig) reached(pool *pgxpool.Pool, lane int, sequence uint64) {
 	r.T.Helper()
-	ctx, cancel := context.WithTimeout(r.T.Context(), 3*time.Minute)
-	defer cancel()
-	if err := synced(ctx, pool, lane, sequence); err != nil {
-		r.T.Fatalf("waiting for message %d of lane %d in the read tables: %v", sequence, lane, err)
+	if sequence > 0 {
+		projtest.Reached(r.T, pool, lane, sequence)
 	}
-}
-
-// synced waits until the tables have the events of a lane up to a sequence. It uses notifications of PostgreSQL, so the
-// projector may be another process; it returns an error when the connection breaks.
-func synced(ctx context.Context, db *pgxpool.Pool, lane int, sequence uint64) error {
-	conn, err := pgx.ConnectConfig(ctx, db.Config().ConnConfig)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.Background()) //nolint:errcheck
-	_, err = conn.Exec(ctx, "LISTEN "+fill.Channel)
-	for there := sequence == 0; !there && err == nil; {
-		err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM scrip.checkpoint WHERE projection = $1 AND lane = $2 AND sequence >= $3)`,
-			fill.Projection, lane, int64(sequence)).Scan(&there)
-		if !there && (err == nil || tables.Missing(err)) {
-			_, err = conn.WaitForNotification(ctx)
-		}
-	}
-	return err
 }
 
 // becomes waits until the progress of a lane is as wanted, and returns it.

@@ -2,11 +2,15 @@ package projtest
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -101,6 +105,23 @@ func Digest(t testing.TB, pool *pgxpool.Pool) (text string) {
 		t.Fatal(err)
 	}
 	return text
+}
+
+// Reached waits until the read tables of a database, which may not be there yet, have the events of a lane up to a sequence.
+func Reached(t testing.TB, pool *pgxpool.Pool, lane int, sequence uint64) {
+	t.Helper()
+	conn, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig) // the pool's may be what the test breaks
+	streamtest.Must(t, err)
+	defer conn.Close(context.Background()) //nolint:errcheck
+	streamtest.Eventually(t, fmt.Sprintf("the read tables have message %d of lane %d", sequence, lane), func() (there bool) {
+		const sql = `SELECT EXISTS (SELECT 1 FROM scrip.checkpoint WHERE projection = 'tables' AND lane = $1 AND sequence >= $2)`
+		err := conn.QueryRow(t.Context(), sql, lane, int64(sequence)).Scan(&there)
+		if pg := new(pgconn.PgError); errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "3F000") { // no table, no schema
+			return false
+		}
+		streamtest.Must(t, err)
+		return there
+	})
 }
 
 // Hurried is the machine's clock, but waits take a fiftieth of their time: for tests of what goes on after a pause.

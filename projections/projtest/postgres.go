@@ -126,7 +126,7 @@ func Admin(t testing.TB, database string) string {
 }
 
 // SessionLocks leaves nobody but its owner the right to advisory locks in a database, and the owner those of a session: what holds a
-// lock for one transaction must lock what readers cannot.
+// lock for one transaction must lock what readers cannot. Nobody has the right to pg_notify.
 func SessionLocks(t testing.TB, database string) {
 	t.Helper()
 	if err := execute(Admin(t, database), sessionLocksSQL); err != nil {
@@ -138,7 +138,7 @@ const sessionLocksSQL = `DO $$
 DECLARE
   one record;
 BEGIN
-  FOR one IN SELECT oid::regprocedure AS f FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace AND proname ~ '^pg_(try_)?advisory_' LOOP
+  FOR one IN SELECT oid::regprocedure AS f FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace AND proname ~ '^pg_(try_)?advisory_|^pg_notify$' LOOP
     EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', one.f);
   END LOOP;
   EXECUTE format('GRANT EXECUTE ON FUNCTION pg_try_advisory_lock(bigint), pg_advisory_unlock(bigint), pg_advisory_unlock_all() TO %I',

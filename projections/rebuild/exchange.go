@@ -86,9 +86,6 @@ func (s *Session) tryLocked(ctx context.Context, last bool, f func(ctx context.C
 	})
 }
 
-// Wakes processes that wait for a sequence.
-const notifySQL = `SELECT pg_notify('` + fill.Channel + `', lane || ' ' || sequence) FROM scrip.checkpoint WHERE projection = $1`
-
 // Copies the checkpoints of other projections, whose tables are in other schemas.
 const carrySQL = `
 INSERT INTO %[1]s.checkpoint (projection, lane, sequence, updated_at, log, digest, log_time, generation)
@@ -128,11 +125,7 @@ func (s *Session) exchange(ctx context.Context, to string, prepare func(ctx cont
 		if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", waits.lock.Milliseconds())); err != nil { // new readers wait as long
 			return err
 		}
-		if err := schema.Use(ctx, tx, to, s.now); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, notifySQL, fill.Projection)
-		return err
+		return schema.Use(ctx, tx, to, s.now)
 	})
 	if isLockTimeout(err) {
 		return refuse("the tables in use, or their views, are being read or written by transactions that do not end (pg_stat_activity, pg_locks); run it again when they have ended, pg_dump as well: %w", err)

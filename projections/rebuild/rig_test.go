@@ -1,21 +1,17 @@
 package rebuild
 
 import (
-	"context"
 	"log/slog"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/projector"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
-	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -39,6 +35,7 @@ type rig struct {
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	url := projtest.URL(t)
+	projtest.SessionLocks(t, url)
 	return &rig{Rig: projtest.New(t), URL: url, Pool: projtest.Pool(t, url)}
 }
 
@@ -64,34 +61,14 @@ func (r *rig) project() (stop func()) {
 // synced waits until everything written is in the live tables.
 func (r *rig) synced() {
 	r.T.Helper()
-	ctx, cancel := context.WithTimeout(r.T.Context(), 3*time.Minute)
-	defer cancel()
 	r.Mu.Lock()
 	last := r.Last
 	r.Mu.Unlock()
 	for lane, sequence := range last {
-		if err := synced(ctx, r.Pool, lane, sequence); err != nil {
-			r.T.Fatalf("waiting for message %d of lane %d in the read tables: %v", sequence, lane, err)
+		if sequence > 0 {
+			projtest.Reached(r.T, r.Pool, lane, sequence)
 		}
 	}
-}
-
-// synced waits for the notification of a commit with which the tables have the events of a lane up to a sequence.
-func synced(ctx context.Context, pool *pgxpool.Pool, lane int, sequence uint64) error {
-	conn, err := pgx.ConnectConfig(ctx, pool.Config().ConnConfig)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.Background()) //nolint:errcheck
-	_, err = conn.Exec(ctx, "LISTEN "+fill.Channel)
-	for there := sequence == 0; !there && err == nil; {
-		err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM scrip.checkpoint WHERE projection = $1 AND lane = $2 AND sequence >= $3)`,
-			fill.Projection, lane, int64(sequence)).Scan(&there)
-		if !there && (err == nil || tables.Missing(err)) {
-			_, err = conn.WaitForNotification(ctx)
-		}
-	}
-	return err
 }
 
 // digest is the content of the live tables.

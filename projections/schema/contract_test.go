@@ -20,7 +20,7 @@ func TestTheContractNamesColumns(t *testing.T) {
 	raw, err := os.ReadFile("../../domain/CONTRACT.md")
 	streamtest.Must(t, err)
 	_, text, _ := strings.Cut(string(raw), "\n## SQL\n")
-	text, _, _ = strings.Cut(text, "\nEach commit sends")
+	text, _, _ = strings.Cut(text, "\n## ")
 	p := pool(t)
 	ensured(t, p)
 	// The first code span of a cell; what follows it explains.
