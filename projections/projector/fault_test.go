@@ -79,7 +79,7 @@ func (r *rig) terminate(backend uint32) {
 }
 
 func (r *rig) terminateAll() {
-	const all = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'victim'"
+	const all = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name ~ '^(victim|scrip projector)'"
 	if _, err := r.pool.Exec(context.Background(), all); err != nil {
 		r.T.Error(err)
 	}

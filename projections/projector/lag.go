@@ -56,7 +56,7 @@ const keepSQL = `UPDATE scrip_meta.format SET keep_days = $1 WHERE keep_days <> 
 // $1..$3 = lanes, messages behind, seconds until current, -1 = not known
 const lagSQL = `
 INSERT INTO scrip_meta.lag AS l (lane, behind, current_in, recorded_at)
-SELECT lane, behind, nullif(current_in, -1), clock_timestamp() FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) x (lane, behind, current_in)
+SELECT lane, nullif(behind, -1), nullif(current_in, -1), clock_timestamp() FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) x (lane, behind, current_in)
 ON CONFLICT (lane) DO UPDATE SET behind = excluded.behind, current_in = excluded.current_in, recorded_at = excluded.recorded_at`
 
 // record writes for how long coupons are kept, and how late the lanes are, if that changed since before; it returns the latter.
@@ -67,7 +67,10 @@ func (p *Projector) record(ctx context.Context, conn *pgx.Conn, before []int64) 
 		return nil, err
 	}
 	for i, l := range p.Progress() {
-		lanes[i], behind[i], current[i] = int64(l.Lane), int64(l.Behind), int64(math.Round(l.CurrentIn()))
+		lanes[i], behind[i], current[i] = int64(l.Lane), -1, int64(math.Round(l.CurrentIn()))
+		if l.Behind != nil {
+			behind[i] = int64(*l.Behind)
+		}
 		changed = changed || before[i] != behind[i]
 	}
 	if changed {
@@ -75,3 +78,6 @@ func (p *Projector) record(ctx context.Context, conn *pgx.Conn, before []int64) 
 	}
 	return behind, err
 }
+
+// What a former projector recorded is not so any more.
+const forgetSQL = `UPDATE scrip_meta.lag SET behind = NULL, current_in = NULL, recorded_at = clock_timestamp()`

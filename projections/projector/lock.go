@@ -23,6 +23,8 @@ const (
 	// watchFor bounds one check; after that the connection counts as lost.
 	watchFor = 10 * time.Second
 	closeFor = time.Second
+	// name is the begin of the application_name of the connection that has the lock.
+	name = "scrip projector"
 )
 
 // lock is the advisory lock, on a connection outside the pool. PostgreSQL releases it with the connection.
@@ -30,33 +32,54 @@ type lock struct{ conn *pgx.Conn }
 
 // acquire waits for the lock.
 func (p *Projector) acquire(ctx context.Context) (*lock, error) {
-	conn, err := schema.Dial(ctx, p.db, "scrip projector")
+	conn, err := schema.Dial(ctx, p.db, name)
 	if err != nil {
 		return nil, fmt.Errorf("connecting for the projector's lock: %w", err)
 	}
 	l := &lock{conn: conn}
-	for logged := false; ; logged = true {
+	for was := ""; ; {
 		var mine bool
 		if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(Lock)).Scan(&mine); err != nil {
 			l.close()
 			return nil, fmt.Errorf("acquiring the projector's lock: %w", err)
 		}
 		if mine {
-			if logged {
-				p.opts.Logger.InfoContext(ctx, "the other projector ended, this one takes over")
+			if was != "" {
+				p.opts.Logger.InfoContext(ctx, "the projector's lock is free, this one takes over", "held_by", was)
 			}
 			return l, nil
 		}
-		if !logged {
-			p.postgres.endAll(ctx)
-			p.opts.Logger.InfoContext(ctx, "another projector is running on this database, this one is on standby")
-			p.each(func(l *follower) { l.progress.state(Standby, nil) })
+		who, found, err := schema.HolderOf(ctx, conn, Lock)
+		if err != nil {
+			l.close()
+			return nil, fmt.Errorf("looking who has the projector's lock: %w", err)
+		}
+		if text := who.String(); found && text != was {
+			p.heldBy(ctx, conn, who)
+			was = text
 		}
 		p.pause(ctx, lockEvery)
 		if ctx.Err() != nil {
 			l.close()
 			return nil, ctx.Err()
 		}
+	}
+}
+
+// heldBy records which session has the lock. A projector on standby is good only while that is a projector: nothing fills the tables
+// else, and no claim shows it.
+func (p *Projector) heldBy(ctx context.Context, conn *pgx.Conn, who schema.Holder) {
+	p.postgres.endAll(ctx)
+	if who.Is(name) {
+		p.opts.Logger.InfoContext(ctx, "another projector is running on this database, this one is on standby", "held_by", who)
+		p.each(func(l *follower) { l.progress.standby(who.String()) })
+		return
+	}
+	err := fmt.Errorf("the read tables are not filled: %s has the projector's lock, and is no projector; %s", who, who.End())
+	p.opts.Logger.ErrorContext(ctx, "the projector waits for its lock", "err", err)
+	p.each(func(l *follower) { l.progress.state(Waiting, err) })
+	if _, err := conn.Exec(ctx, forgetSQL); err != nil && !tables.Missing(err) {
+		p.opts.Logger.WarnContext(ctx, "view scrip.lag shows what a former projector recorded", "err", err)
 	}
 }
 
@@ -70,7 +93,7 @@ const generationSQL = `SELECT max(generation), (SELECT live::text = $2 FROM scri
 // which do not matter.
 func (p *Projector) watch(ctx context.Context, l *lock, tablesIn string) error {
 	var before *int64
-	var lag []int64
+	var lag []int64 // as recorded last
 	for {
 		limited, done := context.WithTimeout(ctx, watchFor)
 		var now *int64

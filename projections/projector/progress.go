@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"math"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -21,7 +22,7 @@ type State string
 // The states. Only Stopped needs an operator to act.
 const (
 	Starting  State = "starting"
-	Standby   State = "standby"   // another projector is running on this database
+	Standby   State = "standby"   // another projector is running on this database, see Holder
 	Following State = "following" // applies what arrives
 	Waiting   State = "waiting"   // something is unavailable; retried until it is available
 	Stopped   State = "stopped"   // see Err for what to do
@@ -43,9 +44,12 @@ type Progress struct {
 	LogTime  time.Time
 	// Since is when State was entered.
 	Since time.Time
-	// Behind is how many messages follow in the log, as far as known. Lag is the age of the newest event in the tables,
-	// 0 when no message follows; while the lane waits or has stopped, it is for how long. 0 where State does not work.
-	Behind uint64
+	// Holder is the session that has the projector's lock, while this projector is on standby.
+	Holder string
+	// Behind is how many messages follow in the log, nil = not known: only a lane that follows the log knows. Lag is the age of the
+	// newest event in the tables, 0 when no message follows; while the lane waits or has stopped, it is for how long. 0 where State
+	// does not work.
+	Behind *uint64
 	Lag    time.Duration
 	// Current is in how long the tables are current at the rate of the last seconds: 0 = they are, Unknown if they lag and do
 	// not catch up.
@@ -82,11 +86,20 @@ func (p *progress) state(s State, err error) {
 	p.enter(s, err)
 }
 
+// standby sets the state, and which session has the lock.
+func (p *progress) standby(holder string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.endReader()
+	p.enter(Standby, nil)
+	p.now.Holder = holder
+}
+
 func (p *progress) enter(s State, err error) {
 	if p.now.State != s {
 		p.now.Since = p.clock.Now()
 	}
-	p.now.State, p.now.Err = s, err
+	p.now.State, p.now.Err, p.now.Holder = s, err, ""
 	p.changed.Send(p.now)
 }
 
@@ -158,11 +171,12 @@ func (p *progress) get() Progress {
 		return now
 	}
 	now.Foreign += p.reader.Foreign()
-	if now.Behind = p.taken + p.reader.Lag(); now.Behind > 0 && !now.LogTime.IsZero() {
+	behind := p.taken + p.reader.Lag()
+	if now.Behind = &behind; behind > 0 && !now.LogTime.IsZero() {
 		now.Lag = max(0, p.clock.Now().Sub(now.LogTime))
 	}
-	p.pace.sample(p.clock.Now(), now.Sequence, now.Sequence+now.Behind)
-	now.Current = p.pace.left(p.clock.Now(), now.Sequence, now.Sequence+now.Behind)
+	p.pace.sample(p.clock.Now(), now.Sequence, now.Sequence+behind)
+	now.Current = p.pace.left(p.clock.Now(), now.Sequence, now.Sequence+behind)
 	return now
 }
 
@@ -185,7 +199,7 @@ var metrics = []struct {
 	value func(*Progress) float64
 }{
 	{described("lag_seconds", "Age of the newest event in the read tables while more events follow it in the log, else 0."), prometheus.GaugeValue, func(p *Progress) float64 { return p.Lag.Seconds() }},
-	{described("behind_messages", "Event messages in the log that are not in the read tables yet, as far as known."), prometheus.GaugeValue, func(p *Progress) float64 { return float64(p.Behind) }},
+	{described("behind_messages", "Event messages in the log that are not in the read tables yet; absent while that is not known, as PostgreSQL is away or the lane has stopped."), prometheus.GaugeValue, (*Progress).behind},
 	{described("current_seconds", "In how long the read tables are current at the rate of the last seconds; -1 while they lag and do not catch up."), prometheus.GaugeValue, func(p *Progress) float64 { return p.CurrentIn() }},
 	{described("position", "Sequence of the last event message in the read tables."), prometheus.GaugeValue, func(p *Progress) float64 { return float64(p.Sequence) }},
 	{described("stopped", "1 when the lane is not projected until an operator acts."), prometheus.GaugeValue, func(p *Progress) float64 { return p.is(Stopped) }},
@@ -205,6 +219,14 @@ func (p *Progress) CurrentIn() float64 {
 		return -1
 	}
 	return p.Current.Seconds()
+}
+
+// behind is Behind, NaN = not known.
+func (p *Progress) behind() float64 {
+	if p.Behind == nil {
+		return math.NaN()
+	}
+	return float64(*p.Behind)
 }
 
 // is returns 1 in a state, else 0.
@@ -229,7 +251,7 @@ func (p *Projector) Collect(ch chan<- prometheus.Metric) {
 		lane := strconv.Itoa(now.Lane)
 		ch <- prometheus.MustNewConstMetric(following, prometheus.GaugeValue, now.is(Following), lane)
 		for _, m := range metrics {
-			if v := m.value(&now); now.State.Works() || m.kind == prometheus.CounterValue && v > 0 {
+			if v := m.value(&now); now.State.Works() && !math.IsNaN(v) || m.kind == prometheus.CounterValue && v > 0 {
 				ch <- prometheus.MustNewConstMetric(m.desc, m.kind, v, lane)
 			}
 		}

@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -157,7 +158,8 @@ func TestSecondProjectorIsStandbyAndTakesOver(t *testing.T) {
 	second.reaches(0, Standby)
 	r.Claim(0, 1)
 	r.synced(r.pool)
-	if now := second.Progress()[0]; now.Batches != 0 || now.State != Standby || now.Lag != 0 { // it does not know how late they are
+	if now := second.Progress()[0]; now.Batches != 0 || now.State != Standby || now.Lag != 0 || now.Behind != nil || // it does not know how late they are
+		!strings.HasPrefix(now.Holder, "scrip projector, process ") {
 		t.Errorf("the second one worked: %+v", now)
 	}
 	first.stop()
@@ -166,6 +168,53 @@ func TestSecondProjectorIsStandbyAndTakesOver(t *testing.T) {
 		t.Errorf("the second one has not taken over: %+v", now)
 	}
 	streamtest.Equal(t, "standby logged", second.logged("another projector is running on this database"), 1)
+	r.check(r.pool)
+}
+
+// TestOthersHoldTheLock: while a session that is no projector has the lock, nothing fills the tables, and the projector shows that and
+// who it is; how late they are is not known. A name of scrip makes no projector of it.
+func TestOthersHoldTheLock(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	first := r.project(Options{})
+	r.synced(r.pool)
+	known := func() int {
+		return count(t, r.pool, "SELECT count(behind + behind_seconds) FROM scrip.lag WHERE behind = 0")
+	}
+	streamtest.Eventually(t, "the lag is recorded", func() bool { return known() == lanes })
+	first.stop()
+	outsider, err := pgx.Connect(t.Context(), projtest.Role(t, r.pool.Config().ConnString(), "outsider"))
+	streamtest.Must(t, err)
+	defer outsider.Close(context.Background()) //nolint:errcheck
+	admin := projtest.Pool(t, projtest.Admin(t, r.pool.Config().ConnString()))
+	_, err = admin.Exec(t.Context(), "GRANT EXECUTE ON FUNCTION pg_advisory_lock(bigint) TO outsider")
+	streamtest.Must(t, err)
+	_, err = outsider.Exec(t.Context(), fmt.Sprintf("SET application_name = 'scrip projector, process 1 on a'; SELECT pg_advisory_lock(%d)", int64(Lock)))
+	streamtest.Must(t, err)
+	r.Claim(0, 1)
+
+	second := r.project(Options{})
+	for lane := range lanes {
+		now := second.reaches(lane, Waiting)
+		text := fmt.Sprint(now.Err)
+		if now.Behind != nil || now.Current != Unknown || !strings.Contains(text, fmt.Sprintf("(PostgreSQL process %d of role outsider)", outsider.PgConn().PID())) ||
+			!strings.Contains(text, "is no projector") || !strings.Contains(text, "pg_terminate_backend") {
+			t.Errorf("%+v: %s", now, text)
+		}
+	}
+	streamtest.Eventually(t, "the lag is not known", func() bool { return known() == 0 })
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(second)
+	families, err := registry.Gather()
+	streamtest.Must(t, err)
+	for _, f := range families {
+		if f.GetName() == "scrip_projection_behind_messages" {
+			t.Errorf("metrics: %v", f)
+		}
+	}
+	streamtest.Must(t, outsider.Close(t.Context()))
+	second.reaches(0, Following)
+	r.synced(r.pool)
 	r.check(r.pool)
 }
 

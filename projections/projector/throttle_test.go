@@ -77,7 +77,7 @@ func TestBatchesGrowWhileLanesAreBusy(t *testing.T) {
 	for range messages {
 		r.Claim(1, 1)
 	}
-	streamtest.Eventually(t, "all messages wait on lane 1", func() bool { return p.Progress()[1].Behind == messages }) // NATS delivers them
+	streamtest.Eventually(t, "all messages wait on lane 1", func() bool { b := p.Progress()[1].Behind; return b != nil && *b == messages }) // NATS delivers them
 	if now := p.Progress()[1]; now.Batches != before {
 		t.Errorf("lane 1 worked out of turn: %+v", now)
 	}

@@ -28,11 +28,11 @@ SELECT r.campaign, r.n,
        r.customer_id, r.order_id, r.redeemed_at, r.rolled_back_at, r.sequence, r.line
 FROM scrip.redemption_row r;
 
--- How late the tables are: messages that they lack, the age of the newest event in them while they lack any, and in how long they
--- are current at the rate of the last seconds, NULL while they do not catch up.
+-- How late the tables are: messages that they lack, the age of the newest event in them while they lack any, NULL while no projector
+-- follows the log, and in how long they are current at the rate of the last seconds, NULL while they do not catch up.
 CREATE OR REPLACE VIEW scrip.lag AS
-SELECT k.lane, coalesce(l.behind, 0) AS behind,
-       CASE WHEN l.behind > 0 THEN greatest(extract(epoch FROM now() - k.log_time), 0)::bigint ELSE 0 END AS behind_seconds,
+SELECT k.lane, l.behind,
+       CASE WHEN l.behind > 0 THEN greatest(extract(epoch FROM now() - k.log_time), 0)::bigint WHEN l.behind = 0 THEN 0 END AS behind_seconds,
        l.current_in AS current_in_seconds, l.recorded_at
 FROM scrip.checkpoint k LEFT JOIN scrip_meta.lag l ON l.lane = k.lane
 WHERE k.projection = 'tables';
