@@ -201,7 +201,7 @@ func (m *Main) printStatus(st *status.Status) error {
 			}
 		}
 		lanes = append(lanes, []string{strconv.Itoa(l.Lane), state, orText(l.Holder, "-"), fmt.Sprint(l.Events), fmt.Sprint(l.Commands), fmt.Sprint(l.Undecided),
-			orText(l.Tables, "-"), fmt.Sprint(l.Behind), lateness(l), l.Error})
+			orText(l.Tables, "-"), behind(l), lateness(l), l.Error})
 	}
 	if err := cli.Table(m.Out, "LANE STATE HOLDER EVENTS COMMANDS UNDECIDED TABLES BEHIND LATE PROBLEM", lanes); err != nil {
 		return err
@@ -334,11 +334,21 @@ func (m *Main) printFindings(findings []doctor.Finding) error {
 	return nil
 }
 
-// lateness is how late the tables of a lane are, and when they will be current.
+// behind is how many messages the tables of a lane lack, "-" = not known.
+func behind(l status.Lane) string {
+	if l.Behind == nil {
+		return "-"
+	}
+	return fmt.Sprint(*l.Behind)
+}
+
+// lateness is how late the tables of a lane are, and when they will be current; "-" = not known.
 func lateness(l status.Lane) string {
 	switch {
-	case l.Behind == 0:
+	case l.Behind == nil && l.LagSeconds == 0:
 		return "-"
+	case l.Behind != nil && *l.Behind == 0:
+		return "0 s"
 	case l.Current < 0:
 		return fmt.Sprintf("%.0f s", l.LagSeconds)
 	}

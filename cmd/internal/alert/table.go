@@ -179,7 +179,7 @@ var tables = []Rule{
 		Name: "ScripTablesHaveNoProjector", Group: "scrip-tables", Severity: Warn, For: 5 * time.Minute,
 		When:    Nowhere{of(Followed, "lane")},
 		Summary: "No server fills the read tables of lane {{ $labels.lane }}",
-		Action:  "Claims and redemptions are served. `scrip status` shows the state of the tables and the reason. If it is standby, another connection holds the projector's lock: of another log's server, or one that PostgreSQL has not closed yet.",
+		Action:  "Claims and redemptions are served. `scrip status` shows the state of the tables and the reason. If it is waiting or standby, that names the session which has the projector's lock, and how to end it: of another program, of another log's server, or one that PostgreSQL has not closed yet.",
 	},
 	{
 		Name: "ScripTablesAreBehind", Group: "scrip-tables", Severity: Warn, For: 5 * time.Minute,

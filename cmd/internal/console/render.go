@@ -200,8 +200,11 @@ func size(n uint64) string {
 	return number(n>>30) + " GiB"
 }
 
-// float is a number of any type.
+// float is a number of any type, or one that a pointer leads to.
 func float(n any) float64 {
+	if p, ok := n.(*uint64); ok {
+		n = *p
+	}
 	f, _ := strconv.ParseFloat(fmt.Sprint(n), 64)
 	return f
 }

@@ -38,7 +38,7 @@ type Sample struct {
 	// Lag is of the lane whose tables are the latest, and Behind the messages of all lanes that tables lack. Lag is -1 if no server
 	// knows: there is no projector, or none that fills them.
 	Lag    float64 `json:"tables_lag_seconds" doc:"Of the lane whose tables are the latest; -1 while no server fills them."`
-	Behind uint64  `json:"tables_behind" doc:"Messages that the tables lack."`
+	Behind *uint64 `json:"tables_behind,omitempty" doc:"Messages that the tables lack. Absent: not known, since no server follows the log for the tables of some lane."`
 	// DiskLeft is in bytes, 0 = not known.
 	DiskLeft uint64   `json:"disk_left,omitempty" doc:"Bytes left where this server stores log, tables and its other files: the least."`
 	left     []uint64 // of each disk
@@ -141,13 +141,20 @@ func (s *Sampler) sample(now time.Time, reports []status.Report, err error) Samp
 		}
 	}
 	out.Lag = -1
+	behind, follow := uint64(0), 0
 	for _, p := range status.Tables(reports) {
 		if p.State.Works() {
-			out.Lag, out.Behind = max(out.Lag, p.LagSeconds), out.Behind+p.Behind
+			out.Lag = max(out.Lag, p.LagSeconds)
+		}
+		if p.Behind != nil {
+			behind, follow = behind+*p.Behind, follow+1
 		}
 		if p.State != projector.Following {
 			s.nowhere[alert.Followed]++
 		}
+	}
+	if follow == s.Lanes {
+		out.Behind = &behind
 	}
 	if s.Disks != nil {
 		for _, d := range s.Disks() {

@@ -68,7 +68,7 @@ func projection(all []projector.Progress) (ok bool, detail any) {
 	ok = true
 	lanes := make([]status.Projected, 0, len(all))
 	for _, p := range all {
-		l := status.Projected{Lane: p.Lane, State: p.State, Sequence: p.Sequence, Behind: p.Behind, LagSeconds: p.Lag.Seconds(), Current: p.CurrentIn()}
+		l := status.Projected{Lane: p.Lane, State: p.State, Sequence: p.Sequence, Behind: p.Behind, LagSeconds: p.Lag.Seconds(), Current: p.CurrentIn(), LockedBy: p.Holder}
 		if p.Err != nil {
 			l.Error = p.Err.Error()
 		}

@@ -65,7 +65,8 @@ type Lane struct {
 	Commands  uint64 `json:"command_sequence"`
 	Undecided uint64 `json:"undecided_messages"`
 	Tables    string `json:"tables,omitempty"`
-	Behind    uint64 `json:"tables_behind"`
+	// Behind is how many messages the tables lack.
+	Behind *uint64 `json:"tables_behind,omitempty" doc:"Messages that the tables lack. Absent: not known, since no projector works on them."`
 	// TablesAt is their checkpoint, and LagSeconds how late they are.
 	TablesAt   uint64  `json:"tables_event_sequence,omitempty"`
 	LagSeconds float64 `json:"tables_lag_seconds,omitempty"`

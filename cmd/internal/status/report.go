@@ -72,14 +72,17 @@ type LaneReadiness struct {
 
 // Projected is the detail of /readyz about one lane's read tables.
 type Projected struct {
-	Lane       int             `json:"lane"`
-	State      projector.State `json:"state"`
-	Sequence   uint64          `json:"event_sequence"`
-	Behind     uint64          `json:"behind_messages"`
-	LagSeconds float64         `json:"lag_seconds"`
+	Lane     int             `json:"lane"`
+	State    projector.State `json:"state"`
+	Sequence uint64          `json:"event_sequence"`
+	// Behind is how many messages they lack, null = not known.
+	Behind     *uint64 `json:"behind_messages"`
+	LagSeconds float64 `json:"lag_seconds"`
 	// Current is in how many seconds they are current, -1 = not known.
 	Current float64 `json:"current_seconds"`
 	Error   string  `json:"error,omitempty"`
+	// LockedBy is the session that has the projector's lock, while this server's projector is on standby.
+	LockedBy string `json:"locked_by,omitempty"`
 }
 
 // Ahead is true if a row shows more of the tables than another server's row about the same lane. First comes a server that fills

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-4a2410e3/scrip/projections/projector"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
 )
 
@@ -108,8 +109,13 @@ func (st *Status) addReports(reports []Report) {
 	}
 	tables := Tables(reports)
 	for n := range st.PerLane {
-		if p, known := tables[n]; known {
-			st.PerLane[n].addTables(p)
+		p, known := tables[n]
+		if !known {
+			continue
+		}
+		st.PerLane[n].addTables(p)
+		if p.State == projector.Standby { // each server is fine, as far as it knows
+			st.Checks["projector"] = Result{Detail: map[string]any{"error": st.PerLane[n].Error}}
 		}
 	}
 }
@@ -135,11 +141,20 @@ func (st *Status) addLanes(report Report) {
 	}
 }
 
-// addTables adds what the server reports that fills them.
+// addTables adds what the server reports that fills them. Without one it is not known how far they are: a server on standby only
+// knows that it does not fill them.
 func (l *Lane) addTables(p Projected) {
 	l.Tables, l.Behind, l.TablesAt, l.LagSeconds, l.Current = string(p.State), p.Behind, p.Sequence, p.LagSeconds, p.Current
-	if p.Error != "" && l.Error == "" {
-		l.Error = "tables: " + p.Error
+	if l.Behind == nil && p.State.Works() && p.Sequence > 0 && p.Sequence <= l.Events { // it waits or has stopped, and knows where
+		behind := l.Events - p.Sequence
+		l.Behind = &behind
+	}
+	problem := p.Error
+	if p.State == projector.Standby {
+		problem = "no server that answers fills them; the projector's lock has " + p.LockedBy
+	}
+	if problem != "" && l.Error == "" {
+		l.Error = "tables: " + problem
 	}
 }
 

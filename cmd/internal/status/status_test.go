@@ -22,30 +22,40 @@ func TestStatusShowsWhyNothingFires(t *testing.T) {
 	}
 }
 
-// TestStatusShowsTheServerThatFillsTheTables, whichever reports last. Those on standby know nothing about them.
+// TestStatusShowsTheServerThatFillsTheTables, whichever reports last. Those on standby know nothing about them; if no other answers,
+// how late the tables are is not known, and the check of projectors fails with the session that has the lock.
 func TestStatusShowsTheServerThatFillsTheTables(t *testing.T) {
 	t.Parallel()
 	row := func(server string, p Projected) Report {
 		detail := map[string]any{"lanes": []Projected{p}}
-		return Report{Server: server, Readiness: Readiness{Checks: map[string]Result{"projector": {OK: true, Detail: detail}}}}
+		ok := p.State == projector.Standby || p.State == projector.Following
+		return Report{Server: server, Readiness: Readiness{Checks: map[string]Result{"projector": {OK: ok, Detail: detail}}}}
 	}
-	standby := row("a", Projected{State: projector.Standby, Current: -1})
-	following := row("b", Projected{State: projector.Following, Sequence: 7, Behind: 3, LagSeconds: 2.5})
-	stopped := row("c", Projected{State: projector.Stopped, LagSeconds: 9, Error: "the log lost its tail"})
+	number := func(n uint64) *uint64 { return &n }
+	standby := row("a", Projected{State: projector.Standby, Current: -1, LockedBy: "scrip projector, process 7"})
+	following := row("b", Projected{State: projector.Following, Sequence: 7, Behind: number(3), LagSeconds: 2.5})
+	stopped := row("c", Projected{State: projector.Stopped, Sequence: 4, LagSeconds: 9, Error: "the disk is damaged"})
+	lost := row("c", Projected{State: projector.Stopped, Sequence: 12, LagSeconds: 9, Error: "the log lost its tail"})
+	blocked := row("d", Projected{State: projector.Waiting, LagSeconds: 5, Current: -1, Error: "psql has the lock"})
 	for _, c := range []struct {
 		reports []Report
 		want    Lane
+		ok      bool
 	}{
-		{[]Report{standby, following, standby}, Lane{Tables: "following", TablesAt: 7, Behind: 3, LagSeconds: 2.5}},
-		{[]Report{following, stopped}, Lane{Tables: "following", TablesAt: 7, Behind: 3, LagSeconds: 2.5}},
-		{[]Report{stopped, standby}, Lane{Tables: "stopped", LagSeconds: 9, Error: "tables: the log lost its tail"}},
-		{[]Report{standby}, Lane{Tables: "standby", Current: -1}},
-		{nil, Lane{}},
+		{[]Report{standby, following, standby}, Lane{Tables: "following", TablesAt: 7, Behind: number(3), LagSeconds: 2.5}, true},
+		{[]Report{following, stopped}, Lane{Tables: "following", TablesAt: 7, Behind: number(3), LagSeconds: 2.5}, false},
+		{[]Report{stopped, standby}, Lane{Tables: "stopped", TablesAt: 4, Behind: number(6), LagSeconds: 9, Error: "tables: the disk is damaged"}, false},
+		{[]Report{lost}, Lane{Tables: "stopped", TablesAt: 12, LagSeconds: 9, Error: "tables: the log lost its tail"}, false},
+		{[]Report{blocked}, Lane{Tables: "waiting", LagSeconds: 5, Current: -1, Error: "tables: psql has the lock"}, false},
+		{[]Report{standby}, Lane{Tables: "standby", Current: -1,
+			Error: "tables: no server that answers fills them; the projector's lock has scrip projector, process 7"}, false},
+		{nil, Lane{}, false},
 	} {
-		st := &Status{PerLane: make([]Lane, 1)}
+		c.want.Events = 10
+		st := &Status{PerLane: []Lane{{Events: 10}}}
 		st.addReports(c.reports)
-		if got := st.PerLane[0]; !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%v: %+v, want %+v", c.reports, got, c.want)
+		if got := st.PerLane[0]; !reflect.DeepEqual(got, c.want) || st.Checks["projector"].OK != c.ok {
+			t.Errorf("%v: %+v, %+v, want %+v", c.reports, got, st.Checks, c.want)
 		}
 	}
 }
