@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
@@ -224,10 +225,19 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+	outsider, err := pgx.Connect(t.Context(), r.URL+"&application_name=psql")
+	streamtest.Must(t, err)
+	_, err = outsider.Exec(t.Context(), "SELECT pg_try_advisory_lock($1)", int64(schema.RebuildLock))
+	streamtest.Must(t, err)
+	_, err = r.tryOpen(Options{})
+	refused("a session of others has the lock", err, fmt.Sprintf("psql (PostgreSQL process %d of role scrip, since ", outsider.PgConn().PID()))
+	refused("and how to end it", err, fmt.Sprintf("holds the lock of rebuilds, and is none; end it as a superuser or as scrip: SELECT pg_terminate_backend(%d)", outsider.PgConn().PID()))
+	streamtest.Must(t, outsider.Close(t.Context()))
 	s := r.open(Options{Who: "scrip verify", Room: func() (room.Space, bool) { return room.Space{Free: 1000, Total: 1 << 30}, true }})
 	defer s.Close()
-	_, err := r.tryOpen(Options{})
+	_, err = r.tryOpen(Options{})
 	refused("a second session", err, "scrip verify, process")
+	refused("which may end", err, "is running on this database; wait until it ends")
 	_, err = s.Rebuild(t.Context())
 	refused("a full disk", err, "has 1000.0 B free")
 	if err := full(t.Context(), s); !errors.Is(err, room.ErrFull) {
