@@ -60,7 +60,7 @@ func TestAnAnalystReadsTables(t *testing.T) {
 	raw, err := os.ReadFile("../../domain/CONTRACT.md")
 	streamtest.Must(t, err)
 	_, page, _ := strings.Cut(string(raw), "\n## SQL\n")
-	for _, row := range regexp.MustCompile("(?m)^\\| `(?:scrip[.])?([a-z_.()]+)` \\| `[a-z]").FindAllStringSubmatch(strings.Split(page, "\nEach commit sends")[0], -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `(?:scrip[.])?([a-z_.()]+)` \\| `[a-z]").FindAllStringSubmatch(strings.Split(page, "\n## ")[0], -1) {
 		name := row[1]
 		if !strings.Contains(name, ".") {
 			name = "scrip." + name

@@ -125,8 +125,8 @@ func Admin(t testing.TB, database string) string {
 	return withPath(t, common.cluster.AdminURL(), u.Path)
 }
 
-// SessionLocks leaves nobody but its owner the right to advisory locks in a database, and the owner those of a session: what holds a
-// lock for one transaction must lock what readers cannot. Nobody has the right to pg_notify.
+// SessionLocks leaves only the owner of a database the right to advisory locks in it, and of these only those of a
+// session: what excludes others for one transaction must lock what readers cannot. No role has the right to pg_notify.
 func SessionLocks(t testing.TB, database string) {
 	t.Helper()
 	if err := execute(Admin(t, database), sessionLocksSQL); err != nil {

@@ -140,7 +140,7 @@ func (k *Keeper) round(ctx context.Context) (err error) {
 				return err
 			}
 		}
-		written := func() {}
+		var written func()
 		if more, written, err = k.letters(ctx, &b); err != nil {
 			return err
 		}
@@ -235,8 +235,8 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT
 	dropGone = `DELETE FROM scrip_meta.push_dead_letter WHERE message <> ALL ($1)`
 )
 
-// letters queues a batch of letters that are new, or were written again. After the last one it removes those that are gone. written
-// is called when that is committed.
+// letters queues a batch of letters that are new, or were written again. After the last one it removes those that are
+// gone. written is called when that is committed.
 func (k *Keeper) letters(ctx context.Context, b *pgx.Batch) (more bool, written func(), err error) {
 	written = func() {}
 	now, err := push.ReadDeadState(ctx, k.js)

@@ -19,8 +19,8 @@ type Holder struct {
 	Role  string    // that logged in
 	Name  string    // its application_name, which it chose
 	Since time.Time // of its connection, zero = this role may not see it
-	// Trusted: its role is a member of the one that owns the tables. An outsider can take the name of a process of scrip, but not
-	// its role.
+	// Trusted: its role is a member of the one that owns the tables. An outsider can take the name of a process of
+	// scrip, but not its role.
 	Trusted bool
 }
 
@@ -52,7 +52,7 @@ func (h Holder) End() string {
 	return fmt.Sprintf("end it as a superuser or as %s: SELECT pg_terminate_backend(%d)", h.Role, h.PID)
 }
 
-// ApplicationName returns an application_name for a connection that takes locks: of at most 63 bytes, and begins with what.
+// ApplicationName returns an application_name for a connection that takes locks: at most 63 bytes that begin with what.
 func ApplicationName(what string) string {
 	host, _ := os.Hostname() // informative only
 	name := fmt.Sprintf("%s, process %d on %s", what, os.Getpid(), host)
@@ -70,11 +70,13 @@ WHERE l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = cu
 
 const (
 	// $1, $2 = upper and lower half of the lock's number
-	advisoryHolderSQL = holderSQL + `l.locktype = 'advisory' AND l.classid::bigint = $1 AND l.objid::bigint = $2 AND l.objsubid = 1 ORDER BY trusted LIMIT 1`
+	advisoryHolderSQL = holderSQL + `l.locktype = 'advisory' AND l.classid::bigint = $1 AND l.objid::bigint = $2 AND l.objsubid = 1
+ORDER BY trusted LIMIT 1`
 
 	// Whose locks exclude lockTable.
 	tableHolderSQL = holderSQL + `l.locktype = 'relation' AND l.relation = to_regclass('scrip_meta.format')
-  AND l.mode IN ('ShareUpdateExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') ORDER BY trusted LIMIT 1`
+  AND l.mode IN ('ShareUpdateExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+ORDER BY trusted LIMIT 1`
 )
 
 // HolderOf returns the session of another connection that has an advisory lock; found is false if none has it.

@@ -17,15 +17,19 @@ func TestReadersLockNothing(t *testing.T) {
 	p := pool(t)
 	ensured(t, p)
 	reader := projtest.Role(t, p.Config().ConnString(), "reader")
-	exec(t, p, "GRANT USAGE ON SCHEMA scrip, scrip_meta, scrip_1 TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA scrip, scrip_meta, scrip_1 TO reader")
+	exec(t, p, "GRANT USAGE ON SCHEMA scrip, scrip_meta, scrip_1 TO reader; "+
+		"GRANT SELECT ON ALL TABLES IN SCHEMA scrip, scrip_meta, scrip_1 TO reader")
 	names, err := Collect(t.Context(), p, pgx.RowTo[string], `SELECT s.nspname || '.' || c.relname FROM pg_class c
 		JOIN pg_namespace s ON s.oid = c.relnamespace WHERE c.relkind IN ('r', 'p', 'v') AND s.nspname ~ '^scrip'`)
 	streamtest.Must(t, err)
 	as := projtest.Pool(t, reader)
 	for _, name := range names {
-		for _, sql := range []string{"LOCK TABLE %s IN ROW SHARE MODE", "LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE", "SELECT 1 FROM %s FOR KEY SHARE"} {
+		for _, sql := range []string{
+			"LOCK TABLE %s IN ROW SHARE MODE", "LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE", "SELECT 1 FROM %s FOR KEY SHARE",
+		} {
 			_, err := as.Exec(t.Context(), fmt.Sprintf("BEGIN; "+sql+"; COMMIT", name))
-			if State(err) != "42501" && !strings.Contains(sql, "FOR") || err == nil { // some views cannot be locked by row at all
+			// Rows of some views cannot be locked at all, which is another error.
+			if State(err) != "42501" && !strings.Contains(sql, "FOR") || err == nil {
 				t.Errorf(sql+": %v", name, err)
 			}
 		}
