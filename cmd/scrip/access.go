@@ -57,6 +57,7 @@ change keys.
 Roles, and what they may do:
   producer   ` + mayDo(access.Principal{Role: access.Producer}) + `
              with --public, for browsers: ` + mayDo(access.Principal{Role: access.Producer, Public: true}) + `
+             made by who does not see codes: it gets those of new claims only
   sender     ` + mayDo(access.Principal{Role: access.Sender}) + `, for the audience that its name starts with (pushsender --name)
   analyst    ` + mayDo(access.Principal{Role: access.Analyst}) + `
   support    ` + mayDo(access.Principal{Role: access.Support}) + `
@@ -109,6 +110,9 @@ func limits(k *access.Key) string {
 	}
 	if k.Codes {
 		all = append(all, "codes")
+	}
+	if k.NewOnly {
+		all = append(all, "codes of new claims only")
 	}
 	if len(all) == 0 {
 		return ""

@@ -47,6 +47,8 @@ type New struct {
 	Origins   []string `json:"origins,omitempty"` // of pages that may use a public key
 	Codes     bool     `json:"codes,omitempty"`
 	Rate      int      `json:"rate,omitempty"` // requests a second; 0 = any number
+	// NewOnly: a producer that gets the codes of new claims only, because who made its key sees no codes. Create sets it.
+	NewOnly bool `json:"new_codes_only,omitempty"`
 }
 
 // check returns an error if a key cannot be made. It names the field.
@@ -87,6 +89,9 @@ func (n *New) check() error {
 	}
 	if n.Rate < 0 || n.Rate > MaxRate {
 		return fmt.Errorf("rate is %d, expected 1 to %d requests a second; leave it out for any number", n.Rate, MaxRate)
+	}
+	if n.NewOnly && (n.Role != Producer || n.Public || n.Codes) {
+		return errors.New("new_codes_only is for keys of role producer that are not public and see no codes")
 	}
 	if n.Codes && n.Role == Sender {
 		return errors.New("codes is for roles that look up coupons or read events; reminders name no codes")

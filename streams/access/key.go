@@ -44,7 +44,7 @@ type Key struct {
 
 // Principal is who uses the key.
 func (k *Key) Principal() Principal {
-	return Principal{ID: k.ID, First: k.first, Name: k.Name, Role: k.Role, Campaigns: k.Campaigns, Public: k.Public, Origins: k.Origins, Codes: k.Codes, Rate: k.Rate}
+	return Principal{ID: k.ID, First: k.first, Name: k.Name, Role: k.Role, Campaigns: k.Campaigns, Public: k.Public, Origins: k.Origins, Codes: k.Codes, NewOnly: k.NewOnly, Rate: k.Rate}
 }
 
 // In reports whether the key is in force at an instant. Clocks differ between servers, so only the end of an overlap depends on

@@ -12,7 +12,7 @@ import (
 const (
 	AccountServers  = "SCRIP"    // servers, and the credentials of the data directory
 	AccountShop     = "SHOP"     // producers
-	AccountCounter  = "COUNTER"  // producers limited to campaigns or to a rate, and public ones
+	AccountCounter  = "COUNTER"  // producers limited to campaigns, to a rate or to codes of new claims, and public ones
 	AccountOps      = "OPS"      // support and operators
 	AccountAnalysis = "ANALYSIS" // analysts
 	AccountSenders  = "SENDERS"  // senders of reminders

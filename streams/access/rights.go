@@ -42,8 +42,10 @@ type Principal struct {
 	Origins []string
 	// Codes: it sees codes in clear.
 	Codes bool
+	// NewOnly: a producer that gets the codes of new claims only.
+	NewOnly bool
 	// Rate is how many requests a second it may make at each server, over HTTP and NATS together; 0 = as many as it likes. A
-	// producer with a rate may not publish command messages, which no server counts.
+	// producer with a rate may not publish command messages, which no server counts; nor one with NewOnly, whom a lane would answer.
 	Rate int
 }
 
@@ -114,6 +116,20 @@ func (p Principal) Hide(out *wire.Outcome) {
 	}
 }
 
+// Withholds reports whether p gets the outcome of a command without its code: a claim of a customer who has claimed before, where p may
+// be anybody or is of a maker who sees no codes. It is shown after all to who repeats its own request, see Withhold.
+func (p Principal) Withholds(t wire.CommandType, out *wire.Outcome) bool {
+	return (p.Public || p.NewOnly) && t == wire.Claim && out.Repeat
+}
+
+// Withhold takes from the outcome of a claim all that is about the coupon.
+func Withhold(out *wire.Outcome) {
+	out.Code, out.N, out.ExpiresAt, out.CouponStatus, out.Message = "", 0, 0, "", claimedBefore
+}
+
+// claimedBefore is the message of an outcome without its code.
+const claimedBefore = "the customer has claimed before; this key gets the code of a new claim only, or over HTTP by repeating that request with its Idempotency-Key"
+
 // ReadsLog reports whether p may read messages of the log on NATS, with codes in clear.
 func (p Principal) ReadsLog() bool { return p.Role == Analyst && p.Codes }
 
@@ -170,12 +186,21 @@ func (a Author) LoggedIn() []audit.Entry {
 	return all
 }
 
-// mayGive returns an error of kind ErrForbidden if a key has more rights than p: who makes or replaces a key gets its secret.
-func (p Principal) mayGive(n *New) error {
+// mayMake returns an error of kind ErrForbidden if a key has more rights than p: who makes a key gets its secret.
+func (p Principal) mayMake(n *New) error {
 	if n.Codes && !p.Codes {
 		return fmt.Errorf("%w: codes: a key that does not see codes cannot make or replace one that does", ErrForbidden)
 	}
 	return nil
+}
+
+// mayReplace is mayMake for a rotation. The new key of a producer repeats the commands of the old one, and gets their codes. That of a
+// page is no secret: only its Idempotency-Keys are.
+func (p Principal) mayReplace(n *New) error {
+	if n.Role == Producer && !n.Public && !p.Codes {
+		return fmt.Errorf("%w: a key that does not see codes cannot replace one of a producer, whose codes the new one would get; make another key, and revoke this one", ErrForbidden)
+	}
+	return p.mayMake(n)
 }
 
 // localPrefix starts the names of people who use the credentials of the data directory. No key has such a name.

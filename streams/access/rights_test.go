@@ -29,11 +29,13 @@ func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 	made := 0
 	for _, by := range authors {
 		manages := by.Role == access.Operator && by.Campaigns == nil
-		for _, key := range []access.New{{Role: access.Support}, {Role: access.Support, Codes: true}, {Role: access.Operator}, {Role: access.Operator, Codes: true}} {
+		for _, key := range []access.New{{Role: access.Support}, {Role: access.Support, Codes: true}, {Role: access.Operator}, {Role: access.Operator, Codes: true},
+			{Role: access.Producer}, {Role: access.Producer, Public: true}} {
 			for _, replace := range []bool{false, true} {
 				made++
 				key.Name = fmt.Sprint("key ", made)
-				changeKey(t, m, s, by, key, replace, manages && (by.Codes || !key.Codes))
+				shop := key.Role == access.Producer && !key.Public // a rotation hands its commands on, with their codes
+				changeKey(t, m, s, by, key, replace, manages && (by.Codes || !key.Codes && !(shop && replace)))
 			}
 		}
 	}
@@ -67,7 +69,8 @@ func changeKey(t *testing.T, m *access.Memory, s *access.Store, author access.Pr
 		recorded = append(recorded, strings.Join([]string{e.Actor, e.Via, e.Action, e.About}, " "))
 	}
 	if may {
-		if err != nil || secret == "" || k.Codes != key.Codes || !slices.Equal(recorded, []string{want}) {
+		newOnly := key.Role == access.Producer && !key.Public && !author.Codes
+		if err != nil || secret == "" || k.Codes != key.Codes || k.NewOnly != newOnly || !slices.Equal(recorded, []string{want}) {
 			t.Errorf("%s: %+v %v, recorded %q", what, k, err, recorded)
 		}
 		return

@@ -65,6 +65,7 @@ func (s *Store) Create(ctx context.Context, n New, by Author) (k Key, secret str
 	n.Campaigns = slices.Clone(n.Campaigns)
 	slices.Sort(n.Campaigns)
 	n.Origins = slices.Sorted(slices.Values(n.Origins))
+	n.NewOnly = n.Role == Producer && !n.Public && !n.Codes && !by.Codes
 	if err := n.check(); err != nil {
 		return Key{}, "", fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
@@ -72,7 +73,7 @@ func (s *Store) Create(ctx context.Context, n New, by Author) (k Key, secret str
 		return Key{}, "", fmt.Errorf("%w: name: that of a sender starts with the audience that it delivers for, of A-Z a-z 0-9 _ -, such as mobile", ErrInvalid)
 	}
 	return s.write(ctx, by, func(st *state, at time.Time, d *drawn) (record, error) {
-		if err := by.mayGive(&n); err != nil {
+		if err := by.mayMake(&n); err != nil {
 			return record{}, err
 		}
 		for _, other := range st.keys {
@@ -114,7 +115,7 @@ func (s *Store) Rotate(ctx context.Context, idOrName string, overlap time.Durati
 	return s.write(ctx, by, func(st *state, at time.Time, d *drawn) (record, error) {
 		k, err := st.named(idOrName)
 		if err == nil {
-			err = by.mayGive(&k.New)
+			err = by.mayReplace(&k.New)
 		}
 		if err != nil {
 			return record{}, err

@@ -31,7 +31,8 @@ type MadeKey struct {
 
 // CreateKey makes a key.
 func (o *Ops) CreateKey(ctx context.Context, who Caller, q CreateKey) (MadeKey, error) {
-	k, secret, err := o.Keys.Create(ctx, access.New(q), who)
+	k, secret, err := o.Keys.Create(ctx, access.New{Name: q.Name, Role: q.Role, Campaigns: q.Campaigns, Public: q.Public, Origins: q.Origins,
+		Codes: q.Codes, Rate: q.Rate}, who)
 	return o.made(k, secret, err)
 }
 

@@ -162,6 +162,7 @@ func (b *bulk) lookUp(ctx context.Context, lines [][]byte) {
 type bulkEntry struct {
 	of           *bulk
 	id, campaign string
+	command      wire.CommandType
 	end          func(wrong bool) // of the budget; nil = the line has no code
 	outcome      []byte
 	undecided    bool // it may have another outcome after a retry
@@ -179,10 +180,12 @@ func (e *bulkEntry) Answer(line []byte, err error) {
 		e.undecided = true
 		unknown := wire.Outcome{ID: e.id, Campaign: e.campaign, Message: "the outcome is not known; send the line again with its id"}
 		line = unknown.AppendJSON(nil)
-	case e.end != nil || e.of.principal.Person():
+	case e.end != nil || e.of.principal.Person() || e.of.principal.NewOnly:
 		if out, err := wire.ParseOutcome(line); err == nil {
 			wrong = out.Refusal == wire.CodeNotFound
-			e.of.principal.Hide(&out)
+			if e.of.principal.Hide(&out); e.of.principal.Withholds(e.command, &out) { // its sender chose the id: that proves nothing
+				access.Withhold(&out)
+			}
 			line = out.AppendJSON(nil)
 		}
 	}
@@ -220,7 +223,7 @@ func (b *bulk) send(ctx context.Context, e *bulkEntry, line []byte) {
 	cmd := &b.cmd
 	err := cmd.ParseView(line, wire.Defaults{})
 	cmd.ID = strings.Clone(cmd.ID) // Lanes keep it
-	e.id, e.campaign = cmd.ID, cmd.Campaign
+	e.id, e.campaign, e.command = cmd.ID, cmd.Campaign, cmd.Type
 	if err != nil {
 		e.refuse(wire.Invalid, err.Error())
 		return

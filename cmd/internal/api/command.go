@@ -154,8 +154,8 @@ func (a *API) carryOut(w http.ResponseWriter, req *http.Request, p access.Princi
 	if !out.Repeat && p.Recorded(c.command) {
 		a.recordCommand(a.with(w, req, p), c.command, &out, x.cmd.N != 0)
 	}
-	if p.Person() || p.Public && out.Repeat {
-		if err := a.hide(a.with(w, req, p), c.Operation, &out, x.cmd.N != 0); err != nil {
+	if p.Person() || p.Withholds(c.command, &out) {
+		if err := a.hide(a.with(w, req, p), c.command, &out, x.cmd.N != 0); err != nil {
 			return err
 		}
 	}

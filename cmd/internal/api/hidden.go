@@ -85,27 +85,31 @@ func (a *API) shown(ctx context.Context, o access.Operation, out *wire.Outcome, 
 }
 
 // A public key is in a page, so everybody has it, and customer_id is what its sender writes. What such a key gets must not depend
-// on who the customer is:
+// on who the customer is; nor what a producer gets whose key is of a maker that sees no codes:
 //
 //	claim of ann, id 1 ──> 201 with the code
 //	the same again     ──> 200 with the code: only who sent id 1 has it
 //	claim of ann, id 2 ──> 200 without the code: ann has a coupon, and this may be anybody
+//
+// An id that the server made is in events, which readers without codes see: it proves nothing.
 
-// claimedBefore is the message of an answer without the code.
-const claimedBefore = "the customer has claimed before; a public key gets the code only by repeating that request with its Idempotency-Key"
-
-// hide takes from the outcome of a command what its sender may not see. A repeat of a claim by a public key is looked up: whether it
+// hide takes from the outcome of a command what its sender may not see. A repeat of a claim by such a key is looked up: whether it
 // was one by its id, and not because the customer has the only coupon that is allowed.
-func (a *API) hide(ctx context.Context, o access.Operation, out *wire.Outcome, byN bool) error {
-	if !principal(ctx).Public {
-		return a.shown(ctx, o, out, out.Repeat, byN)
+func (a *API) hide(ctx context.Context, c wire.CommandType, out *wire.Outcome, byN bool) error {
+	p := principal(ctx)
+	if !p.Withholds(c, out) {
+		return a.shown(ctx, access.OperationOf(c), out, out.Repeat, byN)
+	}
+	if madeID(p, out.ID) {
+		access.Withhold(out)
+		return nil
 	}
 	same, err := a.isRepeated(ctx, out)
 	if err != nil {
 		return web.Failed(&command.UnknownError{ID: out.ID, Cause: err}, out.ID)
 	}
 	if !same {
-		out.Code, out.N, out.ExpiresAt, out.CouponStatus, out.Message = "", 0, 0, "", claimedBefore
+		access.Withhold(out)
 	}
 	return nil
 }

@@ -12,14 +12,14 @@ import (
 
 // letters are the kinds of users in the tables below: those of kinds, and X, the servers.
 var letters = map[byte]string{
-	'P': "producer", 'L': "limited", 'R': "rated", 'B': "public", 'U': "support", 'O': "operator", 'A': "analyst", 'C': "clear", 'S': "sender", 'X': "servers",
+	'P': "producer", 'L': "limited", 'R': "rated", 'N': "new", 'B': "public", 'U': "support", 'O': "operator", 'A': "analyst", 'C': "clear", 'S': "sender", 'X': "servers",
 }
 
 // subjectTable is who may publish to what beside the endpoints of operations: a subject, the kinds. The rows follow from nothing,
 // so that a change of the product is noticed.
 const subjectTable = `
 scrip.rollcall             OX
-$SRV.INFO.scrip            PLRBUOX
+$SRV.INFO.scrip            PLRNBUOX
 $SRV.PING.scrip            O
 $SRV.STATS.scrip           O
 scrip.cmd.summer           PX

@@ -36,7 +36,9 @@ type ring struct {
 func (r *ring) add(p access.Principal) (key string) {
 	r.t.Helper()
 	n := access.New{Name: fmt.Sprint(p.Name, " ", r.n.Add(1)), Role: p.Role, Campaigns: p.Campaigns, Public: p.Public, Codes: p.Codes, Rate: p.Rate}
-	_, key, err := r.store.Create(context.Background(), n, access.Author{Principal: access.Local("test")})
+	by := access.Local("test")
+	by.Codes = !p.NewOnly
+	_, key, err := r.store.Create(context.Background(), n, access.Author{Principal: by})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -163,6 +165,7 @@ var kinds = map[string]access.Principal{
 	"producer": {Name: "shop", Role: access.Producer},
 	"limited":  {Name: "one campaign", Role: access.Producer, Campaigns: []string{"summer"}},
 	"rated":    {Name: "slow shop", Role: access.Producer, Rate: 1000},
+	"new":      {Name: "new shop", Role: access.Producer, NewOnly: true},
 	"public":   {Name: "browser", Role: access.Producer, Public: true},
 	"support":  {Name: "ann", Role: access.Support},
 	"operator": {Name: "bob", Role: access.Operator},

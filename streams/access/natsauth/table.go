@@ -34,7 +34,7 @@ func Guests() (all []string) {
 
 // AccountOf returns the account of a user with a key; "" for one that may not log in to NATS.
 func AccountOf(p access.Principal) string {
-	if p.Role == access.Producer && (p.Public || p.Campaigns != nil || p.Rate > 0) {
+	if p.Role == access.Producer && (p.Public || p.Campaigns != nil || p.Rate > 0 || p.NewOnly) {
 		return access.AccountCounter
 	}
 	for _, g := range guests {
