@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -29,6 +30,7 @@ const (
 	CodeNoStorage     jetstream.ErrorCode = 10047
 	codeNotCreated    jetstream.ErrorCode = 10049 // also while an attempt that was given up is still at work
 	codeOffline       jetstream.ErrorCode = 10118
+	codeStoreFailed   jetstream.ErrorCode = 10077 // also of a disk
 	codeWrongSeq      jetstream.ErrorCode = 10071
 	codeWrongSeqAgain jetstream.ErrorCode = 10164
 )
@@ -60,6 +62,12 @@ func transient(err error) bool {
 }
 
 func IsWrongSequence(err error) bool { return HasCode(err, codeWrongSeq, codeWrongSeqAgain) }
+
+// IsFull reports whether a stream refused a message because of its bound.
+func IsFull(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && api.ErrorCode == codeStoreFailed && strings.HasPrefix(api.Description, "maximum ")
+}
 
 func HasCode(err error, codes ...jetstream.ErrorCode) bool {
 	var api *jetstream.APIError

@@ -1,11 +1,14 @@
-// Package once remembers small values for a day, for all servers of a log: the answers to requests by their idempotency ids, and
+// Package once remembers small values for a day at most, for all servers of a log: the answers to requests by their idempotency ids, and
 // tokens that work once.
 //
-//	Create ──> bucket SCRIP_ONCE   HMAC of the name = value, encrypted; gone after 24 hours     one creator of a name
+//	Create ──> bucket SCRIP_ONCE   HMAC of the name = value, encrypted; gone after its time     one creator of a name
 //	Put    ──>        │            replaces it
 //	Take   <──────────┘            removes it                                                   one taker of a value
 //
 // Names are what clients send, and values may be secrets: the bucket has a keyed hash of the one and seals the other.
+//
+// The bucket has a bound, and each client a share of it at each server: one that has used its share is refused, and others go on.
+// Where a request has the same effect and answer when it is carried out again, its answer is not kept.
 //
 // Owner: none. A Store has no goroutine, and may be used by several at once.
 //

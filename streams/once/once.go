@@ -14,27 +14,64 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/seal"
+	"github.com/seed-4a2410e3/scrip/streams/share"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // Most bounds a value, in bytes.
 const Most = 768 << 10
 
-// Store is the bucket. A nil Store is of a server without it: its methods fail.
+// The times for which values are kept.
+const (
+	// Day is of answers.
+	Day = topology.OnceFor
+	// Short is of requests whose retry has the same effect whether they are remembered or not.
+	Short = 10 * time.Minute
+	// Minute is of tokens.
+	Minute = time.Minute
+)
+
+// Owner is whose value is kept, and how long: Day, Short or Minute. Client "" has no share.
+type Owner struct {
+	Client string
+	For    time.Duration
+}
+
+// Store is the bucket, and the shares of clients in it at this server. A nil Store is of a server without it: its methods fail.
 type Store struct {
 	js     jetstream.JetStream
 	names  [32]byte
 	values *seal.Box
+	shares map[time.Duration]*share.Share
 }
 
-// Open prepares the store of a log; it sends no request. The secret is one that all servers have, such as the code key.
+// Open prepares the store of a log; it sends no request. The secret is one that all servers have, such as the code key. A server
+// opens it once, since shares are counted there.
 func Open(js jetstream.JetStream, secret [32]byte, log string) *Store {
-	s := &Store{js: js, values: seal.NewBox(secret, log, "scrip once v1")}
+	s := &Store{js: js, values: seal.NewBox(secret, log, "scrip once v1"), shares: map[time.Duration]*share.Share{}}
+	for _, d := range []time.Duration{Day, Short, Minute} {
+		s.shares[d] = share.New(topology.OnceShare, d, nil)
+	}
 	h := hmac.New(sha256.New, secret[:])
 	h.Write([]byte("scrip once names v1\n" + log))
 	h.Sum(s.names[:0])
 	return s
 }
+
+// Used is the share of a client in bytes, the most that one of them uses of it, and how often a client was refused.
+func (s *Store) Used() (bytes, used int, refused uint64) {
+	for _, one := range s.shares {
+		of, most, no := one.Used()
+		bytes, used, refused = of, max(used, most), refused+no
+	}
+	return bytes, used, refused
+}
+
+// overhead is what a value takes in the bucket beside its bytes: its subject, headers and record.
+const overhead = 256
+
+// markerTTL is how long the mark of a value that was taken stays.
+const markerTTL = 10 * time.Second
 
 // errNone is the error of a nil Store.
 var errNone = errors.New("this server cannot remember requests")
@@ -66,17 +103,28 @@ func (s *Store) do(ctx context.Context, name string, f func(context.Context, jet
 }
 
 // Create stores a value under a name that has none. If it has one, existing is that, never nil, and nothing is changed. The name
-// should start with what it is of, such as "token ". After an error the value may be stored.
-func (s *Store) Create(ctx context.Context, name string, value []byte) (existing []byte, err error) {
+// should start with what it is of, such as "token ". After an error the value may be stored, unless that is a *share.UsedUp or natsx.IsFull.
+func (s *Store) Create(ctx context.Context, of Owner, name string, value []byte) (existing []byte, err error) {
+	if s == nil {
+		return nil, errNone
+	}
 	if len(value) > Most {
 		return nil, fmt.Errorf("a value has %d bytes, at most %d are kept", len(value), Most)
+	}
+	mine := s.shares[of.For]
+	if wait := mine.Take(of.Client, len(value)+overhead); wait > 0 {
+		existing, ok, err := s.Get(ctx, name) // a retry needs no room
+		if !ok && err == nil {
+			err = &share.UsedUp{Of: "answers and tokens", Wait: wait}
+		}
+		return existing, err
 	}
 	var sealed []byte
 	err = s.do(ctx, name, func(ctx context.Context, kv jetstream.KeyValue, key string) error {
 		if sealed == nil {
 			sealed = s.values.Seal(value, key)
 		}
-		_, err := kv.Create(ctx, key, sealed)
+		_, err := kv.Create(ctx, key, sealed, jetstream.KeyTTL(of.For))
 		if !errors.Is(err, jetstream.ErrKeyExists) {
 			return err
 		}
@@ -90,10 +138,25 @@ func (s *Store) Create(ctx context.Context, name string, value []byte) (existing
 		existing, err = s.values.Open(entry.Value(), key)
 		return err
 	})
+	if existing != nil || err != nil {
+		mine.GiveBack(of.Client, len(value)+overhead)
+	}
 	return existing, err
 }
 
-// Put stores a value, whatever the name has. After an error it may be stored.
+// keep replaces the value of a name, for as long as one that is created.
+func (s *Store) keep(ctx context.Context, of Owner, name string, value []byte) error {
+	if len(value) > Most {
+		return fmt.Errorf("a value has %d bytes, at most %d are kept", len(value), Most)
+	}
+	s.shares[of.For].Owe(of.Client, len(value)) // it has had its effect, and its sender may need the answer
+	return s.do(ctx, name, func(ctx context.Context, _ jetstream.KeyValue, key string) error {
+		_, err := s.js.Publish(ctx, "$KV."+topology.OnceBucket+"."+key, s.values.Seal(value, key), jetstream.WithMsgTTL(of.For))
+		return err
+	})
+}
+
+// Put stores a value of a server for a day, whatever the name has. After an error it may be stored.
 func (s *Store) Put(ctx context.Context, name string, value []byte) error {
 	if len(value) > Most {
 		return fmt.Errorf("a value has %d bytes, at most %d are kept", len(value), Most)
@@ -104,7 +167,7 @@ func (s *Store) Put(ctx context.Context, name string, value []byte) error {
 	})
 }
 
-// Get returns a value; ok is false if the name has none.
+// Get returns a value, not nil; ok is false if the name has none.
 func (s *Store) Get(ctx context.Context, name string) (value []byte, ok bool, err error) {
 	err = s.do(ctx, name, func(ctx context.Context, kv jetstream.KeyValue, key string) error {
 		entry, err := kv.Get(ctx, key)
@@ -126,7 +189,7 @@ func (s *Store) Take(ctx context.Context, name string) (value []byte, ok bool, e
 	err = s.do(ctx, name, func(ctx context.Context, kv jetstream.KeyValue, key string) error {
 		entry, err := kv.Get(ctx, key)
 		if err == nil {
-			err = kv.Delete(ctx, key, jetstream.LastRevision(entry.Revision()))
+			err = kv.Purge(ctx, key, jetstream.LastRevision(entry.Revision()), jetstream.PurgeTTL(markerTTL))
 		}
 		switch {
 		case errors.Is(err, jetstream.ErrKeyNotFound), natsx.IsWrongSequence(err): // another caller has it
@@ -152,14 +215,26 @@ var (
 // keepWait bounds the exchange that keeps an answer, whether its client waits or not.
 const keepWait = 5 * time.Second
 
-// Do carries out a request unless it was carried out under this id before: then it returns the first answer, which is never empty.
-// do returns the answer; forget: it may be carried out again, because it had no effect or has none twice. repeatable: it may be
-// carried out again also after it was cut off.
+// Request is a request that is carried out once.
+type Request struct {
+	Owner
+	// ID is of the owner's choice, and Body what is requested.
+	ID   string
+	Body []byte
+	// Repeatable: it may be carried out again also after it was cut off.
+	Repeatable bool
+	// Again: its answer is not kept, since carrying it out again has no second effect and gives the same. It is Repeatable.
+	Again bool
+}
+
+// Do carries out a request unless it was carried out under this id before: then it returns the first answer, which is never empty, or
+// that of a repeat. replayed: it was sent before. do returns the answer; forget: it may be carried out again, because it had no effect
+// or has none twice.
 //
 // A crash before the answer is kept leaves the id without one: a retry gets ErrCutOff, and its sender reads what is there.
-func (s *Store) Do(ctx context.Context, id string, request []byte, repeatable bool, do func() (answer []byte, forget bool, err error)) (answer []byte, replayed bool, err error) {
-	sum := sha256.Sum256(request)
-	have, err := s.Create(ctx, id, sum[:])
+func (s *Store) Do(ctx context.Context, r Request, do func() (answer []byte, forget bool, err error)) (answer []byte, replayed bool, err error) {
+	sum, name := sha256.Sum256(r.Body), "request "+r.Client+" "+r.ID
+	have, err := s.Create(ctx, r.Owner, name, sum[:])
 	switch {
 	case err != nil:
 		return nil, false, err
@@ -167,16 +242,16 @@ func (s *Store) Do(ctx context.Context, id string, request []byte, repeatable bo
 		return nil, false, ErrReused
 	case len(have) > len(sum):
 		return have[len(sum):], true, nil
-	case have != nil && !repeatable:
+	case have != nil && !r.Repeatable && !r.Again:
 		return nil, false, ErrCutOff
 	}
 	answer, forget, err := do()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepWait)
 	defer cancel()
 	if forget { // a failure of either is as a crash
-		_, _, _ = s.Take(ctx, id)
-	} else if err == nil {
-		_ = s.Put(ctx, id, append(sum[:], answer...))
+		_, _, _ = s.Take(ctx, name)
+	} else if err == nil && !r.Again {
+		_ = s.keep(ctx, r.Owner, name, append(sum[:], answer...))
 	}
-	return answer, false, err
+	return answer, have != nil && r.Again, err
 }

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -212,7 +213,8 @@ func (a *Action) once(ctx context.Context, o *Ops, who Caller, fields Fields) (a
 		return nil, &Refusal{Code: Malformed, Message: err.Error()}
 	}
 	var answer any
-	body, replayed, err := o.DoOnce(ctx, who, request, a.repeatable || a.Answer == reflect.TypeFor[Job](), func() (body []byte, forget bool, err error) {
+	one := once.Request{Body: request, Repeatable: a.repeatable || a.Answer == reflect.TypeFor[Job]()}
+	body, replayed, err := o.DoOnce(ctx, who, one, func() (body []byte, forget bool, err error) {
 		if answer, err = a.call(o, ctx, who, fields); err != nil {
 			return nil, RefusalOf(err).Code != UnknownOutcome, err
 		}
@@ -239,14 +241,15 @@ func (a *Action) once(ctx context.Context, o *Ops, who Caller, fields Fields) (a
 	return first, nil
 }
 
-// DoOnce carries out a request of a caller once for its id who.Once, as once.Store.Do has it; each time if there
-// is none.
-func (o *Ops) DoOnce(ctx context.Context, who Caller, request []byte, repeatable bool, do func() (answer []byte, forget bool, err error)) (answer []byte, replayed bool, err error) {
+// DoOnce carries out a request of a caller once for its id who.Once, as once.Store.Do has it, for a day if it names no time; each time
+// if there is no id.
+func (o *Ops) DoOnce(ctx context.Context, who Caller, r once.Request, do func() (answer []byte, forget bool, err error)) (answer []byte, replayed bool, err error) {
 	if who.Once == "" {
 		answer, _, err = do()
 		return answer, false, err
 	}
-	return o.Once.Do(ctx, "request "+who.Client()+" "+who.Once, request, repeatable, do)
+	r.Client, r.For, r.ID = who.Client(), cmp.Or(r.For, once.Day), who.Once
+	return o.Once.Do(ctx, r, do)
 }
 
 // shows names the requests that show what the action has changed.

@@ -6,9 +6,11 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/command"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/once"
 	"github.com/seed-4a2410e3/scrip/streams/registry"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
+	"github.com/seed-4a2410e3/scrip/streams/share"
 	"github.com/seed-4a2410e3/scrip/streams/webhook"
 )
 
@@ -22,12 +24,13 @@ const (
 	NotRetriable   wire.Refusal = "not_retriable"   // a dead letter that cannot be sent again
 	AlreadyRetried wire.Refusal = "already_retried" // a dead letter whose retry cannot be undone
 	Busy           wire.Refusal = "busy"            // a job of this kind runs already
+	Overloaded     wire.Refusal = "overloaded"      // the caller has used its share, or what is to be stored has no room; nothing was done
 	Unavailable    wire.Refusal = "unavailable"     // a part that is needed is away; nothing was done
 	UnknownOutcome wire.Refusal = "unknown_outcome" // it may have been done or not
 )
 
 // Codes are they.
-var Codes = []wire.Refusal{Malformed, Forbidden, NotFound, NameTaken, KeyEnded, NotRetriable, AlreadyRetried, Busy, Unavailable, UnknownOutcome}
+var Codes = []wire.Refusal{Malformed, Forbidden, NotFound, NameTaken, KeyEnded, NotRetriable, AlreadyRetried, Busy, Overloaded, Unavailable, UnknownOutcome}
 
 // Refusal is the error of each action: the code, the field of the request that is wrong, "" = none in particular, and a text
 // that names what to do.
@@ -70,7 +73,10 @@ func RefusalOf(err error) *Refusal {
 	}
 	var notValid *registry.InvalidError
 	var unknown *command.UnknownError
+	var usedUp *share.UsedUp
 	switch {
+	case errors.As(err, &usedUp), natsx.IsFull(err):
+		code = Overloaded
 	case errors.As(err, &notValid):
 		code = wire.Invalid
 	case errors.As(err, &unknown):

@@ -29,6 +29,8 @@ type Condition struct {
 	Lag map[string]uint64
 	// Copies is how many each event stream has, at least.
 	Copies int
+	// Full is by stream with a bound what part of it is used, 0 to 1.
+	Full map[string]float64
 
 	last map[string]uint64 // the newest sequence of each stream that keeps all its messages, or of an earlier look
 }
@@ -50,7 +52,7 @@ func (l Log) Condition(ctx context.Context, js jetstream.JetStream) (Condition, 
 	if err != nil {
 		return Condition{}, err
 	}
-	c := Condition{Endangered: map[string][]string{}, Differ: map[string][]string{}, last: map[string]uint64{}}
+	c := Condition{Endangered: map[string][]string{}, Differ: map[string][]string{}, Full: map[string]float64{}, last: map[string]uint64{}}
 	for name, info := range infos {
 		danger, differs := l.judge(name, info)
 		if len(danger) > 0 {
@@ -62,12 +64,23 @@ func (l Log) Condition(ctx context.Context, js jetstream.JetStream) (Condition, 
 		if info != nil && info.Config.DenyPurge {
 			c.last[name] = info.State.LastSeq
 		}
+		if info != nil && (info.Config.MaxBytes > 0 || info.Config.MaxMsgs > 0) {
+			c.Full[name] = max(part(info.State.Bytes, info.Config.MaxBytes), part(info.State.Msgs, info.Config.MaxMsgs))
+		}
 		if info != nil && strings.HasPrefix(name, EvtStreamPrefix) && (c.Copies == 0 || info.Config.Replicas < c.Copies) {
 			c.Copies = info.Config.Replicas
 		}
 	}
 	c.Lag, err = lag(ctx, js, infos)
 	return c, err
+}
+
+// part is what part of a bound is used.
+func part(used uint64, bound int64) float64 {
+	if bound <= 0 {
+		return 0
+	}
+	return float64(used) / float64(bound)
 }
 
 // Dangers are the reasons of the endangered streams, sorted.

@@ -162,25 +162,43 @@ func LeaseConfig(replicas int) jetstream.StreamConfig {
 	return c
 }
 
+// The bounds of what keys can make grow. NATS reserves bytes on the disk, not messages.
+const (
+	// OnceBytes bounds OnceBucket. OnceShare is what one client may use of it at a server, for each time that values are kept.
+	OnceBytes = 256 << 20
+	OnceShare = OnceBytes / 16
+	// jobsBytes bounds JobsBucket.
+	jobsBytes = 64 << 20
+	// pushBytes bounds what push senders store: what waits, and what was given up.
+	pushBytes = 256 << 20
+	// mostOptOuts bounds the customers in OptOutBucket, removed ones included.
+	mostOptOuts = 10_000_000
+)
+
+// JobsFor is how long JobsBucket keeps a change of many coupons.
+const JobsFor = 24 * time.Hour
+
 // jobsConfig is the stream of JobsBucket.
 func jobsConfig(replicas int) jetstream.StreamConfig {
-	return bucketStream(JobsBucket, "scrip: the last long action of each kind, its progress and its result", replicas)
+	c := bucketStream(JobsBucket, "scrip: the last long action of each kind, and of each key, its progress and its result", replicas)
+	c.MaxBytes, c.AllowMsgTTL = jobsBytes, true
+	return c
 }
 
-// OnceFor is how long OnceBucket keeps a value.
+// OnceFor is how long OnceBucket keeps a value at most.
 const OnceFor = 24 * time.Hour
 
 // onceConfig is the stream of OnceBucket. Direct gets are off: a replica that lags would miss what a client has just sent.
 func onceConfig(replicas int) jetstream.StreamConfig {
 	c := bucketStream(OnceBucket, "scrip: answers by Idempotency-Key, and tokens that work once, for a day; sealed", replicas)
-	c.MaxAge, c.AllowDirect = OnceFor, false
+	c.MaxAge, c.AllowMsgTTL, c.MaxBytes, c.AllowDirect = OnceFor, true, OnceBytes, false
 	return c
 }
 
 // optOutConfig is the stream of OptOutBucket. Direct gets are off, for the same reason.
 func optOutConfig(replicas int) jetstream.StreamConfig {
 	c := bucketStream(OptOutBucket, "scrip: customers who want no reminders", replicas)
-	c.AllowDirect = false
+	c.AllowDirect, c.MaxMsgs = false, mostOptOuts
 	return c
 }
 
@@ -199,19 +217,21 @@ func PushConfig(replicas int) jetstream.StreamConfig {
 	return bucketStream(PushBucket, "scrip: how far push senders are", replicas)
 }
 
-// PushWaitConfig is the configuration of PushWaitStream.
+// PushWaitConfig is the configuration of PushWaitStream. What it refuses, its sender gives back to NATS and tries again later.
 func PushWaitConfig(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: PushWaitStream, Subjects: []string{PushWaitSubjects + ">"}, Description: "scrip: which reminders wait to be pushed",
 		Storage: jetstream.FileStorage, Retention: jetstream.WorkQueuePolicy, Replicas: replicas, Duplicates: defaultWindow,
+		MaxBytes: pushBytes, Discard: jetstream.DiscardNew,
 	}
 }
 
-// PushDeadConfig is the configuration of PushDeadStream.
+// PushDeadConfig is the configuration of PushDeadStream. The same holds.
 func PushDeadConfig(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: PushDeadStream, Subjects: []string{PushDeadSubjects + ">"}, Description: "scrip: reminders that could not be pushed",
 		Storage: jetstream.FileStorage, MaxMsgsPerSubject: 1, Replicas: replicas, Duplicates: defaultWindow,
+		MaxBytes: pushBytes, Discard: jetstream.DiscardNew,
 	}
 }
 

@@ -189,10 +189,8 @@ func ensureStreams(ctx context.Context, js jetstream.JetStream, id identity, spe
 func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, id identity) (have jetstream.StreamConfig, missing bool, err error) {
 	have, missing, err = findOrCreate(ctx, js, want, !id.Complete)
 	switch {
-	case natsx.HasCode(err, natsx.CodeNoStorage):
-		return have, false, fmt.Errorf("stream %s needs %d bytes reserved and the server has less storage left; free disk space or give the command streams a lower limit: %w", want.Name, want.MaxBytes, err)
 	case err != nil:
-		return have, false, fmt.Errorf("ensuring stream %s: %w", want.Name, err)
+		return have, false, notEnsured(want, err)
 	case missing:
 		return have, true, nil
 	}
@@ -215,9 +213,17 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 func ensureBeside(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (jetstream.StreamConfig, error) {
 	have, _, err := findOrCreate(ctx, js, want, true)
 	if err != nil {
-		return have, fmt.Errorf("ensuring stream %s: %w", want.Name, err)
+		return have, notEnsured(want, err)
 	}
 	return have, nil
+}
+
+// notEnsured is the error of a stream that is not there.
+func notEnsured(want jetstream.StreamConfig, err error) error {
+	if natsx.HasCode(err, natsx.CodeNoStorage) {
+		return fmt.Errorf("stream %s needs %d bytes reserved and the server has less storage left; free disk space or give the command streams a lower limit: %w", want.Name, want.MaxBytes, err)
+	}
+	return fmt.Errorf("ensuring stream %s: %w", want.Name, err)
 }
 
 // findOrCreate returns the configuration of a stream, which it creates if there is none and it may; else missing is true.

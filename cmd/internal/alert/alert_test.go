@@ -89,6 +89,7 @@ func TestEachAlertFires(t *testing.T) {
 		{of: gathered{`scrip_lane_outcomes_total{lane="1",command="claim",outcome="ok"}`: 1e6}},
 		{fires: "ScripLogLosesEvents", of: gathered{`scrip_log_endangered`: 1}},
 		{fires: "ScripLogSettingsDiffer", of: gathered{`scrip_log_settings_differ`: 1}},
+		{fires: "ScripStreamFull", of: gathered{`scrip_log_stream_full{stream="KV_SCRIP_ONCE"}`: 0.95, `scrip_log_stream_full{stream="SCRIP_CMD_0"}`: 0.5}},
 		{fires: "ScripNodeLags", of: gathered{`scrip_nats_node_lag{node="nats-1"}`: 0, `scrip_nats_node_lag{node="nats-2"}`: 1}},
 		{fires: "ScripForeignMessages", of: gathered{`scrip_lane_foreign_messages_total{lane="1"}`: 1}},
 		{fires: "ScripRepliesRefused", of: gathered{`scrip_replies_refused_total{place="query"}`: 1}},

@@ -135,6 +135,12 @@ var lanes = []Rule{
 		Action:  "`scrip doctor` and the log of each server name the stream and the difference. Put it back, or find out why it was changed.",
 	},
 	{
+		Name: "ScripStreamFull", Group: "scrip-lanes", Severity: Warn,
+		When:    Above{of("scrip_log_stream_full", "stream"), 0.9},
+		Summary: "Stream {{ $labels.stream }} has used {{ $value | humanizePercentage }} of its bound; when it is full it refuses what is new",
+		Action:  "RUNBOOK, Limits, has what that means for each stream, and what to do.",
+	},
+	{
 		Name: "ScripNodeLags", Group: "scrip-lanes", Severity: Page, For: 150 * time.Second,
 		When:    Above{of("scrip_nats_node_lag", "node"), 0},
 		Why:     "A node that is away counts with what it lacks, or 1. Each server looks once a minute: a short restart is seen by two looks at most.",

@@ -204,12 +204,13 @@ func newSlots() slots {
 	}
 }
 
-// Limits are those of what clients hold, for the status.
+// Limits are those of what clients hold and store, for the status.
 func (a *API) Limits() (all []status.Limit) {
 	for _, s := range []*slot{a.slots.imports, a.slots.exports, a.slots.events} {
 		all = append(all, s.Limits()...)
 	}
-	return all
+	bytes, used, refused := a.Ops.Once.Used()
+	return append(all, status.Limit{What: "once_bytes_per_key", Limit: int64(bytes), Used: int64(used), Refused: refused})
 }
 
 // session starts the work of a request that outlives its check, and takes a slot for it: its context ends when the key is

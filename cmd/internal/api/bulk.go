@@ -21,6 +21,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/once"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
@@ -70,8 +71,9 @@ func (a *API) sendCommands(w http.ResponseWriter, req *http.Request, _ *struct{}
 		invalid("body", "the body must have 1 to 1000 lines").Write(w)
 		return
 	}
-	out, again, err := a.Ops.DoOnce(req.Context(), author(req.Context()), append([]byte("commands\n"), body...), true,
-		func() ([]byte, bool, error) { return a.sendLines(req, p, all) })
+	// Lines have ids: those of a retry have the same outcomes. For a key whose repeats show no codes they have not.
+	one := once.Request{Owner: once.Owner{For: once.Short}, Body: append([]byte("commands\n"), body...), Repeatable: true, Again: !p.NewOnly}
+	out, again, err := a.Ops.DoOnce(req.Context(), author(req.Context()), one, func() ([]byte, bool, error) { return a.sendLines(req, p, all) })
 	if err != nil {
 		a.refused(w, ops.RefusalOf(err), nil).Write(w)
 		return

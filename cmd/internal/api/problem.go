@@ -50,8 +50,11 @@ func invalid(location, message string) *web.Problem {
 	return web.New(web.Code(wire.Invalid), detail).At(location, message)
 }
 
-// unavailable is the problem of a part that is away, while the rest works.
+// unavailable is the problem of a part that is away, while the rest works, or that refuses to store more.
 func unavailable(what string, err error) *web.Problem {
+	if no := ops.RefusalOf(err); no.Code == ops.Overloaded {
+		return web.New(web.Overloaded, no.Message)
+	}
 	return web.New(web.Unavailable, what+": "+err.Error()+"; retry, see GET /v1/status")
 }
 

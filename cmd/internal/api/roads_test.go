@@ -121,4 +121,11 @@ func TestAnOperatorWithoutCodesFindsNoRoadToThem(t *testing.T) {
 	if again := r.Ask(t, blind, "POST", claims, eve, "Idempotency-Key", "secret").Want(t, 200).Object(t); mine == nil || again["code"] != mine {
 		t.Errorf("claimed %v, then %v", mine, again)
 	}
+	line := `{"id":"mine","type":"claim","campaign":"` + c + `","customer_id":"` + apitest.Name("eve") + `"}`
+	many := func() *apitest.Response {
+		return r.Ask(t, blind, "POST", "/v1/commands", line, "Content-Type", "application/x-ndjson", "Idempotency-Key", "lines").Want(t, 200)
+	}
+	if lines, again := many(), many(); lines.Object(t)["code"] == nil || string(again.Body) != string(lines.Body) || again.Header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("lines %s, then %s", lines.Body, again.Body)
+	}
 }

@@ -145,6 +145,8 @@ var (
 		"Streams of the log whose settings can remove messages or keep new ones out, or that have lost some; read every minute; while unknown the last one above 0, or absent.", nil, nil)
 	differDesc = prometheus.NewDesc("scrip_log_settings_differ",
 		"Streams of the log with other settings than scrip gives them, which remove nothing; read every minute; while unknown the last one above 0, or absent.", nil, nil)
+	fullDesc = prometheus.NewDesc("scrip_log_stream_full",
+		"What part of its bound a stream of the log uses, of those that have one, 0 to 1; read every minute; while unknown the last one above 0, or absent. A full one refuses new messages.", []string{"stream"}, nil)
 	lagDesc = prometheus.NewDesc("scrip_nats_node_lag",
 		"Messages that the copies on a node of NATS lack, of all streams of the log; read every minute; while unknown the last one above 0, or absent, as where NATS is no cluster.", []string{"node"}, nil)
 )
@@ -153,6 +155,7 @@ var (
 func (c *condition) Describe(ch chan<- *prometheus.Desc) {
 	ch <- endangeredDesc
 	ch <- differDesc
+	ch <- fullDesc
 	ch <- lagDesc
 }
 
@@ -165,6 +168,9 @@ func (c *condition) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(endangeredDesc, float64(len(now.Endangered)))
 	gauge(differDesc, float64(len(now.Differ)))
+	for stream, part := range now.Full {
+		gauge(fullDesc, part, stream)
+	}
 	for _, node := range slices.Sorted(maps.Keys(now.Lag)) {
 		gauge(lagDesc, float64(now.Lag[node]), node)
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/command"
-	"github.com/seed-4a2410e3/scrip/streams/once"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/seal"
 )
@@ -28,7 +27,7 @@ func (s *server) startV1(js jetstream.JetStream, rates *web.Rates, people *ops.O
 	}
 	sessions := &web.Sessions{}
 	s.keys.registry.Watch(sessions.Revoke)
-	gate := &web.Gate{Keys: audited{s.keys.registry, s, "http"}, Owner: s.owns, Rates: rates, Tokens: once.Open(js, s.key, s.stream.UUID)}
+	gate := &web.Gate{Keys: audited{s.keys.registry, s, "http"}, Owner: s.owns, Rates: rates, Tokens: people.Once}
 	opts := api.Options{
 		Gate: gate, Log: s.stream, JS: js, Lanes: lanes, Queries: people.Queries, Ops: people,
 		MaskKey: mask, Sessions: sessions, Wrong: s.keys.registry.Wrong, Audit: s.keys.audit,

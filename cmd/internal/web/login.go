@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/once"
 	"github.com/seed-4a2410e3/scrip/streams/seal"
 )
 
@@ -165,7 +166,7 @@ func (l *LogIns) WithKey(r *http.Request, key string) (access.Principal, *Proble
 func (g *Gate) MakeLogIn(ctx context.Context, p access.Principal) (token string, expires time.Time, err error) {
 	token, expires = rand.Text(), time.Now().UTC().Add(TokenLife).Truncate(time.Second)
 	text, _ := json.Marshal(logIn{Key: p.ID, Name: p.Name, Until: expires}) // never fails
-	_, err = g.Tokens.Create(ctx, logInToken+token, text)
+	_, err = g.Tokens.Create(ctx, once.Owner{Client: p.Client(), For: once.Minute}, logInToken+token, text)
 	return token, expires, err
 }
 

@@ -9,16 +9,17 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/once"
 )
 
 // TokenLife is how long a token can be used.
-const TokenLife = time.Minute
+const TokenLife = once.Minute
 
 // MakeToken makes a token that stands for a principal in one request which cannot have a header, such as that of an EventSource. Its
 // rights are those that the key has then.
 func (g *Gate) MakeToken(ctx context.Context, p access.Principal) (token string, expires time.Time, err error) {
 	token, expires = rand.Text(), time.Now().UTC().Add(TokenLife).Truncate(time.Second)
-	_, err = g.Tokens.Create(ctx, "token "+token, fmt.Appendf(nil, "%d %s", expires.Unix(), p.ID))
+	_, err = g.Tokens.Create(ctx, once.Owner{Client: p.Client(), For: once.Minute}, "token "+token, fmt.Appendf(nil, "%d %s", expires.Unix(), p.ID))
 	return token, expires, err
 }
 

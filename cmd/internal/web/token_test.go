@@ -26,7 +26,7 @@ func TestTokens(t *testing.T) {
 		return text
 	}
 	ann, local := makeToken(access.Principal{ID: "analyst", Role: access.Operator}), makeToken(access.Local("ops"))
-	_, err = g.Tokens.Create(t.Context(), "token old", fmt.Appendf(nil, "%d analyst", time.Now().Unix()-1))
+	_, err = g.Tokens.Create(t.Context(), once.Owner{For: once.Minute}, "token old", fmt.Appendf(nil, "%d analyst", time.Now().Unix()-1))
 	streamtest.Must(t, err)
 	for _, c := range []struct {
 		token, who string
