@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/share"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
@@ -101,10 +102,21 @@ const (
 	maxText = 512
 )
 
+// ShareBytes are what a key may have recorded and changed at a server at once; it is changed by tests alone.
+var ShareBytes = 16 << 20
+
+const (
+	// shareTime is after how long that is free again: 8 KiB a second.
+	shareTime = 2048 * time.Second
+	// entryBytes is what an entry counts at least.
+	entryBytes = 512
+)
+
 // Log is the audit stream. It may be used by several goroutines at once. A nil Log records nothing.
 type Log struct {
 	js    jetstream.JetStream
 	clock wall.Clock
+	share *share.Share // by the id of a key
 
 	mu     sync.Mutex
 	logins map[login]time.Time
@@ -121,14 +133,34 @@ func Open(js jetstream.JetStream, clock wall.Clock) *Log {
 	if clock == nil {
 		clock = wall.Machine
 	}
-	return &Log{js: js, clock: clock, logins: map[login]time.Time{}}
+	return &Log{js: js, clock: clock, share: share.New(ShareBytes, shareTime, clock), logins: map[login]time.Time{}}
 }
 
+// Room takes room in the share of a key for an act that is recorded, or whose change is kept for ever, and for so many bytes of it. It is
+// called before the act. The error is a *share.UsedUp; "" = no key, which has no bound.
+func (l *Log) Room(key string, bytes int) error {
+	if l == nil {
+		return nil
+	}
+	if wait := l.share.Take(key, entryBytes+bytes); wait > 0 {
+		return &share.UsedUp{Of: "what is recorded for ever", Wait: wait}
+	}
+	return nil
+}
+
+// Used is the share of a key in bytes, the most that one of them uses of it, and how often one was refused.
+func (l *Log) Used() (bytes, used int, refused uint64) { return l.share.Used() }
+
 // Append records an entry. It returns when the entry is stored. After an error it may be stored or not; the caller does not
-// answer the action then.
+// answer the action then. What was only read takes its room here: a *share.UsedUp, and it is not shown.
 func (l *Log) Append(ctx context.Context, e Entry) error {
 	if l == nil {
 		return nil
+	}
+	if e.Kind == LookUp || e.Kind == Export {
+		if err := l.Room(e.Key, 0); err != nil {
+			return err
+		}
 	}
 	if e.At.IsZero() {
 		e.At = l.clock.Now()

@@ -7,6 +7,9 @@
 // sealed. A seal would show a forged line, and not a missing one; who can write to the stream can also stop it from being
 // written. What changes coupons is in the event streams, with `by`, and those are sealed.
 //
+// The stream has no bound: what was recorded stays. Each key has a share of what it may have recorded at a server, and is refused beyond
+// it, before it changes or sees anything. Others go on.
+//
 // Log-ins are recorded at most once an hour for each key and way of access, by each server.
 //
 // Owner: none; a log-in is written by a goroutine that ends within seconds.

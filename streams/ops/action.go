@@ -206,7 +206,7 @@ func (r *Replayed) MarshalJSON() ([]byte, error) { return r.Body, nil }
 // once carries out a request, or returns its first answer. The id of a job follows from who.Once: a start that was cut off finds it.
 func (a *Action) once(ctx context.Context, o *Ops, who Caller, fields Fields) (any, error) {
 	if who.Once == "" || a.Reads {
-		return a.call(o, ctx, who, fields)
+		return a.act(ctx, o, who, fields)
 	}
 	request, err := json.Marshal(map[string]Fields{a.Name: fields})
 	if err != nil {
@@ -215,7 +215,7 @@ func (a *Action) once(ctx context.Context, o *Ops, who Caller, fields Fields) (a
 	var answer any
 	one := once.Request{Body: request, Repeatable: a.repeatable || a.Answer == reflect.TypeFor[Job]()}
 	body, replayed, err := o.DoOnce(ctx, who, one, func() (body []byte, forget bool, err error) {
-		if answer, err = a.call(o, ctx, who, fields); err != nil {
+		if answer, err = a.act(ctx, o, who, fields); err != nil {
 			return nil, RefusalOf(err).Code != UnknownOutcome, err
 		}
 		body, err = json.Marshal(answer)
@@ -236,9 +236,23 @@ func (a *Action) once(ctx context.Context, o *Ops, who Caller, fields Fields) (a
 		first.Answer = typed.Elem().Interface()
 	}
 	if job, ok := first.Answer.(Job); ok && o.Jobs.canGoOn(ctx, job.ID) {
-		return a.call(o, ctx, who, fields)
+		return a.act(ctx, o, who, fields)
 	}
 	return first, nil
+}
+
+// act carries out a request. What changes something is kept for ever, or recorded so.
+func (a *Action) act(ctx context.Context, o *Ops, who Caller, fields Fields) (any, error) {
+	if !a.Reads {
+		bytes := 0
+		for _, raw := range fields {
+			bytes += len(raw)
+		}
+		if err := o.Audit.Room(who.ID, bytes); err != nil {
+			return nil, err
+		}
+	}
+	return a.call(o, ctx, who, fields)
 }
 
 // DoOnce carries out a request of a caller once for its id who.Once, as once.Store.Do has it, for a day if it names no time; each time

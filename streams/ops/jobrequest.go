@@ -135,7 +135,7 @@ func (j *Job) shownTo(who Caller) bool {
 	return who.May(access.OpRunJobs, "") || j.Kind == CouponsJob && who.May(access.OpVoid, q.Campaign)
 }
 
-// ListJobs lists the last job of each kind, newest first.
+// ListJobs lists the last job of each kind, and of each key that changes coupons, newest first.
 func (o *Ops) ListJobs(ctx context.Context, who Caller, q Paging) (Page[Job], error) {
 	all, err := o.Jobs.List(ctx)
 	if err != nil {

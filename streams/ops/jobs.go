@@ -26,7 +26,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
-// The kinds of jobs. Of each kind one job runs at a time in all servers of a log, and the last one is kept.
+// The kinds of jobs. Of each kind one job runs at a time in all servers of a log, of changes of many coupons one of each client, and
+// the last one is kept.
 const (
 	RebuildJob = "rebuild"
 	VerifyJob  = "verify"
@@ -139,25 +140,19 @@ type JobRun struct {
 // because a precondition failed.
 type JobWork func(ctx context.Context, run JobRun) (result any, err error)
 
-// busy refuses a job while another of its kind runs.
-func busy(running *Job) error {
-	return &Refusal{Code: Busy, Message: fmt.Sprintf("job %s of this kind runs already, started by %s at %s; wait until it ends, see scrip job show %s",
-		running.ID, wire.Shorten(running.By, 64), running.Started.Format(time.RFC3339), running.ID)}
-}
-
-// ErrNoJob: there is no job with such an id; only the last of each kind is kept.
-var ErrNoJob = errors.New("there is no such job; only the last one of each kind is kept, see scrip job list")
+// ErrNoJob: there is no job with such an id; only the last of each slot is kept.
+var ErrNoJob = errors.New("there is no such job; only the last one of each kind, and of a key, is kept, see scrip job list")
 
 // Jobs starts, shows and runs the jobs of a log.
 //
-//	Start ──> bucket SCRIP_JOBS: kind = {id, state, by, …} ──watch──> Run, at a server that has this kind in Work
+//	Start ──> bucket SCRIP_JOBS: slot = {id, state, by, …} ──watch──> Run, at a server that has this kind in Work
 //	Show  <──                    progress, result, error   <────────
 //
 // Owner: a job is of the server that took it, which updates its value once a second. Every update names the revision that
 // it replaces, so two servers never have one.
 //
 // What a crash does: nothing updates the job of a dead server any more. After jobDead it is shown as failed, and the next one
-// of its kind replaces it: one with the same request goes on from the progress that is stored, under the same id. What its work
+// of its slot replaces it: one with the same request goes on from the progress that is stored, under the same id. What its work
 // left, a rebuild or a backup removes when it is started again.
 type Jobs struct {
 	JetStream jetstream.JetStream
@@ -172,7 +167,7 @@ type Jobs struct {
 }
 
 // Start starts a job, named by its action such as rebuild.start. It returns when the job is stored and recorded in the audit
-// stream, and before a server takes it. It is refused with Busy while a job of the same kind runs.
+// stream, and before a server takes it. It is refused with Busy while a job of the same slot runs.
 func (j *Jobs) Start(ctx context.Context, who Caller, action string, request any) (Job, error) {
 	kind, _, _ := strings.Cut(action, ".")
 	body, err := json.Marshal(request)
@@ -180,9 +175,10 @@ func (j *Jobs) Start(ctx context.Context, who Caller, action string, request any
 		return Job{}, fmt.Errorf("encoding the request: %w", err)
 	}
 	now := j.Clock.Now().UTC().Truncate(time.Millisecond)
-	job := Job{ID: kind + "-" + nameOf(who)[:10], Kind: kind, Action: action, State: JobWaiting, By: who.Name, Key: who.ID,
+	slot := slotOf(kind, who)
+	job := Job{ID: slot + "-" + nameOf(who)[:10], Kind: kind, Action: action, State: JobWaiting, By: who.Name, Key: who.ID,
 		RequestID: who.Request, Request: body, Started: now, Updated: now}
-	last, revision, err := j.read(ctx, kind)
+	last, revision, err := j.read(ctx, slot)
 	switch {
 	case err != nil && !errors.Is(err, ErrNoJob):
 		return Job{}, err
@@ -193,12 +189,19 @@ func (j *Jobs) Start(ctx context.Context, who Caller, action string, request any
 	case err == nil && !last.Ended():
 		return Job{}, busy(&last)
 	}
-	if err := j.Audit.Append(ctx, who.Entry(audit.Jobs, action, job.ID+" "+string(body))); err != nil {
-		return Job{}, err
+	if kind == CouponsJob {
+		if err := j.crowded(ctx); err != nil {
+			return Job{}, err
+		}
+	}
+	if !job.dry() {
+		if err := j.Audit.Append(ctx, who.Entry(audit.Jobs, action, job.ID+" "+string(body))); err != nil {
+			return Job{}, err
+		}
 	}
 	_, err = j.write(ctx, &job, revision)
 	if natsx.IsWrongSequence(err) { // another was started in this moment
-		if last, _, err = j.read(ctx, kind); err == nil {
+		if last, _, err = j.read(ctx, slot); err == nil {
 			err = busy(&last)
 		}
 		return Job{}, err
@@ -221,40 +224,24 @@ func nameOf(who Caller) string {
 
 // Show returns a job.
 func (j *Jobs) Show(ctx context.Context, id string) (Job, error) {
-	kind, _, _ := strings.Cut(id, "-")
-	if jobKinds[kind] == "" {
+	slot, _, ok := slot(id)
+	if !ok {
 		return Job{}, ErrNoJob
 	}
-	job, _, err := j.read(ctx, kind)
+	job, _, err := j.read(ctx, slot)
 	if err == nil && job.ID != id {
 		err = ErrNoJob
 	}
 	return job, err
 }
 
-// List returns the last job of each kind, newest first.
-func (j *Jobs) List(ctx context.Context) ([]Job, error) {
-	all := []Job{}
-	for kind := range jobKinds {
-		job, _, err := j.read(ctx, kind)
-		switch {
-		case err == nil:
-			all = append(all, job)
-		case !errors.Is(err, ErrNoJob):
-			return nil, err
-		}
-	}
-	slices.SortFunc(all, func(a, b Job) int { return b.Started.Compare(a.Started) })
-	return all, nil
-}
-
-// read reads the last job of a kind. One without updates is shown as failed. revision is 0 with ErrNoJob.
-func (j *Jobs) read(ctx context.Context, kind string) (job Job, revision uint64, err error) {
+// read reads the last job of a slot. One without updates is shown as failed. revision is 0 with ErrNoJob.
+func (j *Jobs) read(ctx context.Context, slot string) (job Job, revision uint64, err error) {
 	kv, err := j.JetStream.KeyValue(ctx, topology.JobsBucket)
 	if err != nil {
 		return job, 0, fmt.Errorf("opening the bucket of jobs: %w", err)
 	}
-	entry, err := kv.Get(ctx, kind)
+	entry, err := kv.Get(ctx, slot)
 	switch {
 	case errors.Is(err, jetstream.ErrKeyNotFound):
 		return job, 0, ErrNoJob
@@ -262,29 +249,33 @@ func (j *Jobs) read(ctx context.Context, kind string) (job Job, revision uint64,
 		return job, 0, fmt.Errorf("reading the job: %w", err)
 	}
 	if err := json.Unmarshal(entry.Value(), &job); err != nil {
-		return job, entry.Revision(), fmt.Errorf("the stored job of kind %s cannot be read: %w", kind, err)
+		return job, entry.Revision(), fmt.Errorf("the stored job %s cannot be read: %w", slot, err)
 	}
 	if !job.Ended() && j.Clock.Now().Sub(entry.Created()) > jobDead {
 		why := "the server that ran it stopped or is cut off"
 		if job.State == JobWaiting {
-			why = "no server took it: it takes a server with " + jobKinds[kind]
+			why = "no server took it: it takes a server with " + jobKinds[job.Kind]
 		}
 		job.State, job.Error = JobFailed, why
 	}
 	return job, entry.Revision(), nil
 }
 
-// write replaces a revision, 0 = none.
+// write replaces a revision, 0 = none. A change of many coupons is kept for JobsFor: there may be as many as keys.
 func (j *Jobs) write(ctx context.Context, job *Job, revision uint64) (uint64, error) {
 	value, err := json.Marshal(job)
 	if err != nil {
 		return 0, fmt.Errorf("encoding the job: %w", err)
 	}
-	kv, err := j.JetStream.KeyValue(ctx, topology.JobsBucket)
-	if err != nil {
-		return 0, fmt.Errorf("opening the bucket of jobs: %w", err)
+	opts := []jetstream.PublishOpt{jetstream.WithExpectLastSequencePerSubject(revision), jetstream.WithExpectStream(topology.JobsStream)}
+	if job.Kind == CouponsJob {
+		opts = append(opts, jetstream.WithMsgTTL(topology.JobsFor))
 	}
-	return kv.Update(ctx, job.Kind, value, revision)
+	ack, err := j.JetStream.Publish(ctx, "$KV."+topology.JobsBucket+"."+job.slot(), value, opts...)
+	if err != nil {
+		return 0, fmt.Errorf("storing the job: %w", err)
+	}
+	return ack.Sequence, nil
 }
 
 // watchPause is the pause before a retry to watch the bucket.
@@ -296,7 +287,7 @@ func (j *Jobs) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	running := make(chan struct{}, len(jobKinds))
+	running := make(chan struct{}, len(jobKinds)+mostChanges)
 	defer func() {
 		for range cap(running) { // each job that runs has one
 			running <- struct{}{}
@@ -320,13 +311,17 @@ func (j *Jobs) bury(ctx context.Context) error {
 	if j.buried {
 		return nil
 	}
-	for kind := range j.Work {
-		job, revision, err := j.read(ctx, kind)
+	slots, err := j.slots(ctx)
+	if err != nil {
+		return err
+	}
+	for _, slot := range slots {
+		job, revision, err := j.read(ctx, slot)
 		switch {
 		case errors.Is(err, ErrNoJob):
 		case err != nil:
 			return err
-		case job.State == JobRunning && job.Server == j.Server:
+		case j.Work[job.Kind] != nil && job.State == JobRunning && job.Server == j.Server:
 			j.end(ctx, job, revision, nil, errors.New("the server that ran it ended; start it again"))
 		}
 	}
@@ -442,7 +437,7 @@ func (j *Jobs) update(ctx context.Context, job *Job, revision uint64) (uint64, e
 	if err == nil || !natsx.IsWrongSequence(err) {
 		return max(next, revision), err
 	}
-	have, next, err := j.read(ctx, job.Kind)
+	have, next, err := j.read(ctx, job.slot())
 	switch {
 	case err != nil:
 		return revision, err
@@ -493,7 +488,7 @@ func (j *Jobs) end(ctx context.Context, job Job, revision uint64, result any, fa
 		revision, err = j.update(ctx, &job, revision)
 		return err
 	})
-	if err == nil {
+	if err == nil && !job.dry() {
 		who := access.Principal{ID: job.Key, Name: job.By}
 		err = j.Audit.Append(ctx, audit.By(who, audit.Jobs, job.Action+" "+string(job.State), strings.TrimSpace(job.ID+" "+wire.Shorten(job.Error, 400))))
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/share"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -202,8 +203,15 @@ func (r *request) refuse(out *wire.Outcome) {
 	r.answer(nil, out.AppendJSON(nil), refused)
 }
 
-// fail sends a micro error 503: an unknown outcome, or a query that could not be answered.
-func (r *request) fail(why error) { r.problem("503", failed, why.Error(), nats.Header{}) }
+// fail sends a micro error 503: an unknown outcome, or a query that could not be answered. A sender that has used its share is refused:
+// nothing was done.
+func (r *request) fail(why error) {
+	if usedUp := (*share.UsedUp)(nil); errors.As(why, &usedUp) {
+		r.refuse(&wire.Outcome{ID: r.id, Refusal: ops.Overloaded, Message: why.Error()})
+		return
+	}
+	r.problem("503", failed, why.Error(), nats.Header{})
+}
 
 // deny answers a request that its sender may not make: a micro error 403, like a permission of NATS that refuses it.
 func (r *request) deny(why string) { r.problem("403", refused, why, nats.Header{}) }
@@ -241,6 +249,12 @@ func (s *Service) command(req *request, campaign string, data []byte) {
 	req.id = cmd.ID
 	if !req.allowed(cmd.Campaign, cmd.N) || !req.mayTry(cmd.Code) {
 		return
+	}
+	if req.who.Recorded(cmd.Type) {
+		if err := s.opts.Audit.Room(req.who.ID, 0); err != nil {
+			req.fail(err)
+			return
+		}
 	}
 	s.open.Add(1)
 	call := command.Call{By: req.who.By(), Deadline: req.deadline, NoWait: true, To: req}

@@ -41,7 +41,7 @@ const (
 	// PushWaitSubjects and PushDeadSubjects are what their subjects start with.
 	PushWaitSubjects = "scrip.push.wait."
 	PushDeadSubjects = "scrip.push.dead."
-	// JobsBucket is the KV bucket of the long actions that servers do: the last job of each kind.
+	// JobsBucket is the KV bucket of the long actions that servers do: the last job of each kind, and of each key.
 	JobsBucket = "SCRIP_JOBS"
 	// OnceBucket is the KV bucket of what is remembered for a day: answers by Idempotency-Key, and tokens that work once.
 	OnceBucket = "SCRIP_ONCE"

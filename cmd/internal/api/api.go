@@ -209,8 +209,14 @@ func (a *API) Limits() (all []status.Limit) {
 	for _, s := range []*slot{a.slots.imports, a.slots.exports, a.slots.events} {
 		all = append(all, s.Limits()...)
 	}
+	share := func(what string, bytes, used int, refused uint64) {
+		all = append(all, status.Limit{What: what, Limit: int64(bytes), Used: int64(used), Refused: refused})
+	}
 	bytes, used, refused := a.Ops.Once.Used()
-	return append(all, status.Limit{What: "once_bytes_per_key", Limit: int64(bytes), Used: int64(used), Refused: refused})
+	share("once_bytes_per_key", bytes, used, refused)
+	bytes, used, refused = a.Audit.Used()
+	share("recorded_bytes_per_key", bytes, used, refused)
+	return all
 }
 
 // session starts the work of a request that outlives its check, and takes a slot for it: its context ends when the key is
@@ -247,6 +253,14 @@ func principal(ctx context.Context) access.Principal { return author(ctx).Princi
 func (a *API) record(ctx context.Context, kind audit.Kind, action, about string) error {
 	if err := a.Audit.Append(ctx, author(ctx).Entry(kind, action, about)); err != nil {
 		return unavailable("the access cannot be recorded", err)
+	}
+	return nil
+}
+
+// room takes room for an act of a person that will be recorded.
+func (a *API) room(p access.Principal) error {
+	if err := a.Audit.Room(p.ID, 0); err != nil {
+		return web.New(web.Overloaded, err.Error())
 	}
 	return nil
 }

@@ -104,6 +104,10 @@ func (a *API) importCodes(w http.ResponseWriter, req *http.Request, in *ImportWa
 		return
 	}
 	if p.Person() {
+		if err := a.room(p); err != nil {
+			a.refuse(w, err)
+			return
+		}
 		if err := a.record(ctx, audit.Commands, wire.ImportCodes.String(), campaign); err != nil {
 			a.refuse(w, err)
 			return

@@ -233,6 +233,11 @@ var (
 // permitted sends the command of a request if its key may do that: one about a code within the budget for wrong codes.
 func (a *API) permitted(req *http.Request, p access.Principal, c *commandRoute, cmd *wire.Command) (out wire.Outcome, err error) {
 	ctx := req.Context()
+	if p.Recorded(c.command) && p.CheckRole(c.Operation) == nil {
+		if err := a.room(p); err != nil {
+			return out, err
+		}
+	}
 	if !c.command.HasCode() {
 		if problem := web.Check(p, c.Operation, cmd.Campaign); problem != nil {
 			return out, problem

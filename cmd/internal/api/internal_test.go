@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -27,6 +28,13 @@ func AllowStrangers(t *testing.T, burst int) {
 	was := access.StrangerBurst
 	access.StrangerBurst = burst
 	t.Cleanup(func() { access.StrangerBurst = was })
+}
+
+// RecordFew lets a key have so many acts recorded at once, until the test ends. Call it before the server starts.
+func RecordFew(t *testing.T, acts int) {
+	was := audit.ShareBytes
+	audit.ShareBytes = acts << 10
+	t.Cleanup(func() { audit.ShareBytes = was })
 }
 
 // Document is the document before it is rendered.
