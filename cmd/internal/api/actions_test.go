@@ -70,7 +70,7 @@ rebuild.drop         jobs:rebuild.drop    {}
 backup.start         jobs:backup.start    {"name":"$name"}
 verify.start         jobs:verify.start    {"campaign":"$campaign"}
 coupon.list          lookup:coupons       {"customer_id":"nobody"}
-coupons.void         jobs:coupons.void    {"campaign":"$campaign","all":true,"dry_run":true}
+coupons.void         -                    {"campaign":"$campaign","all":true,"dry_run":true}
 coupons.extend       jobs:coupons.extend  {"campaign":"$campaign","n":[1],"most":1,"expires_at":"2099-01-01T00:00:00Z"}
 campaign.clone       -                    {"campaign":"$campaign","to":"$name-clone"}
 campaign.diff        -                    {"campaign":"$campaign","with":"$name-clone"}

@@ -118,7 +118,7 @@ var actionRoutes = []actionRoute{
 		about: "Its result has the rows that differ. " + jobAbout},
 	{method: post, path: "/v1/backups", action: "backup.start", id: "startBackup", summary: "Take a backup of the log", status: http.StatusAccepted,
 		about: "Into a new directory of the server, which its result names. " + jobAbout},
-	{method: get, path: "/v1/jobs", action: "job.list", id: "listJobs", summary: "List the last job of each kind"},
+	{method: get, path: "/v1/jobs", action: "job.list", id: "listJobs", summary: "List the last job of each kind, and of changes of coupons that of each key"},
 	{method: get, path: "/v1/jobs/{id}", action: "job.show", id: "getJob", summary: "Show a job: its progress, or its result"},
 
 	{method: get, path: "/v1/coupons", action: "coupon.list", id: "listCoupons", tag: "coupons", summary: "List coupons of a campaign, a customer or an order",
