@@ -398,3 +398,25 @@ func TestNothingToWorkOn(t *testing.T) {
 		}
 	})
 }
+
+// TestAFullStreamOfDeadLettersLosesNothing: what was to be given up is not acknowledged, and so is delivered again.
+func TestAFullStreamOfDeadLettersLosesNothing(t *testing.T) {
+	r := newRig(t, 1)
+	r.known(t, push.Options{})
+	stream, err := r.js.Stream(within(t), push.DeadStream)
+	streamtest.Must(t, err)
+	full := stream.CachedInfo().Config
+	full.MaxBytes = 10
+	_, err = r.js.UpdateStream(within(t), full)
+	streamtest.Must(t, err)
+	r.fire(t, 0, "ann")
+	opts := push.Options{Tries: 1, Grace: short} // what is given back waits for that
+	s := r.sender(t, opts, func(context.Context, []push.Reminder) error { return &push.Refused{Err: errAway} })
+	r.until(t, "a try failed", func() bool { return s.Stats().FailedTries == 1 })
+	streamtest.Must(t, s.stop()) // after the attempt to store the letter
+	c, err := r.js.Consumer(within(t), topology.RmdStream(0), "test")
+	streamtest.Must(t, err)
+	if info, err := c.Info(within(t)); err != nil || info.NumAckPending != 1 || info.AckFloor.Stream != 0 || len(r.letters(t, "test")) != 0 {
+		t.Errorf("%+v, %v: letters %+v", info, err, r.letters(t, "test"))
+	}
+}
