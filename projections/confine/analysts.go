@@ -2,8 +2,8 @@ package confine
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -17,55 +17,224 @@ import (
 const analystRelations = "scrip.campaign, scrip.campaign_event, scrip.coupon, scrip.allotment, scrip.redemption, scrip.expiry_task, scrip.reminder, scrip.campaign_stats, " +
 	"scrip.refusal_stats, scrip.checkpoint, scrip.lag, scrip_meta.push_audience, scrip_meta.push_held, scrip_meta.push_dead_letter"
 
-//go:embed analysts.sql
-var analystsSQL string
+// lockTimeout bounds what waits for a lock: an analyst holds one on the row of its role while it changes its own password.
+const lockTimeout = "SET LOCAL lock_timeout = '200ms'"
 
-func analystsBody() string { return strings.Replace(analystsSQL, "{{relations}}", analystRelations, 1) }
+// meSQL reads who the caller is, and whether the functions of Install are there and may be used.
+const meSQL = `
+SELECT session_user::text, r.rolsuper,
+       coalesce((SELECT obj_description(s.oid, 'pg_namespace') FROM pg_namespace s JOIN pg_roles o ON o.oid = s.nspowner
+         WHERE s.nspname = '` + Schema + `' AND o.rolsuper AND has_schema_privilege(s.oid, 'USAGE')), '')
+FROM pg_roles r WHERE r.rolname = session_user`
 
-// analystsLook shows whether all is as Analysts makes it: the key of masks; the grants, the roles that may log in, and no session
-// of another. It fails without the tables.
+// tablesSQL shows whether the key of masks is stored, and whether the groups of analysts may read. It fails without the tables.
 //
-// $1 = inner pad, NULL = any   $2 = the roles, by name
-const analystsLook = `
-WITH g AS (SELECT oid FROM pg_roles WHERE rolname = left(current_database(), 40) || '_analyst'),
-     u AS (SELECT u.rolname, u.rolcanlogin FROM pg_roles u JOIN pg_auth_members m ON m.member = u.oid JOIN g ON g.oid = m.roleid WHERE u.rolname ~ '^analyst_')
-SELECT coalesce($1::bytea IS NULL OR (SELECT inner_pad FROM scrip_meta.mask) = $1, false),
-       $2::text[] = '{}' AND NOT EXISTS (SELECT FROM g) OR coalesce(
-         (SELECT bool_and(has_table_privilege(g.oid, r, 'SELECT')) FROM g, unnest('{` + analystRelations + `}'::regclass[]) r), false)
-       AND coalesce((SELECT array_agg(rolname::text ORDER BY rolname::text COLLATE "C") FROM u WHERE rolcanlogin), '{}') = $2
-       AND NOT EXISTS (SELECT FROM pg_stat_activity a JOIN u ON u.rolname = a.usename WHERE NOT u.rolcanlogin),
-       EXISTS (SELECT FROM pg_proc p JOIN pg_namespace s ON s.oid = p.pronamespace JOIN pg_roles o ON o.oid = p.proowner
-         WHERE s.nspname = '` + Schema + `' AND p.proname = 'analysts' AND o.rolsuper AND has_schema_privilege(s.oid, 'USAGE') AND has_function_privilege(p.oid, 'EXECUTE')),
-       session_user::text`
+// $1 = inner pad, NULL = any
+const tablesSQL = `
+WITH g AS (SELECT oid FROM pg_roles WHERE rolname = left(current_database(), 40) || '_analyst')
+SELECT coalesce($1::bytea IS NULL OR (SELECT inner_pad FROM scrip_meta.mask) = $1, false), EXISTS (SELECT FROM g),
+       coalesce((SELECT bool_and(has_table_privilege(g.oid, r, 'SELECT')) FROM g, unnest('{` + analystRelations + `}'::regclass[]) r), false)`
 
-// Analysts gives the analysts a role each in the database of the read tables, ends those of others with their sessions, and stores
-// the key of masks unless inner is nil. The roles are members of DATABASE_analyst, which may read the relations of the contract.
-// It does nothing if all is so. Without the right to make roles the error names what to do.
-func Analysts(ctx context.Context, pool *pgxpool.Pool, wanted []access.Login, inner, outer []byte) error {
-	names := []string{}
+// The reasons for which sessions are ended.
+const (
+	Revoked       = "revoked"       // the key is not in force
+	Changed       = "changed"       // the role is new, or has another password or other settings than scrip gave it
+	Disk          = "disk"          // the disk has less than its reserve
+	Notifications = "notifications" // PostgreSQL's queue fills
+	Idle          = "idle"          // a transaction waits for its client
+	Writes        = "writes"        // an analyst writes, such as to its own role
+	Long          = "long"          // a transaction is too old
+	Many          = "many"          // analysts have too many sessions
+)
+
+// Ended are the sessions of one role that a round has ended.
+type Ended struct {
+	Role, Why string
+	Sessions  int
+}
+
+// Round is what Analysts has done.
+type Round struct {
+	Ended []Ended
+	// Guarded is true if each session that had to end was sent its end, and no revoked key can open another one.
+	Guarded bool
+}
+
+// Analysts makes the roles of analysts in the database of the read tables equal to the keys in force. First it ends the sessions of
+// other keys, which waits for nothing that an analyst may hold, and those that take what all share; full is true while the disk has
+// less than its reserve. Then it closes the roles of other keys, each by a statement of its own, and ends their sessions once more. At
+// last it stores the key of masks, unless inner is nil, and gives the others their roles, members of DATABASE_analyst, which may read
+// the relations of the contract. Without the right to make roles the error names what to do.
+//
+// Servers do so at the same time, without a lock: what fails because another one was first is as it should be in the next round.
+// After a crash that continues.
+func Analysts(ctx context.Context, pool *pgxpool.Pool, wanted []access.Login, inner, outer []byte, full bool) (Round, error) {
+	r := round{of: map[string]access.Login{}, list: append([]access.Login{}, wanted...)} // null is no list
 	for _, login := range wanted {
-		names = append(names, access.SQLUser(login.ID))
+		r.of[access.SQLUser(login.ID)] = login
 	}
-	var mask, roles, function bool
-	var me string
-	err := pool.QueryRow(ctx, analystsLook, inner, names).Scan(&mask, &roles, &function, &me)
-	if err == nil && !mask {
-		_, err = pool.Exec(ctx, "INSERT INTO scrip_meta.mask VALUES ($1, $2) ON CONFLICT (one) DO UPDATE SET inner_pad = $1, outer_pad = $2", inner, outer)
+	err := pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		r.conn = conn.Conn()
+		changed, err := r.guard(ctx, full)
+		if err != nil {
+			return err
+		}
+		return r.make(ctx, changed, inner, outer)
+	})
+	return r.done, err
+}
+
+type round struct {
+	conn     *pgx.Conn
+	of       map[string]access.Login // by role
+	list     []access.Login
+	me       string
+	function bool // Install was run
+	done     Round
+}
+
+// guard ends what is to end; changed are the roles that are to be set.
+func (r *round) guard(ctx context.Context, full bool) (changed []string, err error) {
+	var superuser bool
+	var comment string
+	if err := r.conn.QueryRow(ctx, meSQL).Scan(&r.me, &superuser, &comment); err != nil {
+		return nil, err
 	}
-	if err != nil || roles {
-		return err
+	r.function = comment == installed(r.me)
+	if superuser && !r.function { // as in the compose file
+		if err := r.install(ctx); err != nil {
+			return nil, fmt.Errorf("taking rights from everybody: %w", err)
+		}
 	}
-	list, err := json.Marshal(append([]access.Login{}, wanted...)) // null is no list
+	found, err := r.end(ctx, full)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	var closed bool
+	for _, one := range found {
+		switch {
+		case one.Why == Changed && one.Sessions == 0:
+			changed = append(changed, one.Role)
+		case one.Why == Revoked && one.Sessions == 0:
+			closed = true
+			if err := r.set(ctx, map[string]string{"id": strings.TrimPrefix(one.Role, "analyst_")}); err != nil {
+				errs = append(errs, fmt.Errorf("closing role %s: %w", one.Role, err))
+			}
+		}
+	}
+	if closed { // those that began before it was
+		_, err := r.end(ctx, full)
+		errs = append(errs, err)
+	}
+	err = errors.Join(errs...)
+	r.done.Guarded = err == nil
+	return changed, err
+}
+
+func (r *round) install(ctx context.Context) error {
+	err := pgx.BeginFunc(ctx, r.conn, func(tx pgx.Tx) error {
+		for _, sql := range append([]string{lockTimeout}, Install(r.me)...) {
+			if _, err := tx.Exec(ctx, sql); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	r.function = err == nil
+	return err
+}
+
+// end runs guard.sql.
+func (r *round) end(ctx context.Context, full bool) ([]Ended, error) {
+	list, err := json.Marshal(r.list)
+	if err != nil {
+		return nil, err
+	}
+	sql := "SELECT name, why, ended FROM " + Schema + ".guard($1, $2)"
+	if !r.function {
+		sql = filled(guardSQL, false, "$1::jsonb", "$2::boolean")
+	}
+	rows, err := r.conn.Query(ctx, sql, string(list), full)
+	if err != nil {
+		return nil, err
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Ended])
+	for _, one := range all {
+		if one.Sessions > 0 {
+			r.done.Ended = append(r.done.Ended, one)
+		}
+	}
+	return all, err
+}
+
+// set runs analyst.sql for who.
+func (r *round) set(ctx context.Context, who any) error {
+	value, err := json.Marshal(who)
 	if err != nil {
 		return err
 	}
-	if function {
-		_, err = pool.Exec(ctx, "SELECT "+Schema+".analysts($1)", list)
+	return pgx.BeginFunc(ctx, r.conn, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, lockTimeout)
+		switch {
+		case err != nil:
+		case r.function:
+			_, err = tx.Exec(ctx, "SELECT "+Schema+".analyst(nullif($1::jsonb, 'null'))", string(value))
+		default: // the same statements with the caller's rights; the value has no quotes but JSON's
+			_, err = tx.Exec(ctx, "DO $confine$"+strings.Replace(analystBody(false), "DECLARE\n", "DECLARE\n  who jsonb := nullif('"+string(value)+"'::jsonb, 'null');\n", 1)+"$confine$")
+		}
 		return err
+	})
+}
+
+// make stores the key of masks, and sets groups and roles.
+func (r *round) make(ctx context.Context, changed []string, inner, outer []byte) error {
+	var mask, groups, read bool
+	err := r.conn.QueryRow(ctx, tablesSQL, inner).Scan(&mask, &groups, &read)
+	if err == nil && !mask {
+		_, err = r.conn.Exec(ctx, "INSERT INTO scrip_meta.mask VALUES ($1, $2) ON CONFLICT (one) DO UPDATE SET inner_pad = $1, outer_pad = $2", inner, outer)
 	}
-	// The same statements with the caller's rights. The list has no quotes but JSON's.
-	if _, err = pool.Exec(ctx, "DO $confine$"+strings.Replace(analystsBody(), "DECLARE\n", "DECLARE\n  wanted jsonb := '"+string(list)+"';\n", 1)+"$confine$"); err != nil {
-		return fmt.Errorf("making the roles of analysts: %w; where it is a missing right, have an administrator of the database run: ALTER ROLE %s CREATEROLE", err, pgx.Identifier{me}.Sanitize())
+	if err == nil && !read && (groups || len(changed) > 0) {
+		err = r.set(ctx, nil)
 	}
-	return nil
+	if err == nil {
+		var errs []error // of one analyst, without the others
+		for _, role := range changed {
+			errs = append(errs, r.set(ctx, r.of[role]))
+		}
+		err = errors.Join(errs...)
+	}
+	if err != nil && !r.function {
+		return fmt.Errorf("making the roles of analysts: %w; where it is a missing right, have an administrator of the database run: ALTER ROLE %s CREATEROLE", err, pgx.Identifier{r.me}.Sanitize())
+	}
+	return err
+}
+
+// Exposed is what analysts may do beside reading because Install was not run; "" = nothing, or there are none.
+func Exposed(ctx context.Context, pool *pgxpool.Pool) (string, error) {
+	var functions []string
+	var temporary, analysts bool
+	var me, comment string
+	var superuser bool
+	err := pool.QueryRow(ctx, meSQL).Scan(&me, &superuser, &comment)
+	if err == nil {
+		err = pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid WHERE g.rolname = left(current_database(), 40) || '_analyst'),
+			coalesce((SELECT array_agg(DISTINCT o.proname::text) FROM (`+openFunctions()+`) o), '{}'),
+			EXISTS (SELECT FROM pg_database d, aclexplode(coalesce(d.datacl, acldefault('d', d.datdba))) a WHERE d.datname = current_database() AND a.grantee = 0 AND a.privilege_type = 'TEMPORARY')`).
+			Scan(&analysts, &functions, &temporary)
+	}
+	if err != nil || !analysts || len(functions) == 0 && !temporary && comment == installed(me) {
+		return "", err
+	}
+	var may []string
+	if len(functions) > 0 {
+		may = append(may, fmt.Sprintf("execute lo_create, pg_advisory_lock and others (%d functions)", len(functions)))
+	}
+	if temporary {
+		may = append(may, "make temporary tables")
+	}
+	if comment != installed(me) {
+		may = append(may, "fill the disk with temporary files and keep another password until the key ends")
+	}
+	return "analysts may " + strings.Join(may, ", ") + "; have a superuser run what `scrip postgres rights --owner " + me + "` prints", nil
 }

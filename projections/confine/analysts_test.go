@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { os.Exit(projtest.Main(m)) }
 // names the statement, and with it all is as in the private one, which package main tests.
 func TestAnalystsOfAnotherDatabase(t *testing.T) {
 	const owner, id = "confine_owner", "0abcdefg"
-	url := projtest.URL(t)
+	url := projtest.Foreign(t)
 	asOwner := projtest.Role(t, url, owner)
 	admin, err := pgx.Connect(t.Context(), projtest.Admin(t, url))
 	streamtest.Must(t, err)
@@ -36,7 +36,8 @@ func TestAnalystsOfAnotherDatabase(t *testing.T) {
 	streamtest.Must(t, err)
 	wanted := []access.Login{{ID: id, Verifier: verifier}}
 	set := func(logins []access.Login) error {
-		return confine.Analysts(t.Context(), pool, logins, []byte("inner"), []byte("outer"))
+		_, err := confine.Analysts(t.Context(), pool, logins, []byte("inner"), []byte("outer"), false)
+		return err
 	}
 	streamtest.Must(t, set(nil))
 	if err := set(wanted); err == nil || !strings.Contains(err.Error(), `ALTER ROLE "`+owner+`" CREATEROLE`) {

@@ -97,7 +97,7 @@ func makeRole(ctx context.Context, conn *pgx.Conn, function bool, schema string)
 	// The same statements with the caller's rights: a function that exists in this transaction only.
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "CREATE OR REPLACE FUNCTION pg_temp.scrip_projection(wanted text, secret text) RETURNS text LANGUAGE plpgsql "+
-			"SET search_path = pg_catalog, pg_temp AS $confine$"+body+"$confine$")
+			"SET search_path = pg_catalog, pg_temp AS $confine$"+filled(roleSQL, false, "", "")+"$confine$")
 		if err != nil {
 			return err
 		}
@@ -110,35 +110,10 @@ func makeRole(ctx context.Context, conn *pgx.Conn, function bool, schema string)
 	return name, password, err
 }
 
-//go:embed role.sql
-var body string
-
 //go:embed empty.sql
 var emptySQL string
 
 // Empty returns a statement that drops everything in a schema, but not the schema itself; for its owner.
 func Empty(schema string) string {
 	return strings.ReplaceAll(emptySQL, "{{schema}}", pgx.Identifier{schema}.Sanitize())
-}
-
-// Schema has the function of Install.
-const Schema = "projection_roles"
-
-// Install returns statements for the superuser of a private cluster that let role owner create roles for projections and analysts
-// in the current database, and no other roles. They are idempotent.
-func Install(owner string) []string {
-	const installed, analysts = Schema + ".projection(text, text)", Schema + ".analysts(jsonb)"
-	return []string{
-		"CREATE SCHEMA IF NOT EXISTS " + Schema,
-		"CREATE OR REPLACE FUNCTION " + Schema + ".analysts(wanted jsonb) RETURNS void LANGUAGE plpgsql SECURITY DEFINER " +
-			"SET search_path = pg_catalog, pg_temp AS $confine$" + analystsBody() + "$confine$",
-		"CREATE OR REPLACE FUNCTION " + Schema + ".projection(wanted text, secret text) RETURNS text LANGUAGE plpgsql SECURITY DEFINER " +
-			"SET search_path = pg_catalog, pg_temp AS $confine$" + body + "$confine$",
-		"REVOKE ALL ON SCHEMA " + Schema + " FROM PUBLIC",
-		"REVOKE ALL ON FUNCTION " + installed + ", " + analysts + " FROM PUBLIC",
-		"GRANT USAGE ON SCHEMA " + Schema + " TO " + owner,
-		"GRANT EXECUTE ON FUNCTION " + installed + ", " + analysts + " TO " + owner,
-		"REVOKE CREATE ON SCHEMA public FROM PUBLIC", // as PostgreSQL 15 does
-		"GRANT CREATE ON SCHEMA public TO " + owner,
-	}
 }

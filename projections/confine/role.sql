@@ -3,6 +3,7 @@
 -- that run at the same time one may fail with an error of the catalog; its caller tries again.
 DECLARE
   me name := session_user;
+  projections name := left(current_database(), 40) || '_projection';
   wanted_role name := 'scrip_' || left(wanted, 40) || '_' || left(md5(current_database() || '/' || wanted), 8);
   role_oid oid;
   schema_oid oid;
@@ -20,7 +21,19 @@ BEGIN
     EXECUTE format('CREATE ROLE %I', wanted_role);
   END IF;
   role_oid := to_regrole(quote_ident(wanted_role));
-  EXECUTE format('ALTER ROLE %I LOGIN PASSWORD %L', wanted_role, secret);
+  EXECUTE format('ALTER ROLE %I LOGIN CONNECTION LIMIT {{connections}} PASSWORD %L', wanted_role, secret);
+  EXECUTE format('ALTER ROLE %I SET idle_in_transaction_session_timeout = %L', wanted_role, '{{idle}}');
+  IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
+    EXECUTE format('ALTER ROLE %I SET temp_file_limit = %L', wanted_role, '{{temp}}');
+  END IF;
+  BEGIN
+    IF to_regrole(quote_ident(projections)) IS NULL THEN
+      EXECUTE format('CREATE ROLE %I', projections);
+    END IF;
+    EXECUTE format('GRANT %I TO %I', projections, wanted_role); -- its sessions are guarded
+  EXCEPTION WHEN insufficient_privilege THEN
+    NULL; -- another role made that group; servers end sessions of its members alone
+  END;
   EXECUTE format('GRANT %I TO %I', wanted_role, me);
   IF NOT has_database_privilege(role_oid, current_database(), 'TEMPORARY') THEN
     EXECUTE format('GRANT TEMPORARY ON DATABASE %I TO %I', current_database(), wanted_role);

@@ -47,6 +47,8 @@ func configText(p place, bin Binaries, extra map[string]string) string {
 		{"hba_file", p.hba(), ""},
 		{"ident_file", p.data() + "/pg_ident.conf", ""},
 		{"password_encryption", "scram-sha-256", ""},
+		{"authentication_timeout", "5s", "whoever connects and does not log in has a connection for so long"},
+		{"max_connections", "300", "more than analysts and those who do not log in take; see package confine"},
 
 		{"fsync", "on", "recovery from power loss instead of a rebuild"},
 		{"full_page_writes", "on", ""},
@@ -68,6 +70,12 @@ func configText(p place, bin Binaries, extra map[string]string) string {
 		{"log_timezone", "UTC", ""},
 		{"timezone", "UTC", ""},
 		{"lc_messages", "C", "scrip reads some of them"},
+	}
+	if bin.Major >= 16 {
+		settings = append(settings, setting{"reserved_connections", "50", "for role scrip"})
+	}
+	if bin.Major >= 17 {
+		settings = append(settings, setting{"max_notify_queue_pages", "8192", "64 MB of disk and not 8 GB"})
 	}
 	for _, name := range slices.Sorted(maps.Keys(extra)) {
 		settings = append(settings, setting{name, extra[name], "set by the program"})

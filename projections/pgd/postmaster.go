@@ -154,6 +154,7 @@ func (h *home) launch(ctx context.Context, port, nice int) (*postmaster, error) 
 		return nil, h.exitError(logged, err)
 	}
 	yield(pm.pid, nice) // it has a session of its own
+	bound(pm.pid)
 	pm.logged = logged
 	return pm, nil
 }

@@ -3,6 +3,7 @@
 //	func TestMain(m *testing.M) { os.Exit(projtest.Main(m)) }     // one cluster for the whole test binary
 //
 //	pool := projtest.Pool(t, projtest.URL(t))                     // a new empty database, dropped after the test
+//	projtest.Foreign(t)                                           // the same, with the rights of a PostgreSQL that scrip does not run
 //	cluster := projtest.Cluster(t)                                // a separate cluster, to stop, start and kill
 //	projtest.SessionLocks(t, url)                                 // refuses advisory locks of one transaction
 //	projtest.Admin(t, url)                                        // a database of the shared cluster, for its superuser

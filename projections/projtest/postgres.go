@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -65,6 +66,26 @@ func Main(m interface{ Run() int }) int {
 // are closed.
 func URL(t testing.TB) string {
 	t.Helper()
+	made := database(t, "")
+	u, err := url.Parse(made)
+	if err == nil {
+		err = execute(made, "REVOKE TEMPORARY ON DATABASE "+strings.Trim(u.Path, "/")+" FROM PUBLIC")
+	}
+	if err != nil {
+		t.Fatalf("test database: %v", err)
+	}
+	return made
+}
+
+// Foreign returns the URL of a new, empty database as in a PostgreSQL that scrip does not run: with what PostgreSQL gives to everybody, and
+// without the functions of package confine.
+func Foreign(t testing.TB) string {
+	t.Helper()
+	return database(t, " TEMPLATE template0")
+}
+
+func database(t testing.TB, template string) string {
+	t.Helper()
 	common.Lock()
 	if common.cluster == nil {
 		if err := startCommon(); err != nil {
@@ -82,7 +103,7 @@ func URL(t testing.TB) string {
 			t.Errorf("test database %s: %v", name, err)
 		}
 	})
-	if err := execute(base, "CREATE DATABASE "+name); err != nil {
+	if err := execute(base, "CREATE DATABASE "+name+template); err != nil {
 		t.Fatalf("test database %s: %v", name, err)
 	}
 	return withPath(t, base, "/"+name)

@@ -97,6 +97,8 @@ func TestEachAlertFires(t *testing.T) {
 		{fires: "ScripSnapshotsAreOld", of: gathered{`scrip_lane_events_since_snapshot{lane="1"}`: 21e6}},
 		{fires: "ScripPostgresDown", of: gathered{`scrip_postgres_up`: 0}},
 		{of: gathered{`scrip_postgres_up`: 1}},
+		{fires: "ScripRevokedKeysMayRead", of: gathered{`scrip_analysts_unguarded_seconds`: 11}},
+		{of: gathered{`scrip_analysts_unguarded_seconds`: 10}},
 		{fires: "ScripTablesHaveNoProjector", nowhere: map[string]int{Followed: 1}},
 		{fires: "ScripTablesAreBehind", of: gathered{`scrip_projection_lag_seconds{lane="1"}`: 61}},
 		{fires: "ScripTablesStopped", of: gathered{`scrip_projection_stopped{lane="1"}`: 1}},

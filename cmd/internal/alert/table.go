@@ -182,6 +182,12 @@ var tables = []Rule{
 		Action:  "Claims and redemptions are served; look-ups of rows, histories and exports are not. Start PostgreSQL, or mend the way to it; the private one is restarted by its server, whose log has the reason. The tables catch up without help.",
 	},
 	{
+		Name: "ScripRevokedKeysMayRead", Group: "scrip-tables", Severity: Page, For: 30 * time.Second,
+		When:    Above{of("scrip_analysts_unguarded_seconds", "instance"), 10},
+		Summary: "{{ $labels.instance }} has not ended sessions of revoked analysts in PostgreSQL for {{ $value | humanizeDuration }}",
+		Action:  "Check `analysts` of `/readyz` has the reason. If PostgreSQL is down, start it; see ScripPostgresDown. Else end the sessions of users analyst_… by pg_terminate_backend, as a superuser.",
+	},
+	{
 		Name: "ScripTablesHaveNoProjector", Group: "scrip-tables", Severity: Warn, For: 5 * time.Minute,
 		When:    Nowhere{of(Followed, "lane")},
 		Summary: "No server fills the read tables of lane {{ $labels.lane }}",

@@ -4,22 +4,31 @@ import (
 	"context"
 	"crypto/hkdf"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"os"
-	"sync/atomic"
+	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/projections/confine"
 	"github.com/seed-4a2410e3/scrip/projections/replay"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/room"
 )
 
-// analystsEvery is how often the roles of analysts in PostgreSQL are compared with the keys.
-const analystsEvery = 500 * time.Millisecond
+const (
+	// analystsEvery is how often the roles and sessions of analysts in PostgreSQL are compared with the keys, and analystsWithin is when
+	// that must have been done: a revoked key reads for so long at most.
+	analystsEvery, analystsWithin = 500 * time.Millisecond, 2 * time.Second
+	// exposedEvery is how often the rights of everybody are read.
+	exposedEvery = time.Minute
+)
 
 // maskKey is the secret under which codes are masked, equal on all servers that have the code key.
 func (s *server) maskKey() ([sha256.Size]byte, error) {
@@ -30,8 +39,21 @@ func (s *server) maskKey() ([sha256.Size]byte, error) {
 	return [sha256.Size]byte(key), nil
 }
 
-// startAnalysts keeps the roles of analysts in PostgreSQL equal to the keys in force, also in one that is new. A server without the
-// projector may have no rights to; it only tries, because it may have the code key, and the projector's server none.
+// analysts keeps the roles of analysts in PostgreSQL, and their sessions, as the keys in force and what all share allow. A crash has no
+// effect: another server does so meanwhile, and the next start goes on.
+type analysts struct {
+	s            *server
+	inner, outer []byte // key of masks; nil = this server has no code key
+
+	mu      sync.Mutex // guards the fields below
+	guarded time.Time  // the last round that ended what had to end, or the start
+	why     error      // of the last round that did not
+	failed  string     // why roles are not those of the keys; "" = they are, or others report it
+	exposed string     // what analysts may do because the rights are those of PostgreSQL
+}
+
+// startAnalysts begins the rounds. A server without the projector may have no rights to; it only tries, because it may have the code key,
+// and the projector's server none.
 func (s *server) startAnalysts(context.Context) error {
 	if s.tables == nil {
 		return nil
@@ -40,39 +62,118 @@ func (s *server) startAnalysts(context.Context) error {
 	if err != nil {
 		return err
 	}
-	var inner, outer []byte
+	a := &analysts{s: s, guarded: time.Now(), why: errors.New("they were not compared yet")}
 	if s.key != ([32]byte{}) {
-		inner, outer = replay.NewMask(key, false).Pads()
+		a.inner, a.outer = replay.NewMask(key, false).Pads()
 	}
-	var failed atomic.Pointer[string]
 	if s.opts.has(RoleProjector) {
-		s.health.add("analysts", false, func() (bool, any) {
-			why := failed.Load()
-			return why == nil, map[string]any{"error": why}
-		})
+		s.health.add("analysts", false, a.check)
+		if err := s.metrics.registry.Register(a.metric()); err != nil {
+			return err
+		}
 	}
 	s.group.start("analysts", func(ctx context.Context) error {
+		var looked time.Time
+		keys := 0
 		for natsx.Pause(ctx, analystsEvery) == nil {
 			logins := s.keys.registry.Logins()
-			if logins == nil || s.settled != nil && !s.settled() { // the projector makes the tables
+			if logins == nil {
 				continue
 			}
-			err := confine.Analysts(ctx, s.tables.pool, logins, inner, outer)
-			if err == nil || ctx.Err() != nil {
-				failed.Store(nil)
-				continue
-			}
-			// While PostgreSQL or the tables are away, others report that.
-			if state := schema.State(err); state != "42501" && state != "P0001" {
-				continue
-			}
-			if text := err.Error(); failed.Swap(&text) == nil && s.opts.has(RoleProjector) {
-				s.log.Warn("the roles of analysts in PostgreSQL are not those of the keys; retrying", "err", err)
+			a.round(ctx, logins)
+			if time.Since(looked) > exposedEvery || len(logins) != keys {
+				looked, keys = time.Now(), len(logins)
+				a.look(ctx)
 			}
 		}
 		return nil
 	})
 	return nil
+}
+
+// round is one comparison, which takes analystsWithin at most.
+func (a *analysts) round(ctx context.Context, logins []access.Login) {
+	within, cancel := context.WithTimeout(ctx, analystsWithin)
+	defer cancel()
+	done, err := confine.Analysts(within, a.s.tables.guard, logins, a.inner, a.outer, a.full())
+	if ctx.Err() != nil {
+		return // the server stops
+	}
+	for _, one := range done.Ended {
+		a.s.log.Warn("ended sessions in PostgreSQL", "role", one.Role, "because", one.Why, "sessions", one.Sessions)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if done.Guarded {
+		a.guarded, a.why = time.Now(), nil
+	} else if a.why = err; err == nil {
+		a.why = errors.New("unknown")
+	}
+	was := a.failed
+	switch state := schema.State(err); {
+	case err == nil:
+		a.failed = ""
+	case done.Guarded && (state == "42501" || state == "P0001"): // else the tables are away, and others report that
+		a.failed = err.Error()
+	}
+	if a.failed != "" && was == "" && a.s.opts.has(RoleProjector) {
+		a.s.log.Warn("the roles of analysts in PostgreSQL are not those of the keys; retrying", "err", a.failed)
+	}
+}
+
+// full is true while the disk of a private PostgreSQL has less than the reserve of the log, which may be on it.
+func (a *analysts) full() bool {
+	if a.s.tables.cluster == nil {
+		return false
+	}
+	space, err := room.Measure(a.s.tables.cluster.Dir())
+	return err == nil && space.Free < space.Reserve()
+}
+
+// look reads what Install would take away.
+func (a *analysts) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, analystsWithin)
+	defer cancel()
+	exposed, err := confine.Exposed(ctx, a.s.tables.guard)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err == nil {
+		a.exposed = exposed
+	}
+}
+
+// late is for how long sessions of revoked keys may go on.
+func (a *analysts) late() (time.Duration, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return time.Since(a.guarded), a.why
+}
+
+func (a *analysts) check() (bool, any) {
+	late, why := a.late()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	detail := map[string]any{"error": nil}
+	if a.exposed != "" {
+		detail["exposed"] = a.exposed
+	}
+	switch {
+	case late > analystsWithin && why != nil:
+		detail["error"] = fmt.Sprintf("for %s sessions of revoked keys may go on in PostgreSQL: %v", late.Round(time.Second), why)
+	case late > analystsWithin:
+		detail["error"] = fmt.Sprintf("for %s sessions of revoked keys may go on in PostgreSQL: a round takes longer", late.Round(time.Second))
+	case a.failed != "":
+		detail["error"] = a.failed
+	}
+	return detail["error"] == nil, detail
+}
+
+func (a *analysts) metric() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "scrip_analysts_unguarded_seconds",
+		Help: "How long ago this server last ended the sessions of revoked analysts in PostgreSQL, or found none; half a second while all is well."}, func() float64 {
+		late, _ := a.late()
+		return late.Seconds()
+	})
 }
 
 // analystURL is the URL of the read tables for a key, without its password, which is the key; "" = it has none, or not here.

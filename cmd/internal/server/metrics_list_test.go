@@ -98,7 +98,7 @@ func TestMetricsAreListed(t *testing.T) {
 	has.MustRegister(recovery(0))
 	has.MustRegister(held{hold.New(hold.Options{})}, disks{})
 	has.MustRegister(newDeliveryMetrics(nil), newLetterMetrics(nil), webhookMetrics{}, newPostgresMetric(nil), newBackupMetrics(nil, topology.Log{}, nil))
-	has.MustRegister(&limits{}, linesDropped(nil), newViolations(nil).total, &condition{})
+	has.MustRegister(&limits{}, linesDropped(nil), newViolations(nil).total, &condition{}, new(analysts).metric())
 	web.NewRates(nil, has)
 	access.NewStrangers(has)
 	ns := streamtest.Start(t)

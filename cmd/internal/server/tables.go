@@ -32,6 +32,7 @@ const (
 // tables is the database with the read tables. It may be unavailable: claims do not need it.
 type tables struct {
 	pool    *pgxpool.Pool
+	guard   *pgxpool.Pool // one connection for the rounds of analysts, which no request takes
 	cluster *pgd.Cluster  // nil = external
 	given   string        // URL of an external one
 	host    string        // where other machines reach a private one; "" = nowhere
@@ -68,7 +69,11 @@ func (s *server) startTables(ctx context.Context) error {
 		s.group.start("postgres", func(ctx context.Context) error { return s.keepCluster(ctx, t) })
 	}
 	var err error
-	if t.pool, err = t.newPool(ctx, s.stream.Lanes); err != nil {
+	if t.pool, err = t.newPool(ctx, func(c *pgxpool.Config) { c.MaxConns = max(c.MaxConns, int32(min(s.stream.Lanes+3, poolMost))) }); err != nil {
+		return err
+	}
+	if t.guard, err = t.newPool(ctx, func(c *pgxpool.Config) { c.MaxConns, c.MinConns = 1, 0 }); err != nil {
+		t.pool.Close()
 		return err
 	}
 	s.tables = t
@@ -147,7 +152,7 @@ func (t *tables) url() string {
 
 // newPool makes a pool that connects on use. A private cluster may not run yet and may move to another port, so each
 // new connection reads its current URL.
-func (t *tables) newPool(ctx context.Context, lanes int) (*pgxpool.Pool, error) {
+func (t *tables) newPool(ctx context.Context, size func(*pgxpool.Config)) (*pgxpool.Pool, error) {
 	url := t.given
 	if t.cluster != nil {
 		url = "postgres://127.0.0.1/" // replaced at each connection
@@ -156,7 +161,7 @@ func (t *tables) newPool(ctx context.Context, lanes int) (*pgxpool.Pool, error) 
 	if err != nil {
 		return nil, fmt.Errorf("--postgres is not a valid PostgreSQL URL: %w", err)
 	}
-	config.MaxConns = max(config.MaxConns, int32(min(lanes+3, poolMost)))
+	size(config)
 	config.ConnConfig.RuntimeParams["application_name"] = "scrip"
 	config.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = schema.MostIdle
 	schema.Pin(config.ConnConfig)
@@ -179,7 +184,9 @@ func (t *tables) newPool(ctx context.Context, lanes int) (*pgxpool.Pool, error) 
 }
 
 func (t *tables) close() {
-	if t.pool != nil {
-		t.pool.Close()
+	for _, pool := range []*pgxpool.Pool{t.pool, t.guard} {
+		if pool != nil {
+			pool.Close()
+		}
 	}
 }

@@ -1,0 +1,59 @@
+-- The body of a function with the parameter who: an analyst {"id","verifier","codes"}; one that is revoked, {"id"}; or NULL, for the two
+-- roles whose members analysts are. It runs with the rights of the function's owner, or of the caller. Repeated, it changes nothing. Of
+-- each statement that may wait there is one a call, so that no analyst holds up another; the caller bounds how long locks are waited for.
+DECLARE
+  readers name := left(current_database(), 40) || '_analyst';
+  clear name := readers || '_codes';
+  member name := 'analyst_' || (who ->> 'id');
+  one text;
+BEGIN
+  IF who IS NULL THEN
+    IF to_regrole(quote_ident(readers)) IS NULL THEN
+      EXECUTE format('CREATE ROLE %I', readers);
+    END IF;
+    IF to_regrole(quote_ident(clear)) IS NULL THEN
+      EXECUTE format('CREATE ROLE %I', clear);
+    END IF;
+    -- The lines of dead letters have codes.
+    EXECUTE format('GRANT USAGE ON SCHEMA scrip, scrip_meta TO %I', readers);
+    EXECUTE format('GRANT SELECT ON {{relations}} TO %I', readers);
+    EXECUTE format('GRANT SELECT (stream, lane, sequence, line, reason, at) ON scrip.dead_letter TO %I', readers);
+    EXECUTE format('GRANT SELECT ON scrip.dead_letter TO %I', clear);
+    RETURN;
+  END IF;
+  IF who ->> 'id' !~ '^[0-9a-z]{8}$' OR who ->> 'verifier' !~ '^SCRAM-SHA-256\$' THEN
+    RAISE EXCEPTION 'not an analyst: %', who ->> 'id';
+  END IF;
+  IF to_regrole(quote_ident(member)) IS NOT NULL AND NOT pg_has_role(to_regrole(quote_ident(member)), to_regrole(quote_ident(readers)), 'MEMBER') THEN
+    RAISE EXCEPTION 'role % is there, and is not an analyst of scrip', member;
+  END IF;
+  IF who ->> 'verifier' IS NULL THEN
+    EXECUTE format('ALTER ROLE %I NOLOGIN', member);
+    RETURN;
+  END IF;
+  IF NOT EXISTS ({{changed}}) THEN
+    RETURN; -- another server was first
+  END IF;
+  IF to_regrole(quote_ident(member)) IS NULL THEN
+    EXECUTE format('CREATE ROLE %I IN ROLE %I', member, readers);
+  END IF;
+  IF NOT pg_has_role(to_regrole(quote_ident(member)), 'USAGE') THEN -- to end its sessions
+    EXECUTE format('GRANT %I TO %I', member, session_user);
+  END IF;
+  EXECUTE format('ALTER ROLE %I LOGIN CONNECTION LIMIT {{connections}} PASSWORD %L', member, who ->> 'verifier');
+  FOR one IN SELECT d.datname FROM pg_db_role_setting s JOIN pg_database d ON d.oid = s.setdatabase WHERE s.setrole = to_regrole(quote_ident(member)) LOOP
+    EXECUTE format('ALTER ROLE %I IN DATABASE %I RESET ALL', member, one);
+  END LOOP;
+  EXECUTE format('ALTER ROLE %I RESET ALL', member);
+  FOREACH one IN ARRAY '{{settings}}'::text[] LOOP
+    EXECUTE format('ALTER ROLE %I SET %I = %L', member, split_part(one, '=', 1), split_part(one, '=', 2));
+  END LOOP;
+  IF (who ->> 'codes')::boolean THEN
+    EXECUTE format('GRANT %I TO %I', clear, member);
+  ELSIF pg_has_role(to_regrole(quote_ident(member)), to_regrole(quote_ident(clear)), 'MEMBER') THEN
+    EXECUTE format('REVOKE %I FROM %I', clear, member);
+  END IF;
+  IF EXISTS (SELECT FROM pg_default_acl d WHERE d.defaclrole = to_regrole(quote_ident(member))) THEN
+    EXECUTE format('DROP OWNED BY %I', member);
+  END IF;
+END
