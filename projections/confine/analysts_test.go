@@ -46,6 +46,13 @@ func TestAnalystsOfAnotherDatabase(t *testing.T) {
 	_, err = admin.Exec(t.Context(), "ALTER ROLE "+owner+" CREATEROLE")
 	streamtest.Must(t, err)
 	streamtest.Must(t, set(wanted))
+	exposed, err := confine.Exposed(t.Context(), pool)
+	streamtest.Must(t, err)
+	for _, part := range []string{"lo_create", "temporary tables", "temporary files", "scrip postgres rights --owner " + owner} {
+		if !strings.Contains(exposed, part) {
+			t.Errorf("exposed lacks %q: %s", part, exposed)
+		}
+	}
 	var masked [2]bool
 	streamtest.Must(t, pool.QueryRow(t.Context(), "SELECT scrip_meta.masked()").Scan(&masked[0]))
 	analyst, err := pgx.Connect(t.Context(), strings.Replace(asOwner, owner, access.SQLUser(id), 1))
@@ -65,5 +72,20 @@ func TestAnalystsOfAnotherDatabase(t *testing.T) {
 	t.Cleanup(func() { _, _ = admin.Exec(t.Context(), "DROP ROLE analyst_0zzzzzzz") })
 	if err := set(append(wanted, access.Login{ID: "0zzzzzzz", Verifier: verifier})); err == nil || !strings.Contains(err.Error(), "is not an analyst of scrip") {
 		t.Errorf("a role of others: %v", err)
+	}
+	// What a superuser runs for it.
+	_, err = admin.Exec(t.Context(), confine.Script(owner))
+	streamtest.Must(t, err)
+	streamtest.Must(t, set(wanted))
+	again, err := pgx.Connect(t.Context(), strings.Replace(asOwner, owner, access.SQLUser(id), 1))
+	streamtest.Must(t, err)
+	defer again.Close(t.Context()) //nolint:errcheck // of a test
+	if exposed, err := confine.Exposed(t.Context(), pool); err != nil || exposed != "" {
+		t.Errorf("after it: %q, %v", exposed, err)
+	}
+	for _, sql := range []string{"SELECT lo_create(0)", "SELECT pg_try_advisory_lock(1)", "CREATE TEMPORARY TABLE t ()"} {
+		if _, err := again.Exec(t.Context(), sql); err == nil || !strings.Contains(err.Error(), "42501") {
+			t.Errorf("%s: %v", sql, err)
+		}
 	}
 }

@@ -260,7 +260,6 @@ func (c *Cluster) tryUp(ctx context.Context, h *home, port int) (pm *postmaster,
 	if pm = h.running(); pm != nil {
 		c.log.InfoContext(ctx, "adopting the PostgreSQL that runs already", "pid", pm.pid, "dir", h.place.data())
 		yield(pm.pid, c.opts.Nice)
-		bound(pm.pid)
 		return pm, h.awaitReady(ctx, pm)
 	}
 	if port == 0 {

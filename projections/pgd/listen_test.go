@@ -12,11 +12,13 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
@@ -100,5 +102,53 @@ func TestFromElsewhere(t *testing.T) {
 	comesBack(t, c)
 	if serial, err := from("analyst_x", "secret", "scrip", "require"); err != nil || serial != 2 {
 		t.Errorf("after a restart: certificate %d, %v", serial, err)
+	}
+}
+
+// TestSilentConnections: those of a stranger, who sends a name and no password, keep nobody out: they end after authentication_timeout,
+// and there are more connections than that.
+func TestSilentConnections(t *testing.T) {
+	t.Parallel()
+	opts := testOptions(madeDir(t))
+	opts.Settings["authentication_timeout"] = "1s" // sooner
+	c := Open(opts)
+	url := start(t, c)
+	config, err := pgx.ParseConfig(url)
+	streamtest.Must(t, err)
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(int(config.Port)))
+	const strangers = 110
+	ended := make(chan time.Duration, strangers)
+	var all sync.WaitGroup
+	t.Cleanup(all.Wait)
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	for range strangers {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		streamtest.Must(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		hello, err := (&pgproto3.StartupMessage{ProtocolVersion: pgproto3.ProtocolVersion30, Parameters: map[string]string{"user": roleName, "database": roleName}}).Encode(nil)
+		streamtest.Must(t, err)
+		_, err = conn.Write(hello)
+		streamtest.Must(t, err)
+		buffer := make([]byte, 512)
+		_, err = conn.Read(buffer) // PostgreSQL wants the password
+		streamtest.Must(t, err)
+		all.Go(func() {
+			for err := error(nil); err == nil; {
+				_, err = conn.Read(buffer)
+			}
+			ended <- time.Since(began)
+		})
+	}
+	if conn, err := pgx.Connect(t.Context(), url); err != nil {
+		t.Errorf("beside %d strangers: %v", strangers, err)
+	} else {
+		_ = conn.Close(t.Context())
+	}
+	for range strangers {
+		if took := <-ended; took > 30*time.Second {
+			t.Errorf("a stranger was there for %s", took)
+		}
 	}
 }

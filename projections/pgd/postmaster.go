@@ -116,7 +116,8 @@ func commandByPS(pid int) string {
 // pgctl starts a postmaster by pg_ctl, as the user of the cluster. The output of both goes to the log, or nowhere when that
 // cannot be opened: PostgreSQL works without it.
 func (h *home) pgctl(ctx context.Context, nice int, options string) error {
-	cmd := h.user.command(ctx, string(h.place), h.bin.control(), "start", "--wait", "--options="+options, "--silent")
+	program, args := bounded(h.bin.control(), "start", "--wait", "--options="+options, "--silent")
+	cmd := h.user.command(ctx, string(h.place), program, args...)
 	// With its own -D, pg_ctl would pass the directory to a shell without escaping it.
 	cmd.Env = append(cmd.Env, "PGDATA="+h.place.data())
 	if log, err := os.OpenFile(h.place.log(), os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW, 0o600); err == nil {
@@ -154,7 +155,6 @@ func (h *home) launch(ctx context.Context, port, nice int) (*postmaster, error) 
 		return nil, h.exitError(logged, err)
 	}
 	yield(pm.pid, nice) // it has a session of its own
-	bound(pm.pid)
 	pm.logged = logged
 	return pm, nil
 }

@@ -15,7 +15,7 @@ import (
 func TestRolesOnAServerOfOthers(t *testing.T) {
 	r := newRig(t)
 	r.work()
-	db := projtest.URL(t)
+	db := projtest.Foreign(t)
 	projtest.SessionLocks(t, db)
 	as := projtest.Role(t, db, "builder")
 	execute(t, db, "GRANT CREATE ON DATABASE "+query(t, db, "SELECT current_database()")+" TO builder")
