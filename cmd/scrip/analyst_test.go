@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -77,7 +78,8 @@ func TestAnAnalystReadsTables(t *testing.T) {
 	for _, refused := range []string{
 		"UPDATE scrip.campaign SET status = 'ended'", "DELETE FROM scrip.campaign", "CREATE TABLE public.t (n int)", "CREATE TEMPORARY TABLE t (n int)", "CREATE SCHEMA s",
 		"SELECT * FROM scrip_meta.mask", "SELECT * FROM scrip_meta.dead_letter", "SELECT * FROM scrip_meta.format", "SELECT code FROM scrip.coupon_row", "SELECT code FROM " + p.tables() + ".coupon_claim",
-		"SELECT code FROM scrip.redemption_row", "SELECT payload FROM scrip.dead_letter", "SELECT projection_roles.analysts('[]')", "SET ROLE scrip_analyst_codes",
+		"SELECT code FROM scrip.redemption_row", "SELECT payload FROM scrip.dead_letter", "SELECT projection_roles.analyst(NULL)", "SELECT projection_roles.guard('[]', true)", "SET ROLE scrip_analyst_codes",
+		"SELECT lo_create(0)", "SELECT pg_advisory_lock(1)", "SELECT pg_notify('scrip', '')", "SET temp_file_limit = -1",
 	} {
 		var pg *pgconn.PgError
 		if _, err := db.Exec(t.Context(), refused); !errors.As(err, &pg) || pg.Code != "42501" {
@@ -103,10 +105,16 @@ func TestAnAnalystReadsTables(t *testing.T) {
 		var got string
 		return db.QueryRow(t.Context(), both).Scan(&got) == nil && got == masked
 	})
-	// The session ends with the key.
+	// The session ends with the key, whatever it holds, and soon.
+	_, err = db.Exec(t.Context(), "BEGIN READ WRITE; ALTER ROLE current_user PASSWORD 'another'")
+	streamtest.Must(t, err)
 	p.must("access", "revoke", "eve")
+	revoked := time.Now()
 	if _, err := db.WaitForNotification(t.Context()); err == nil || t.Context().Err() != nil {
 		t.Errorf("after the key was revoked: %v", err)
+	}
+	if took := time.Since(revoked); took > 2*time.Second {
+		t.Errorf("the session ended %s after the key was revoked", took)
 	}
 	streamtest.Eventually(t, "it opens nothing", func() bool { // its role is changed a moment after its sessions end
 		db, err := pgx.Connect(t.Context(), address)

@@ -110,7 +110,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused, 4 differences found.`,
 		m.campaignCommand(), m.codesCommand(), m.customerCommand(), m.reminderCommand(), m.optOutCommand(),
 		m.configCommand(), m.accessCommand(), m.auditCommand(), m.webhookCommand(), m.deadletterCommand(), m.statusCommand(), m.overviewCommand(), m.logCommand(), m.findCommand(), m.senderCommand(),
 		m.rebuildCommand(), m.verifyCommand(), m.backupCommand(), m.jobCommand(),
-		m.serveCommand(), m.restoreCommand(), m.replayCommand(), m.demoCommand(), m.doctorCommand(), m.envCommand(), m.openCommand(), m.keyCommand(), m.natsCommand(), m.versionCommand())
+		m.serveCommand(), m.restoreCommand(), m.replayCommand(), m.demoCommand(), m.doctorCommand(), m.envCommand(), m.openCommand(), m.keyCommand(), m.natsCommand(), m.postgresCommand(), m.versionCommand())
 	root.InitDefaultHelpCmd()
 	return root
 }

@@ -56,6 +56,8 @@ type Ended struct {
 // Round is what Analysts has done.
 type Round struct {
 	Ended []Ended
+	// Installed is true if it ran Install, because its role is a superuser.
+	Installed bool
 	// Guarded is true if each session that had to end was sent its end, and no revoked key can open another one.
 	Guarded bool
 }
@@ -101,7 +103,7 @@ func (r *round) guard(ctx context.Context, full bool) (changed []string, err err
 		return nil, err
 	}
 	r.function = comment == installed(r.me)
-	if superuser && !r.function { // as in the compose file
+	if superuser && !r.function && len(r.list) > 0 { // as in the compose file
 		if err := r.install(ctx); err != nil {
 			return nil, fmt.Errorf("taking rights from everybody: %w", err)
 		}
@@ -141,7 +143,7 @@ func (r *round) install(ctx context.Context) error {
 		}
 		return nil
 	})
-	r.function = err == nil
+	r.function, r.done.Installed = err == nil, err == nil
 	return err
 }
 
@@ -236,5 +238,5 @@ func Exposed(ctx context.Context, pool *pgxpool.Pool) (string, error) {
 	if comment != installed(me) {
 		may = append(may, "fill the disk with temporary files and keep another password until the key ends")
 	}
-	return "analysts may " + strings.Join(may, ", ") + "; have a superuser run what `scrip postgres rights --owner " + me + "` prints", nil
+	return "analysts may " + strings.Join(may, ", ") + "; have a superuser run what `scrip postgres rights " + me + "` prints", nil
 }

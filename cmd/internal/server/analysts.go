@@ -99,6 +99,9 @@ func (a *analysts) round(ctx context.Context, logins []access.Login) {
 	if ctx.Err() != nil {
 		return // the server stops
 	}
+	if done.Installed {
+		a.s.log.Info("took from everybody in the database of the read tables what is more than reading, since there are analysts")
+	}
 	for _, one := range done.Ended {
 		a.s.log.Warn("ended sessions in PostgreSQL", "role", one.Role, "because", one.Why, "sessions", one.Sessions)
 	}

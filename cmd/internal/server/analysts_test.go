@@ -23,7 +23,7 @@ func TestAnalystsAreUnguarded(t *testing.T) {
 			streamtest.Must(t, a.metric().(interface{ Write(*dto.Metric) error }).Write(&m))
 			return ok, text, m.GetGauge().GetValue()
 		}
-		time.Sleep(analystsWithin) //nolint // of the fake clock
+		time.Sleep(analystsWithin)
 		if ok, text, _ := now(); !ok {
 			t.Errorf("within its time: %s", text)
 		}

@@ -69,10 +69,12 @@ func (s *server) startTables(ctx context.Context) error {
 		s.group.start("postgres", func(ctx context.Context) error { return s.keepCluster(ctx, t) })
 	}
 	var err error
-	if t.pool, err = t.newPool(ctx, func(c *pgxpool.Config) { c.MaxConns = max(c.MaxConns, int32(min(s.stream.Lanes+3, poolMost))) }); err != nil {
+	if t.pool, err = t.newPool(ctx, s.stream.Lanes); err != nil {
 		return err
 	}
-	if t.guard, err = t.newPool(ctx, func(c *pgxpool.Config) { c.MaxConns, c.MinConns = 1, 0 }); err != nil {
+	one := t.pool.Config()
+	one.MaxConns, one.MinConns, one.MinIdleConns = 1, 0, 0
+	if t.guard, err = pgxpool.NewWithConfig(ctx, one); err != nil {
 		t.pool.Close()
 		return err
 	}
@@ -152,7 +154,7 @@ func (t *tables) url() string {
 
 // newPool makes a pool that connects on use. A private cluster may not run yet and may move to another port, so each
 // new connection reads its current URL.
-func (t *tables) newPool(ctx context.Context, size func(*pgxpool.Config)) (*pgxpool.Pool, error) {
+func (t *tables) newPool(ctx context.Context, lanes int) (*pgxpool.Pool, error) {
 	url := t.given
 	if t.cluster != nil {
 		url = "postgres://127.0.0.1/" // replaced at each connection
@@ -161,7 +163,7 @@ func (t *tables) newPool(ctx context.Context, size func(*pgxpool.Config)) (*pgxp
 	if err != nil {
 		return nil, fmt.Errorf("--postgres is not a valid PostgreSQL URL: %w", err)
 	}
-	size(config)
+	config.MaxConns = max(config.MaxConns, int32(min(lanes+3, poolMost)))
 	config.ConnConfig.RuntimeParams["application_name"] = "scrip"
 	config.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = schema.MostIdle
 	schema.Pin(config.ConnConfig)

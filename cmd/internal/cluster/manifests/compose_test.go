@@ -50,6 +50,14 @@ var noDigest = map[string]string{
 
 var digest = regexp.MustCompile(`^[a-z/]+:[a-z0-9.-]+@sha256:[0-9a-f]{64}$`)
 
+// postgresSettings keep connections for scrip from those who do not log in, and from analysts, as in a private PostgreSQL.
+var postgresSettings = []string{"authentication_timeout=5s", "max_connections=300", "reserved_connections=50", "max_notify_queue_pages=8192"}
+
+// lacksSettings are those that arguments of postgres lack.
+func lacksSettings(args []string) []string {
+	return slices.DeleteFunc(slices.Clone(postgresSettings), func(one string) bool { return slices.Contains(args, one) })
+}
+
 // TestComposeFiles: both files load, not without any of their secrets, and keep to the rules of the house.
 func TestComposeFiles(t *testing.T) {
 	for _, file := range []string{"compose.yaml", "compose.cluster.yaml"} {
@@ -77,6 +85,9 @@ func TestComposeFiles(t *testing.T) {
 			}
 			if !strings.HasPrefix(s.Image, "postgres") && (!s.ReadOnly || !slices.Contains(s.CapDrop, "ALL")) {
 				t.Errorf("%s, %s: read_only %v, cap_drop %v", file, name, s.ReadOnly, s.CapDrop)
+			}
+			if lacks := lacksSettings(s.Command); strings.HasPrefix(s.Image, "postgres") && (len(lacks) > 0 || s.Ulimits["data"] == nil) {
+				t.Errorf("%s, %s: lacks %q, or a limit of memory", file, name, lacks)
 			}
 			if s.Image == "scrip" && (s.User == "" || strings.HasPrefix(s.User, "0") || s.Environment["SCRIP_CREDENTIALS"] == nil || !slices.Contains(s.SecurityOpt, "no-new-privileges:true")) {
 				t.Errorf("%s, %s: user %q, security_opt %v, environment %v", file, name, s.User, s.SecurityOpt, s.Environment)

@@ -196,6 +196,9 @@ func TestTheManifestsSurvive(t *testing.T) {
 		if name != "postgres" && (!budgets[name] || template.Spec.Affinity == nil || c.LivenessProbe == nil || c.StartupProbe == nil) {
 			t.Errorf("%s lacks a budget for disruptions, anti-affinity or a probe", name)
 		}
+		if lacks := lacksSettings(c.Args); name == "postgres" && len(lacks) > 0 {
+			t.Errorf("%s lacks %q", name, lacks)
+		}
 		if !policies[name] || c.ReadinessProbe == nil || c.Resources.Limits.Memory().IsZero() || !*template.Spec.SecurityContext.RunAsNonRoot || *c.SecurityContext.AllowPrivilegeEscalation {
 			t.Errorf("%s lacks a network policy, a probe, a limit or its security context", name)
 		}
