@@ -1,6 +1,7 @@
--- The body of a function with the parameter who: an analyst {"id","verifier","codes"}; one that is revoked, {"id"}; or NULL, for the two
--- roles whose members analysts are. It runs with the rights of the function's owner, or of the caller. Repeated, it changes nothing. Of
--- each statement that may wait there is one a call, so that no analyst holds up another; the caller bounds how long locks are waited for.
+-- The body of a function with the parameter who: an analyst {"id","verifier","codes"}; one that is revoked, {"id"}; or
+-- NULL, for the two roles whose members analysts are. It runs with the rights of the function's owner, or of the
+-- caller. Repeated, it changes nothing. Of each statement that may wait there is one a call, so that no analyst holds
+-- up another; the caller bounds how long locks are waited for.
 DECLARE
   readers name := left(current_database(), 40) || '_analyst';
   clear name := readers || '_codes';

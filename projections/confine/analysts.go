@@ -13,11 +13,14 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access"
 )
 
-// analystRelations are those of the contract that analysts may read whole; of scrip.dead_letter they may not read the lines.
-const analystRelations = "scrip.campaign, scrip.campaign_event, scrip.coupon, scrip.allotment, scrip.redemption, scrip.expiry_task, scrip.reminder, scrip.campaign_stats, " +
+// analystRelations are those of the contract that analysts may read whole; of scrip.dead_letter they may not read the
+// lines.
+const analystRelations = "scrip.campaign, scrip.campaign_event, scrip.coupon, scrip.allotment, " +
+	"scrip.redemption, scrip.expiry_task, scrip.reminder, scrip.campaign_stats, " +
 	"scrip.refusal_stats, scrip.checkpoint, scrip.lag, scrip_meta.push_audience, scrip_meta.push_held, scrip_meta.push_dead_letter"
 
-// lockTimeout bounds what waits for a lock: an analyst holds one on the row of its role while it changes its own password.
+// lockTimeout bounds what waits for a lock: an analyst holds one on the row of its role while it changes its own
+// password.
 const lockTimeout = "SET LOCAL lock_timeout = '200ms'"
 
 // meSQL reads who the caller is, and whether the functions of Install are there and may be used.
@@ -27,13 +30,15 @@ SELECT session_user::text, r.rolsuper,
          WHERE s.nspname = '` + Schema + `' AND o.rolsuper AND has_schema_privilege(s.oid, 'USAGE')), '')
 FROM pg_roles r WHERE r.rolname = session_user`
 
-// tablesSQL shows whether the key of masks is stored, and whether the groups of analysts may read. It fails without the tables.
+// tablesSQL shows whether the key of masks is stored, and whether the groups of analysts may read. It fails without the
+// tables.
 //
 // $1 = inner pad, NULL = any
 const tablesSQL = `
 WITH g AS (SELECT oid FROM pg_roles WHERE rolname = left(current_database(), 40) || '_analyst')
 SELECT coalesce($1::bytea IS NULL OR (SELECT inner_pad FROM scrip_meta.mask) = $1, false), EXISTS (SELECT FROM g),
-       coalesce((SELECT bool_and(has_table_privilege(g.oid, r, 'SELECT')) FROM g, unnest('{` + analystRelations + `}'::regclass[]) r), false)`
+       coalesce((SELECT bool_and(has_table_privilege(g.oid, r, 'SELECT'))
+         FROM g, unnest('{` + analystRelations + `}'::regclass[]) r), false)`
 
 // The reasons for which sessions are ended.
 const (
@@ -62,15 +67,17 @@ type Round struct {
 	Guarded bool
 }
 
-// Analysts makes the roles of analysts in the database of the read tables equal to the keys in force. First it ends the sessions of
-// other keys, which waits for nothing that an analyst may hold, and those that take what all share; full is true while the disk has
-// less than its reserve. Then it closes the roles of other keys, each by a statement of its own, and ends their sessions once more. At
-// last it stores the key of masks, unless inner is nil, and gives the others their roles, members of DATABASE_analyst, which may read
-// the relations of the contract. Without the right to make roles the error names what to do.
+// Analysts makes the roles of analysts in the database of the read tables equal to the keys in force. First it ends the
+// sessions of other keys, which waits for nothing that an analyst may hold, and those that take what all share; full is
+// true while the disk has less than its reserve. Then it closes the roles of other keys, each by a statement of its
+// own, and ends their sessions once more. At last it stores the key of masks, unless inner is nil, and gives the others
+// their roles, members of DATABASE_analyst, which may read the relations of the contract. Without the right to make
+// roles the error names what to do.
 //
-// Servers do so at the same time, without a lock: what fails because another one was first is as it should be in the next round.
-// After a crash that continues.
-func Analysts(ctx context.Context, pool *pgxpool.Pool, wanted []access.Login, inner, outer []byte, full bool) (Round, error) {
+// Servers do so at the same time, without a lock: what fails because another one was first is as it should be in the
+// next round. After a crash that continues.
+func Analysts(ctx context.Context, pool *pgxpool.Pool, wanted []access.Login, inner, outer []byte, full bool) (
+	Round, error) {
 	r := round{of: map[string]access.Login{}, list: append([]access.Login{}, wanted...)} // null is no list
 	for _, login := range wanted {
 		r.of[access.SQLUser(login.ID)] = login
@@ -183,7 +190,8 @@ func (r *round) set(ctx context.Context, who any) error {
 		case r.function:
 			_, err = tx.Exec(ctx, "SELECT "+Schema+".analyst(nullif($1::jsonb, 'null'))", string(value))
 		default: // the same statements with the caller's rights; the value has no quotes but JSON's
-			_, err = tx.Exec(ctx, "DO $confine$"+strings.Replace(analystBody(false), "DECLARE\n", "DECLARE\n  who jsonb := nullif('"+string(value)+"'::jsonb, 'null');\n", 1)+"$confine$")
+			declared := "DECLARE\n  who jsonb := nullif('" + string(value) + "'::jsonb, 'null');\n"
+			_, err = tx.Exec(ctx, "DO $confine$"+strings.Replace(analystBody(false), "DECLARE\n", declared, 1)+"$confine$")
 		}
 		return err
 	})
@@ -194,7 +202,8 @@ func (r *round) make(ctx context.Context, changed []string, inner, outer []byte)
 	var mask, groups, read bool
 	err := r.conn.QueryRow(ctx, tablesSQL, inner).Scan(&mask, &groups, &read)
 	if err == nil && !mask {
-		_, err = r.conn.Exec(ctx, "INSERT INTO scrip_meta.mask VALUES ($1, $2) ON CONFLICT (one) DO UPDATE SET inner_pad = $1, outer_pad = $2", inner, outer)
+		_, err = r.conn.Exec(ctx, "INSERT INTO scrip_meta.mask VALUES ($1, $2) "+
+			"ON CONFLICT (one) DO UPDATE SET inner_pad = $1, outer_pad = $2", inner, outer)
 	}
 	if err == nil && !read && (groups || len(changed) > 0) {
 		err = r.set(ctx, nil)
@@ -207,7 +216,8 @@ func (r *round) make(ctx context.Context, changed []string, inner, outer []byte)
 		err = errors.Join(errs...)
 	}
 	if err != nil && !r.function {
-		return fmt.Errorf("making the roles of analysts: %w; where it is a missing right, have an administrator of the database run: ALTER ROLE %s CREATEROLE", err, pgx.Identifier{r.me}.Sanitize())
+		return fmt.Errorf("making the roles of analysts: %w; where it is a missing right, "+
+			"have an administrator of the database run: ALTER ROLE %s CREATEROLE", err, pgx.Identifier{r.me}.Sanitize())
 	}
 	return err
 }
@@ -220,9 +230,11 @@ func Exposed(ctx context.Context, pool *pgxpool.Pool) (string, error) {
 	var superuser bool
 	err := pool.QueryRow(ctx, meSQL).Scan(&me, &superuser, &comment)
 	if err == nil {
-		err = pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid WHERE g.rolname = left(current_database(), 40) || '_analyst'),
+		err = pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid
+			WHERE g.rolname = left(current_database(), 40) || '_analyst'),
 			coalesce((SELECT array_agg(DISTINCT o.proname::text) FROM (`+openFunctions()+`) o), '{}'),
-			EXISTS (SELECT FROM pg_database d, aclexplode(coalesce(d.datacl, acldefault('d', d.datdba))) a WHERE d.datname = current_database() AND a.grantee = 0 AND a.privilege_type = 'TEMPORARY')`).
+			EXISTS (SELECT FROM pg_database d, aclexplode(coalesce(d.datacl, acldefault('d', d.datdba))) a
+			WHERE d.datname = current_database() AND a.grantee = 0 AND a.privilege_type = 'TEMPORARY')`).
 			Scan(&analysts, &functions, &temporary)
 	}
 	if err != nil || !analysts || len(functions) == 0 && !temporary && comment == installed(me) {

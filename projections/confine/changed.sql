@@ -1,4 +1,5 @@
--- Those of the wanted analysts whose role is not there, or not as analyst.sql makes it: a role may change its own password and settings.
+-- Those of the wanted analysts whose role is not there, or not as analyst.sql makes it: a role may change its own
+-- password and settings.
 SELECT w.name FROM (SELECT 'analyst_' || x.id AS name, x.verifier, coalesce(x.codes, false) AS codes FROM jsonb_to_recordset({{wanted}}) AS x (id text, verifier text, codes boolean)) w
 LEFT JOIN {{roles}} u ON u.rolname = w.name
 WHERE u.oid IS NULL OR NOT u.rolcanlogin OR u.rolconnlimit <> {{connections}} OR {{forged}}

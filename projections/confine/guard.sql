@@ -1,5 +1,5 @@
--- Ends sessions of analysts and projections, and shows of whom, why and how many; and with none those that are to be closed ("revoked")
--- or set again ("changed"). It waits for nothing: it reads the catalog, and sends signals.
+-- Ends sessions of analysts and projections, and shows of whom, why and how many; and with none those that are to be
+-- closed ("revoked") or set again ("changed"). It waits for nothing: it reads the catalog, and sends signals.
 WITH changed AS ({{changed}}),
 wanted AS (SELECT 'analyst_' || x.id AS name FROM jsonb_to_recordset({{wanted}}) AS x (id text)),
 subject AS (

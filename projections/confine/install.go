@@ -11,18 +11,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The limits of analysts and projections. A session may change all settings but temp_file_limit, so that guard.sql judges by what
-// sessions do.
+// The limits of analysts and projections. A session may change all settings but temp_file_limit, so that guard.sql
+// judges by what sessions do.
 const (
-	// connections are those of one analyst, or one projection, and sessions those of all analysts together. With the limit of
-	// temporary files they bound what analysts can take of the disk.
+	// connections are those of one analyst, or one projection, and sessions those of all analysts together. With the
+	// limit of temporary files they bound what analysts can take of the disk.
 	connections, sessions = "5", "60"
 	// tempFiles is the limit of temporary files of one process.
 	tempFiles = "temp_file_limit=512MB"
-	// idle is how long a transaction may wait for its client, and long how old that of an analyst may be: rows that it sees are kept.
+	// idle is how long a transaction may wait for its client, and long how old that of an analyst may be: rows that it
+	// sees are kept.
 	idle, long = "5min", "1h"
-	// queue is the part of PostgreSQL's queue of notifications, 8 GB of disk, from which sessions end: one that listens and does not
-	// read keeps it from being emptied, and which one that is cannot be seen.
+	// queue is the part of PostgreSQL's queue of notifications, 8 GB of disk, from which sessions end: one that listens
+	// and does not read keeps it from being emptied, and which one that is cannot be seen.
 	queue = "0.03"
 	// settings of an analyst's role, in order.
 	settings = "default_transaction_read_only=on,idle_in_transaction_session_timeout=" + idle + ",statement_timeout=60s"
@@ -59,13 +60,19 @@ func kept() (names []string) {
 	return names
 }
 
-// filled is a text of SQL with what a superuser can do and see, or another role. wanted and full are the two arguments of a guard.
+// filled is a text of SQL with what a superuser can do and see, or another role. wanted and full are the two arguments
+// of a guard.
 func filled(text string, superuser bool, wanted, full string) string {
-	of := map[bool][3]string{true: {"pg_authid", "u.rolpassword IS DISTINCT FROM w.verifier", settings + "," + tempFiles}, false: {"pg_roles", "false", settings}}[superuser]
-	changed := strings.NewReplacer("{{roles}}", of[0], "{{forged}}", of[1], "{{settings}}", "{"+of[2]+"}", "{{connections}}", connections, "{{wanted}}", wanted).Replace(changedSQL)
-	return strings.NewReplacer("{{changed}}", changed, "{{wanted}}", wanted, "{{full}}", full, "{{idle}}", idle, "{{long}}", long, "{{queue}}", queue, "{{sessions}}", sessions,
-		"{{connections}}", connections, "{{settings}}", "{"+of[2]+"}", "{{relations}}", analystRelations, "{{temp}}", strings.TrimPrefix(tempFiles, "temp_file_limit="),
-		"{{open}}", openFunctions()).Replace(text)
+	roles, forged, set := "pg_roles", "false", settings
+	if superuser {
+		roles, forged, set = "pg_authid", "u.rolpassword IS DISTINCT FROM w.verifier", settings+","+tempFiles
+	}
+	changed := strings.NewReplacer("{{roles}}", roles, "{{forged}}", forged, "{{settings}}", "{"+set+"}",
+		"{{connections}}", connections, "{{wanted}}", wanted).Replace(changedSQL)
+	return strings.NewReplacer("{{changed}}", changed, "{{wanted}}", wanted, "{{full}}", full, "{{idle}}", idle,
+		"{{long}}", long, "{{queue}}", queue, "{{sessions}}", sessions, "{{connections}}", connections,
+		"{{settings}}", "{"+set+"}", "{{relations}}", analystRelations,
+		"{{temp}}", strings.TrimPrefix(tempFiles, "temp_file_limit="), "{{open}}", openFunctions()).Replace(text)
 }
 
 func openFunctions() string {
@@ -77,26 +84,35 @@ func analystBody(superuser bool) string {
 	return filled(analystSQL, superuser, "jsonb_build_array(who)", "false")
 }
 
-// Install returns statements for a superuser that let role owner make roles for projections and analysts in the current database, and
-// no other roles, and take from everybody there what is more than reading. They are idempotent. A private cluster runs them when it is
-// made; with a PostgreSQL of one's own the administrator does.
+// Install returns statements for a superuser that let role owner make roles for projections and analysts in the current
+// database, and no other roles, and take from everybody there what is more than reading. They are idempotent. A private
+// cluster runs them when it is made; with a PostgreSQL of one's own the administrator does.
 func Install(owner string) []string {
-	const analyst, guard, projection = Schema + ".analyst(jsonb)", Schema + ".guard(jsonb, boolean)", Schema + ".projection(text, text)"
-	const definer = " SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $confine$"
+	const (
+		analyst    = Schema + ".analyst(jsonb)"
+		guard      = Schema + ".guard(jsonb, boolean)"
+		projection = Schema + ".projection(text, text)"
+	)
+	function := func(head, language, body string) string {
+		return "CREATE OR REPLACE FUNCTION " + Schema + "." + head + " LANGUAGE " + language + " SECURITY DEFINER " +
+			"SET search_path = pg_catalog, pg_temp AS $confine$" + body + "$confine$"
+	}
 	quoted := pgx.Identifier{owner}.Sanitize()
 	all := []string{
-		strings.Replace(filled(rightsSQL, true, "", ""), "'{{owner}}'", "'"+strings.ReplaceAll(owner, "'", "''")+"'", 1),
+		strings.Replace(filled(rightsSQL, true, "", ""), "{{owner}}", strings.ReplaceAll(owner, "'", "''"), 1),
 		"CREATE SCHEMA IF NOT EXISTS " + Schema,
-		"CREATE OR REPLACE FUNCTION " + Schema + ".analyst(who jsonb) RETURNS void LANGUAGE plpgsql" + definer + analystBody(true) + "$confine$",
-		"CREATE OR REPLACE FUNCTION " + Schema + ".guard(wanted jsonb, full boolean) RETURNS TABLE (name text, why text, ended int) LANGUAGE sql" + definer + filled(guardSQL, true, "$1", "$2") + "$confine$",
-		"CREATE OR REPLACE FUNCTION " + Schema + ".projection(wanted text, secret text) RETURNS text LANGUAGE plpgsql" + definer + filled(roleSQL, true, "", "") + "$confine$",
+		function("analyst(who jsonb) RETURNS void", "plpgsql", analystBody(true)),
+		function("guard(wanted jsonb, full boolean) RETURNS TABLE (name text, why text, ended int)", "sql",
+			filled(guardSQL, true, "$1", "$2")),
+		function("projection(wanted text, secret text) RETURNS text", "plpgsql", filled(roleSQL, true, "", "")),
 		"REVOKE ALL ON SCHEMA " + Schema + " FROM PUBLIC",
 		"REVOKE ALL ON FUNCTION " + analyst + ", " + guard + ", " + projection + " FROM PUBLIC",
 		"GRANT USAGE ON SCHEMA " + Schema + " TO " + quoted,
 		"GRANT EXECUTE ON FUNCTION " + analyst + ", " + guard + ", " + projection + " TO " + quoted,
 	}
 	sum := sha256.Sum256([]byte(strings.Join(all, "\n")))
-	return append(all, "COMMENT ON SCHEMA "+Schema+" IS 'functions of scrip, "+hex.EncodeToString(sum[:6])+"'") // last: all before it is there
+	// Last: all before it is there then.
+	return append(all, "COMMENT ON SCHEMA "+Schema+" IS 'functions of scrip, "+hex.EncodeToString(sum[:6])+"'")
 }
 
 // installed is the comment that Install ends with.
@@ -108,5 +124,6 @@ func installed(owner string) string {
 
 // Script is Install for psql.
 func Script(owner string) string {
-	return "-- What a superuser runs in the database of scrip's tables, whose owner is role " + strconv.Quote(owner) + ".\n" + strings.Join(Install(owner), ";\n\n") + ";\n"
+	return "-- What a superuser runs in the database of scrip's tables, whose owner is role " + strconv.Quote(owner) + ".\n" +
+		strings.Join(Install(owner), ";\n\n") + ";\n"
 }

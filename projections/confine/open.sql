@@ -1,5 +1,6 @@
--- The functions that PUBLIC has and is not to have: those whose effect lasts (large objects, locks, notifications, messages in the WAL),
--- and two that PostgreSQL calls stable and that write to the WAL, because they take a transaction id.
+-- The functions that PUBLIC has and is not to have: those whose effect lasts (large objects, locks, notifications,
+-- messages in the WAL), and two that PostgreSQL calls stable and that write to the WAL, because they take a transaction
+-- id.
 SELECT p.oid, p.proname FROM pg_proc p
 WHERE p.pronamespace = 'pg_catalog'::regnamespace AND (p.provolatile = 'v' OR p.proname IN ('txid_current', 'pg_current_xact_id'))
   AND p.proname <> ALL ('{{{kept}}}'::name[])

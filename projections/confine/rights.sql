@@ -1,5 +1,5 @@
--- Takes from PUBLIC, in the current database, what is more than reading, and gives it to the owner of the read tables. Repeated, it
--- changes nothing. For a superuser.
+-- Takes from PUBLIC, in the current database, what is more than reading, and gives it to the owner of the read tables.
+-- Repeated, it changes nothing. For a superuser.
 DO $rights$
 DECLARE
   owner name := '{{owner}}';

@@ -113,8 +113,8 @@ func (w *world) ends(conn *pgx.Conn) {
 	}
 }
 
-// TestAnalystsExecuteWhatIsKept: every volatile function that an analyst may execute is in functions.txt, or one of the contract. This is
-// another look at pg_proc than open.sql's: what that one overlooks is found here.
+// TestAnalystsExecuteWhatIsKept: every volatile function that an analyst may execute is in functions.txt, or one of the
+// contract. This is another look at pg_proc than open.sql's: what that one overlooks is found here.
 func TestAnalystsExecuteWhatIsKept(t *testing.T) {
 	url := projtest.URL(t)
 	w := newWorld(t, url, projtest.Admin(t, url))
@@ -193,7 +193,8 @@ func TestAnAnalystCannotMakeItGrow(t *testing.T) {
 	streamtest.Equal(t, "search_path", path, `"$user", public`)
 }
 
-// TestRevocationWaitsForNothing: whatever an analyst holds, one round within 2 s ends its sessions, and it cannot log in again.
+// TestRevocationWaitsForNothing: whatever an analyst holds, one round within 2 s ends its sessions, and it cannot log
+// in again.
 func TestRevocationWaitsForNothing(t *testing.T) {
 	for name, own := range map[string]bool{"private": false, "foreign": true} {
 		t.Run(name, func(t *testing.T) {
@@ -276,7 +277,8 @@ func TestRevocationOfOneWhoComesBack(t *testing.T) {
 	clients.Wait()
 }
 
-// TestGuard: sessions that take what all share end, of analysts and of projections. Its bounds are of milliseconds here.
+// TestGuard: sessions that take what all share end, of analysts and of projections. Its bounds are of milliseconds
+// here.
 func TestGuard(t *testing.T) {
 	url := projtest.URL(t)
 	w := newWorld(t, url, projtest.Admin(t, url))

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// analystsEvery is how often the roles and sessions of analysts in PostgreSQL are compared with the keys, and analystsWithin is when
-	// that must have been done: a revoked key reads for so long at most.
+	// analystsEvery is how often the roles and sessions of analysts in PostgreSQL are compared with the keys, and
+	// analystsWithin is when that must have been done: a revoked key reads for so long at most.
 	analystsEvery, analystsWithin = 500 * time.Millisecond, 2 * time.Second
 	// exposedEvery is how often the rights of everybody are read.
 	exposedEvery = time.Minute
@@ -39,8 +39,8 @@ func (s *server) maskKey() ([sha256.Size]byte, error) {
 	return [sha256.Size]byte(key), nil
 }
 
-// analysts keeps the roles of analysts in PostgreSQL, and their sessions, as the keys in force and what all share allow. A crash has no
-// effect: another server does so meanwhile, and the next start goes on.
+// analysts keeps the roles of analysts in PostgreSQL, and their sessions, as the keys in force and what all share
+// allow. A crash has no effect: another server does so meanwhile, and the next start goes on.
 type analysts struct {
 	s            *server
 	inner, outer []byte // key of masks; nil = this server has no code key
@@ -52,8 +52,8 @@ type analysts struct {
 	exposed string     // what analysts may do because the rights are those of PostgreSQL
 }
 
-// startAnalysts begins the rounds. A server without the projector may have no rights to; it only tries, because it may have the code key,
-// and the projector's server none.
+// startAnalysts begins the rounds. A server without the projector may have no rights to; it only tries, because it may
+// have the code key, and the projector's server none.
 func (s *server) startAnalysts(context.Context) error {
 	if s.tables == nil {
 		return nil
@@ -100,7 +100,7 @@ func (a *analysts) round(ctx context.Context, logins []access.Login) {
 		return // the server stops
 	}
 	if done.Installed {
-		a.s.log.Info("took from everybody in the database of the read tables what is more than reading, since there are analysts")
+		a.s.log.Info("took from everybody in the database of the read tables what is more than reading: there are analysts")
 	}
 	for _, one := range done.Ended {
 		a.s.log.Warn("ended sessions in PostgreSQL", "role", one.Role, "because", one.Why, "sessions", one.Sessions)
@@ -160,11 +160,12 @@ func (a *analysts) check() (bool, any) {
 	if a.exposed != "" {
 		detail["exposed"] = a.exposed
 	}
+	open := fmt.Sprintf("for %s sessions of revoked keys may go on in PostgreSQL", late.Round(time.Second))
 	switch {
 	case late > analystsWithin && why != nil:
-		detail["error"] = fmt.Sprintf("for %s sessions of revoked keys may go on in PostgreSQL: %v", late.Round(time.Second), why)
+		detail["error"] = fmt.Sprintf("%s: %v", open, why)
 	case late > analystsWithin:
-		detail["error"] = fmt.Sprintf("for %s sessions of revoked keys may go on in PostgreSQL: a round takes longer", late.Round(time.Second))
+		detail["error"] = open + ": a round takes longer"
 	case a.failed != "":
 		detail["error"] = a.failed
 	}
@@ -173,13 +174,15 @@ func (a *analysts) check() (bool, any) {
 
 func (a *analysts) metric() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "scrip_analysts_unguarded_seconds",
-		Help: "How long ago this server last ended the sessions of revoked analysts in PostgreSQL, or found none; half a second while all is well."}, func() float64 {
+		Help: "How long ago this server last ended the sessions of revoked analysts in PostgreSQL, or found none; " +
+			"half a second while all is well."}, func() float64 {
 		late, _ := a.late()
 		return late.Seconds()
 	})
 }
 
-// analystURL is the URL of the read tables for a key, without its password, which is the key; "" = it has none, or not here.
+// analystURL is the URL of the read tables for a key, without its password, which is the key; "" = it has none, or not
+// here.
 func (s *server) analystURL(k *access.Key) string {
 	if s.tables == nil || k.Role != access.Analyst {
 		return ""

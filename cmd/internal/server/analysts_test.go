@@ -12,7 +12,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-// TestAnalystsAreUnguarded: the check and the metric show a revocation that is late, whatever kept it, and claims do not wait for it.
+// TestAnalystsAreUnguarded: the check and the metric show a revocation that is late, whatever kept it, and claims do
+// not wait for it.
 func TestAnalystsAreUnguarded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &analysts{guarded: time.Now()}
