@@ -376,13 +376,8 @@ func (f *Feed) place(ctx context.Context) (jetstream.Consumer, error) {
 		if f.placeOn == "" || tries == feedPlacements || info.Cluster == nil || info.Cluster.Leader == f.placeOn {
 			return consumer, nil
 		}
-		f.drop(info.Name)
+		f.stream.drop(info.Name)
 	}
-}
-
-// drop deletes a consumer without waiting for the response. If the request is lost, the consumer expires.
-func (f *Feed) drop(name string) {
-	_ = f.stream.js.Conn().Publish(natsx.API(f.stream.js, "CONSUMER.DELETE."+f.stream.name+"."+name), nil)
 }
 
 func (g *generation) signal(err error) {
@@ -401,7 +396,7 @@ func (g *generation) end() {
 	f.mu.Unlock()
 	g.consume.Stop()
 	<-g.consume.Closed()
-	f.drop(g.name)
+	f.stream.drop(g.name)
 }
 
 // receive queues a message, and waits while the queue is full. nats.go calls it for one message at a time and requests no

@@ -93,8 +93,14 @@ func TestMessagesThatLookLikeAStatus(t *testing.T) {
 	for n := range uint64(2 * len(blocks)) {
 		delivers(t, whole, n+1)
 	}
+	spanned := uint64(0)
+	streamtest.Must(t, commands.Span(within(t), 1, uint64(2*len(blocks)), func(raw *eventlog.Raw) {
+		if spanned++; raw.Sequence != spanned {
+			t.Errorf("a span has %d after %d", raw.Sequence, spanned-1)
+		}
+	}))
 	bounds, err := commands.Bounds(t.Context())
-	if err != nil || bounds.Last != uint64(2*len(blocks)) {
+	if err != nil || bounds.Last != uint64(2*len(blocks)) || spanned != bounds.Last {
 		t.Errorf("%+v %v", bounds, err)
 	}
 }
