@@ -53,12 +53,15 @@ func tablesLate(seconds float64) string {
 
 func (m *Main) findCommand() *cobra.Command {
 	return cli.Group("command", "Find commands", command(m, action[ops.FoundCommand]{
-		use: "show ID", name: "command.show", args: []string{"id"}, short: "Find what a command did, among the newest messages of each lane",
+		use: "show ID", name: "command.show", args: []string{"id"}, short: "Find what a command did",
+		long: `Find what a command did, by its events. The log is searched for 200 ms, from its newest messages on, until some are found. What was not
+reached is unknown: the answer has how far each lane was searched, and what --after goes on with. A command that was refused, or
+repeated, has no event.`,
 		print: func(f ops.FoundCommand) error {
 			if err := listed[ops.CommandEvent](m, "at what campaign n by lane sequence line")(ops.Page[ops.CommandEvent]{Items: f.Events}); err != nil {
 				return err
 			}
-			return listed[ops.SearchedLane](m, "lane messages since all")(ops.Page[ops.SearchedLane]{Items: f.Searched})
+			return listed[ops.SearchedLane](m, "lane messages since all")(ops.Page[ops.SearchedLane]{Items: f.Searched, Next: f.Next})
 		},
 	}))
 }

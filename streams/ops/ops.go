@@ -53,6 +53,8 @@ type Ops struct {
 	Changes Changes
 	// Reminders are those in the read tables. Nil likewise.
 	Reminders Reminders
+
+	searches turns // of FindCommand
 }
 
 // record adds an entry to the audit stream. An action without its entry is not answered as done.

@@ -24,7 +24,7 @@ const (
 	NotRetriable   wire.Refusal = "not_retriable"   // a dead letter that cannot be sent again
 	AlreadyRetried wire.Refusal = "already_retried" // a dead letter whose retry cannot be undone
 	Busy           wire.Refusal = "busy"            // a job of this kind runs already
-	Overloaded     wire.Refusal = "overloaded"      // the caller has used its share, or what is to be stored has no room; nothing was done
+	Overloaded     wire.Refusal = "overloaded"      // a share is used, or there is no room for more; nothing was done
 	Unavailable    wire.Refusal = "unavailable"     // a part that is needed is away; nothing was done
 	UnknownOutcome wire.Refusal = "unknown_outcome" // it may have been done or not
 )

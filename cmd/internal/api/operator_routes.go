@@ -53,7 +53,8 @@ var actionRoutes = []actionRoute{
 	{method: get, path: "/v1/opt-outs/{customer_id}", action: "optout.show", id: "getOptOut", tag: "shop", summary: "Show whether a customer gets no reminders"},
 
 	{method: get, path: "/v1/commands/{id}", action: "command.show", id: "getCommand", tag: "coupons", summary: "Find what a command did",
-		about: "Its events, among the newest 2,000 messages of each lane; searched has how far that reaches. A command that was refused, or repeated, has no event."},
+		about: "Its events. There is no index: for 200 ms the log is searched, from its newest messages on, until some are found. What was not reached is unknown: searched has how far it came, and next goes on there. " +
+			"A command that was refused, or repeated, has no event. A server does one search at a time and rests after it; a key has four that run or wait, further ones are 429 overloaded."},
 	{method: get, path: "/v1/dead-letters", action: "deadletter.list", id: "listDeadLetters", summary: "List dead letters", answer: ops.Page[readmodel.Letter]{},
 		about: "Lines that could not be parsed or applied. They may hold codes: a key without the right to see codes gets the reasons, without what they quote, and no lines."},
 	{method: get, path: "/v1/dead-letters/groups", action: "deadletter.groups", id: "groupDeadLetters", summary: "Group open dead letters by cause",

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
@@ -134,6 +135,9 @@ type found struct {
 	Hits  []hit
 	// Command are the events of the command that has the text as its id.
 	Command []ops.CommandEvent
+	// Further is where the search for a command goes on, "" = all was searched, or none was needed; Since is how far it came.
+	Further string
+	Since   time.Time
 	// Problems are those of kinds that could not be looked up.
 	Problems []*web.Problem
 }
@@ -158,7 +162,11 @@ func (c *Console) search(w http.ResponseWriter, r *http.Request) {
 	}
 	f := found{Query: strings.TrimSpace(r.PostFormValue("q"))}
 	if f.Query != "" {
-		f.find(v)
+		if after := r.PostFormValue("after"); after != "" {
+			f.command(v, after)
+		} else {
+			f.find(v)
+		}
 	}
 	if len(f.Hits) == 1 && len(f.Problems) == 0 && f.Command == nil {
 		http.Redirect(w, r, c.path(f.Hits[0].Path), http.StatusSeeOther)
@@ -207,11 +215,28 @@ func (f *found) find(v *view) {
 			f.Hits = append(f.Hits, hit{"order", q, "/orders/" + escape(q)})
 		}
 	}
-	// Commands have no index: the newest messages are read, which is not worth it for what is found.
-	if len(f.Hits) == 0 && v.May("getCommand", "") && len(q) <= wire.MaxCommandID && strings.Trim(q, ".") != "" && !strings.ContainsAny(q, " ") {
-		if p := get[ops.FoundCommand](v, "/v1/commands/"+escape(q)); !f.failed(p.Problem) && len(p.Data.Events) > 0 {
-			f.Command = p.Data.Events
-			f.Hits = append(f.Hits, hit{"command", q, ""})
+	if len(f.Hits) == 0 { // commands have no index: the log is read, which is not worth it for what is found
+		f.command(v, "")
+	}
+}
+
+// command searches the log for a command, on from the place where an earlier search ended.
+func (f *found) command(v *view, after string) {
+	q := f.Query
+	if !v.May("getCommand", "") || len(q) > wire.MaxCommandID || strings.Trim(q, ".") == "" || strings.Contains(q, " ") {
+		return
+	}
+	p := get[ops.FoundCommand](v, "/v1/commands/"+escape(q), "after", after)
+	if f.failed(p.Problem) {
+		return
+	}
+	if f.Further = p.Data.Next; len(p.Data.Events) > 0 {
+		f.Command = p.Data.Events
+		f.Hits = append(f.Hits, hit{"command", q, ""})
+	}
+	for _, l := range p.Data.Searched { // as far as all lanes were searched
+		if !l.All && l.Since.After(f.Since) {
+			f.Since = l.Since
 		}
 	}
 }
