@@ -3,6 +3,7 @@ package readmodel
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
@@ -39,20 +40,21 @@ func (s *History) Changes(ctx context.Context, q ops.ListChangesOf) (page ops.Pa
 	if more {
 		page.Next = strconv.FormatInt(place(&list[len(list)-1]), 10)
 	}
-	events := make([]*wire.Event, len(list))
-	var older *wire.Event // with settings
+	var last []ops.CampaignChange
 	if len(list) > 0 {
-		last, err := s.changes(ctx, settingsBeforeSQL, q.Campaign, place(&list[len(list)-1]))
-		if err != nil {
+		if last, err = s.changes(ctx, settingsBeforeSQL, q.Campaign, place(&list[len(list)-1])); err != nil {
 			return page, err
 		}
-		if len(last) == 1 {
-			older, _ = s.eventAt(ctx, &last[0]) // else the last change has no settings
-		}
+	}
+	found := s.messages(ctx, slices.Concat(list, last))
+	events := make([]*wire.Event, len(list))
+	var older *wire.Event // with settings
+	if len(last) == 1 {
+		older, _ = found.event(&last[0]) // else the last change has no settings
 	}
 	for i := len(list) - 1; i >= 0; i-- {
 		c := &list[i]
-		if events[i], err = s.eventAt(ctx, c); err != nil {
+		if events[i], err = found.event(c); err != nil {
 			c.Note = err.Error()
 			continue
 		}
@@ -88,9 +90,33 @@ func (s *History) changes(ctx context.Context, sql string, args ...any) ([]ops.C
 	})
 }
 
-// eventAt reads the event of a change from the log.
-func (s *History) eventAt(ctx context.Context, c *ops.CampaignChange) (*wire.Event, error) {
-	raw, err := s.log(ctx, c.Lane, c.Sequence)
+// messages are what the log has at the places of changes of one campaign, and so of one lane.
+type messages map[uint64]struct {
+	raw eventlog.Raw
+	err error
+}
+
+func (s *History) messages(ctx context.Context, of []ops.CampaignChange) messages {
+	found := messages{}
+	var sequences []uint64
+	for i := range of {
+		sequences = append(sequences, of[i].Sequence)
+	}
+	slices.Sort(sequences)
+	if len(sequences) > 0 {
+		s.log(ctx, of[0].Lane, slices.Compact(sequences), func(sequence uint64, raw eventlog.Raw, err error) {
+			found[sequence] = struct {
+				raw eventlog.Raw
+				err error
+			}{raw, err}
+		})
+	}
+	return found
+}
+
+// event is the event of a change.
+func (m messages) event(c *ops.CampaignChange) (*wire.Event, error) {
+	raw, err := m[c.Sequence].raw, m[c.Sequence].err
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +16,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
@@ -77,8 +77,8 @@ type Entry struct {
 	r int64 // number of the reminder
 }
 
-// Messages reads one message of a lane's event stream: eventlog.Events(js, lane).In(log).Lookup.
-type Messages func(ctx context.Context, lane int, sequence uint64) (eventlog.Raw, error)
+// Messages reads messages of a lane's event stream: eventlog.Events(js, lane).In(log).LookupAll.
+type Messages func(ctx context.Context, lane int, sequences []uint64, each func(sequence uint64, raw eventlog.Raw, err error))
 
 // History reads the tables through a pool. Any number of goroutines may use it.
 type History struct {
@@ -255,18 +255,8 @@ func cut[T any](list []T, limit int) (page []T, more bool) {
 	return list[:min(len(list), limit)], len(list) > limit
 }
 
-const (
-	// readAtOnce is how many messages of the log are read at once: each has at most 512 KiB.
-	readAtOnce = 4
-	// idsWait bounds reading them; after that entries are returned without ids.
-	idsWait = time.Second
-)
-
-// message identifies a message of an event stream.
-type message struct {
-	lane     int
-	sequence uint64
-}
+// idsWait bounds reading the messages of a page; after that entries are returned without ids.
+const idsWait = time.Second
 
 // readIDs reads from the log what the tables do not have: ids, what a claim replaces, and the due instant of a reminder when it was set. It
 // returns what is missing and why, "" if nothing is.
@@ -274,28 +264,33 @@ func (s *History) readIDs(ctx context.Context, entries []Entry) (note string) {
 	if s.log == nil {
 		return "ids of commands are missing: there is no connection to the log"
 	}
-	wanted := make(map[message][]*Entry)
+	wanted, messages := map[int]map[uint64][]*Entry{}, 0 // by lane and sequence
 	for i := range entries {
 		e := &entries[i]
-		m := message{e.Lane, e.Sequence}
-		wanted[m] = append(wanted[m], e)
+		if wanted[e.Lane] == nil {
+			wanted[e.Lane] = map[uint64][]*Entry{}
+		}
+		if wanted[e.Lane][e.Sequence] == nil {
+			messages++
+		}
+		wanted[e.Lane][e.Sequence] = append(wanted[e.Lane][e.Sequence], e)
 	}
 	ctx, cancel := context.WithTimeout(ctx, idsWait)
 	defer cancel()
-	var g errgroup.Group // an error of one message does not affect the others
-	g.SetLimit(readAtOnce)
-	problems := make(chan error, len(wanted))
-	for m, list := range wanted {
-		g.Go(func() error {
-			if err := s.readMessage(ctx, m, list); err != nil {
-				problems <- err
+	var problem error
+	missing := 0
+	for lane, of := range wanted {
+		s.log(ctx, lane, slices.Collect(maps.Keys(of)), func(sequence uint64, raw eventlog.Raw, err error) {
+			if err == nil {
+				err = readMessage(&raw, lane, of[sequence])
 			}
-			return nil
+			if err != nil { // which does not affect the other messages
+				missing, problem = missing+1, cmp.Or(problem, err)
+			}
 		})
 	}
-	_ = g.Wait()
-	if len(problems) > 0 {
-		return fmt.Sprintf("ids of commands are missing, from %d of %d messages: %s", len(problems), len(wanted), <-problems)
+	if problem != nil {
+		return fmt.Sprintf("ids of commands are missing, from %d of %d messages: %s", missing, messages, problem)
 	}
 	return ""
 }
@@ -304,11 +299,8 @@ func (s *History) readIDs(ctx context.Context, entries []Entry) (note string) {
 // detects that.
 var errOtherEvent = errors.New("the log has another event at this position than the read tables; run `scrip verify`")
 
-func (s *History) readMessage(ctx context.Context, m message, entries []*Entry) error {
-	raw, err := s.log(ctx, m.lane, m.sequence)
-	if err != nil {
-		return err
-	}
+// readMessage reads into entries what their message has.
+func readMessage(raw *eventlog.Raw, lane int, entries []*Entry) error {
 	byLine := make(map[int][]*Entry, len(entries))
 	for _, e := range entries {
 		byLine[e.Line] = append(byLine[e.Line], e)
@@ -321,11 +313,11 @@ func (s *History) readMessage(ctx context.Context, m message, entries []*Entry) 
 		}
 		var ev wire.Event
 		if err := wire.ParseEvent(line, &ev); err != nil {
-			return fmt.Errorf("message %d of lane %d: %w", m.sequence, m.lane, err)
+			return fmt.Errorf("message %d of lane %d: %w", raw.Sequence, lane, err)
 		}
 		for _, e := range list {
 			if !e.matches(&ev) {
-				return fmt.Errorf("message %d of lane %d: %w", m.sequence, m.lane, errOtherEvent)
+				return fmt.Errorf("message %d of lane %d: %w", raw.Sequence, lane, errOtherEvent)
 			}
 			e.ID, e.By, e.RequestID, e.ByN, e.Replaces = ev.ID, ev.By, ev.RequestID, ev.ByN, ev.Replaces
 			if ev.Type == wire.ReminderSet && ev.DueAt != 0 {
@@ -336,7 +328,7 @@ func (s *History) readMessage(ctx context.Context, m message, entries []*Entry) 
 		}
 	}
 	if found < len(entries) {
-		return fmt.Errorf("message %d of lane %d: %w", m.sequence, m.lane, errOtherEvent)
+		return fmt.Errorf("message %d of lane %d: %w", raw.Sequence, lane, errOtherEvent)
 	}
 	return nil
 }

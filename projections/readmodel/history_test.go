@@ -47,11 +47,14 @@ const events = `
 // fakeLog are the messages of events.
 type fakeLog map[uint64][]byte
 
-func (l fakeLog) get(_ context.Context, lane int, sequence uint64) (eventlog.Raw, error) {
-	if data := l[sequence]; lane == 0 && data != nil {
-		return eventlog.Raw{Data: data, Sequence: sequence}, nil
+func (l fakeLog) get(_ context.Context, lane int, sequences []uint64, each func(uint64, eventlog.Raw, error)) {
+	for _, sequence := range sequences {
+		if data := l[sequence]; lane == 0 && data != nil {
+			each(sequence, eventlog.Raw{Data: data, Sequence: sequence}, nil)
+		} else {
+			each(sequence, eventlog.Raw{}, eventlog.ErrLostTail)
+		}
 	}
-	return eventlog.Raw{}, eventlog.ErrLostTail
 }
 
 func store(t *testing.T) (*History, fakeLog) {

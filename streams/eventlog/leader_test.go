@@ -2,6 +2,7 @@ package eventlog_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // While a stream has no leader its followers answer STREAM.INFO from copies that lag, other requests are answered with
@@ -158,5 +160,45 @@ func TestAReconnectSettlesWhatWasPublished(t *testing.T) {
 	}
 	if _, err := p.Result(); !errors.Is(err, eventlog.ErrUnknown) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Many look-ups at once have what one by one they would have: of each message its text, or why there is none, also where NATS does
+// not answer at first.
+func TestLookUpsOfMany(t *testing.T) {
+	s := streamtest.Start(t)
+	y := streamtest.NewRelay(t, s)
+	log := newLog(t, s.JetStream(t), 1)
+	write(t, s.JetStream(t), "a", 1, 40)
+	foreign(t, s.JetStream(t)) // 41
+	events := eventlog.Events(y.JetStream, lane).In(log)
+	var wanted []uint64
+	for n := range uint64(42) {
+		wanted = append(wanted, 42-n)
+	}
+	for name, instead := range map[string][]byte{"at once": nil, "10008": streamtest.Unavailable, "no answer": streamtest.NeverAnswered} {
+		t.Run(name, func(t *testing.T) {
+			var requests atomic.Int64
+			y.Answer(func(request string, _ func() []byte) []byte {
+				if n := requests.Add(1); n < 10 || n > 14 || !strings.HasPrefix(request, "STREAM.MSG.GET."+topology.EvtStream(lane)) {
+					return nil
+				}
+				return instead
+			})
+			got := map[uint64]int{}
+			events.LookupAll(within(t), wanted, func(sequence uint64, raw eventlog.Raw, err error) {
+				got[sequence]++
+				switch {
+				case sequence == 41 && errors.Is(err, eventlog.ErrForeign), sequence == 42 && errors.Is(err, eventlog.ErrLostTail):
+				case err != nil || raw.Sequence != sequence || string(raw.Data) != fmt.Sprintf("{\"n\":%d}\n", sequence):
+					t.Errorf("message %d: %+v, %v", sequence, raw, err)
+				}
+			})
+			for _, sequence := range wanted {
+				if got[sequence] != 1 {
+					t.Errorf("message %d: %d answers", sequence, got[sequence])
+				}
+			}
+		})
 	}
 }

@@ -147,26 +147,32 @@ type Message struct {
 // body of the request: {"seq":7} or {"last_by_subj":"…"}. It retries until ctx ends. An APIError with
 // [jetstream.JSErrCodeMessageNotFound] means that the stream has no such message.
 func GetMessage(ctx context.Context, js jetstream.JetStream, stream string, query []byte) (Message, error) {
-	type answer struct {
-		response
-		Message struct {
-			Subject string    `json:"subject"`
-			Seq     uint64    `json:"seq"`
-			Header  []byte    `json:"hdrs"`
-			Data    []byte    `json:"data"`
-			Time    time.Time `json:"time"`
-		} `json:"message"`
-	}
-	got, err := request[answer](ctx, js, "STREAM.MSG.GET."+stream, query)
+	got, err := request[messageAnswer](ctx, js, "STREAM.MSG.GET."+stream, query)
 	if err != nil {
 		return Message{}, err
 	}
+	return got.message(), nil
+}
+
+// messageAnswer is the answer to STREAM.MSG.GET.
+type messageAnswer struct {
+	response
+	Message struct {
+		Subject string    `json:"subject"`
+		Seq     uint64    `json:"seq"`
+		Header  []byte    `json:"hdrs"`
+		Data    []byte    `json:"data"`
+		Time    time.Time `json:"time"`
+	} `json:"message"`
+}
+
+func (got *messageAnswer) message() Message {
 	m := Message{Subject: got.Message.Subject, Data: got.Message.Data, Sequence: got.Message.Seq, Time: got.Message.Time.UTC(), Header: nats.Header{}}
 	// NATS stores headers that cannot be decoded, and nats.go delivers such a message without any: so does this.
 	if header, err := nats.DecodeHeadersMsg(got.Message.Header); err == nil {
 		m.Header = header
 	}
-	return m, nil
+	return m
 }
 
 // LastMessage reads the newest message of a subject, which may have wildcards, from the stream's leader; ok is false where

@@ -52,8 +52,8 @@ func (s *server) startAPI(ctx context.Context) error {
 		Keys: s.keys.registry, Ops: people, Cursors: people.Cursors, Audit: s.keys.audit, Rate: rates.Take,
 	}
 	if s.tables != nil {
-		history := readmodel.NewHistory(s.tables.pool, func(ctx context.Context, lane int, sequence uint64) (eventlog.Raw, error) {
-			return eventlog.Events(js, lane).In(s.stream).Lookup(ctx, sequence)
+		history := readmodel.NewHistory(s.tables.pool, func(ctx context.Context, lane int, sequences []uint64, each func(uint64, eventlog.Raw, error)) {
+			eventlog.Events(js, lane).In(s.stream).LookupAll(ctx, sequences, each)
 		})
 		opts.History, people.Reminders, people.Changes = history, history, history
 	}
