@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +14,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/share"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -248,68 +249,55 @@ func (f *Filter) takes(e *Entry) bool {
 		!e.At.Before(f.Since) && (f.Until.IsZero() || e.At.Before(f.Until))
 }
 
-// clocks is how far the clock of a server that wrote an entry may differ from that of the stream's leader.
-const clocks = 10 * time.Minute
+const (
+	// clocks is how far the clock of a server that wrote an entry may differ from that of the stream's leader.
+	clocks = 10 * time.Minute
+	// readMost is how many entries Read reads, readPart how many of them at once.
+	readMost, readPart = 4000, 500
+)
 
-// Read returns the newest entries that the filter selects, at most limit, newest first. more: there are older ones. A line
-// that this version cannot read is an entry with its text in About.
-func (l *Log) Read(ctx context.Context, f Filter, limit int) (all []Entry, more bool, err error) {
-	err = l.each(ctx, f.Since, func(e Entry) {
-		if f.takes(&e) {
-			if all = append(all, e); len(all) > 2*limit {
-				all, more = append(all[:0], all[len(all)-limit:]...), true
+// Read returns the newest entries that the filter selects, at most limit, newest first. next is Before of the Filter that goes on
+// with older ones, 0 = there are none. Where the filter selects few, there may be a next after less than limit entries, or none. A
+// line that this version cannot read is an entry with its text in About.
+func (l *Log) Read(ctx context.Context, f Filter, limit int) (all []Entry, next uint64, err error) {
+	stream := eventlog.Bucket(l.js, topology.AuditStream)
+	bounds, err := stream.Bounds(ctx)
+	if natsx.HasCode(err, jetstream.JSErrCodeStreamNotFound) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("reading the audit stream: %w", err)
+	}
+	first, upto := max(bounds.First, 1), bounds.Last+1 // from upto on all are read, or too new
+	if f.Before > 0 {
+		upto = min(upto, f.Before)
+	}
+	for read := 0; upto > first && read < readMost; read += readPart {
+		from, older := max(upto, first+readPart)-readPart, false
+		var part []Entry
+		err := stream.Span(ctx, from, upto-1, func(raw *eventlog.Raw) {
+			older = older || !f.Since.IsZero() && raw.Time.Before(f.Since.Add(-clocks))
+			e := parse(raw.Data, raw.Time)
+			if e.Sequence = raw.Sequence; f.takes(&e) {
+				part = append(part, e)
 			}
-		}
-	})
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, false, nil
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("reading the audit stream: %w", cmp.Or(ctx.Err(), err))
-	}
-	if len(all) > limit {
-		all, more = all[len(all)-limit:], true
-	}
-	slices.Reverse(all)
-	return all, more, nil
-}
-
-// each calls take with all entries that are stored, from those of a time on; zero = from the first.
-func (l *Log) each(ctx context.Context, since time.Time, take func(Entry)) error {
-	config := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
-	if !since.IsZero() {
-		from := since.Add(-clocks)
-		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &from
-	}
-	cons, err := l.js.OrderedConsumer(ctx, topology.AuditStream, config)
-	if err != nil {
-		return err
-	}
-	info, err := cons.Info(ctx)
-	if err != nil || info.NumPending+info.Delivered.Consumer == 0 {
-		return err
-	}
-	messages, err := cons.Messages(jetstream.PullMaxMessages(500))
-	if err != nil {
-		return err
-	}
-	defer messages.Stop()
-	defer context.AfterFunc(ctx, messages.Stop)()
-	for {
-		m, err := messages.Next()
+		})
 		if err != nil {
-			return err
+			return nil, 0, fmt.Errorf("reading the audit stream: %w", cmp.Or(ctx.Err(), err))
 		}
-		meta, err := m.Metadata()
-		if err != nil {
-			return err
+		slices.Reverse(part)
+		if all = append(all, part...); len(all) > limit {
+			all = all[:limit]
+			return all, all[limit-1].Sequence, nil
 		}
-		e := parse(m.Data(), meta.Timestamp)
-		e.Sequence = meta.Sequence.Stream
-		if take(e); meta.NumPending == 0 {
-			return nil
+		if upto = from; older {
+			return all, 0, nil
 		}
 	}
+	if upto <= first {
+		upto = 0
+	}
+	return all, upto, nil
 }
 
 func parse(line []byte, stored time.Time) Entry {

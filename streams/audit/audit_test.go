@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -37,8 +38,8 @@ func TestEntriesAreKept(t *testing.T) {
 	js := stream(t)
 	at := time.Now().UTC().Truncate(time.Second)
 	l := Open(js, nil)
-	if all, more, err := l.Read(t.Context(), Filter{}, 10); err != nil || more || len(all) != 0 {
-		t.Errorf("an empty stream: %v %t %v", all, more, err)
+	if all, next, err := l.Read(t.Context(), Filter{}, 10); err != nil || next != 0 || len(all) != 0 {
+		t.Errorf("an empty stream: %v %d %v", all, next, err)
 	}
 	for i, e := range []Entry{By(ann, Keys, "create", "x"), By(bob, Settings, "set", "y"), By(ann, Export, "codes", strings.Repeat("é", 400)), By(ann, Keys, "revoke", "x")} {
 		e.At = at.Add(time.Duration(i) * time.Minute)
@@ -51,30 +52,57 @@ func TestEntriesAreKept(t *testing.T) {
 		filter Filter
 		limit  int
 		want   string
-		more   bool
+		next   uint64
 	}{
-		{Filter{}, 10, " revoke codes set create", false},
-		{Filter{}, 2, " revoke", true},
-		{Filter{Before: 4}, 2, "codes set", true},
-		{Filter{Actor: "ann"}, 10, "revoke codes create", false},
-		{Filter{Actor: "01h8z3qk", Kind: Keys}, 10, "revoke create", false},
-		{Filter{Actor: "local:bob"}, 10, "set", false},
-		{Filter{Kind: LookUp}, 10, "", false},
-		{Filter{Since: at.Add(time.Minute), Until: at.Add(3 * time.Minute), Actor: "ann"}, 10, "codes", false},
+		{Filter{}, 10, " revoke codes set create", 0},
+		{Filter{}, 2, " revoke", 4},
+		{Filter{Before: 4}, 2, "codes set", 2},
+		{Filter{Actor: "ann"}, 10, "revoke codes create", 0},
+		{Filter{Actor: "01h8z3qk", Kind: Keys}, 10, "revoke create", 0},
+		{Filter{Actor: "local:bob"}, 10, "set", 0},
+		{Filter{Kind: LookUp}, 10, "", 0},
+		{Filter{Since: at.Add(time.Minute), Until: at.Add(3 * time.Minute), Actor: "ann"}, 10, "codes", 0},
 	} {
-		all, more, err := l.Read(t.Context(), c.filter, c.limit)
+		all, next, err := l.Read(t.Context(), c.filter, c.limit)
 		var got []string
 		for _, e := range all {
 			got = append(got, e.Action)
 		}
-		if strings.Join(got, " ") != c.want || more != c.more || err != nil {
-			t.Errorf("%+v: %q %t %v", c.filter, got, more, err)
+		if strings.Join(got, " ") != c.want || next != c.next || err != nil {
+			t.Errorf("%+v: %q %d %v", c.filter, got, next, err)
 		}
 	}
 	stream, err := js.Stream(t.Context(), topology.AuditStream)
 	streamtest.Must(t, err)
 	if stream.Purge(t.Context()) == nil || stream.DeleteMsg(t.Context(), 1) == nil {
 		t.Error("an entry can be removed")
+	}
+}
+
+// TestALongStreamIsReadInParts: what no filter selects costs a bounded number of entries, and goes on where that ended.
+func TestALongStreamIsReadInParts(t *testing.T) {
+	js := stream(t)
+	const entries = readMost + readPart + 7
+	for n := range entries {
+		kind := LookUp
+		if n == 3 || n == entries-1 {
+			kind = Keys
+		}
+		_, err := js.PublishAsync(topology.AuditSubject, fmt.Appendf(nil, `{"at":"2026-11-26T00:00:00Z","kind":"%s","actor":"ann","about":"%d"}`, kind, n))
+		streamtest.Must(t, err)
+	}
+	<-js.PublishAsyncComplete()
+	l := Open(js, nil)
+	newest, next, err := l.Read(t.Context(), Filter{Kind: Keys}, 10)
+	if err != nil || len(newest) != 1 || newest[0].Sequence != entries || next != entries-readMost+1 {
+		t.Fatalf("%+v, next %d, %v", newest, next, err)
+	}
+	oldest, next, err := l.Read(t.Context(), Filter{Kind: Keys, Before: next}, 10)
+	if err != nil || len(oldest) != 1 || oldest[0].Sequence != 4 || next != 0 {
+		t.Errorf("%+v, next %d, %v", oldest, next, err)
+	}
+	if recent, next, err := l.Read(t.Context(), Filter{Since: time.Now().Add(time.Hour)}, 10); err != nil || len(recent) != 0 || next != 0 {
+		t.Errorf("since a time to come: %+v, next %d, %v", recent, next, err)
 	}
 }
 

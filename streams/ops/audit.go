@@ -22,10 +22,10 @@ type ListAudit struct {
 // ListAudit reads the audit stream, newest first.
 func (o *Ops) ListAudit(ctx context.Context, _ Caller, q ListAudit) (Page[audit.Entry], error) {
 	before, _ := strconv.ParseUint(q.After, 10, 64) // 0 = the newest
-	entries, more, err := o.Audit.Read(ctx, audit.Filter{Actor: q.Actor, Kind: q.Kind, About: q.About, Since: q.Since, Until: q.Until, Before: before}, q.Limit)
+	entries, next, err := o.Audit.Read(ctx, audit.Filter{Actor: q.Actor, Kind: q.Kind, About: q.About, Since: q.Since, Until: q.Until, Before: before}, q.Limit)
 	page := Page[audit.Entry]{Items: entries}
-	if more {
-		page.Next = strconv.FormatUint(entries[len(entries)-1].Sequence, 10)
+	if next > 0 {
+		page.Next = strconv.FormatUint(next, 10)
 	}
 	return page, err
 }

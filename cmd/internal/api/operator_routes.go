@@ -43,7 +43,7 @@ var actionRoutes = []actionRoute{
 			"ETag, or * to overwrite. They are in force at all servers within a second."},
 	{method: get, path: "/v1/settings/changes", action: "config.changes", id: "listSettingChanges", summary: "List changes of settings"},
 	{method: get, path: "/v1/audit", action: "audit.list", id: "readAudit", summary: "Read the audit stream",
-		about: "Log-ins, changes of keys, settings and webhooks, exports, and look-ups of codes in clear: newest first."},
+		about: "Log-ins, changes of keys, settings and webhooks, exports, and look-ups of codes in clear: newest first. A page selects from 4,000 entries: it may be short, or empty, and have a next."},
 	{method: get, path: reminders, action: "reminder.list", id: "listReminders", tag: "shop", summary: "List the reminders of a campaign",
 		about: "Newest first, from the read tables, which may lag a little."},
 
