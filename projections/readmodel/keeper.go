@@ -246,7 +246,7 @@ func (k *Keeper) letters(ctx context.Context, b *pgx.Batch) (more bool, written 
 	if now.Created != k.created {
 		k.created, k.after = now.Created, 0
 	}
-	letters, last, bad, err := push.LettersAfter(ctx, k.js, "", k.after, mostKept)
+	letters, last, bad, err := push.LettersAfter(ctx, k.js, nil, k.after, mostKept)
 	if err != nil {
 		return false, written, err
 	}

@@ -3,6 +3,7 @@ package eventlog_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,6 +35,14 @@ func TestSpan(t *testing.T) {
 		if next != span[1]+1 {
 			t.Errorf("%v: it ended before %d", span, next)
 		}
+	}
+	var some []uint64
+	for _, after := range []uint64{0, 4} {
+		streamtest.Must(t, events.Some(within(t), []string{topology.Evt(lane), "none"}, after, 5, func(raw *eventlog.Raw) { some = append(some, raw.Sequence) }))
+	}
+	streamtest.Must(t, events.Some(within(t), []string{"none"}, 0, 5, func(raw *eventlog.Raw) { t.Errorf("message %d is of no such subject", raw.Sequence) }))
+	if !slices.Equal(some, []uint64{1, 2, 3, 4, 5, 5, 6}) {
+		t.Errorf("five after none and after message 4 are %v", some)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

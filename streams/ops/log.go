@@ -158,7 +158,7 @@ func (o *Ops) SenderLetters(ctx context.Context, _ Caller, q ListSenderLetters) 
 		return page, err
 	}
 	after, _ := strconv.ParseUint(q.After, 10, 64) // 0 = from the oldest
-	letters, last, bad, err := push.LettersAfter(ctx, o.JetStream, q.Sender, after, q.Limit)
+	letters, last, bad, err := push.LettersAfter(ctx, o.JetStream, []string{q.Sender}, after, q.Limit)
 	for _, l := range letters {
 		page.Items = append(page.Items, SenderLetter{l.ID, l.Lane, l.Sequence, len(l.Reminders), l.Tries, l.Error, l.At})
 	}
@@ -191,14 +191,14 @@ func (o *Ops) DiscardSenderLetters(ctx context.Context, who Caller, q DiscardOfS
 	}
 	var letters []push.DeadLetter
 	if q.All {
-		letters, _, _, err = push.LettersAfter(ctx, o.JetStream, q.Sender, 0, discardMost)
+		letters, _, _, err = push.LettersAfter(ctx, o.JetStream, []string{q.Sender}, 0, discardMost)
 	}
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(q.IDs))) {
 		if err != nil {
 			break
 		}
 		var one []push.DeadLetter
-		if one, _, _, err = push.LettersAfter(ctx, o.JetStream, q.Sender, id-1, 1); len(one) == 1 && one[0].ID == id {
+		if one, _, _, err = push.LettersAfter(ctx, o.JetStream, []string{q.Sender}, id-1, 1); len(one) == 1 && one[0].ID == id {
 			letters = append(letters, one[0])
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
@@ -39,7 +40,11 @@ func (d *direct) nextLetter(ctx context.Context, after uint64) (s storedLetter, 
 			return s, err
 		}
 	}
-	letters, _, bad, err := LettersAfter(ctx, d.js, d.opts.Name, after, 1)
+	names := []string{d.opts.Name}
+	if d.opts.Name == "" {
+		names = nil
+	}
+	letters, _, bad, err := LettersAfter(ctx, d.js, names, after, 1)
 	if err == nil && len(bad) > 0 {
 		err = bad[0]
 	}
@@ -91,35 +96,58 @@ func ReadDeadState(ctx context.Context, js jetstream.JetStream) (DeadState, erro
 	return DeadState{Created: info.Created, Last: info.State.LastSeq, Count: info.State.Msgs}, nil
 }
 
-// LettersAfter returns the next dead letters after an id, of one name or, if that is empty, of all, at most so many, and the id
+// LettersAfter returns the next dead letters after an id, of some names or, without any, of all, at most so many, and the id
 // after which the next call continues; it is that of the call where none is left. Letters that cannot be read are in bad and
 // passed over.
-func LettersAfter(ctx context.Context, js jetstream.JetStream, name string, after uint64, most int) (letters []DeadLetter, last uint64, bad []error, err error) {
-	filter := deadSubjects + ">"
-	if name != "" {
-		filter = deadSubjects + name + ".>"
+func LettersAfter(ctx context.Context, js jetstream.JetStream, names []string, after uint64, most int) (letters []DeadLetter, last uint64, bad []error, err error) {
+	filters := []string{deadSubjects + ">"}
+	for n, name := range names {
+		filters = append(filters[:n], deadSubjects+name+".>")
 	}
-	for last = after; len(letters)+len(bad) < most; {
-		query, err := json.Marshal(map[string]any{"seq": last + 1, "next_by_subj": filter})
-		if err != nil {
+	last = after
+	take := func(m *natsx.Message) {
+		last = m.Sequence
+		if l, err := readLetter(m); err != nil {
+			bad = append(bad, err)
+		} else {
+			letters = append(letters, l)
+		}
+	}
+	if most > 1 {
+		err = eventlog.Bucket(js, DeadStream).Some(ctx, filters, after, uint64(most), take)
+		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return letters, last, bad, fmt.Errorf("push: %w", err)
+		}
+	}
+	for len(letters)+len(bad) < most { // those that a replica lacked, up to requests that find none
+		m, err := nextLetter(ctx, js, filters, last)
+		if err != nil || m.Sequence == 0 {
 			return letters, last, bad, err
+		}
+		take(&m)
+	}
+	return letters, last, bad, nil
+}
+
+// nextLetter reads the first message after an id from the stream's leader, without a sequence if there is none.
+func nextLetter(ctx context.Context, js jetstream.JetStream, filters []string, after uint64) (next natsx.Message, err error) {
+	for _, filter := range filters {
+		query, err := json.Marshal(map[string]any{"seq": after + 1, "next_by_subj": filter})
+		if err != nil {
+			return next, err
 		}
 		m, err := natsx.GetMessage(ctx, js, DeadStream, query)
 		if natsx.HasCode(err, jetstream.JSErrCodeMessageNotFound, jetstream.JSErrCodeStreamNotFound) {
-			return letters, last, bad, nil
-		}
-		if err != nil {
-			return letters, last, bad, fmt.Errorf("push: %w", err)
-		}
-		last = m.Sequence
-		l, err := readLetter(&m)
-		if err != nil {
-			bad = append(bad, err)
 			continue
 		}
-		letters = append(letters, l)
+		if err != nil {
+			return next, fmt.Errorf("push: %w", err)
+		}
+		if next.Sequence == 0 || m.Sequence < next.Sequence {
+			next = m
+		}
 	}
-	return letters, last, bad, nil
+	return next, nil
 }
 
 // Message identifies the message that the letter is about, also if the letter is written again: its name, lane and sequence,

@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base32"
@@ -221,29 +220,13 @@ func (s *Store) Letters(ctx context.Context, id string, after uint64, most int) 
 	if e == nil {
 		return nil, 0, fmt.Errorf("%.40q: %w", id, ErrNotFound)
 	}
-	var heads []push.DeadLetter // the next one of each audience
-	pull := func(name string, after uint64) error {
-		letters, _, bad, err := push.LettersAfter(ctx, s.js, name, after, 1)
-		heads = append(heads, letters...)
-		return errors.Join(append(bad, err)...)
+	names := slices.Concat(e.names(0, true), e.names(reminders, true))
+	all, _, bad, err := push.LettersAfter(ctx, s.js, names, after, most+1)
+	if err = errors.Join(append(bad, err)...); err != nil {
+		return nil, 0, err
 	}
-	for kind := range e.audiences {
-		for _, name := range e.names(kind, true) {
-			if err := pull(name, after); err != nil {
-				return nil, 0, err
-			}
-		}
-	}
-	for len(heads) > 0 {
-		if len(all) == most {
-			return all, all[most-1].ID, nil
-		}
-		oldest := slices.MinFunc(heads, func(a, b push.DeadLetter) int { return cmp.Compare(a.ID, b.ID) })
-		heads = slices.DeleteFunc(heads, func(l push.DeadLetter) bool { return l.ID == oldest.ID })
-		all = append(all, oldest)
-		if err := pull(oldest.Name, oldest.ID); err != nil {
-			return nil, 0, err
-		}
+	if len(all) > most {
+		return all[:most], all[most-1].ID, nil
 	}
 	return all, 0, nil
 }
