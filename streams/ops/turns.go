@@ -19,7 +19,7 @@ type turns struct {
 
 const (
 	// turnRest is the ratio of the rest after a turn to the turn.
-	turnRest = 3
+	turnRest = 4
 	// turnWait is how long a request waits for its turn.
 	turnWait = 5 * time.Second
 	// turnsMost is how many requests of a client run or wait.

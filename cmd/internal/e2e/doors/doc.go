@@ -1,0 +1,18 @@
+// Package doors measures what claims lose while others use the server as far as they may: an analyst, a support key and a stranger.
+//
+//	test ── claims, 8 callers ──────────────────────────> scrip serve (a separate process, with its PostgreSQL)
+//	  └── starts ──> attackers (a process) ── at rates ──────┘   NATS, HTTP, SQL
+//
+//	turns: calm, attacked, calm, attacked, … calm;  ratio = median attacked / median calm
+//
+// Callers wait for each answer, so calm claims leave CPU to others. Attackers run on the same machine, and what they use is lost to
+// the server: so their requests have rates, which are in the table of attackers_test.go, near those at which a review found
+// claims at a half or less. Only searches for commands have none: their callers wait for the server. SQL runs on the CPU of
+// PostgreSQL, which has a lower priority.
+//
+// At the end the key of the analyst is revoked: sessions that run a statement, are in a transaction, or start anew read nothing two
+// seconds later.
+//
+// The attackers are the test's own program, started again with a variable. They end when the test does: then their standard input
+// is closed.
+package doors
