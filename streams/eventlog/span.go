@@ -38,8 +38,8 @@ func (s Stream) span(ctx context.Context, subjects []string, first, last, most u
 	ctx, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
 	consumer, err := s.js.CreateConsumer(ctx, s.name, jetstream.ConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first, FilterSubjects: subjects, AckPolicy: jetstream.AckNonePolicy, MaxDeliver: 1,
-		MemoryStorage: true, Replicas: 1, InactiveThreshold: spanInactive,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first, FilterSubjects: subjects,
+		AckPolicy: jetstream.AckNonePolicy, MaxDeliver: 1, MemoryStorage: true, Replicas: 1, InactiveThreshold: spanInactive,
 	})
 	if err != nil {
 		return err

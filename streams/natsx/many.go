@@ -16,7 +16,8 @@ const getAtOnce = 16
 
 // GetMessages is GetMessage for many messages of a stream, by their sequences: a tenth of its work for each. It calls each once for
 // each of them, in no order, with what GetMessage would return.
-func GetMessages(ctx context.Context, js jetstream.JetStream, stream string, sequences []uint64, each func(sequence uint64, m Message, err error)) {
+func GetMessages(ctx context.Context, js jetstream.JetStream, stream string, sequences []uint64,
+	each func(sequence uint64, m Message, err error)) {
 	left := getMany(ctx, js, stream, sequences, each)
 	for _, sequence := range left { // with retries
 		m, err := GetMessage(ctx, js, stream, bySequence(sequence))
@@ -27,7 +28,8 @@ func GetMessages(ctx context.Context, js jetstream.JetStream, stream string, seq
 func bySequence(sequence uint64) []byte { return fmt.Appendf(nil, `{"seq":%d}`, sequence) }
 
 // getMany requests each message once, and returns those without an answer that counts.
-func getMany(ctx context.Context, js jetstream.JetStream, stream string, sequences []uint64, each func(uint64, Message, error)) (left []uint64) {
+func getMany(ctx context.Context, js jetstream.JetStream, stream string, sequences []uint64,
+	each func(uint64, Message, error)) (left []uint64) {
 	answered := make([]bool, len(sequences))
 	defer func() {
 		for n, sequence := range sequences {

@@ -28,7 +28,8 @@ const (
 
 // take waits for the turn of a client, who calls end after it.
 func (t *turns) take(ctx context.Context, client string) (end func(), err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, turnWait, &Refusal{Code: Overloaded, Message: fmt.Sprintf("searches before this one took longer than %s; retry", turnWait)})
+	late := &Refusal{Code: Overloaded, Message: fmt.Sprintf("searches before this one took longer than %s; retry", turnWait)}
+	ctx, cancel := context.WithTimeoutCause(ctx, turnWait, late)
 	defer cancel()
 	line, mine, err := t.enter(client)
 	if err != nil {
@@ -57,7 +58,8 @@ func (t *turns) enter(client string) (line, mine chan struct{}, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.wait[client] == turnsMost {
-		return nil, nil, &Refusal{Code: Overloaded, Message: fmt.Sprintf("%d searches of this key run or wait at this server; wait for one, then retry", turnsMost)}
+		why := fmt.Sprintf("%d searches of this key run or wait at this server; wait for one, then retry", turnsMost)
+		return nil, nil, &Refusal{Code: Overloaded, Message: why}
 	}
 	if t.line == nil {
 		t.line, t.by, t.wait = make(chan struct{}, 1), map[string]chan struct{}{}, map[string]int{}

@@ -99,7 +99,8 @@ func ReadDeadState(ctx context.Context, js jetstream.JetStream) (DeadState, erro
 // LettersAfter returns the next dead letters after an id, of some names or, without any, of all, at most so many, and the id
 // after which the next call continues; it is that of the call where none is left. Letters that cannot be read are in bad and
 // passed over.
-func LettersAfter(ctx context.Context, js jetstream.JetStream, names []string, after uint64, most int) (letters []DeadLetter, last uint64, bad []error, err error) {
+func LettersAfter(ctx context.Context, js jetstream.JetStream, names []string, after uint64, most int) (
+	letters []DeadLetter, last uint64, bad []error, err error) {
 	filters := []string{deadSubjects + ">"}
 	for n, name := range names {
 		filters = append(filters[:n], deadSubjects+name+".>")
