@@ -62,10 +62,10 @@ var parts = []part{
 	{name: "api", weight: 1, dir: "cmd/internal/api/fuzz", apart: 30 * time.Second, args: func(last time.Duration, _ uint64) []string { // its choices are go's
 		return tests("^$", "test.fuzz", "^FuzzV1$", "test.fuzztime", last, "test.fuzzminimizetime", "10s", "test.parallel", 2, "test.fuzzcachedir", filepath.Join(os.TempDir(), "scrip-fuzz-v1"))
 	}},
-	{name: "doors", weight: 2, dir: "cmd/internal/e2e/doors", apart: 30 * time.Second, args: func(last time.Duration, seed uint64) []string {
+	{name: "doors", weight: 3, dir: "cmd/internal/e2e/doors", apart: 30 * time.Second, args: func(last time.Duration, seed uint64) []string {
 		return tests("^TestClaimsBesideOthers$", "doors.for", last, "doors.seed", seed)
 	}},
-	{name: "reads", weight: 2, dir: "cmd/internal/api", again: true, args: func(time.Duration, uint64) []string {
+	{name: "reads", weight: 3, dir: "cmd/internal/api", again: true, args: func(time.Duration, uint64) []string {
 		return tests("^TestReadsAreBounded$", "reads.messages", 100_000)
 	}},
 	{name: "postgres", weight: 2, dir: "projections/pgd", again: true, args: func(time.Duration, uint64) []string { return tests(".") }},

@@ -66,7 +66,7 @@ func TestClaimsBesideOthers(t *testing.T) {
 	s := start(t)
 	s.Seed, s.Only = seed, *only
 	claimers := s.claim(t)
-	pairs := max(2, int(*lasting/(8*turnLeast)))
+	pairs := max(3, int(*lasting/(8*turnLeast)))
 	length := max(turnLeast, *lasting/time.Duration(2*pairs+1)-settles)
 	calm, attacked := []float64{claimers.during(length)}, []float64(nil)
 	for range pairs {
