@@ -196,12 +196,13 @@ func (u *tour) reminders() {
 			cancel()
 			streamtest.Must(u.t, <-ended)
 			if tries == 1 {
+				u.do("sender deadletters " + name)
 				_, err := push.Retry(u.t.Context(), js, opts, func(context.Context, []push.Reminder) error { return nil })
 				streamtest.Must(u.t, err)
 			}
 		}
 	}
-	u.do("sender list", "sender deadletters never-0", "sender discard never-0 --all", "reminder list summer")
+	u.do("sender list", "sender discard never-0 --all", "reminder list summer")
 }
 
 // webhooks delivers to one that works and one that does not, over their lives.
