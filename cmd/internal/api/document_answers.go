@@ -84,7 +84,7 @@ func (a *API) problems(op *huma.Operation, r Route, refusals []wire.Refusal) {
 	}
 	command := refusals != nil
 	add(r.Operation != access.NoOperation, web.Unauthorized, web.Forbidden)
-	add((access.Principal{Role: access.Producer, Public: true}).CheckRole(r.Operation) == nil, web.OriginNotAllowed)
+	add(r.Operation != access.NoOperation && r.Method != http.MethodGet, web.OriginNotAllowed)
 	add(op.RequestBody != nil, web.TooSlow, web.TooLarge, web.WrongMediaType)
 	add(slices.Contains(refusals, wire.CodeNotFound), web.TooManyWrongCodes)
 	add(!command && strings.Contains(r.Path, "{"), web.NotFound)

@@ -2,9 +2,12 @@ package api_test
 
 import (
 	"net/http"
+	"regexp"
 	"testing"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/api"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
+	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -59,4 +62,32 @@ func TestPagesOfOtherOrigins(t *testing.T) {
 	}
 	r.Ask(t, "", "DELETE", "/v1/keys/"+made.ID, nil).Want(t, 200)
 	apitest.Until(t, "the key is over", func() bool { return preflight("POST", claims, mine).StatusCode == http.StatusForbidden })
+}
+
+// TestForeignPagesChangeNothing: a browser adds Basic credentials to forms of any page, so no route that a form can reach takes them from
+// a page of another origin.
+func TestForeignPagesChangeNothing(t *testing.T) {
+	r := apitest.Shared(t)
+	wildcard := regexp.MustCompile(`\{[^}]*\}`)
+	walked := 0
+	for _, route := range api.New(http.NewServeMux(), api.Options{}).Routes() {
+		if route.Method == http.MethodGet || route.Operation == access.NoOperation {
+			continue
+		}
+		walked++
+		path := wildcard.ReplaceAllString(route.Path, "x")
+		for _, header := range [][]string{{"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"}, {"Origin", "null"}, {"Sec-Fetch-Site", "same-site"}} {
+			for _, as := range []string{"", "-"} {
+				r.Ask(t, as, route.Method, path, nil, header...).Problem(t, 403, "origin_not_allowed", "header.Origin")
+			}
+		}
+	}
+	if walked < 30 {
+		t.Errorf("only %d routes change something", walked)
+	}
+	c := r.Campaign(t, map[string]any{"codes": 1})
+	r.Ask(t, "", "POST", "/v1/campaigns/"+c+"/pause", nil, "Origin", r.URL, "Sec-Fetch-Site", "same-origin").Want(t, 200)
+	r.Key(t, "operator")
+	r.Ask(t, "operator", "POST", "/v1/campaigns/"+c+"/resume", nil, "Origin", "https://ours.example", "Sec-Fetch-Site", "cross-site").Want(t, 200)
+	r.Ask(t, "", "GET", "/v1/campaigns/"+c, nil, "Sec-Fetch-Site", "cross-site").Want(t, 200)
 }

@@ -53,6 +53,9 @@ func (g *Gate) Enter(w http.ResponseWriter, r *http.Request, token string) (p ac
 	if p, ok := Within(r.Context()); ok {
 		return p, nil
 	}
+	if problem := foreignPage(r); problem != nil {
+		return p, problem
+	}
 	if token != "" && r.Header["Authorization"] == nil {
 		p, problem = g.take(r.Context(), token)
 	} else {

@@ -17,7 +17,7 @@ const (
 	Malformed         Code = "malformed"          // the request cannot be read: no JSON, an unknown field, a bad header
 	Unauthorized      Code = "unauthorized"       // no key, or one that is not known
 	Forbidden         Code = "forbidden"          // the key may not do this
-	OriginNotAllowed  Code = "origin_not_allowed" // a page of this origin may not use the public key, or the console
+	OriginNotAllowed  Code = "origin_not_allowed" // a page of this origin may not use the public key, the console, or Basic
 	NotFound          Code = "not_found"          // no such route or thing
 	MethodNotAllowed  Code = "method_not_allowed" // the route has other methods
 	Misdirected       Code = "misdirected"        // a host name that is not this server's

@@ -14,6 +14,20 @@ import (
 //	POST, Origin, Authorization ──> the answer, or 403 origin_not_allowed, before any effect, if that key is not for it
 //
 // A page of this server's own origin, and a client that is no browser, need no permission; other keys get none.
+//
+// A browser adds the credentials of the data directory, Authorization: Basic, to requests of any page once a person has given them. So a
+// request that changes something and has no key is refused in a page of another origin. A key only its own page knows.
+
+var ownPages = http.NewCrossOriginProtection()
+
+// foreignPage refuses such a request.
+func foreignPage(r *http.Request) *Problem {
+	if scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") || ownPages.Check(r) == nil {
+		return nil
+	}
+	return New(OriginNotAllowed, "a page of another origin sends this without a key; open the console itself, or send Authorization: Bearer KEY").
+		At("header.Origin", "not the origin of this server")
+}
 
 // checkOrigin refuses a public key in a page that it is not for, and lets the page read the answer otherwise.
 func checkOrigin(w http.ResponseWriter, r *http.Request, p access.Principal) *Problem {
