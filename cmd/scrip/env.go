@@ -1,28 +1,20 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
-	"runtime"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
-	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/projections/replay"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
 )
 
@@ -144,102 +136,3 @@ func (m *Main) printEnvironment(list []setting) error {
 
 // shellQuote quotes a text as one word of a POSIX shell.
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
-
-// link is a link that logs a browser in.
-type link struct {
-	URL     string    `json:"url"`
-	Expires time.Time `json:"expires_at"`
-}
-
-// openCommand opens the console.
-func (m *Main) openCommand() *cobra.Command {
-	var noBrowser bool
-	var at replayFlags
-	cmd := &cobra.Command{
-		Use: "open", Short: "Log a browser in to the console", Args: cli.NoArgs,
-		Long: `Log a browser in to the console. The link is printed, and opened where there is a display. It works once, within a minute.
-
-On the machine of a server it has the rights of an operator, without a key. With --key-file or SCRIP_KEY it has those of the key, which
-may be of role analyst, support or operator; --http names a server elsewhere.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			to, err := m.remote(&at)
-			if err == nil && to == nil {
-				to, err = m.owned()
-			}
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), m.global.timeout)
-			defer cancel()
-			made, err := m.logInLink(ctx, to)
-			if err != nil {
-				return err
-			}
-			if !noBrowser {
-				openBrowser(made.URL)
-			}
-			if m.global.output == outputJSON {
-				return cli.JSON(m.Out, made)
-			}
-			_, err = fmt.Fprintln(m.Out, made.URL)
-			return err
-		},
-	}
-	f := cmd.Flags()
-	f.BoolVar(&noBrowser, "no-browser", false, "print the link only")
-	f.StringVar(&at.http, "http", "", "`URL` of a server, such as https://scrip.internal:8080, with a key (default: the one of --data)")
-	f.StringVar(&at.keyFile, "key-file", "", "`FILE` with a key of role analyst, support or operator")
-	idFlag(cmd, false)
-	return cmd
-}
-
-// owned is the server of the data directory, with its credentials in the URL.
-func (m *Main) owned() (*replay.Remote, error) {
-	server, err := m.find()
-	if err == nil && server.HTTPURL == "" {
-		err = cli.Usagef("the console is on HTTP, and --nats names none; give --data DIR, or --http URL and --key-file FILE")
-	}
-	return remoteOf(server, ""), err
-}
-
-// logInLink has a server make a link.
-func (m *Main) logInLink(ctx context.Context, to *replay.Remote) (made link, err error) {
-	who, _ := json.Marshal(map[string]string{"name": userAtHost()}) // never fails
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.URL+"/v1/logins", bytes.NewReader(who))
-	if err != nil {
-		return made, cli.Usagef("--http: %w", err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if to.Key != "" {
-		req.Header.Set("Authorization", "Bearer "+to.Key)
-	}
-	resp, err := to.Client.Do(req)
-	if err != nil {
-		return made, fmt.Errorf("no link was made: %w", err)
-	}
-	defer resp.Body.Close()
-	var answer struct {
-		Path, Code, Detail string
-		Expires            time.Time `json:"expires_at"`
-	}
-	err = json.NewDecoder(io.LimitReader(resp.Body, 1<<16)).Decode(&answer)
-	switch {
-	case err == nil && resp.StatusCode == http.StatusCreated:
-		return link{natsx.WithoutUser(to.URL) + answer.Path, answer.Expires}, nil
-	case answer.Code != "" && resp.StatusCode < 500:
-		return made, m.refuse(wire.Refusal(answer.Code), "%s", answer.Detail)
-	}
-	return made, fmt.Errorf("no link was made: %s", cmp.Or(answer.Detail, resp.Status))
-}
-
-// openBrowser opens a page where there is a display. The link is printed anyway.
-func openBrowser(url string) {
-	program := "xdg-open"
-	switch {
-	case runtime.GOOS == "darwin":
-		program = "open"
-	case os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "":
-		return
-	}
-	_ = exec.Command(program, url).Start()
-}

@@ -62,6 +62,7 @@ func New(o Options) *Console {
 	c.mux.HandleFunc("POST /acts/{act}/lines", c.showLines)
 	c.mux.HandleFunc("GET /login", c.showLogin)
 	c.mux.HandleFunc("POST /login", c.login)
+	c.mux.HandleFunc("POST "+web.LinkPath, c.loginByFile)
 	c.mux.HandleFunc("POST /logout", c.logout)
 	c.mux.HandleFunc("GET /assets/{hash}/{name}", serveAsset)
 	for _, more := range moreRoutes {

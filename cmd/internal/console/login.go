@@ -14,23 +14,36 @@ type loginForm struct {
 	Problem *web.Problem
 }
 
-// showLogin shows the form, or logs in by a link that `scrip open` made.
+// showLogin shows the form, or logs in by a link that `scrip open` printed.
 func (c *Console) showLogin(w http.ResponseWriter, r *http.Request) {
 	form := loginForm{To: local(r.URL.Query().Get("to"))}
 	if token := r.URL.Query().Get("token"); token != "" && r.Method == http.MethodGet { // previews of links send HEAD
-		p, problem := c.LogIns.WithToken(r, token)
-		if problem == nil {
-			c.LogIns.Start(w, r, p)
-			if r.Header.Get("Sec-Fetch-Site") == "cross-site" { // of a link in a page such as a web terminal: a redirect would come without the cookie
-				w.Header().Set("Refresh", "0; url="+c.path(form.To))
-				return
-			}
-			http.Redirect(w, r, c.path(form.To), http.StatusSeeOther)
-			return
-		}
-		form.Problem = problem
+		c.loginByToken(w, r, form, token)
+		return
 	}
 	c.loginPage(w, r, form)
+}
+
+// loginByFile logs in by the file that `scrip open` handed to the browser.
+func (c *Console) loginByFile(w http.ResponseWriter, r *http.Request) {
+	if parse(w, r) {
+		c.loginByToken(w, r, loginForm{To: "/"}, r.PostFormValue("token"))
+	}
+}
+
+func (c *Console) loginByToken(w http.ResponseWriter, r *http.Request, form loginForm, token string) {
+	p, problem := c.LogIns.WithToken(r, token)
+	if problem != nil {
+		form.Problem = problem
+		c.loginPage(w, r, form)
+		return
+	}
+	c.LogIns.Start(w, r, p)
+	if r.Header.Get("Sec-Fetch-Site") == "cross-site" || r.Header.Get("Origin") == "null" { // a file, or a link in a page such as a web terminal
+		w.Header().Set("Refresh", "0; url="+c.path(form.To)) // a redirect would come without the cookie
+		return
+	}
+	http.Redirect(w, r, c.path(form.To), http.StatusSeeOther)
 }
 
 // login logs in by a key.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -192,13 +193,24 @@ func (l *LogIns) WithToken(r *http.Request, token string) (p access.Principal, p
 // policy is what pages may do: nothing but this server's own scripts, styles, forms and connections.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// Guard refuses forms of pages of other origins, and sets the headers of pages.
+// LinkPath takes the token of a link from the file that `scrip open` hands to a browser.
+const LinkPath = "/login/link"
+
+// ofFile reports whether a request is the form of such a file. Any page can send it with Origin null. It then needs a token, which is
+// one of its own author, works once and within a minute, and shows whose session it starts.
+func ofFile(r *http.Request) bool {
+	h := r.Header
+	return r.Method == http.MethodPost && r.URL.Path == LinkPath && h.Get("Origin") == "null" &&
+		slices.Contains([]string{"", "navigate"}, h.Get("Sec-Fetch-Mode")) && slices.Contains([]string{"", "document"}, h.Get("Sec-Fetch-Dest"))
+}
+
+// Guard refuses forms of pages of other origins, but for that of [LinkPath], and sets the headers of pages.
 func (l *LogIns) Guard(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		New(OriginNotAllowed, "the form is of a page of another origin; open the console itself").Write(w)
 	}))
-	next = protection.Handler(next)
+	protected := protection.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
@@ -208,7 +220,11 @@ func (l *LogIns) Guard(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
 		h.Set("Cache-Control", "no-store")
-		next.ServeHTTP(w, r)
+		if ofFile(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		protected.ServeHTTP(w, r)
 	})
 }
 

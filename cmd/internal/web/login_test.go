@@ -293,6 +293,34 @@ func TestGuard(t *testing.T) {
 	}
 }
 
+// TestTheFormOfAFile: the log-in by the file of `scrip open` is the one form that a page without an origin may send, and not in a frame.
+func TestTheFormOfAFile(t *testing.T) {
+	reached := false
+	h := (&LogIns{}).Guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
+	for _, c := range []struct {
+		method, path, origin, site, mode, dest string
+		passes                                 bool
+	}{
+		{"POST", LinkPath, "null", "cross-site", "navigate", "document", true}, {"POST", LinkPath, "null", "", "", "", true},
+		{"POST", LinkPath, "null", "cross-site", "navigate", "iframe", false}, {"POST", LinkPath, "null", "cross-site", "no-cors", "empty", false},
+		{"POST", LinkPath, "https://evil.example", "cross-site", "navigate", "document", false}, {"POST", LinkPath, "", "cross-site", "navigate", "document", false},
+		{"POST", "/login", "null", "cross-site", "navigate", "document", false}, {"POST", LinkPath + "/", "null", "cross-site", "navigate", "document", false},
+		{"PUT", LinkPath, "null", "cross-site", "navigate", "document", false}, {"POST", "/logout", "null", "", "", "", false},
+	} {
+		r := httptest.NewRequest(c.method, "http://127.0.0.1:8080"+c.path, nil)
+		for name, value := range map[string]string{"Origin": c.origin, "Sec-Fetch-Site": c.site, "Sec-Fetch-Mode": c.mode, "Sec-Fetch-Dest": c.dest} {
+			if value != "" {
+				r.Header.Set(name, value)
+			}
+		}
+		w := httptest.NewRecorder()
+		reached = false
+		if h.ServeHTTP(w, r); reached != c.passes {
+			t.Errorf("%+v: %d, reached %v", c, w.Code, reached)
+		}
+	}
+}
+
 // TestWithin: a request of the process itself is its principal's, whatever headers it has, and is counted once, by its page.
 func TestWithin(t *testing.T) {
 	g := testGate()
