@@ -158,7 +158,6 @@ func TestWrongUsage(t *testing.T) {
 		{"replay --from 0:5 --to 0:4", "--to: 0:4 is before --from 0:5"},
 		{"replay --customer=", "omit the flag"},
 		{"replay --format xml", "must be ndjson or csv or parquet or postgres"},
-		{"replay --csv excel", "--format csv"},
 		{"replay --out=", "must be a file, or -"},
 		{"replay --follow --to 0:4", "--follow: it has no end"},
 		{"replay --follow --format parquet --out x", "--follow: a Parquet file cannot be appended to"},

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/codescsv"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/replay"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/room"
@@ -39,7 +39,6 @@ const rejectsShown = 20
 
 func (m *Main) codesImport() *cobra.Command {
 	var rejectsFile string
-	var form codescsv.Form
 	cmd := &cobra.Command{
 		Use: "import CAMPAIGN [FILE]", Short: "Import codes from a CSV file",
 		Long: `Import codes from a CSV file, or from standard input (FILE absent or -), into a campaign created with --codes 0.
@@ -61,7 +60,6 @@ the exit code is then 3. A second import of the same file adds the missing codes
 	}
 	id := idFlag(cmd, true)
 	cmd.Flags().StringVar(&rejectsFile, "rejects", "", "`FILE` to write all bad rows to, as CSV: row, text, reason")
-	csvFlag(cmd, &form.Excel)
 	weak := cmd.Flags().Bool("weak-codes", false, "import codes of fewer than 8 symbols, too")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		in, size, err := m.open(given[1:])
@@ -81,7 +79,7 @@ the exit code is then 3. A second import of the same file adds the missing codes
 			return err
 		}
 		defer s.close()
-		i := &csvImport{m: m, in: in, rejects: rejects, csv: form, weak: *weak, bar: m.bar("importing", size, true)}
+		i := &csvImport{m: m, in: in, rejects: rejects, weak: *weak, bar: m.bar("importing", size, true)}
 		return i.run(cmd.Context(), s, given[0], *id)
 	}
 	return cmd
@@ -115,7 +113,6 @@ type csvImport struct {
 	m       *Main
 	in      io.Reader
 	rejects io.Writer // nil = none
-	csv     codescsv.Form
 	weak    bool
 	bar     *bar
 
@@ -185,10 +182,10 @@ var errEnough = errors.New("the import ended")
 
 // codes yields the file's codes.
 func (i *csvImport) codes(yield func(string) bool) {
-	rejects := csv.NewWriter(io.Discard)
+	rejects := replay.NewCSVWriter(io.Discard)
 	if i.rejects != nil {
-		rejects = csv.NewWriter(i.rejects)
-		_ = rejects.Write([]string{"row", "text", "reason"})
+		rejects = replay.NewCSVWriter(i.rejects)
+		_ = rejects.Write("row", "text", "reason")
 	}
 	var err error
 	i.report, err = codescsv.Read(io.TeeReader(i.in, i.bar), i.weak, func(code string) error {
@@ -202,11 +199,11 @@ func (i *csvImport) codes(yield func(string) bool) {
 			i.bar.clear()
 			fmt.Fprintf(i.m.Err, "row %d: %s\n", r.Row, r.Reason)
 		}
-		return rejects.Write([]string{strconv.Itoa(r.Row), i.csv.Text(r.Text), r.Reason})
+		return rejects.Write(strconv.Itoa(r.Row), r.Text, r.Reason)
 	})
-	rejects.Flush()
+	failed := rejects.Flush()
 	if !errors.Is(err, errEnough) {
-		i.readErr = errors.Join(err, rejects.Error())
+		i.readErr = errors.Join(err, failed)
 	}
 }
 
@@ -220,7 +217,8 @@ func (m *Main) codesExport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "export CAMPAIGN", Short: "Export the claimed codes of a campaign as CSV",
 		Long: `Export the claimed coupons of a campaign as CSV, in the order in which they were claimed, to standard output or --file.
-With -o json, one object per line. Codes that are not claimed are not exported.
+Texts that a spreadsheet would run as a formula, and those that start with a single quote, have a single quote before them.
+With -o json, one object per line, and all texts as they are. Codes that are not claimed are not exported.
 
 The coupons are read from the read tables, whose URL is in the server's scrip.json or given by --postgres. Coupons claimed
 in the last seconds may be missing. The export is recorded in the audit stream, see scrip audit; for that it needs the server,
@@ -228,15 +226,14 @@ with the key of an operator or the credentials of the data directory.
 
 ` + maskHelp,
 		Example: `  scrip codes export summer > summer.csv
-  scrip codes export summer --mask-codes mask.key --csv excel --file for-marketing.csv`,
+  scrip codes export summer --mask-codes mask.key --file for-marketing.csv`,
 		Args: cli.Args("CAMPAIGN"),
 	}
 	idFlag(cmd, false)
 	cmd.Flags().StringVar(&postgres, "postgres", "", "`URL` of the database with the read tables")
 	cmd.Flags().StringVar(&file, "file", "", "`FILE` to write instead of standard output")
 	cli.WithVariable(cmd.Flags())
-	csvFlag(cmd, &how.Excel) // these flags have no variable: a forgotten one would change exports without notice
-	maskFlag(cmd, &mask)
+	maskFlag(cmd, &mask) // it has no variable: a forgotten one would change exports without notice
 	cmd.RunE = func(cmd *cobra.Command, given []string) (err error) {
 		if how.Mask, err = openMask(mask); err != nil {
 			return err
@@ -295,10 +292,10 @@ func (m *Main) export(ctx context.Context, s *session, url, campaign string, to 
 // writeRows writes a query's coupons.
 func (m *Main) writeRows(rows pgx.Rows, to io.Writer, how codescsv.Form) error {
 	out := bufio.NewWriter(to)
-	lines, objects := csv.NewWriter(out), json.NewEncoder(out)
+	lines, objects := replay.NewCSVWriter(out), json.NewEncoder(out)
 	inJSON := m.global.output == outputJSON
 	if !inJSON {
-		_ = lines.Write(codescsv.Columns) // Error below returns a failure
+		_ = lines.Write(codescsv.Columns...) // Flush below returns a failure
 	}
 	var r codescsv.Row
 	_, err := pgx.ForEachRow(rows, []any{&r.Campaign, &r.N, &r.Code, &r.CustomerID, &r.Status, &r.ClaimedAt, &r.ExpiresAt, &r.RedeemedCount, &r.RedeemedAt}, func() error {
@@ -306,10 +303,9 @@ func (m *Main) writeRows(rows pgx.Rows, to io.Writer, how codescsv.Form) error {
 			how.Hide(&r)
 			return objects.Encode(&r)
 		}
-		return lines.Write(how.Fields(&r))
+		return lines.Write(how.Fields(&r)...)
 	})
-	lines.Flush()
-	if err := errors.Join(err, lines.Error(), out.Flush()); err != nil {
+	if err := errors.Join(err, lines.Flush(), out.Flush()); err != nil {
 		return fmt.Errorf("exporting: %w", err)
 	}
 	return nil

@@ -130,16 +130,6 @@ func times(n uint32) string {
 	return strconv.FormatUint(uint64(n), 10) + " times"
 }
 
-// csvFlag adds --csv. Plain is the default: a program would read the quotes as part of the text.
-func csvFlag(cmd *cobra.Command, excel *bool) {
-	cmd.Flags().Var(&cli.Value{Text: "plain", Kind: "plain|excel", Parse: func(s string) error {
-		if *excel = s == "excel"; !*excel && s != "plain" {
-			return errors.New("must be plain or excel")
-		}
-		return nil
-	}}, "csv", "the reader of the CSV; excel puts a single quote before texts that a spreadsheet would run as a formula")
-}
-
 const maskHelp = `Who has a code can redeem it. With --mask-codes FILE each code is replaced by a hash under the key in FILE, which is created
 if it does not exist. With one key a code always has the same hash, so that exports can be joined by it.
 Free text, such as the reason of a void, is not changed.`

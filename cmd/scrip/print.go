@@ -15,6 +15,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/codescsv"
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/projections/replay"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/room"
@@ -98,7 +99,7 @@ func resumed(f *os.File, campaign string) (next uint32, err error) {
 	fields := strings.Split(row, ",")
 	switch {
 	case at == 0 && (row == codescsv.PrintedHeader || end == 0 && strings.HasPrefix(codescsv.PrintedHeader, string(tail))): // written again
-	case len(fields) == 3 && fields[0] == campaign:
+	case len(fields) == 3 && replay.Plain(fields[0]) == campaign:
 		n, err := strconv.ParseUint(fields[1], 10, 30)
 		if err != nil {
 			return 0, err

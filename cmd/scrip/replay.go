@@ -40,7 +40,6 @@ type replayFlags struct {
 	reset     bool
 	print     bool
 	mask      string
-	excel     bool
 }
 
 // formatPostgres is the format that is not a file.
@@ -76,7 +75,8 @@ Lines that quote a rejected command lose the quote, and fields that this version
 Formats:
   ndjson    the line of the log with its position in front: {"lane":0,"sequence":12,"line":1,"type":…. The fields
             sequence and line of a command.rejected are renamed to command_sequence and command_line
-  csv       columns, with a heading; the last one, raw, is the whole line
+  csv       columns, with a heading; the last one, raw, is the whole line. Texts that a spreadsheet would run as a
+            formula, and those that start with a single quote, have a single quote before them
   parquet   the same columns, typed; times in UTC
   postgres  the same columns, in table events of the schema --name, with the line as jsonb
 
@@ -118,7 +118,6 @@ examples; --print shows one:
 	f.BoolVar(&flags.follow, "follow", false, "continue with new events until stopped")
 	f.BoolVar(&flags.reset, "reset", false, "delete the output of this name, and start from the beginning")
 	maskFlag(cmd, &flags.mask)
-	csvFlag(cmd, &flags.excel)
 	f.BoolVar(&flags.print, "print", false, "print the file given by --sql, and exit")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return asUsage(m.replay(cmd.Context(), cmd, &flags))

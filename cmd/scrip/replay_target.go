@@ -39,7 +39,6 @@ func (m *Main) checkTarget(given func(flag string) bool, flags *replayFlags) err
 		{sql && (given("format") || given("out")), "--sql: the output is tables; omit --format and --out"},
 		{flags.reset && !sql && !given("name"), "--reset: without --name or --sql there is no output to delete; omit it"},
 		{flags.follow && (flags.filter.Until != 0 || len(flags.filter.To) > 0), "--follow: it has no end; omit --until and --to, or --follow"},
-		{flags.excel && (sql || flags.format != string(replay.CSV)), "--csv: only valid with --format csv; give that too, or omit this flag"},
 		{tables && given("out"), "--out: events go to table events of the schema --name; omit it"},
 		{tables && flags.name == "", "--name: missing; give the schema for table events"},
 		{file && flags.out == "", "--out: must be a file, or - for standard output"},
@@ -64,9 +63,6 @@ func (m *Main) checkTarget(given func(flag string) bool, flags *replayFlags) err
 // target derives the target from the flags. It writes nothing.
 func (m *Main) target(flags *replayFlags, projection *replay.SQLFile) (t replayTarget, err error) {
 	format := replay.Format(flags.format)
-	if flags.excel {
-		format = replay.ExcelCSV
-	}
 	t = replayTarget{name: flags.out, toOut: flags.out == standardOut}
 	switch {
 	case projection != nil:

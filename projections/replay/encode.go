@@ -2,7 +2,6 @@ package replay
 
 import (
 	"bufio"
-	"encoding/csv"
 	"io"
 	"reflect"
 	"slices"
@@ -23,10 +22,8 @@ type Format string
 const (
 	// NDJSON is the line as it is in the log, with its position in front: {"lane":0,"sequence":12,"line":1,"type":….
 	NDJSON Format = "ndjson"
-	// CSV has Columns and a header line.
+	// CSV has Columns and a header line; see CSVWriter.
 	CSV Format = "csv"
-	// ExcelCSV is CSV for spreadsheets: see Harmless. Other programs would read the added quotes as part of the text.
-	ExcelCSV Format = "csv-excel"
 	// Parquet has Columns, typed; times are UTC microseconds. A complete file cannot be appended to.
 	Parquet Format = "parquet"
 )
@@ -44,12 +41,12 @@ func newEncoder(f Format, w io.Writer, resumed bool) (encoder, error) {
 	switch f {
 	case NDJSON:
 		return &ndjson{w: bufio.NewWriterSize(w, 64<<10)}, nil
-	case CSV, ExcelCSV:
-		e := &csvEncoder{w: csv.NewWriter(bufio.NewWriterSize(w, 64<<10)), harmless: f == ExcelCSV} // it keeps a larger buffer
+	case CSV:
+		e := &csvEncoder{w: NewCSVWriter(bufio.NewWriterSize(w, 64<<10))} // it keeps a larger buffer
 		if resumed {
 			return e, nil
 		}
-		return e, e.w.Write(columnNames())
+		return e, e.w.Write(columnNames()...)
 	case Parquet:
 		return newParquet(w), nil
 	}
@@ -76,9 +73,8 @@ func (n *ndjson) flush() error { return n.w.Flush() }
 func (n *ndjson) close() error { return n.w.Flush() }
 
 type csvEncoder struct {
-	w        *csv.Writer
-	fields   []string
-	harmless bool // texts are escaped by Harmless
+	w      CSVWriter
+	fields []string
 }
 
 func (c *csvEncoder) encode(events []Event) error {
@@ -87,7 +83,7 @@ func (c *csvEncoder) encode(events []Event) error {
 		for n := range Columns {
 			c.fields = append(c.fields, c.field(Columns[n].value(&events[i])))
 		}
-		if err := c.w.Write(c.fields); err != nil {
+		if err := c.w.Write(c.fields...); err != nil {
 			return err
 		}
 	}
@@ -103,36 +99,15 @@ func (c *csvEncoder) field(v any) string {
 	case wire.Instant:
 		return v.String()
 	case string:
-		return c.text(v)
+		return v
 	case line:
-		return c.text(string(v))
+		return string(v)
 	}
 	return ""
 }
 
-func (c *csvEncoder) text(s string) string {
-	if c.harmless {
-		return Harmless(s)
-	}
-	return s
-}
-
-func (c *csvEncoder) flush() error {
-	c.w.Flush()
-	return c.w.Error()
-}
-
-func (c *csvEncoder) close() error { return c.flush() }
-
-// Harmless returns s as a CSV field that a spreadsheet does not evaluate: if s starts as a formula may, a single quote
-// is put in front. Producers choose customer and order ids, and a formula runs with the rights of the user who opens
-// the file.
-func Harmless(field string) string {
-	if field != "" && strings.ContainsRune("=+-@\t\r\n", rune(field[0])) {
-		return "'" + field
-	}
-	return field
-}
+func (c *csvEncoder) flush() error { return c.w.Flush() }
+func (c *csvEncoder) close() error { return c.w.Flush() }
 
 const (
 	// groupRows and groupBytes (of lines) bound a row group: it is held in memory until it is written.

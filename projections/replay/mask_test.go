@@ -77,14 +77,13 @@ func TestMaskedCodes(t *testing.T) {
 	}
 }
 
-// What a spreadsheet would take for a formula starts with a quote in format csv-excel.
+// What a spreadsheet would take for a formula starts with a quote, which Plain takes off.
 func TestFormulas(t *testing.T) {
 	r := newRig(t)
 	r.Write(0, `{"type":"coupon.claimed","campaign":"`+campaigns[0]+`","at":"@","n":1,"code":"-A","customer_id":"=HYPERLINK(\"http://evil\")","id":"+1"}`,
 		`{"type":"coupon.voided","campaign":"`+campaigns[0]+`","at":"@","n":1,"code":"A","reason":"\t=1","status":"voided","id":"-x"}`)
 	for format, want := range map[Format][]string{
-		CSV:      {"=HYPERLINK(\"http://evil\")", "-A", "+1", "\t=1", "-x"},
-		ExcelCSV: {"'=HYPERLINK(\"http://evil\")", "'-A", "'+1", "'\t=1", "'-x"},
+		CSV: {"'=HYPERLINK(\"http://evil\")", "'-A", "'+1", "'\t=1", "'-x"},
 	} {
 		var out bytes.Buffer
 		r.run(Stream(&out, format), Options{})
@@ -108,6 +107,11 @@ func TestFormulas(t *testing.T) {
 		}
 		if at(1, "n") != "1" || at(1, "type") != "coupon.claimed" || !strings.HasPrefix(at(1, "raw"), "{") {
 			t.Errorf("%s: row %q", format, rows[1])
+		}
+	}
+	for _, text := range []string{"", "a", "'", "''a", "'=1", "=1", "-", "\t", "@SUM(A1)"} {
+		if safe := Harmless(text); Plain(safe) != text || safe != "" && strings.ContainsRune("=+-@\t\r\n", rune(safe[0])) {
+			t.Errorf("%q is %q, and %q", text, safe, Plain(safe))
 		}
 	}
 	if Harmless("") != "" || Harmless("\r=1") != "'\r=1" || Harmless("@x") != "'@x" || Harmless("a=1") != "a=1" {

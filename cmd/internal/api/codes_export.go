@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/csv"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -20,17 +19,11 @@ import (
 // exportPage is how many coupons are read at once: no transaction stays open while a client reads slowly.
 const exportPage = 2000
 
-// ExportWanted is what an export is of.
-type ExportWanted struct {
-	OneCampaign
-	CSV string `json:"csv,omitempty" enum:"plain,excel" doc:"excel: texts that a spreadsheet would run as a formula start with a single quote."`
-}
-
 func (a *API) exportRoute() {
 	readStream(a, Route{Method: http.MethodGet, Path: "/v1/campaigns/{campaign}/codes", ID: "exportCodes", Tag: "codes", Summary: "Export the claimed coupons as CSV",
 		About: "In the order in which they were claimed, from the read tables: those of the last seconds may be missing. Codes that are not claimed " +
 			"are not exported. Without the right to see codes they are masked by a keyed hash, equal for equal codes. Exports are recorded in the audit stream. " +
-			"A transfer that ends early is cut off, not completed.",
+			"A transfer that ends early is cut off, not completed. Texts that a spreadsheet would run as a formula, and those that start with a single quote, have a single quote before them.",
 		Operation: access.OpExportCodes},
 		huma.Operation{
 			Responses: answer("200", "CSV with a header row: campaign, n, code, customer_id, status, claimed_at, expires_at, redeemed_count, redeemed_at.",
@@ -38,7 +31,7 @@ func (a *API) exportRoute() {
 		}, a.exportCoupons)
 }
 
-func (a *API) exportCoupons(w http.ResponseWriter, req *http.Request, in *ExportWanted) {
+func (a *API) exportCoupons(w http.ResponseWriter, req *http.Request, in *OneCampaign) {
 	p, campaign := principal(req.Context()), in.Campaign
 	if err := checkCampaign(campaign); err != nil {
 		a.refuse(w, err)
@@ -57,7 +50,7 @@ func (a *API) exportCoupons(w http.ResponseWriter, req *http.Request, in *Export
 		a.refuse(w, err)
 		return
 	}
-	form := codescsv.Form{Excel: in.CSV == "excel"}
+	form := codescsv.Form{}
 	if !p.Codes {
 		form.Mask = replay.NewMask(a.MaskKey, false)
 	}
@@ -91,8 +84,8 @@ func (a *API) exists(ctx context.Context, campaign string) error {
 
 // export writes the coupons of a campaign, page by page.
 func (a *API) export(ctx context.Context, w http.ResponseWriter, campaign string, form codescsv.Form) (count int, err error) {
-	stream, rows := web.NewStream(w), csv.NewWriter(w)
-	_ = rows.Write(codescsv.Columns) // Error below returns a failure
+	stream, rows := web.NewStream(w), replay.NewCSVWriter(w)
+	_ = rows.Write(codescsv.Columns...) // Flush below returns a failure
 	q := ops.ListCoupons{Campaign: campaign, Paging: ops.Paging{Limit: exportPage}}
 	for more := true; more; more = q.After != "" {
 		page, err := readmodel.NewCoupons(a.DB).List(ctx, q, nil)
@@ -103,10 +96,9 @@ func (a *API) export(ctx context.Context, w http.ResponseWriter, campaign string
 		for i := range page.Items {
 			c := &page.Items[i]
 			_ = rows.Write(form.Fields(&codescsv.Row{Campaign: c.Campaign, N: c.N, Code: c.Code, CustomerID: c.CustomerID, Status: c.Status,
-				ClaimedAt: c.ClaimedAt, ExpiresAt: c.ExpiresAt, RedeemedCount: c.RedeemedCount, RedeemedAt: c.RedeemedAt}))
+				ClaimedAt: c.ClaimedAt, ExpiresAt: c.ExpiresAt, RedeemedCount: c.RedeemedCount, RedeemedAt: c.RedeemedAt})...)
 		}
-		rows.Flush()
-		if err := rows.Error(); err != nil {
+		if err := rows.Flush(); err != nil {
 			return count, err
 		}
 		count, q.After = count+len(page.Items), page.Next

@@ -70,8 +70,8 @@ func TestImportAndExport(t *testing.T) {
 	apitest.Until(t, "the tables have all", func() bool {
 		return len(find(t, r, "", "campaign="+c).Items) == 5 && len(find(t, r, "", "order_id="+order).Items) == 1
 	})
-	export := func(as, query string) [][]string {
-		answer := r.Ask(t, as, "GET", "/v1/campaigns/"+c+"/codes"+query, nil).Want(t, 200)
+	export := func(as string) [][]string {
+		answer := r.Ask(t, as, "GET", "/v1/campaigns/"+c+"/codes", nil).Want(t, 200)
 		rows, err := csv.NewReader(strings.NewReader(string(answer.Body))).ReadAll()
 		if err != nil || len(rows) != 6 || !strings.Contains(answer.Header.Get("Content-Disposition"), c+".csv") {
 			t.Fatalf("%v: %s", err, answer.Body)
@@ -80,14 +80,14 @@ func TestImportAndExport(t *testing.T) {
 	}
 	r.Key(t, "operator")
 	r.Key(t, "operator+codes")
-	clear, masked, excel := export("operator+codes", ""), export("operator", ""), export("operator+codes", "?csv=excel")
-	if clear[1][2] != "SUMMER-00000" || clear[1][4] != "redeemed" || clear[5][3] != "=cmd4" {
+	clear, masked := export("operator+codes"), export("operator")
+	if clear[1][2] != "SUMMER-00000" || clear[1][4] != "redeemed" || clear[5][3] != "'=cmd4" {
 		t.Errorf("%v", clear)
 	}
-	if !strings.HasPrefix(masked[1][2], "masked-") || masked[1][2] == masked[2][2] || excel[5][3] != "'=cmd4" {
-		t.Errorf("%v %v", masked, excel)
+	if !strings.HasPrefix(masked[1][2], "masked-") || masked[1][2] == masked[2][2] {
+		t.Errorf("%v", masked)
 	}
-	if entries := r.Ask(t, "", "GET", "/v1/audit?kind=export", nil); strings.Count(string(entries.Body), `"about":"`+c+`"`) != 3 {
+	if entries := r.Ask(t, "", "GET", "/v1/audit?kind=export", nil); strings.Count(string(entries.Body), `"about":"`+c+`"`) != 2 {
 		t.Errorf("%s", entries.Body)
 	}
 }

@@ -139,6 +139,7 @@ func TestWhoMayImportWhat(t *testing.T) {
 		{"github.com/RoaringBitmap", []string{"streams/scheduler/timers"}, "sets of coupons are the scheduler's"},
 		{"github.com/santhosh-tekuri/jsonschema", []string{"cmd/internal/server/apitest"}, "only tests of answers judge them by schemas"},
 		{"github.com/chromedp", []string{"cmd/internal/browser"}, "only tests have a browser"},
+		{"encoding/csv", []string{"projections/replay", "cmd/internal/codescsv"}, "replay.CSVWriter writes no formula; codescsv reads"},
 		{"go.opentelemetry.io", []string{"cmd/internal/trace"}, "traces are made in one place; streams and projections know texts"},
 		{"github.com/hanwen/go-fuse", nil, "only the power tests have a file system"},
 	}

@@ -5,7 +5,7 @@
 //	                                     row number, text and correction ──> reject
 //
 // Accepted: a byte-order mark, CRLF, empty rows, a header row, further columns, semicolons or tabs instead of commas,
-// lower case, the same code twice. A row without a usable code is passed to reject with its number; reading continues. The
+// lower case, the same code twice, the single quote of our own files. A row without a usable code is passed to reject with its number; reading continues. The
 // only state is the set of codes seen, about 24 bytes each.
 package codescsv
 
@@ -21,6 +21,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/replay"
 )
 
 // Column is the header of the column with the codes, in any case. A code "code" in the first row is read as a header.
@@ -80,7 +81,7 @@ func Read(r io.Reader, weak bool, yield func(code string) error, reject func(Rej
 		report.Rows++
 		text := ""
 		if column < len(record) {
-			text = record[column]
+			text = replay.Plain(record[column])
 		}
 		normal, err := code.NormalizeImported(text)
 		if err == nil && !weak {

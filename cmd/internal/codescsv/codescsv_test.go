@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/projections/replay"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 func read(t *testing.T, text string) (codes []string, rejects []Reject, report Report) {
@@ -51,6 +53,28 @@ func TestRead(t *testing.T) {
 		codes, _, report := read(t, c.text)
 		if got := strings.Join(codes, " "); got != c.want || report != c.report {
 			t.Errorf("%s: %q %+v, want %q %+v", c.name, got, report, c.want, c.report)
+		}
+	}
+}
+
+// TestOurOwnFiles: codes of an export, and of a file of printed ones, are read as they were, and none is a formula on the way.
+func TestOurOwnFiles(t *testing.T) {
+	codes := []string{"-AAA-1", "AAA-2", "--3B", "_C4"}
+	var exported strings.Builder
+	w := replay.NewCSVWriter(&exported)
+	streamtest.Must(t, w.Write(Columns...))
+	for i, c := range codes {
+		streamtest.Must(t, w.Write((&Form{}).Fields(&Row{Campaign: "-1", N: uint32(i + 1), Code: c, CustomerID: "=1"})...))
+	}
+	streamtest.Must(t, w.Flush())
+	for what, file := range map[string]string{"exported": exported.String(), "printed": string(AppendCodes(nil, "-1", 1, codes, true))} {
+		if got, rejects, _ := read(t, file); !slices.Equal(got, codes) || len(rejects) > 0 {
+			t.Errorf("%s: %q, %v\n%s", what, got, rejects, file)
+		}
+		for field := range strings.FieldsFuncSeq(file, func(c rune) bool { return c == ',' || c == '\n' }) {
+			if strings.ContainsRune("=+-@", rune(field[0])) {
+				t.Errorf("%s: field %q", what, field)
+			}
 		}
 	}
 }

@@ -25,8 +25,7 @@ type Row struct {
 
 // Form is how an export is written.
 type Form struct {
-	Mask  *replay.Mask // nil = codes in clear
-	Excel bool         // no text is one that a spreadsheet would run as a formula
+	Mask *replay.Mask // nil = codes in clear
 }
 
 // Hide masks the code.
@@ -34,14 +33,6 @@ func (f *Form) Hide(r *Row) {
 	if f.Mask != nil {
 		r.Code = f.Mask.Code(r.Code)
 	}
-}
-
-// Text makes a field safe for its reader.
-func (f *Form) Text(field string) string {
-	if f.Excel {
-		return replay.Harmless(field)
-	}
-	return field
 }
 
 // Fields are a row in the order of the columns.
@@ -54,11 +45,7 @@ func (f *Form) Fields(r *Row) []string {
 	}
 	number := func(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
 	f.Hide(r)
-	all := []string{r.Campaign, number(r.N), r.Code, r.CustomerID, r.Status, stamp(r.ClaimedAt), stamp(r.ExpiresAt), number(r.RedeemedCount), stamp(r.RedeemedAt)}
-	for i := range all {
-		all[i] = f.Text(all[i])
-	}
-	return all
+	return []string{r.Campaign, number(r.N), r.Code, r.CustomerID, r.Status, stamp(r.ClaimedAt), stamp(r.ExpiresAt), number(r.RedeemedCount), stamp(r.RedeemedAt)}
 }
 
 // AppendCodes appends rows campaign,n,code of coupons from, from+1 …, none of whose fields needs quotes.
@@ -66,10 +53,11 @@ func AppendCodes(dst []byte, campaign string, from uint32, codes []string, heade
 	if header {
 		dst = append(dst, PrintedHeader...)
 	}
+	campaign = replay.Harmless(campaign)
 	for i, code := range codes {
 		dst = append(append(dst, campaign...), ',')
 		dst = append(strconv.AppendUint(dst, uint64(from)+uint64(i), 10), ',')
-		dst = append(append(dst, code...), '\n')
+		dst = append(append(dst, replay.Harmless(code)...), '\n')
 	}
 	return dst
 }

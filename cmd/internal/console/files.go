@@ -1,7 +1,6 @@
 package console
 
 import (
-	"encoding/csv"
 	"encoding/json"
 	"html/template"
 	"io"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/projections/replay"
 )
 
 func init() {
@@ -176,11 +176,11 @@ func (i *importing) Last() api.Import { return i.last }
 // Rejects are the unusable rows as a CSV file in a link.
 func (i *importing) Rejects() template.URL {
 	var b strings.Builder
-	w := csv.NewWriter(&b)
-	_ = w.Write([]string{"row", "reason"}) // to memory
+	w := replay.NewCSVWriter(&b)
+	_ = w.Write("row", "reason") // to memory
 	for _, r := range i.last.Rejects {
-		_ = w.Write([]string{strconv.Itoa(r.Row), r.Reason})
+		_ = w.Write(strconv.Itoa(r.Row), r.Reason)
 	}
-	w.Flush()
+	_ = w.Flush()
 	return template.URL("data:text/csv;charset=utf-8," + strings.ReplaceAll(escape(b.String()), "+", "%20")) //nolint:gosec // it is escaped
 }
