@@ -46,7 +46,7 @@ func TestRebuildAndVerify(t *testing.T) {
 		{[]string{"rebuild", "--drop-previous"}, cli.ExitDone, "the previous tables are dropped"},
 		{[]string{"rebuild", "--undo"}, cli.ExitRefused, "there are no previous tables"},
 		{[]string{"rebuild", "--until", time.Now().UTC().Format(time.RFC3339Nano), "--schema", "copy"}, cli.ExitDone, "the copy is in schema copy"},
-		{[]string{"rebuild", "--schema", "copy"}, cli.ExitRefused, "schema copy or copy_rows exists"},
+		{[]string{"rebuild", "--schema", "copy"}, cli.ExitRefused, "schema copy or copy_rows exists; drop them (DROP SCHEMA copy, copy_rows CASCADE)"},
 		{[]string{"rebuild", "--schema", "copy", "-o", "json"}, cli.ExitRefused, `{"status":"refused","refusal":"not_begun","message":"schema copy or copy_rows exists`},
 		{[]string{"rebuild", "--until", "+1h", "--schema", "ahead"}, cli.ExitRefused, "is in the future"},
 		{[]string{"rebuild", "--schema", "scrip_next"}, cli.ExitRefused, "uses itself"},

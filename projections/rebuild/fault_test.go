@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/seed-4a2410e3/scrip/projections/confine"
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
@@ -250,7 +251,13 @@ func TestRefusals(t *testing.T) {
 	_, err = s.Copy(t.Context(), "public", time.Time{})
 	refused("a copy into public", err, "")
 	streamtest.Equal(t, "schemas", r.schemas(), "scrip")
-	for name, ok := range map[string]bool{"yesterday": true, "y_2026": true, "Yesterday": false, "1st": false, "scrip_7": false, "pg_x": false, "": false, `a"b`: false} {
+	_, err = s.pool.Exec(t.Context(), "CREATE SCHEMA shop")
+	streamtest.Must(t, err)
+	_, err = s.Copy(t.Context(), "shop", time.Time{})
+	if refused("a copy into a schema of others", err, "no copy of the read tables; choose another name"); strings.Contains(err.Error(), "DROP") {
+		t.Errorf("it advises to drop what it has not made: %v", err)
+	}
+	for name, ok := range map[string]bool{"yesterday": true, "y_2026": true, "Yesterday": false, "1st": false, "scrip_7": false, "pg_x": false, confine.Schema: false, "information_schema": false, "": false, `a"b`: false} {
 		if err := CheckName(name); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -256,12 +255,15 @@ func (sh *shadow) catchUpLocked(ctx context.Context, tx pgx.Tx) error {
 // schemaName matches the allowed names of a copy, which need no quotes.
 var schemaName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,50}$`)
 
+// rowsSuffix names the schema with the tables of a copy: the other one has their views.
+const rowsSuffix = "_rows"
+
 // CheckName validates the schema name of a copy.
 func CheckName(name string) error {
 	switch {
 	case !schemaName.MatchString(name):
 		return fmt.Errorf("is not a valid schema name; give 1 to 51 of a-z, 0-9 and _, starting with a letter")
-	case strings.HasPrefix(name, "scrip"), strings.HasPrefix(name, "pg_"), name == "public", name == "information_schema":
+	case schema.Reserved(name), schema.Reserved(name + rowsSuffix):
 		return fmt.Errorf("is a name that scrip or PostgreSQL uses itself; choose another")
 	}
 	return nil
@@ -280,13 +282,20 @@ func (s *Session) Copy(ctx context.Context, name string, until time.Time) (r Res
 		}
 		only.Until = wire.At(until)
 	}
-	rows := name + "_rows" // the schema of its tables
+	rows := name + rowsSuffix
 	var there bool
 	if err := s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname IN ($1, $2))", name, rows).Scan(&there); err != nil {
 		return r, explain(err)
 	}
 	if there {
-		return r, refuse("schema %s or %s exists; drop them (DROP SCHEMA %[1]s, %s CASCADE), or choose another name", name, rows)
+		copied, err := schema.Ours(ctx, s.pool, rows)
+		if err != nil {
+			return r, explain(err)
+		}
+		if !copied {
+			return r, refuse("schema %s or %s exists, and is no copy of the read tables; choose another name", name, rows)
+		}
+		return r, refuse("schema %s or %s exists; drop them (DROP SCHEMA %s, %s CASCADE), or choose another name", name, rows, name, rows)
 	}
 	err = s.filling(ctx, func(ctx context.Context) error {
 		sh, err := s.load(ctx, only, &r)

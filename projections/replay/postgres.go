@@ -89,7 +89,7 @@ func (p *projection) Begin(ctx context.Context, log topology.Log, f *Filter) (ma
 	if err := checkName(p.Name); err != nil {
 		return nil, err
 	}
-	if p.Name == "scrip" || strings.HasPrefix(p.Name, "scrip_") || strings.HasPrefix(p.Name, "pg_") || p.Name == "public" || p.Name == "information_schema" {
+	if schema.Reserved(p.Name) {
 		return nil, invalid("name", "schema %s is reserved; give another name", p.Name)
 	}
 	if err := p.open(ctx); err != nil {

@@ -46,6 +46,18 @@ var (
 // Name is the schema of the views.
 const Name = "scrip"
 
+// Reserved reports whether scrip or PostgreSQL uses a schema of that name itself, so that no person may choose it.
+func Reserved(name string) bool {
+	return strings.HasPrefix(name, "scrip_") || strings.HasPrefix(name, "pg_") ||
+		slices.Contains([]string{"scrip", "public", "information_schema", "projection_roles"}, name)
+}
+
+// Ours reports whether a schema has tables that this program or an earlier one made.
+func Ours(ctx context.Context, db Querier, name string) (ours bool, err error) {
+	err = db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1 AND obj_description(oid, 'pg_namespace') = $2)", name, mark).Scan(&ours)
+	return ours, err
+}
+
 // mark is the comment on schemas of tables: one of somebody else with such a name is left alone.
 const mark = "tables of scrip"
 
