@@ -20,16 +20,28 @@ const maxProfileSeconds = 60
 // authorized is true if a request has the server's credentials, or the key of an operator who is limited to no campaigns. A
 // server without credentials and keys authorizes no request.
 func (s *server) authorized(r *http.Request) bool {
+	p, known := s.sender(r)
+	return known && p.May(access.OpDiagnose, "")
+}
+
+// sender is who sends a request, by the server's credentials or a key.
+func (s *server) sender(r *http.Request) (p access.Principal, known bool) {
 	if user, password, given := r.BasicAuth(); given {
-		return s.owns(user, password)
+		return access.Local(user), s.owns(user, password)
 	}
 	key, given := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	keys := s.registry.Load()
 	if !given || keys == nil {
-		return false
+		return p, false
 	}
 	p, err := keys.Authenticate(strings.TrimSpace(key))
-	return err == nil && p.May(access.OpDiagnose, "")
+	return p, err == nil
+}
+
+// choosesTraces reports whether the sender of a request chooses whether it is sampled: an operator, or a key behind a trusted proxy.
+func (s *server) choosesTraces(r *http.Request) bool {
+	p, known := s.sender(r)
+	return known && (web.Proxied(r) || p.May(access.OpDiagnose, ""))
 }
 
 // known is true if a request has the server's credentials, the key of anybody, or the cookie of a log-in.

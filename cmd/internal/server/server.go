@@ -183,7 +183,7 @@ func (s *server) start(ctx context.Context) error {
 	}
 	conns := web.NewConns(s.opts.HTTPConns, s.opts.HTTPConnsPerAddress, s.opts.HTTPProxies)
 	s.limits.add(conns.Limits)
-	hs := web.NewServer(s.byName(s.opts.HTTPListen, s.trace.Handler(s.handler())))
+	hs := web.NewServer(s.byName(s.opts.HTTPListen, s.trace.Handler(s.choosesTraces, s.handler())))
 	hs.Handler = s.opts.HTTPProxies.Handler(web.HoldStrangers(s.strangers, s.known, s.prefixed(hs.Handler)))
 	s.group.start("http", serveHTTP(hs, conns, listener, s.serverTLS()))
 

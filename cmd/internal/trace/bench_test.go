@@ -25,7 +25,7 @@ func BenchmarkRequest(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer t.Close()
-			h := t.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			h := t.Handler(func(*http.Request) bool { return false }, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				if _, end := t.Command(r.Context(), "claim"); end != nil {
 					end(nil)
 				}

@@ -5,7 +5,7 @@
 //
 // It is off unless the standard variables name a collector; the SDK reads them: OTEL_EXPORTER_OTLP_ENDPOINT or
 // OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, headers, OTEL_SERVICE_NAME, OTEL_TRACES_SAMPLER, OTEL_SDK_DISABLED. Unless they choose
-// another sampler, a request in a hundred is sampled, and each whose caller has sampled it.
+// another sampler, a request in a hundred is sampled, and each whose caller has sampled it, if it is one who may choose that.
 //
 // streams and projections know texts alone, the traceparent of a span, and functions that make one.
 //
@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -87,27 +88,52 @@ func (t *Tracer) Close() error {
 	return t.provider.Shutdown(ctx)
 }
 
-// Handler makes a span of each request, the child of that in its header traceparent.
-func (t *Tracer) Handler(next http.Handler) http.Handler {
+// Handler makes a span of each request. Its parent is the span in the header traceparent, with the choice of that whether it is sampled,
+// if trusts allows it; else the span starts a trace, with a link to the other, so that no stranger chooses what is exported. The span
+// names the route: a path has ids of customers and orders.
+func (t *Tracer) Handler(trusts func(*http.Request) bool, next http.Handler) http.Handler {
 	if t == nil {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx := parents.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
-		ctx, span := t.tracer.Start(ctx, r.Method, trace.WithSpanKind(trace.SpanKindServer),
-			trace.WithAttributes(attribute.String("http.request.method", r.Method), attribute.String("url.path", r.URL.Path)))
+		ctx, options := r.Context(), []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
+		caller := trace.SpanContextFromContext(parents.Extract(ctx, propagation.HeaderCarrier(r.Header)))
+		switch {
+		case !caller.IsValid():
+		case trusts(r):
+			ctx = trace.ContextWithRemoteSpanContext(ctx, caller)
+		default:
+			options = append(options, trace.WithLinks(trace.Link{SpanContext: caller.WithTraceState(trace.TraceState{})}))
+		}
+		ctx, span := t.tracer.Start(ctx, "HTTP", options...)
 		defer span.End()
+		r = r.WithContext(ctx)
 		if !span.IsRecording() {
-			next.ServeHTTP(w, r.WithContext(ctx))
+			next.ServeHTTP(w, r)
 			return
 		}
 		s := &status{ResponseWriter: w}
-		next.ServeHTTP(s, r.WithContext(ctx))
-		span.SetAttributes(attribute.Int("http.response.status_code", s.code))
+		next.ServeHTTP(s, r)
+		if route := r.Pattern; route != "" { // the last mux has set it
+			if _, path, found := strings.Cut(route, " "); found {
+				route = path
+			}
+			span.SetName(method(r.Method) + " " + route)
+			span.SetAttributes(attribute.String("http.route", route))
+		}
+		span.SetAttributes(attribute.String("http.request.method", method(r.Method)), attribute.Int("http.response.status_code", s.code))
 		if s.code >= 500 {
 			span.SetStatus(codes.Error, http.StatusText(s.code))
 		}
 	})
+}
+
+// method is a method that routes have, else the name that OpenTelemetry gives all others.
+func method(given string) string {
+	if slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}, given) {
+		return given
+	}
+	return "_OTHER"
 }
 
 // status remembers the status of an answer.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/netip"
@@ -20,12 +21,17 @@ func (p Proxies) Handler(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if client := p.Client(r); client.IsValid() {
-			r = r.WithContext(r.Context()) // a copy: the server still uses the other
+			r = r.WithContext(context.WithValue(r.Context(), proxiedKey{}, true)) // a copy: the server still uses the other
 			r.RemoteAddr = net.JoinHostPort(client.String(), "0")
 		}
 		next.ServeHTTP(w, r)
 	})
 }
+
+type proxiedKey struct{}
+
+// Proxied reports whether a request came through a trusted proxy that names its client.
+func Proxied(r *http.Request) bool { return r.Context().Value(proxiedKey{}) != nil }
 
 // Client returns the client that a trusted proxy names: of the addresses in X-Forwarded-For the last one that is no trusted
 // proxy. What is left of it anybody may have written. If all are proxies, or an entry is no address, it is the proxy that made

@@ -52,7 +52,11 @@ func TestProxies(t *testing.T) {
 			if !trusting {
 				h, want = nil, c.peer
 			}
-			h.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.RemoteAddr })).ServeHTTP(httptest.NewRecorder(), r)
+			h.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if got = r.RemoteAddr; Proxied(r) != (got != c.peer) {
+					t.Errorf("%s: proxied is %v", c.name, Proxied(r))
+				}
+			})).ServeHTTP(httptest.NewRecorder(), r)
 			if got != want {
 				t.Errorf("%s, trusting proxies %v: the client is %s, want %s", c.name, trusting, got, want)
 			}
