@@ -319,7 +319,7 @@ func (s *Step) check(m Message, l *commandLine, c *campaign) error {
 	}
 	// A campaign that is known here lives here.
 	if c == nil && cmd.Campaign != "" && wire.LaneOf(cmd.Campaign, s.lane.lanes) != s.lane.lane {
-		return wire.Invalidf("campaign", "%s lives on lane %d, not on lane %d", cmd.Campaign, wire.LaneOf(cmd.Campaign, s.lane.lanes), s.lane.lane)
+		return wire.Invalidf("campaign", "lives on lane %d, not on lane %d", wire.LaneOf(cmd.Campaign, s.lane.lanes), s.lane.lane)
 	}
 	return nil
 }
@@ -336,7 +336,7 @@ func (s *Step) reject(m Message, l *commandLine, problem error, now wire.Instant
 	if out.Campaign == "" && wire.ValidCampaignName(m.Campaign) {
 		out.Campaign = m.Campaign
 	}
-	s.park(m, l.number, l.text, out.Message, out.Campaign, now)
+	s.park(m, l.number, l.text, wire.Reason(problem), out.Campaign, now)
 	return out
 }
 
@@ -350,7 +350,8 @@ func (s *Step) tooMuch(m Message, l *commandLine, replies []byte) []byte {
 }
 
 // park writes a dead letter, so that no bad line is lost silently, even if its sender does not wait for an outcome. Those
-// beyond maxParked of a step are counted instead, because dead letters stay in the log.
+// beyond maxParked of a step are counted instead, because dead letters stay in the log. All but the payload may be read by people who do not
+// see codes, so the reason has nothing of the line, and a campaign that does not exist is not named.
 func (s *Step) park(m Message, number uint32, line []byte, reason, campaignName string, now wire.Instant) {
 	if s.parked == maxParked {
 		r := &s.rest
@@ -362,6 +363,9 @@ func (s *Step) park(m Message, number uint32, line []byte, reason, campaignName 
 		return
 	}
 	s.parked++
+	if s.lane.campaigns[campaignName] == nil {
+		campaignName = ""
+	}
 	s.append(&wire.Event{
 		Type: wire.CommandRejected, Campaign: campaignName, At: now, Sequence: m.Sequence, Line: number,
 		Reason: quoted(reason, maxReasonQuoted), Payload: quoted(line, s.quote),

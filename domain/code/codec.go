@@ -302,8 +302,8 @@ func ValidPrefix(s string) error {
 	}
 	for i, r := range s {
 		if !isWord(r) {
-			return fmt.Errorf("prefix %q has %q at position %d: use only A-Z, 0-9 and _ (the hyphen before the code is added)",
-				s, r, utf8.RuneCountInString(s[:i])+1)
+			return fmt.Errorf("prefix has %q at position %d: use only A-Z, 0-9 and _ (the hyphen before the code is added)",
+				r, utf8.RuneCountInString(s[:i])+1)
 		}
 	}
 	return nil

@@ -1,7 +1,6 @@
 package code
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -15,6 +14,19 @@ const (
 	MinStrongLen = 8
 )
 
+// ImportError is what is wrong with a code that cannot be imported.
+type ImportError struct {
+	Code    string // as it was given
+	Problem string // a sentence without the code
+}
+
+func (e *ImportError) Error() string {
+	if e.Code == "" {
+		return "imported code " + e.Problem
+	}
+	return "imported code " + quote(e.Code) + " " + e.Problem
+}
+
 // NormalizeImported brings an imported code into the form in which it is kept and shown: trimmed, in upper case, 3 to
 // 64 of A-Z 0-9 - _. A code of hyphens alone is refused too, because it folds to nothing (see FoldImported). Normalizing
 // twice changes nothing.
@@ -22,10 +34,10 @@ func NormalizeImported(s string) (string, error) {
 	const allowed = "A-Z, 0-9, - and _"
 	s = strings.Trim(s, " \t\r\n")
 	if s == "" {
-		return "", errors.New("imported code is empty: give 3 to 64 of " + allowed)
+		return "", &ImportError{"", "is empty: give 3 to 64 of " + allowed}
 	}
 	if n := utf8.RuneCountInString(s); n < MinImportedLen || n > MaxImportedLen {
-		return "", fmt.Errorf("imported code %s has %d characters: give 3 to 64 of %s", quote(s), n, allowed)
+		return "", &ImportError{s, fmt.Sprintf("has %d characters: give 3 to 64 of %s", n, allowed)}
 	}
 	hyphens := 0
 	for i, r := range s {
@@ -34,16 +46,13 @@ func NormalizeImported(s string) (string, error) {
 		case r == '-':
 			hyphens++
 		case r == ' ':
-			return "", fmt.Errorf("imported code %s has a space at position %d: remove it or write a hyphen",
-				quote(s), utf8.RuneCountInString(s[:i])+1)
+			return "", &ImportError{s, fmt.Sprintf("has a space at position %d: remove it or write a hyphen", utf8.RuneCountInString(s[:i])+1)}
 		default:
-			return "", fmt.Errorf("imported code %s has %q at position %d: use only %s",
-				quote(s), r, utf8.RuneCountInString(s[:i])+1, allowed)
+			return "", &ImportError{s, fmt.Sprintf("has %q at position %d: use only %s", r, utf8.RuneCountInString(s[:i])+1, allowed)}
 		}
 	}
 	if hyphens == len(s) {
-		return "", fmt.Errorf("imported code %s is only hyphens, which are ignored when a code is typed: "+
-			"add a letter, a digit or _", quote(s))
+		return "", &ImportError{s, "is only hyphens, which are ignored when a code is typed: add a letter, a digit or _"}
 	}
 	return mapBytes(s, false), nil
 }
@@ -51,7 +60,7 @@ func NormalizeImported(s string) (string, error) {
 // CheckStrong refuses a weak code, one that guessing finds. Hyphens are no symbols. The code is normalised.
 func CheckStrong(s string) error {
 	if n := len(s) - strings.Count(s, "-"); n < MinStrongLen {
-		return fmt.Errorf("imported code %s has %d symbols, and fewer than %d can be guessed: give longer codes, or allow weak ones", quote(s), n, MinStrongLen)
+		return &ImportError{s, fmt.Sprintf("has %d symbols, and fewer than %d can be guessed: give longer codes, or allow weak ones", n, MinStrongLen)}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"iter"
+	"slices"
 	"time"
 )
 
@@ -400,6 +401,9 @@ func (e *Event) Mask(mask func(s Secret, text string) string) {
 		case *[]string:
 			for i := range *p {
 				(*p)[i] = mask(secret, (*p)[i])
+			}
+			if secret == SecretQuote { // no list of as many customers
+				*p = slices.DeleteFunc(*p, func(text string) bool { return text == "" })
 			}
 		}
 	}

@@ -172,7 +172,7 @@ var fieldSpecs = [numFields]fieldSpec{
 	fDropped:       {name: "dropped", about: "How many were dropped: too late, or of no use any more."},
 	fPassed:        {name: "passed", about: "If given, only those that announce an instant up to it."},
 	fCounts:        {name: "counts", about: "How many commands were refused, by refusal."},
-	fSample:        {name: "sample", about: "Some names of campaigns that do not exist."},
+	fSample:        {name: "sample", secret: SecretQuote, about: "Some names of campaigns that do not exist."},
 	fSequence:      {name: "sequence", about: "Of the message with the rejected command."},
 	fLine:          {name: "line", most: math.MaxUint32, about: "Within it, from 1; absent for the whole message."},
 	fLastSequence:  {name: "last_sequence", about: "Of the last message, where the event represents several lines."},

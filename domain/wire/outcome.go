@@ -2,9 +2,12 @@ package wire
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -201,20 +204,51 @@ var refusalNames = func() (all []string) {
 // Refusals returns the refusals.
 func Refusals() iter.Seq[Refusal] { return slices.Values(allRefusals[:]) }
 
-// InvalidError is what is wrong with a line: the field (empty for the line itself) and how to correct it.
+// InvalidError is what is wrong with a line, and how to correct it.
 type InvalidError struct {
-	Field   string
+	// Field is one that lines can have; "" = the line itself.
+	Field string
+	// Message is a sentence of scrip: it has names and limits of its own, and nothing of the line.
 	Message string
+	// Got is what the line has, where that helps its sender; without Field it is the name of a field that no line has. It may be a code.
+	Got string
 	// Malformed is true where the line has no valid form: no JSON, or a field that is unknown, missing or given twice. It is
 	// false where the value of a field is out of bounds.
 	Malformed bool
 }
 
+// Error is for the sender of the line.
 func (e *InvalidError) Error() string {
+	switch {
+	case e.Got == "":
+		return e.Reason()
+	case e.Field == "":
+		return Shorten(e.Got, 64) + ": " + e.Message
+	}
+	return e.Reason() + ": " + strconv.Quote(Shorten(e.Got, 64))
+}
+
+// Reason is for people who may not see codes: it has nothing of the line.
+func (e *InvalidError) Reason() string {
 	if e.Field == "" {
 		return e.Message
 	}
 	return e.Field + ": " + e.Message
+}
+
+// Reason is that of an InvalidError, and of another error a sentence without its text.
+func Reason(err error) string {
+	var invalid *InvalidError
+	if errors.As(err, &invalid) {
+		return invalid.Reason()
+	}
+	return "the line is not valid"
+}
+
+// got adds what the line has.
+func (e *InvalidError) got(text string) *InvalidError {
+	e.Got = strings.Clone(text) // a view of the line
+	return e
 }
 
 // malformedf is Invalidf for a line without valid form.

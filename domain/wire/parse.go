@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -123,7 +124,7 @@ func (t *fieldTexts) read() error {
 		if f == fUnknown || f >= numCommandFields {
 			// Continue: the refusal should carry the line's id even if that comes last.
 			if problem == nil {
-				problem = malformedf(Shorten(string(key), 64), "unknown field; remove it")
+				problem = malformedf("", "unknown field; remove it").got(string(key))
 			}
 			continue
 		}
@@ -151,7 +152,7 @@ func (c *Command) identify(raw *fieldTexts, def Defaults) error {
 		}
 		name = name[1 : len(name)-1]
 		if c.Type = CommandNamed(name); c.Type == NoCommand {
-			return malformedf("type", "unknown type %q; give one of the commands, such as claim", Shorten(string(name), 32))
+			return malformedf("type", "unknown type; give one of the commands, such as claim").got(string(name))
 		}
 		if def.Type != NoCommand && c.Type != def.Type {
 			return malformedf("type", "%s does not belong here; leave it out or give %s", c.Type, def.Type)
@@ -178,7 +179,7 @@ func (c *Command) identify(raw *fieldTexts, def Defaults) error {
 			return Invalidf("campaign", "must be 1 to %d of A-Z a-z 0-9 _ -", MaxCampaignName)
 		}
 		if def.Campaign != "" && c.Campaign != def.Campaign {
-			return Invalidf("campaign", "%s disagrees with the subject, which has %s", c.Campaign, def.Campaign)
+			return Invalidf("campaign", "disagrees with the subject, which has another").got(c.Campaign)
 		}
 	} else {
 		if def.Campaign != "" && !ValidCampaignName(def.Campaign) {
@@ -219,7 +220,7 @@ func (c *Command) interpret(raw *fieldTexts) error {
 	case ImportCodes:
 		for i, s := range c.Codes {
 			if err := code.CheckStrong(s); err != nil && !c.WeakCodes {
-				return Invalidf("codes", "code %d: %s with weak_codes", i+1, err)
+				return badCode(i, err, " with weak_codes")
 			}
 		}
 	case CreateCampaign:
@@ -302,12 +303,21 @@ func (c *Command) readCodes(raw []byte) error {
 	for i, s := range list {
 		n, err := code.NormalizeImported(s)
 		if err != nil {
-			return Invalidf("codes", "code %d (%q): %s", i+1, Shorten(s, 64), err)
+			return badCode(i, err, "")
 		}
 		list[i] = n
 	}
 	c.Codes = list
 	return nil
+}
+
+// badCode is what is wrong with one of the codes of an import.
+func badCode(i int, err error, more string) error {
+	var bad *code.ImportError
+	if !errors.As(err, &bad) {
+		return Invalidf("codes", "code %d is not valid", i+1)
+	}
+	return Invalidf("codes", "code %d %s%s", i+1, bad.Problem, more).got(bad.Code)
 }
 
 // earliest keeps the due instant of a reminder, up to MaxBefore before a campaign's or coupon's instant, after 1970.
@@ -365,7 +375,7 @@ func (spec *fieldSpec) checkText(s string, known bool) error {
 			return Invalidf(spec.name, "%s", err)
 		}
 	case spec.name == "zone" && !ValidZone(s):
-		return Invalidf(spec.name, "%s is no time zone; give a name of the IANA database, such as Europe/Berlin", Shorten(s, 32))
+		return Invalidf(spec.name, "must be a name of the IANA database of time zones, such as Europe/Berlin").got(s)
 	case spec.name == "batch" && !ValidCampaignName(s): // part of URLs and names of files
 		return Invalidf(spec.name, "must be 1 to %d of A-Z a-z 0-9 _ -", MaxBatch)
 	case s == "":

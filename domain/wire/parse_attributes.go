@@ -30,18 +30,18 @@ func (c *Command) readAttributes(raw []byte) error {
 			return Invalidf("attributes", "names must be printable and not empty")
 		}
 		if !names.add(name) {
-			return Invalidf("attributes", "%s is given twice; keep one", Shorten(name, 32))
+			return Invalidf("attributes", "a name is given twice; keep one").got(name)
 		}
 		switch value[0] {
 		case '{', '[', 'n':
-			return Invalidf("attributes", "%s must be a string, number or boolean: the object is flat", Shorten(name, 32))
+			return Invalidf("attributes", "each value must be a string, number or boolean: the object is flat").got(name)
 		case '"':
 			if s, err := unquote(value); err != nil || !Printable(s) {
-				return Invalidf("attributes", "%s must be printable text", Shorten(name, 32))
+				return Invalidf("attributes", "each value must be printable text").got(name)
 			}
 		default:
 			if !numbersFit(value) {
-				return Invalidf("attributes", "%s %s", Shorten(name, 32), misfit)
+				return Invalidf("attributes", misfit).got(name)
 			}
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -102,7 +101,7 @@ type LetterFilter struct {
 	Lane *int
 	// Since excludes older ones. Zero = none.
 	Since time.Time
-	// Cause excludes those whose reason, without what it quotes and without numbers, is another one. "" = none.
+	// Cause excludes those whose reason, without numbers, is another one. "" = none.
 	Cause string
 	// State excludes those in another state. "" = none.
 	State LetterState
@@ -110,18 +109,9 @@ type LetterFilter struct {
 	Limit int
 	// Before is the previous page's result older; "" = the newest.
 	Before string
-	// Masked leaves out what was typed: the lines, and what the reasons quote of them. Both may hold codes.
+	// Masked leaves out the lines, which may hold codes. Reasons have nothing of them.
 	Masked bool
 }
-
-// quotes are the texts that a reason quotes.
-var quotes = regexp.MustCompile(`"(?:[^"\\]|\\.)*"?`)
-
-// MaskReason replaces what a reason quotes.
-func MaskReason(reason string) string { return quotes.ReplaceAllString(reason, `"…"`) }
-
-// mask leaves out what LetterFilter.Masked names.
-func (l *Letter) mask() { l.Payload, l.Reason = "", MaskReason(l.Reason) }
 
 // Check returns an error if a field of the filter has no meaning. It names the field.
 func (f *LetterFilter) Check() error {
@@ -154,7 +144,7 @@ const letterWanted = ` WHERE (d.stream = $1 OR $1 = '' OR right($1, 1) = '_' AND
   AND ($4::text = '' OR coalesce(h.state, 'open') = $4) AND ($5::text = '' OR ` + causeSQL + ` = $5)`
 
 // causeSQL is what dead letters of one cause have in common.
-const causeSQL = `regexp_replace(regexp_replace(d.reason, '"([^"\\]|\\.)*"?', '"…"', 'g'), '[0-9]+', '…', 'g')`
+const causeSQL = `regexp_replace(d.reason, '[0-9]+', '…', 'g')`
 
 // $6..$9 = end of the previous page: time, lane, event   $10 = page size
 const listSQL = letterColumns + letterWanted + `
@@ -185,7 +175,7 @@ func (s *Letters) List(ctx context.Context, f LetterFilter) (list []Letter, olde
 	}
 	for i := range list {
 		if f.Masked {
-			list[i].mask()
+			list[i].Payload = ""
 		}
 	}
 	list, more := cut(list, limit)

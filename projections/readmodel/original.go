@@ -131,7 +131,7 @@ type ShownLetter struct {
 // Shown returns a dead letter with its line; masked without it, as LetterFilter.Masked has it.
 func (l *Letter) Shown(ctx context.Context, read Source, masked bool) ShownLetter {
 	if masked {
-		l.mask()
+		l.Payload = ""
 		return ShownLetter{Letter: *l}
 	}
 	original := l.Original(ctx, read)

@@ -2,7 +2,6 @@ package readmodel
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,7 +25,7 @@ type Retry struct {
 	Lines, IDName string
 }
 
-// Commands returns the commands to send. Its errors are refusals: nothing was done.
+// Commands returns the commands to send. Its errors are refusals: nothing was done. They have nothing of the lines, which may hold codes.
 func (r *Retry) Commands(ctx context.Context, read Source) ([]wire.Command, error) {
 	original, text := r.Letter.Original(ctx, read), r.Text
 	if text == nil {
@@ -70,20 +69,20 @@ func (r *Retry) command(line []byte, number int, subject string) (c wire.Command
 		if r.corrected() {
 			hint = "correct it"
 		}
-		return c, fmt.Errorf("line %d is still not a command: %w; %s", number, err, hint)
+		return c, fmt.Errorf("line %d is still not a command: %s; %s", number, wire.Reason(err), hint)
 	}
 	switch {
 	case c.Type == wire.Expire || c.Type == wire.RemindDue:
 		return c, fmt.Errorf("line %d: only the scheduler sends %s, and repeats it; discard the dead letter", number, c.Type)
 	case !r.corrected() && !scope.Allows(c.Type):
-		return c, fmt.Errorf("line %d: a sender on %s may not send %s; to send it with your rights, give the line with %s", number, cmp.Or(subject, "an unknown subject"), c.Type, r.Lines)
+		return c, fmt.Errorf("line %d: its sender may not send %s; to send it with your rights, give the line with %s", number, c.Type, r.Lines)
 	}
 	if c.N != 0 && !r.corrected() && scope == wire.ScopeProducer {
 		return c, fmt.Errorf("line %d: n: %s; to send it with your rights, give the line with %s", number, wire.CodeOnly, r.Lines)
 	}
 	switch {
 	case c.ID != "" && r.ID != "" && c.ID != r.ID:
-		return c, fmt.Errorf("line %d has the id %s of its own; leave out %s, or change it in the line with %s", number, c.ID, r.IDName, r.Lines)
+		return c, fmt.Errorf("line %d has an id; leave out %s, or change it in the line with %s", number, r.IDName, r.Lines)
 	case c.ID == "":
 		if c.ID = r.ID; c.ID == "" {
 			// Equal for each retry, and unique: an event's position, and a line number in the dead letter.

@@ -110,8 +110,8 @@ func TestEventsToRows(t *testing.T) {
 				"SELECT stream, sequence, line, event_sequence, event_line, reason FROM scrip.dead_letter ORDER BY 2": "" +
 					`SCRIP_EVT_0 2 1 2 1 the event's type: "coupon.melted" is not known to this version` + "\n" +
 					`SCRIP_EVT_0 3 1 3 1 the event line is not valid JSON: it ends too early` + "\n" +
-					`SCRIP_EVT_0 4 1 4 1 coupon.redeemed of coupon 9 of campaign c, which is not in the tables` + "\n" +
-					`SCRIP_EVT_0 5 1 5 1 coupon.claimed of campaign "nowhere", which is not in the tables` + "\n" +
+					`SCRIP_EVT_0 4 1 4 1 coupon.redeemed of coupon 9, which is not in the tables` + "\n" +
+					`SCRIP_EVT_0 5 1 5 1 coupon.claimed of a campaign that is not in the tables` + "\n" +
 					`SCRIP_EVT_0 6 1 6 1 the event line has no at` + "\n" +
 					`SCRIP_EVT_0 7 1 7 1 the row is there already (campaign_key)`,
 			}},

@@ -67,7 +67,7 @@ func (f *fold) coupon(c *campaign, l *Line) error {
 		k = c.printed(e.N)
 	}
 	if k == nil {
-		return fmt.Errorf("%s of coupon %d of campaign %s, which is not in the tables", e.Type, e.N, c.name)
+		return fmt.Errorf("%s of coupon %d, which is not in the tables", e.Type, e.N)
 	}
 	if e.Type == wire.CouponRedeemed && e.RedeemedCount == 0 {
 		return fmt.Errorf("redeemed_count: a redeemed coupon has been redeemed at least once")

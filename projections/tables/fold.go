@@ -88,7 +88,7 @@ func (f *fold) change(l *Line) (recount string, err error) {
 	}
 	c := f.campaigns[e.Campaign]
 	if c == nil {
-		return "", fmt.Errorf("%s of campaign %q, which is not in the tables", e.Type, e.Campaign)
+		return "", fmt.Errorf("%s of a campaign that is not in the tables", e.Type)
 	}
 	if e.N != 0 && int64(e.N) <= c.removed && e.Type != wire.CouponClaimed {
 		return "", nil

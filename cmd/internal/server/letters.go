@@ -103,11 +103,7 @@ func (l *letters) Retry(ctx context.Context, who ops.Caller, q ops.RetryLetter) 
 	}
 	commands, err := r.Commands(ctx, l.source)
 	if err != nil {
-		why := err.Error()
-		if !who.Codes {
-			why = readmodel.MaskReason(why)
-		}
-		return nil, &ops.Refusal{Code: ops.NotRetriable, Message: why}
+		return nil, &ops.Refusal{Code: ops.NotRetriable, Message: err.Error()}
 	}
 	out, accepted, all := api.Retried{State: string(letter.State), Outcomes: []api.Outcome{}}, map[string]int{}, 0
 	for _, cmd := range commands {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -83,8 +84,8 @@ func Invalid(err error, where, id, campaign string) *Problem {
 		if !invalid.Malformed {
 			code = Code(wire.Invalid)
 		}
-		if invalid.Field != "" {
-			location += "." + invalid.Field
+		if name := cmp.Or(invalid.Field, wire.Shorten(invalid.Got, 64)); name != "" {
+			location += "." + name
 		}
 		p := New(code, err.Error()).At(location, invalid.Message)
 		p.ID, p.Campaign = id, campaign
