@@ -61,12 +61,12 @@ func TestDeadLetters(t *testing.T) {
 		want string
 		args []string
 	}{
-		{cli.ExitDone, "customer: unknown field", []string{"list"}},
+		{cli.ExitDone, "unknown field; remove it", []string{"list"}},
 		{cli.ExitDone, strings.TrimSpace(padding), []string{"show", bad}},
 		{cli.ExitDone, "an event that the read tables could not apply", []string{"show", event}},
 		{cli.ExitDone, "refused as a whole", []string{"show", whole}},
 		{cli.ExitRefused, "still not a command: customer: unknown field", []string{"retry", bad}},
-		{cli.ExitRefused, "id a1 of its own", []string{"retry", bad, "--payload", mended, "--id", "other"}},
+		{cli.ExitRefused, "line 1 has an id; leave out", []string{"retry", bad, "--payload", mended, "--id", "other"}},
 		{cli.ExitDone, "claimed", []string{"retry", bad, "--payload", mended}},
 		{cli.ExitDone, `"repeat":true`, []string{"retry", bad, "--payload", mended, "-o", "json"}},
 		{cli.ExitRefused, "it was retried, which cannot be undone", []string{"discard", bad, "--note", "noise"}},

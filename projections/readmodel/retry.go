@@ -23,9 +23,11 @@ type Retry struct {
 	ID string
 	// Lines and IDName are how a user gives Text and ID, for messages.
 	Lines, IDName string
+	// Codes: the caller sees codes, so an error may name what a line has.
+	Codes bool
 }
 
-// Commands returns the commands to send. Its errors are refusals: nothing was done. They have nothing of the lines, which may hold codes.
+// Commands returns the commands to send. Its errors are refusals: nothing was done.
 func (r *Retry) Commands(ctx context.Context, read Source) ([]wire.Command, error) {
 	original, text := r.Letter.Original(ctx, read), r.Text
 	if text == nil {
@@ -69,7 +71,11 @@ func (r *Retry) command(line []byte, number int, subject string) (c wire.Command
 		if r.corrected() {
 			hint = "correct it"
 		}
-		return c, fmt.Errorf("line %d is still not a command: %s; %s", number, wire.Reason(err), hint)
+		why := wire.Reason(err)
+		if r.Codes {
+			why = err.Error()
+		}
+		return c, fmt.Errorf("line %d is still not a command: %s; %s", number, why, hint)
 	}
 	switch {
 	case c.Type == wire.Expire || c.Type == wire.RemindDue:

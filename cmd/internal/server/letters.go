@@ -97,7 +97,7 @@ func (l *letters) Retry(ctx context.Context, who ops.Caller, q ops.RetryLetter) 
 		return nil, &ops.Refusal{Code: ops.NotRetriable, Message: q.ID + " is an event. It cannot be applied now: later events were applied without it. " +
 			"With a scrip version that supports it, `scrip rebuild` applies it in log order"}
 	}
-	r := readmodel.Retry{Letter: &letter, ID: q.CommandID, Lines: "lines", IDName: "command_id"}
+	r := readmodel.Retry{Letter: &letter, ID: q.CommandID, Lines: "lines", IDName: "command_id", Codes: who.Codes}
 	if q.Lines != nil {
 		r.Text = []byte(strings.Join(q.Lines, "\n"))
 	}
