@@ -77,15 +77,14 @@ func TestForeignPagesChangeNothing(t *testing.T) {
 		walked++
 		path := wildcard.ReplaceAllString(route.Path, "x")
 		for _, header := range [][]string{{"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"}, {"Origin", "null"}, {"Sec-Fetch-Site", "same-site"}} {
-			for _, as := range []string{"", "-"} {
-				r.Ask(t, as, route.Method, path, nil, header...).Problem(t, 403, "origin_not_allowed", "header.Origin")
-			}
+			r.Ask(t, "", route.Method, path, nil, header...).Problem(t, 403, "origin_not_allowed", "header.Origin")
 		}
 	}
 	if walked < 30 {
 		t.Errorf("only %d routes change something", walked)
 	}
 	c := r.Campaign(t, map[string]any{"codes": 1})
+	r.Ask(t, "-", "POST", "/v1/campaigns/"+c+"/pause", nil, "Origin", "https://evil.example").Problem(t, 403, "origin_not_allowed", "header.Origin")
 	r.Ask(t, "", "POST", "/v1/campaigns/"+c+"/pause", nil, "Origin", r.URL, "Sec-Fetch-Site", "same-origin").Want(t, 200)
 	r.Key(t, "operator")
 	r.Ask(t, "operator", "POST", "/v1/campaigns/"+c+"/resume", nil, "Origin", "https://ours.example", "Sec-Fetch-Site", "cross-site").Want(t, 200)
