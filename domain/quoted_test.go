@@ -47,8 +47,8 @@ func TestBadLinesAreQuotedWithinBounds(t *testing.T) {
 // secretCode is a code that is typed where it does not belong.
 const secretCode = "7KQ2-9F3M-XW4T"
 
-// FuzzReasons: people who may not see codes read all of a dead letter but its payload, so nothing else has a code, wherever in a bad line
-// it was typed.
+// FuzzReasons: people who may not see codes read all of a dead letter but its payload, so nothing else has a code,
+// wherever in a bad line it was typed.
 func FuzzReasons(f *testing.F) {
 	lines := []string{linetest.Claim, linetest.Redeem, linetest.Create, linetest.Update, linetest.Remind, linetest.Import, linetest.Extend, linetest.Expire, linetest.Due,
 		linetest.With(linetest.Claim, "attributes", `{"channel":"app","of":1}`), linetest.With(linetest.Claim, "zone", `"Europe/Berlin"`),

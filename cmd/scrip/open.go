@@ -116,9 +116,10 @@ func (m *Main) logInLink(ctx context.Context, to *replay.Remote) (made link, err
 	return made, fmt.Errorf("no link was made: %s", cmp.Or(answer.Detail, resp.Status))
 }
 
-// hand hands the link to a browser where there is a display: in a file that only this user can read, since all users of the machine can
-// read the arguments of a program. Its page posts the token. The file is removed when the token is too old; after a crash before that it
-// stays, with a token that is of no use. The link is printed anyway, for browsers in a sandbox that hides the file.
+// hand hands the link to a browser where there is a display: in a file that only this user can read, since all users of
+// the machine can read the arguments of a program. Its page posts the token. The file is removed when the token is too
+// old; after a crash before that it stays, with a token that is of no use. The link is printed anyway, for browsers in
+// a sandbox that hides the file.
 func hand(made link) (remover *exec.Cmd, err error) {
 	program := "xdg-open"
 	switch {

@@ -17,8 +17,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-// TestOpenHandsOverAFile: no program gets the token as an argument; the browser gets a file that only this user can read, and which is
-// removed.
+// TestOpenHandsOverAFile: no program gets the token as an argument; the browser gets a file that only this user can
+// read, and which is removed.
 func TestOpenHandsOverAFile(t *testing.T) {
 	bin, run := t.TempDir(), t.TempDir()
 	streamtest.Must(t, os.Chmod(run, 0o700))
@@ -79,7 +79,8 @@ func TestABrowserLogsInByTheFile(t *testing.T) {
 	})
 }
 
-// TestNoArgumentIsASecret: all users of the machine can read the arguments of a server and of the programs that it runs.
+// TestNoArgumentIsASecret: all users of the machine can read the arguments of a server and of the programs that it
+// runs.
 func TestNoArgumentIsASecret(t *testing.T) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if len(files) == 0 || err != nil {

@@ -210,7 +210,8 @@ type InvalidError struct {
 	Field string
 	// Message is a sentence of scrip: it has names and limits of its own, and nothing of the line.
 	Message string
-	// Got is what the line has, where that helps its sender; without Field it is the name of a field that no line has. It may be a code.
+	// Got is what the line has, where that helps its sender; without Field it is the name of a field that no line has.
+	// It may be a code.
 	Got string
 	// Malformed is true where the line has no valid form: no JSON, or a field that is unknown, missing or given twice. It is
 	// false where the value of a field is out of bounds.

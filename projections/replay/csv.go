@@ -33,9 +33,10 @@ func (c CSVWriter) Flush() error {
 	return c.w.Error()
 }
 
-// Harmless returns a text as a CSV field that a spreadsheet does not evaluate: if it starts as a formula may, or with a single quote, a
-// single quote is put in front. Producers choose customer and order ids, and a formula runs with the rights of the person who opens the
-// file. Programs take the quote off by [Plain]; what needs no such step is JSON or Parquet.
+// Harmless returns a text as a CSV field that a spreadsheet does not evaluate: if it starts as a formula may, or with a
+// single quote, a single quote is put in front. Producers choose customer and order ids, and a formula runs with the
+// rights of the person who opens the file. Programs take the quote off by [Plain]; what needs no such step is JSON or
+// Parquet.
 func Harmless(field string) string {
 	if field != "" && strings.IndexByte("=+-@'\t\r\n", field[0]) >= 0 {
 		return "'" + field

@@ -64,8 +64,8 @@ func TestPagesOfOtherOrigins(t *testing.T) {
 	apitest.Until(t, "the key is over", func() bool { return preflight("POST", claims, mine).StatusCode == http.StatusForbidden })
 }
 
-// TestForeignPagesChangeNothing: a browser adds Basic credentials to forms of any page, so no route that a form can reach takes them from
-// a page of another origin.
+// TestForeignPagesChangeNothing: a browser adds Basic credentials to forms of any page, so no route that a form can
+// reach takes them from a page of another origin.
 func TestForeignPagesChangeNothing(t *testing.T) {
 	r := apitest.Shared(t)
 	wildcard := regexp.MustCompile(`\{[^}]*\}`)

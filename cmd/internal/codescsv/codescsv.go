@@ -5,8 +5,8 @@
 //	                                     row number, text and correction ──> reject
 //
 // Accepted: a byte-order mark, CRLF, empty rows, a header row, further columns, semicolons or tabs instead of commas,
-// lower case, the same code twice, the single quote of our own files. A row without a usable code is passed to reject with its number; reading continues. The
-// only state is the set of codes seen, about 24 bytes each.
+// lower case, the same code twice, the single quote of our own files. A row without a usable code is passed to reject
+// with its number; reading continues. The only state is the set of codes seen, about 24 bytes each.
 package codescsv
 
 import (

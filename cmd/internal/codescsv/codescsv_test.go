@@ -57,7 +57,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestOurOwnFiles: codes of an export, and of a file of printed ones, are read as they were, and none is a formula on the way.
+// TestOurOwnFiles: codes of an export, and of a file of printed ones, are read as they were, and none is a formula on
+// the way.
 func TestOurOwnFiles(t *testing.T) {
 	codes := []string{"-AAA-1", "AAA-2", "--3B", "_C4"}
 	var exported strings.Builder

@@ -38,7 +38,8 @@ func (s *server) sender(r *http.Request) (p access.Principal, known bool) {
 	return p, err == nil
 }
 
-// choosesTraces reports whether the sender of a request chooses whether it is sampled: an operator, or a key behind a trusted proxy.
+// choosesTraces reports whether the sender of a request chooses whether it is sampled: an operator, or a key behind a
+// trusted proxy.
 func (s *server) choosesTraces(r *http.Request) bool {
 	p, known := s.sender(r)
 	return known && (web.Proxied(r) || p.May(access.OpDiagnose, ""))

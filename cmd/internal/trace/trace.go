@@ -4,8 +4,9 @@
 //	server span     child: until its outcome                                links to its sampled lines                         links to its steps
 //
 // It is off unless the standard variables name a collector; the SDK reads them: OTEL_EXPORTER_OTLP_ENDPOINT or
-// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, headers, OTEL_SERVICE_NAME, OTEL_TRACES_SAMPLER, OTEL_SDK_DISABLED. Unless they choose
-// another sampler, a request in a hundred is sampled, and each whose caller has sampled it, if it is one who may choose that.
+// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, headers, OTEL_SERVICE_NAME, OTEL_TRACES_SAMPLER, OTEL_SDK_DISABLED. Unless they
+// choose another sampler, a request in a hundred is sampled, and each whose caller has sampled it, if it is one who may
+// choose that.
 //
 // streams and projections know texts alone, the traceparent of a span, and functions that make one.
 //
@@ -88,9 +89,9 @@ func (t *Tracer) Close() error {
 	return t.provider.Shutdown(ctx)
 }
 
-// Handler makes a span of each request. Its parent is the span in the header traceparent, with the choice of that whether it is sampled,
-// if trusts allows it; else the span starts a trace, with a link to the other, so that no stranger chooses what is exported. The span
-// names the route: a path has ids of customers and orders.
+// Handler makes a span of each request. Its parent is the span in the header traceparent, with the choice of that
+// whether it is sampled, if trusts allows it; else the span starts a trace, with a link to the other, so that no
+// stranger chooses what is exported. The span names the route: a path has ids of customers and orders.
 func (t *Tracer) Handler(trusts func(*http.Request) bool, next http.Handler) http.Handler {
 	if t == nil {
 		return next

@@ -167,7 +167,8 @@ func TestOneClaim(t *testing.T) {
 	})
 }
 
-// TestALinkToTheCaller: a request whose caller may not choose is sampled as one without a caller, whatever trace it names, and shows that.
+// TestALinkToTheCaller: a request whose caller may not choose is sampled as one without a caller, whatever trace it
+// names, and shows that.
 func TestALinkToTheCaller(t *testing.T) {
 	got := &receiver{}
 	at := httptest.NewServer(got)

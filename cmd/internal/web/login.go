@@ -196,8 +196,8 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // LinkPath takes the token of a link from the file that `scrip open` hands to a browser.
 const LinkPath = "/login/link"
 
-// ofFile reports whether a request is the form of such a file. Any page can send it with Origin null. It then needs a token, which is
-// one of its own author, works once and within a minute, and shows whose session it starts.
+// ofFile reports whether a request is the form of such a file. Any page can send it with Origin null, but needs a token
+// for it, which works once, within a minute, and starts a session of the person who made the token.
 func ofFile(r *http.Request) bool {
 	h := r.Header
 	return r.Method == http.MethodPost && r.URL.Path == LinkPath && h.Get("Origin") == "null" &&

@@ -293,7 +293,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestTheFormOfAFile: the log-in by the file of `scrip open` is the one form that a page without an origin may send, and not in a frame.
+// TestTheFormOfAFile: the log-in by the file of `scrip open` is the one form that a page without an origin may send,
+// and not in a frame.
 func TestTheFormOfAFile(t *testing.T) {
 	reached := false
 	h := (&LogIns{}).Guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))

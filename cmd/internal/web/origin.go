@@ -15,8 +15,9 @@ import (
 //
 // A page of this server's own origin, and a client that is no browser, need no permission; other keys get none.
 //
-// A browser adds the credentials of the data directory, Authorization: Basic, to requests of any page once a person has given them. So a
-// request that changes something and has no key is refused in a page of another origin. A key only its own page knows.
+// A browser adds the credentials of the data directory, Authorization: Basic, to requests of any page once a person has
+// given them. So a request that changes something and has no key is refused in a page of another origin. A key only its
+// own page knows.
 
 var ownPages = http.NewCrossOriginProtection()
 
