@@ -130,8 +130,9 @@ func TestOneClaim(t *testing.T) {
 	r.Ask(t, "producer", "POST", "/v1/campaigns/"+c+"/claims", map[string]any{"customer_id": "bob"}, "traceparent", stranger("a4")).Want(t, 201)
 	r.Ask(t, "support", "GET", "/v1/campaigns/"+c, nil, "traceparent", stranger("a5")).Want(t, 200)
 	const proxied, asked = "4bf92f3577b34da6a3ce929d0e0e4737", "4bf92f3577b34da6a3ce929d0e0e4738"
-	r.Ask(t, "producer", "POST", "/v1/campaigns/"+c+"/claims", map[string]any{"customer_id": "cid"}, "traceparent", "00-"+proxied+"-00f067aa0ba902b7-01",
-		"X-Forwarded-For", "203.0.113.7").Want(t, 201)
+	// Reads alone: a step of these would share its batch of the tables with the claim below.
+	r.Ask(t, "support", "GET", "/v1/campaigns/"+c, nil, "traceparent", "00-"+proxied+"-00f067aa0ba902b7-01",
+		"X-Forwarded-For", "203.0.113.7").Want(t, 200)
 	r.Ask(t, "", "GET", "/v1/customers/unseen", nil, "traceparent", "00-"+asked+"-00f067aa0ba902b7-01").Want(t, 200)
 	const id, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 	r.Ask(t, "", "POST", "/v1/campaigns/"+c+"/claims", map[string]any{"customer_id": "ann"}, "traceparent", "00-"+id+"-"+parent+"-01").Want(t, 201)
@@ -148,7 +149,7 @@ func TestOneClaim(t *testing.T) {
 		}
 		before = now
 	}
-	for _, of := range [][2]string{{proxied, "POST /v1/campaigns/{campaign}/claims"}, {asked, "GET /v1/customers/{customer_id}"}} {
+	for _, of := range [][2]string{{proxied, "GET /v1/campaigns/{campaign}"}, {asked, "GET /v1/customers/{customer_id}"}} {
 		apitest.Until(t, "the span of "+of[1], func() bool { _, ok := got.of(of[0], of[1]); return ok })
 	}
 	got.mu.Lock()
