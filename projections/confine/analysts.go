@@ -40,6 +40,11 @@ SELECT coalesce($1::bytea IS NULL OR (SELECT inner_pad FROM scrip_meta.mask) = $
        coalesce((SELECT bool_and(has_table_privilege(g.oid, r, 'SELECT'))
          FROM g, unnest('{` + analystRelations + `}'::regclass[]) r), false)`
 
+// sessionsSQL reads the processes of analysts.
+const sessionsSQL = `
+SELECT a.pid FROM pg_stat_activity a JOIN pg_auth_members m ON m.member = a.usesysid JOIN pg_roles g ON g.oid = m.roleid
+WHERE g.rolname = left(current_database(), 40) || '_analyst' AND a.usename ~ '^analyst_'`
+
 // The reasons for which sessions are ended.
 const (
 	Revoked       = "revoked"       // the key is not in force
@@ -65,6 +70,8 @@ type Round struct {
 	Installed bool
 	// Guarded is true if each session that had to end was sent its end, and no revoked key can open another one.
 	Guarded bool
+	// Sessions are the processes that work for analysts, parallel workers too.
+	Sessions []int
 }
 
 // Analysts makes the roles of analysts in the database of the read tables equal to the keys in force. First it ends the
@@ -138,6 +145,10 @@ func (r *round) guard(ctx context.Context, full bool) (changed []string, err err
 	}
 	err = errors.Join(errs...)
 	r.done.Guarded = err == nil
+	if err == nil {
+		rows, _ := r.conn.Query(ctx, sessionsSQL)
+		r.done.Sessions, err = pgx.CollectRows(rows, pgx.RowTo[int])
+	}
 	return changed, err
 }
 

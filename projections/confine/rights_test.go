@@ -337,5 +337,9 @@ func TestGuard(t *testing.T) {
 	_, err = w.admin.Exec(t.Context(), confine.Sooner("> 60", "> 1"), string(list), false)
 	streamtest.Must(t, err)
 	w.ends(second)
-	w.exec(first, "SELECT 1")
+	var session int
+	streamtest.Must(t, first.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&session))
+	if got := w.round(login).Sessions; len(got) != 1 || got[0] != session {
+		t.Errorf("processes of analysts: %v, not %d", got, session)
+	}
 }

@@ -162,14 +162,13 @@ func (h *home) launch(ctx context.Context, port, nice int) (*postmaster, error) 
 // shellQuote makes one word of s for the shell that pg_ctl runs.
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// yield lowers the priority of a process and of its future children. Where the kernel schedules sessions as groups, the
-// group's priority counts. Errors are ignored: PostgreSQL works without it.
+// yield lowers the priority of a process and of its future children. Where the kernel schedules sessions as groups, it has
+// no effect on backends, each of which begins a session. Errors are ignored: PostgreSQL works without it.
 func yield(pid, nice int) {
 	if nice == 0 {
 		return
 	}
 	_ = syscall.Setpriority(syscall.PRIO_PROCESS, pid, nice)
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), []byte(strconv.Itoa(nice)), 0)
 }
 
 // clearPidfile keeps a postmaster.pid that was left from preventing a start. It does not touch that of a running postmaster.

@@ -102,6 +102,9 @@ func (a *analysts) round(ctx context.Context, logins []access.Login) {
 	if done.Installed {
 		a.s.log.Info("took from everybody in the database of the read tables what is more than reading: there are analysts")
 	}
+	if cluster := a.s.tables.cluster; cluster != nil {
+		cluster.Idle(done.Sessions)
+	}
 	for _, one := range done.Ended {
 		a.s.log.Warn("ended sessions in PostgreSQL", "role", one.Role, "because", one.Why, "sessions", one.Sessions)
 	}

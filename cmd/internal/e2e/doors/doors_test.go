@@ -45,7 +45,9 @@ func TestMain(m *testing.M) {
 const (
 	// claimsLeast is the least ratio of claims beside the attackers to calm ones.
 	claimsLeast = 0.8
-	callers     = 8
+	// claimsLeastAlone is the same where the kernel gives each session of an analyst as much of the CPU as the server.
+	claimsLeastAlone = 0.4
+	callers          = 8
 	// turnLeast is the least length of a turn, and settles how long attackers run before one.
 	turnLeast = 3 * time.Second
 	settles   = time.Second
@@ -63,6 +65,11 @@ func TestClaimsBesideOthers(t *testing.T) {
 		seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("seed %d", seed)
+	least := claimsLeast
+	if !contain(t) {
+		least = claimsLeastAlone
+		t.Logf("%s is on and no control group can be made: analysts have the same right to the CPU as claims", autogroups)
+	}
 	s := start(t)
 	s.Seed, s.Only = seed, *only
 	claimers := s.claim(t)
@@ -79,8 +86,8 @@ func TestClaimsBesideOthers(t *testing.T) {
 	ratio := median(attacked) / median(calm)
 	t.Logf("claims a second: calm %.0f, attacked %.0f", calm, attacked)
 	t.Logf("soak: %.0f %% of calm claims", 100*ratio)
-	if ratio < claimsLeast {
-		t.Errorf("beside the attackers there are %.2f of the calm claims, at least %.2f are needed", ratio, claimsLeast)
+	if ratio < least {
+		t.Errorf("beside the attackers there are %.2f of the calm claims, at least %.2f are needed", ratio, least)
 	}
 	s.revoke(t)
 }
