@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -146,11 +145,11 @@ func (m *Main) do(cmd *cobra.Command, c wire.Command) error {
 		return err
 	}
 	defer s.close()
-	ctx, cancel := context.WithTimeout(cmd.Context(), m.global.timeout)
+	ctx, cancel := s.bounded(cmd.Context(), m.global.timeout)
 	defer cancel()
 	out, err := s.Do(ctx, c)
 	if err != nil {
-		return explain(err)
+		return s.orDenied(explain(err))
 	}
 	return m.answer(out)
 }

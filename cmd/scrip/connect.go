@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/user"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -31,11 +32,45 @@ type session struct {
 	// server is the content of scrip.json; the zero value if --nats was given instead.
 	server datadir.Descriptor
 	id     string // of the command, generated or given by --id
+	// open ends when NATS refuses a request's subject to the user, with the reason as its cause: no answer will come.
+	open context.Context
 }
 
 func (s *session) close() {
 	s.Client.Close()
 	s.nc.Close()
+}
+
+// bounded is the context of a request. It ends with the timeout, and with s.open.
+func (s *session) bounded(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	stop := context.AfterFunc(s.open, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// orDenied is why NATS refused a subject to the user, if it did and err is the end of the wait for the answer; else err.
+func (s *session) orDenied(err error) error {
+	if denied := context.Cause(s.open); err != nil && denied != nil {
+		return denied
+	}
+	return err
+}
+
+// denial is the error of a user who may not publish requests to a subject; nil for other errors of a connection.
+func denial(nc *nats.Conn, err error) error {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return nil
+	}
+	_, rest, ok := strings.Cut(err.Error(), `Publish to "scrip.`)
+	subject, _, _ := strings.Cut(rest, `"`)
+	if !ok {
+		return nil
+	}
+	who := "this user of NATS"
+	if role, id, keyed := natsx.OfInbox(nc.Opts.InboxPrefix); keyed {
+		who = "key " + id + " of role " + role
+	}
+	return fmt.Errorf("scrip.%s: not allowed, nothing was done: %s may not do this; it takes a key of another role, or the credentials of a server", subject, who)
 }
 
 // userWait bounds the request for the user's own account.
@@ -106,12 +141,18 @@ func (m *Main) connect() (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The command's own result reports a failure.
-	nc, err := server.Connect(m.global.data, "scrip command line", append(given, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)
+	open, end := context.WithCancelCause(context.Background())
+	// The command's own result reports any other failure.
+	nc, err := server.Connect(m.global.data, "scrip command line", append(given, nats.ErrorHandler(func(nc *nats.Conn, _ *nats.Subscription, err error) {
+		if denied := denial(nc, err); denied != nil {
+			end(denied)
+		}
+	}))...)
 	if err != nil {
+		end(nil)
 		return nil, err
 	}
-	return &session{Client: client.New(nc, client.Options{Timeout: m.global.timeout, By: cmp.Or(m.by, userAtHost())}), nc: nc, server: server}, nil
+	return &session{open: open, Client: client.New(nc, client.Options{Timeout: m.global.timeout, By: cmp.Or(m.by, userAtHost())}), nc: nc, server: server}, nil
 }
 
 // unlock adds the seal key to a log.
@@ -137,9 +178,9 @@ func (m *Main) query(cmd *cobra.Command, query func(ctx context.Context, s *sess
 		}
 		defer s.close()
 		s.id = *id
-		ctx, cancel := context.WithTimeout(cmd.Context(), m.global.timeout)
+		ctx, cancel := s.bounded(cmd.Context(), m.global.timeout)
 		defer cancel()
-		return m.refusedOr(query(ctx, s, args))
+		return m.refusedOr(s.orDenied(query(ctx, s, args)))
 	}
 	return cmd
 }
