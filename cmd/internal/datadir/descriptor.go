@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -140,12 +141,19 @@ const connectWait = 5 * time.Second
 // Connect connects a program of that name to the server. dir is its data directory, with which the error names the next step.
 func (d *Descriptor) Connect(dir, name string, given ...nats.Option) (*nats.Conn, error) {
 	opts := append(append(append(natsx.Options(name), nats.Timeout(connectWait)), given...), d.CheckNATS())
-	nc, err := nats.Connect(d.NATSURL, natsx.Keyed(d.NATSURL, opts...)...)
+	all := natsx.Keyed(d.NATSURL, opts...)
+	nc, err := nats.Connect(d.NATSURL, all...)
 	if err == nil {
 		return nc, nil
 	}
-	hint := "is `scrip serve` running there?"
-	if errors.Is(err, nats.ErrAuthorization) {
+	hint, keyed := "is `scrip serve` running there?", len(all) > len(opts)
+	switch {
+	case strings.Contains(err.Error(), "got 'PING'"): // of a server that has not answered the log-in
+		return nil, errors.New("connecting to the server: the log-in is not answered: the credentials are not in force and too many such " +
+			"log-ins came from this address, or no server of scrip answers log-ins there; `scrip doctor --as KEY` on the machine of a server looks a key up")
+	case errors.Is(err, nats.ErrAuthorization) && keyed:
+		hint = "the key is mistyped or revoked; `scrip doctor --as KEY` on the machine of a server tells which"
+	case errors.Is(err, nats.ErrAuthorization):
 		hint = "the credentials are in the file credentials in its data directory, readable by the server's user"
 		if path := CredentialsPath(dir); path != "" {
 			hint = "the credentials of the server on this data directory are in " + path + ", readable by the server's user"

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -138,6 +140,21 @@ func TestDescriptor(t *testing.T) {
 	lost := Descriptor{NATSURL: "tls://127.0.0.1:1", NATSCA: "/nowhere/ca.pem"}
 	if _, err := lost.Connect(path, "test"); err == nil || !strings.Contains(err.Error(), "/nowhere/ca.pem") || !strings.Contains(err.Error(), "--nats-ca") {
 		t.Errorf("without the file of the CA: %v", err)
+	}
+	for answer, want := range map[string]string{"PING\r\n": "too many such log-ins", "-ERR 'Authorization Violation'\r\n": "the key is mistyped or revoked"} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		streamtest.Must(t, err)
+		defer l.Close()
+		go func() {
+			for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+				fmt.Fprintf(c, "INFO {\"max_payload\":1048576}\r\n%s", answer)
+				defer c.Close()
+			}
+		}()
+		stranger := Descriptor{NATSURL: "nats://sk_shop_aaaaaaaabbbbbbbbbbbbbbbb@" + l.Addr().String()}
+		if _, err := stranger.Connect(path, "test"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("answered %q: %v, want %q", answer, err, want)
+		}
 	}
 	// Killed: the next server removes what was left.
 	streamtest.Must(t, d.Close())
