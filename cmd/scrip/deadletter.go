@@ -43,7 +43,7 @@ dead letter quotes.`,
 The id of a dead letter is the position of its line, as stream.message.line: SCRIP_CMD_0.12.3; line 0 is the whole message.
 It stays open until it is retried or discarded. ` + "`scrip status`" + ` shows how many are open.
 
-Lines may hold codes: a key without the right to see codes gets the reasons, without what they quote, and no lines.`
+Lines may hold codes: a key without the right to see codes gets the reasons and no lines.`
 	return g
 }
 
@@ -193,7 +193,7 @@ discard nor --undo changes it (exit code 3).
 The state of a dead letter and its note survive a rebuild of the read tables, but are not in a backup: they are not part of
 the log (see scrip backup --help).
 
-With --all, every open one that --stream, --lane and --since select.`,
+With --all, every open one that --stream, --lane, --since and --cause select.`,
 		example: `  scrip deadletter discard SCRIP_CMD_0.12.3 --note 'test of the shop'
   scrip deadletter discard --all --stream commands --since -24h`,
 		prepare: func(_ *cobra.Command, request fields, args []string) error {

@@ -38,8 +38,8 @@ func (m *Main) openCommand() *cobra.Command {
 	var at replayFlags
 	cmd := &cobra.Command{
 		Use: "open", Short: "Log a browser in to the console", Args: cli.NoArgs,
-		Long: `Log a browser in to the console. A link is printed that works once, within a minute. Where there is a display, a browser opens a page
-that logs in with it. A browser in a sandbox (snap, flatpak) may not find that page: open the link.
+		Long: `Log a browser in to the console. A link is printed that works once, within a minute. Where there is a display, xdg-open (macOS: open) opens
+a page that logs in with it, if it is installed. A browser in a sandbox (snap, flatpak) may not find that page: open the link.
 
 On the machine of a server it has the rights of an operator, without a key. With --key-file or SCRIP_KEY it has those of the key, which
 may be of role analyst, support or operator; --http names a server elsewhere.`,
