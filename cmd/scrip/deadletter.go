@@ -74,8 +74,11 @@ func (m *Main) printLetter(d readmodel.ShownLetter) error {
 		return err
 	}
 	text := d.Original
-	if d.Cut {
+	switch {
+	case d.Cut:
 		text += "…"
+	case text+d.Subject+d.Missing == "": // as servers answer those who see no codes
+		text = "Lines may hold codes; your key does not see them."
 	}
 	_, err := fmt.Fprintf(m.Out, "\n%s\n", cli.Text(strings.TrimRight(text, "\n")))
 	return err

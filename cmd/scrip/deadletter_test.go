@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
+	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -89,6 +91,18 @@ func TestDeadLetters(t *testing.T) {
 	}
 	p.must("rebuild") // the event is applied in its place
 	p.expect(cli.ExitDone, "dead letters  none", "status")
+}
+
+// TestLetterOfAKeyWithoutCodes: where the line is kept back the text has the reason for it; an empty line has none.
+func TestLetterOfAKeyWithoutCodes(t *testing.T) {
+	for subject, want := range map[string]string{"": "your key does not see them", "scrip.lane.0.cmd.summer": "summer\n  state    open\n\n\n"} {
+		var out bytes.Buffer
+		letter := readmodel.ShownLetter{Letter: readmodel.Letter{Reason: "unknown field", State: readmodel.Open}, Subject: subject}
+		streamtest.Must(t, (&Main{Out: &out}).printLetter(letter))
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("subject %q: %s", subject, out.String())
+		}
+	}
 }
 
 // TestHistory: a coupon and a customer as people see them, in pages. What is in a history is shown by package readmodel.
