@@ -27,12 +27,29 @@ func listed[T any](m *Main, fields string) func(ops.Page[T]) error {
 			}
 			var row []string
 			for _, name := range strings.Fields(fields) {
-				row = append(row, orText(strings.Trim(string(values[name]), `"{}`), "-"))
+				row = append(row, orText(cell(values[name]), "-"))
 			}
 			rows = append(rows, row)
 		}
 		return m.table(page.Next, strings.ToUpper(fields), rows)
 	}
+}
+
+// cell is a value of JSON in a table: a text as it is, counts by name as "name count", anything else as in JSON.
+func cell(value json.RawMessage) string {
+	var text string
+	var counts map[string]json.Number
+	switch {
+	case json.Unmarshal(value, &text) == nil:
+		return text
+	case json.Unmarshal(value, &counts) == nil:
+		var all []string
+		for _, name := range slices.Sorted(maps.Keys(counts)) {
+			all = append(all, name+" "+counts[name].String())
+		}
+		return strings.Join(all, ", ")
+	}
+	return string(value)
 }
 
 func (m *Main) couponList() *cobra.Command {
