@@ -104,7 +104,7 @@ func (a *API) hide(ctx context.Context, c wire.CommandType, out *wire.Outcome, b
 		access.Withhold(out)
 		return nil
 	}
-	same, err := a.isRepeated(ctx, out)
+	same, err := a.isRepeated(ctx, p, out)
 	if err != nil {
 		return web.Failed(&command.UnknownError{ID: out.ID, Cause: err}, out.ID)
 	}
@@ -116,9 +116,19 @@ func (a *API) hide(ctx context.Context, c wire.CommandType, out *wire.Outcome, b
 
 // isRepeated reports whether a claim that was a repeat was one by its id, and not because the customer has the only coupon that is
 // allowed. A redemption with an id that the campaign has seen is refused for that reason, and a validation is that without effect.
-func (a *API) isRepeated(ctx context.Context, claim *wire.Outcome) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryWait)
+//
+// A claim of another customer with this id may have come in between. So the claim is sent once more: a campaign that has seen an id
+// answers with what was done under it, or refuses it, and does nothing.
+func (a *API) isRepeated(ctx context.Context, p access.Principal, claim *wire.Outcome) (bool, error) {
+	within, cancel := context.WithTimeout(ctx, queryWait)
 	defer cancel()
-	out, err := a.Queries.Validate(ctx, claim.Code, "", client.Campaign(claim.Campaign), client.ID(claim.ID))
-	return out.Refusal == wire.IdempotencyKeyReused, err
+	out, err := a.Queries.Validate(within, claim.Code, "", client.Campaign(claim.Campaign), client.ID(claim.ID))
+	if err != nil || out.Refusal != wire.IdempotencyKeyReused {
+		return false, err
+	}
+	again, err := a.send(ctx, p, &wire.Command{Type: wire.Claim, ID: claim.ID, Campaign: claim.Campaign, CustomerID: claim.CustomerID})
+	if again.Refused() {
+		return false, nil
+	}
+	return again.Repeat && again.N == claim.N, err
 }
