@@ -7,6 +7,7 @@ DECLARE
   clear name := readers || '_codes';
   member name := 'analyst_' || (who ->> 'id');
   one text;
+  was record;
 BEGIN
   IF who IS NULL THEN
     IF to_regrole(quote_ident(readers)) IS NULL THEN
@@ -15,6 +16,10 @@ BEGIN
     IF to_regrole(quote_ident(clear)) IS NULL THEN
       EXECUTE format('CREATE ROLE %I', clear);
     END IF;
+    FOR was IN SELECT g.rolname AS role, d.datname AS base FROM pg_db_role_setting s JOIN pg_roles g ON g.oid = s.setrole
+      LEFT JOIN pg_database d ON d.oid = s.setdatabase WHERE g.rolname IN (readers, clear) LOOP
+      EXECUTE format('ALTER ROLE %I', was.role) || coalesce(' IN DATABASE ' || quote_ident(was.base), '') || ' RESET ALL';
+    END LOOP;
     -- The lines of dead letters have codes.
     EXECUTE format('GRANT USAGE ON SCHEMA scrip, scrip_meta TO %I', readers);
     EXECUTE format('GRANT SELECT ON {{relations}} TO %I', readers);

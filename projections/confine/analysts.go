@@ -30,15 +30,17 @@ SELECT session_user::text, r.rolsuper,
          WHERE s.nspname = '` + Schema + `' AND o.rolsuper AND has_schema_privilege(s.oid, 'USAGE')), '')
 FROM pg_roles r WHERE r.rolname = session_user`
 
-// tablesSQL shows whether the key of masks is stored, and whether the groups of analysts may read. It fails without the
-// tables.
+// tablesSQL shows whether the key of masks is stored, and whether the groups of analysts may read, and have no settings:
+// an analyst may SET ROLE to its group, and give that some. They have no effect, but stay. It fails without the tables.
 //
 // $1 = inner pad, NULL = any
 const tablesSQL = `
 WITH g AS (SELECT oid FROM pg_roles WHERE rolname = left(current_database(), 40) || '_analyst')
 SELECT coalesce($1::bytea IS NULL OR (SELECT inner_pad FROM scrip_meta.mask) = $1, false), EXISTS (SELECT FROM g),
        coalesce((SELECT bool_and(has_table_privilege(g.oid, r, 'SELECT'))
-         FROM g, unnest('{` + analystRelations + `}'::regclass[]) r), false)`
+         FROM g, unnest('{` + analystRelations + `}'::regclass[]) r), false)
+         AND NOT EXISTS (SELECT FROM pg_db_role_setting s JOIN pg_roles c ON c.oid = s.setrole
+         WHERE c.rolname IN (left(current_database(), 40) || '_analyst', left(current_database(), 40) || '_analyst_codes'))`
 
 // sessionsSQL reads the processes of analysts.
 const sessionsSQL = `
@@ -50,7 +52,7 @@ const (
 	Revoked       = "revoked"       // the key is not in force
 	Changed       = "changed"       // the role is new, or has another password or other settings than scrip gave it
 	Disk          = "disk"          // the disk has less than its reserve
-	Notifications = "notifications" // PostgreSQL's queue fills
+	Notifications = "notifications" // PostgreSQL's queue fills, and a transaction may keep it
 	Idle          = "idle"          // a transaction waits for its client
 	Writes        = "writes"        // an analyst writes, such as to its own role
 	Long          = "long"          // a transaction is too old

@@ -12,7 +12,7 @@ judged AS MATERIALIZED (
       WHEN s.analyst AND (NOT s.rolcanlogin OR s.name NOT IN (SELECT name FROM wanted)) THEN 'revoked'
       WHEN s.analyst AND s.name IN (SELECT name FROM changed) THEN 'changed'
       WHEN {{full}} THEN 'disk'
-      WHEN pg_notification_queue_usage() > {{queue}} THEN 'notifications'
+      WHEN pg_notification_queue_usage() > {{queue}} AND a.xact_start < now() - interval '{{unread}}' THEN 'notifications'
       WHEN a.state LIKE 'idle in transaction%' AND a.state_change < now() - interval '{{idle}}' THEN 'idle'
       WHEN s.analyst AND a.backend_xid IS NOT NULL THEN 'writes'
       WHEN s.analyst AND a.xact_start < now() - interval '{{long}}' THEN 'long'

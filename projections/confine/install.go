@@ -22,9 +22,11 @@ const (
 	// idle is how long a transaction may wait for its client, and long how old that of an analyst may be: rows that it
 	// sees are kept.
 	idle, long = "5min", "1h"
-	// queue is the part of PostgreSQL's queue of notifications, 8 GB of disk, from which sessions end: one that listens
-	// and does not read keeps it from being emptied, and which one that is cannot be seen.
-	queue = "0.03"
+	// queue is the part of PostgreSQL's queue of notifications, 8 GB of disk, from which sessions end whose transaction
+	// is older than unread: one that listens and does not read keeps it from being emptied, and which one that is cannot
+	// be seen. It stays in a transaction, also if only its client does not read. All others are innocent: to send the
+	// notifications takes longer than unread.
+	queue, unread = "0.03", "1s"
 	// settings of an analyst's role, in order.
 	settings = "default_transaction_read_only=on,idle_in_transaction_session_timeout=" + idle + ",statement_timeout=60s"
 )
@@ -70,7 +72,7 @@ func filled(text string, superuser bool, wanted, full string) string {
 	changed := strings.NewReplacer("{{roles}}", roles, "{{forged}}", forged, "{{settings}}", "{"+set+"}",
 		"{{connections}}", connections, "{{wanted}}", wanted).Replace(changedSQL)
 	return strings.NewReplacer("{{changed}}", changed, "{{wanted}}", wanted, "{{full}}", full, "{{idle}}", idle,
-		"{{long}}", long, "{{queue}}", queue, "{{sessions}}", sessions, "{{connections}}", connections,
+		"{{long}}", long, "{{queue}}", queue, "{{unread}}", unread, "{{sessions}}", sessions, "{{connections}}", connections,
 		"{{settings}}", "{"+set+"}", "{{relations}}", analystRelations,
 		"{{temp}}", strings.TrimPrefix(tempFiles, "temp_file_limit="), "{{open}}", openFunctions()).Replace(text)
 }

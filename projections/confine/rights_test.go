@@ -180,11 +180,19 @@ func TestAnAnalystCannotMakeItGrow(t *testing.T) {
 	streamtest.Equal(t, "temp_file_limit", limit, "512MB")
 	const big = "DO $$ BEGIN EXECUTE format('ALTER ROLE current_user SET search_path = %L', '\"' || (SELECT string_agg(md5(g::text), '') FROM generate_series(1, 300000) g) || '\"'); END $$"
 	w.exec(analyst, big) // its own role it may change
+	// So it may that of all analysts, which stays when its key ends.
+	var group string
+	streamtest.Must(t, analyst.QueryRow(t.Context(), "SELECT left(current_database(), 40) || '_analyst'").Scan(&group))
+	w.exec(analyst, "SET ROLE "+group+"; "+big+"; RESET ROLE")
+	w.exec(analyst, "SET ROLE "+group+"; ALTER ROLE current_user IN DATABASE postgres SET search_path = x")
 	done := w.round(login)
 	if !slices.Contains(done.Ended, confine.Ended{Role: "analyst_" + login.ID, Why: confine.Changed, Sessions: 1}) {
 		t.Errorf("after it changed its role: %+v", done)
 	}
 	w.ends(analyst)
+	var settings int
+	streamtest.Must(t, w.admin.QueryRow(t.Context(), "SELECT count(*) FROM pg_db_role_setting WHERE setrole = $1::regrole", group).Scan(&settings))
+	streamtest.Equal(t, "settings of the role of all analysts", settings, 0)
 	if grown := size() - before; grown > 4<<20 {
 		t.Errorf("PGDATA has %d bytes more", grown)
 	}
@@ -300,7 +308,7 @@ func TestGuard(t *testing.T) {
 		{why: confine.Idle, does: "BEGIN", projection: true, bounds: sooner},
 		{why: confine.Writes, does: "BEGIN READ WRITE; ALTER ROLE current_user SET search_path = x"},
 		{why: confine.Long, does: "BEGIN; DECLARE c CURSOR FOR SELECT", bounds: confine.Sooner("'1h'", "'0s'")},
-		{why: confine.Notifications, does: "LISTEN x", projection: true, bounds: confine.Sooner("> 0.03", "> 0")},
+		{why: confine.Notifications, does: "LISTEN x", bounds: confine.Sooner("> 0.03", "> 0", "'1s'", "'0s'")}, // but not one that reads
 	} {
 		analyst := w.connect(w.as(login, "secret"))
 		projection, err := confine.Open(t.Context(), owner, base, "guarded")
