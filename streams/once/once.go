@@ -223,7 +223,8 @@ type Request struct {
 	Body []byte
 	// Repeatable: it may be carried out again also after it was cut off.
 	Repeatable bool
-	// Again: its answer is not kept, since carrying it out again has no second effect and gives the same. It is Repeatable.
+	// Again: its answer is not kept, since carrying it out again has no second effect and gives the same. It is Repeatable. Where there
+	// is no room it is carried out without being remembered: its id guards it against another request only.
 	Again bool
 }
 
@@ -235,6 +236,10 @@ type Request struct {
 func (s *Store) Do(ctx context.Context, r Request, do func() (answer []byte, forget bool, err error)) (answer []byte, replayed bool, err error) {
 	sum, name := sha256.Sum256(r.Body), "request "+r.Client+" "+r.ID
 	have, err := s.Create(ctx, r.Owner, name, sum[:])
+	if usedUp := (*share.UsedUp)(nil); r.Again && (errors.As(err, &usedUp) || natsx.IsFull(err)) {
+		answer, _, err = do()
+		return answer, false, err
+	}
 	switch {
 	case err != nil:
 		return nil, false, err

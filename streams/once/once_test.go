@@ -161,6 +161,10 @@ func TestOneClientDoesNotFillTheBucket(t *testing.T) {
 	if err := do("other", "0"); err != nil || calls != ran+1 {
 		t.Errorf("another client: %v", err)
 	}
+	again := Request{Owner: Owner{"greedy", Short}, ID: "again", Body: []byte("x"), Again: true}
+	if answer, _, err := s.Do(t.Context(), again, func() ([]byte, bool, error) { return []byte("done"), false, nil }); err != nil || string(answer) != "done" {
+		t.Errorf("a request that need not be remembered: %s, %v", answer, err)
+	}
 	token := Owner{"greedy", Minute}
 	if _, err := s.Create(t.Context(), token, "token a", []byte("x")); err != nil {
 		t.Errorf("a token: %v", err)
