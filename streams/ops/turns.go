@@ -20,6 +20,8 @@ type turns struct {
 const (
 	// turnRest is the ratio of the rest after a turn to the turn.
 	turnRest = 4
+	// mostRest bounds the rest after a slow turn: one that waits from then on still has its turn.
+	mostRest = turnWait / 2
 	// turnWait is how long a request waits for its turn.
 	turnWait = 5 * time.Second
 	// turnsMost is how many requests of a client run or wait.
@@ -48,7 +50,7 @@ func (t *turns) take(ctx context.Context, client string) (end func(), err error)
 	}
 	began := time.Now()
 	return func() {
-		time.AfterFunc(turnRest*time.Since(began), func() { <-line })
+		time.AfterFunc(min(turnRest*time.Since(began), mostRest), func() { <-line })
 		<-mine
 		t.leave(client)
 	}, nil

@@ -63,6 +63,10 @@ func TestTurns(t *testing.T) {
 		if line.wait["ann"]+line.wait["bob"] != 0 || len(line.by) != 0 {
 			t.Errorf("%v %v are left", line.wait, line.by)
 		}
+		if end, err = line.take(t.Context(), "bob"); err != nil { // after a turn of seconds
+			t.Fatal(err)
+		}
+		end()
 		time.Sleep(time.Minute)
 	})
 }
