@@ -165,8 +165,8 @@ func LeaseConfig(replicas int) jetstream.StreamConfig {
 // The bounds of what keys can make grow. NATS reserves bytes on the disk, not messages.
 const (
 	// OnceBytes bounds OnceBucket. OnceShare is what one client may use of it at a server, for each time that values are kept.
-	OnceBytes = 256 << 20
-	OnceShare = OnceBytes / 16
+	OnceBytes = 1 << 30
+	OnceShare = 16 << 20
 	// jobsBytes bounds JobsBucket.
 	jobsBytes = 64 << 20
 	// pushBytes bounds what push senders store: what waits, and what was given up.
