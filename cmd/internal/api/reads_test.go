@@ -80,6 +80,9 @@ var readsMore = map[string]struct {
 // TestReadsAreBounded: no read of the HTTP API costs more CPU, of the server and of PostgreSQL, the longer the log is. The log has
 // many messages in each of its streams.
 func TestReadsAreBounded(t *testing.T) {
+	if underRace {
+		t.Skip("the race detector multiplies the CPU of a read; other tests read under it")
+	}
 	r := apitest.Serve(t, func(o *server.Options) { o.Sync, o.Lanes = "interval", readLanes })
 	campaign := fillLog(t, r)
 	fill := strings.NewReplacer("{n}", "1", "{sender}", "app", "{order_id}", "none", "{kind}", "expires", "{before}", "1h", "{batch}", "none")

@@ -60,6 +60,7 @@ type attack struct {
 
 // attackAll attacks until its input ends, and prints how often each attacker did what it does, and how often that failed.
 func attackAll(text string) {
+	elsewhere()
 	a := &attack{}
 	if err := json.Unmarshal([]byte(text), &a.site); err != nil {
 		panic(err)

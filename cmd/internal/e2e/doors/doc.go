@@ -5,10 +5,9 @@
 //
 //	turns: calm, attacked, calm, attacked, … calm;  ratio = median attacked / median calm
 //
-// Callers wait for each answer, so calm claims leave CPU to others. Attackers run on the same machine, and what they use is lost to
-// the server: so their requests have rates, which are in the table of attackers_test.go, near those at which a review found
-// claims at a half or less. Only searches for commands have none: their callers wait for the server. SQL runs on the CPU of
-// PostgreSQL, which has a lower priority.
+// Callers wait for each answer, so calm claims leave CPU to others. Attackers stand for other machines: they run while nothing else
+// wants the CPU, and print how often each did what it does. Their requests have rates, which are in the table of attackers_test.go,
+// near those at which a review found claims at a half or less. Only searches for commands and statements have none.
 //
 // At the end the key of the analyst is revoked: sessions that run a statement, are in a transaction, or start anew read nothing two
 // seconds later.
