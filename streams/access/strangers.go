@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
+
+	"github.com/seed-4a2410e3/scrip/streams/share"
 )
 
 // StrangerBurst is how many attempts an address has at once; it is changed by tests alone. A person who mistypes a key stays
@@ -77,29 +79,11 @@ func (s *Strangers) bucket(of netip.Prefix, perSecond rate.Limit, burst int) *ra
 	b := s.by[of]
 	if b == nil {
 		if len(s.by) >= s.most {
-			s.forget()
+			likeNew := func(b *rate.Limiter) bool { return b.Tokens() >= float64(b.Burst()) }
+			share.Forget(s.by, s.most, likeNew, func(of netip.Prefix) bool { return of.Bits() == siteBits })
 		}
 		b = rate.NewLimiter(perSecond, burst)
 		s.by[of] = b
 	}
 	return b
-}
-
-// forget makes room: for full buckets, which are like new ones, and then for any until an eighth is free, those of addresses first.
-func (s *Strangers) forget() {
-	for of, b := range s.by {
-		if b.Tokens() >= float64(b.Burst()) {
-			delete(s.by, of)
-		}
-	}
-	for _, sites := range []bool{false, true} {
-		for of := range s.by {
-			if len(s.by) <= s.most*7/8 {
-				return
-			}
-			if sites || of.Bits() != siteBits {
-				delete(s.by, of)
-			}
-		}
-	}
 }

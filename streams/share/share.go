@@ -102,14 +102,13 @@ func (s *Share) Used() (bytes, used int, refused uint64) {
 	return int(s.bytes), used, s.refused
 }
 
-// of returns the bucket of a client as it is now. If there are too many, those of clients that use nothing are forgotten, and then any
-// until an eighth is free.
+// of returns the bucket of a client as it is now.
 func (s *Share) of(client string) *bucket {
 	now := s.clock.Now()
 	b := s.by[client]
 	if b == nil {
 		if len(s.by) >= mostClients {
-			s.forget(now)
+			Forget(s.by, mostClients, func(b *bucket) bool { b.leak(now, s.leaks); return b.used == 0 }, nil)
 		}
 		b = &bucket{at: now}
 		s.by[client] = b
@@ -121,19 +120,5 @@ func (s *Share) of(client string) *bucket {
 func (b *bucket) leak(now time.Time, rate float64) {
 	if passed := now.Sub(b.at).Seconds(); passed > 0 {
 		b.used, b.at = max(0, b.used-passed*rate), now
-	}
-}
-
-func (s *Share) forget(now time.Time) {
-	for client, b := range s.by {
-		if b.leak(now, s.leaks); b.used == 0 {
-			delete(s.by, client)
-		}
-	}
-	for client := range s.by {
-		if len(s.by) <= mostClients*7/8 {
-			break
-		}
-		delete(s.by, client)
 	}
 }

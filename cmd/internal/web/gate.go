@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/once"
+	"github.com/seed-4a2410e3/scrip/streams/share"
 )
 
 // CampaignValue is the name of the path wildcard that holds a campaign's name, in every route that has one.
@@ -221,7 +222,7 @@ func (r *Rates) bucket(client string, limit Rate, now time.Time) *bucket {
 	defer r.mu.Unlock()
 	b := r.by[client]
 	if b == nil && len(r.by) >= r.most {
-		r.forget(now)
+		share.Forget(r.by, r.most, func(b *bucket) bool { return b.TokensAt(now) >= float64(b.of.Burst) }, nil)
 	}
 	if b == nil || b.of != limit {
 		b = &bucket{rate.NewLimiter(rate.Limit(limit.PerSecond), limit.Burst), limit,
@@ -229,21 +230,6 @@ func (r *Rates) bucket(client string, limit Rate, now time.Time) *bucket {
 		r.by[client] = b
 	}
 	return b
-}
-
-// forget makes room: for full buckets, which are like new ones, and then for any until an eighth is free.
-func (r *Rates) forget(now time.Time) {
-	for client, b := range r.by {
-		if b.TokensAt(now) >= float64(b.of.Burst) {
-			delete(r.by, client)
-		}
-	}
-	for client := range r.by {
-		if len(r.by) <= r.most*7/8 {
-			return
-		}
-		delete(r.by, client)
-	}
 }
 
 // Check returns nil if p may do o to a campaign, else the Problem 403. campaign "" = the request names none: then a principal
