@@ -108,8 +108,8 @@ func (s *Store) Create(ctx context.Context, of Owner, name string, value []byte)
 	if s == nil {
 		return nil, errNone
 	}
-	if len(value) > Most {
-		return nil, fmt.Errorf("a value has %d bytes, at most %d are kept", len(value), Most)
+	if err := fits(value); err != nil {
+		return nil, err
 	}
 	mine := s.shares[of.For]
 	if wait := mine.Take(of.Client, len(value)+overhead); wait > 0 {
@@ -144,10 +144,17 @@ func (s *Store) Create(ctx context.Context, of Owner, name string, value []byte)
 	return existing, err
 }
 
-// keep replaces the value of a name, for as long as one that is created.
-func (s *Store) keep(ctx context.Context, of Owner, name string, value []byte) error {
+func fits(value []byte) error {
 	if len(value) > Most {
 		return fmt.Errorf("a value has %d bytes, at most %d are kept", len(value), Most)
+	}
+	return nil
+}
+
+// keep replaces the value of a name, for as long as one that is created.
+func (s *Store) keep(ctx context.Context, of Owner, name string, value []byte) error {
+	if err := fits(value); err != nil {
+		return err
 	}
 	s.shares[of.For].Owe(of.Client, len(value)) // it has had its effect, and its sender may need the answer
 	return s.do(ctx, name, func(ctx context.Context, _ jetstream.KeyValue, key string) error {
@@ -158,8 +165,8 @@ func (s *Store) keep(ctx context.Context, of Owner, name string, value []byte) e
 
 // Put stores a value of a server for a day, whatever the name has. After an error it may be stored.
 func (s *Store) Put(ctx context.Context, name string, value []byte) error {
-	if len(value) > Most {
-		return fmt.Errorf("a value has %d bytes, at most %d are kept", len(value), Most)
+	if err := fits(value); err != nil {
+		return err
 	}
 	return s.do(ctx, name, func(ctx context.Context, kv jetstream.KeyValue, key string) error {
 		_, err := kv.Put(ctx, key, s.values.Seal(value, key))
