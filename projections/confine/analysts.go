@@ -42,8 +42,7 @@ SELECT coalesce($1::bytea IS NULL OR (SELECT inner_pad FROM scrip_meta.mask) = $
          AND NOT EXISTS (SELECT FROM pg_db_role_setting s JOIN pg_roles c ON c.oid = s.setrole
          WHERE c.rolname IN (left(current_database(), 40) || '_analyst', left(current_database(), 40) || '_analyst_codes'))`
 
-// sessionsSQL reads the processes of analysts.
-const sessionsSQL = `
+const processesSQL = `
 SELECT a.pid FROM pg_stat_activity a JOIN pg_auth_members m ON m.member = a.usesysid JOIN pg_roles g ON g.oid = m.roleid
 WHERE g.rolname = left(current_database(), 40) || '_analyst' AND a.usename ~ '^analyst_'`
 
@@ -72,8 +71,6 @@ type Round struct {
 	Installed bool
 	// Guarded is true if each session that had to end was sent its end, and no revoked key can open another one.
 	Guarded bool
-	// Sessions are the processes that work for analysts, parallel workers too.
-	Sessions []int
 }
 
 // Analysts makes the roles of analysts in the database of the read tables equal to the keys in force. First it ends the
@@ -147,10 +144,6 @@ func (r *round) guard(ctx context.Context, full bool) (changed []string, err err
 	}
 	err = errors.Join(errs...)
 	r.done.Guarded = err == nil
-	if err == nil {
-		rows, _ := r.conn.Query(ctx, sessionsSQL)
-		r.done.Sessions, err = pgx.CollectRows(rows, pgx.RowTo[int])
-	}
 	return changed, err
 }
 
@@ -233,6 +226,15 @@ func (r *round) make(ctx context.Context, changed []string, inner, outer []byte)
 			"have an administrator of the database run: ALTER ROLE %s CREATEROLE", err, pgx.Identifier{r.me}.Sanitize())
 	}
 	return err
+}
+
+// Processes are those of PostgreSQL that work for analysts, parallel workers too.
+func Processes(ctx context.Context, pool *pgxpool.Pool) ([]int, error) {
+	rows, err := pool.Query(ctx, processesSQL)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[int])
 }
 
 // Exposed is what analysts may do beside reading because Install was not run; "" = nothing, or there are none.

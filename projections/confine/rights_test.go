@@ -347,7 +347,7 @@ func TestGuard(t *testing.T) {
 	w.ends(second)
 	var session int
 	streamtest.Must(t, first.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&session))
-	if got := w.round(login).Sessions; len(got) != 1 || got[0] != session {
-		t.Errorf("processes of analysts: %v, not %d", got, session)
+	if got, err := confine.Processes(t.Context(), w.pool); err != nil || len(got) != 1 || got[0] != session {
+		t.Errorf("processes of analysts: %v, not %d; %v", got, session, err)
 	}
 }

@@ -102,9 +102,7 @@ func (a *analysts) round(ctx context.Context, logins []access.Login) {
 	if done.Installed {
 		a.s.log.Info("took from everybody in the database of the read tables what is more than reading: there are analysts")
 	}
-	if cluster := a.s.tables.cluster; cluster != nil {
-		cluster.Idle(done.Sessions)
-	}
+	a.idle(within, logins)
 	for _, one := range done.Ended {
 		a.s.log.Warn("ended sessions in PostgreSQL", "role", one.Role, "because", one.Why, "sessions", one.Sessions)
 	}
@@ -124,6 +122,18 @@ func (a *analysts) round(ctx context.Context, logins []access.Login) {
 	}
 	if a.failed != "" && was == "" && a.s.opts.has(RoleProjector) {
 		a.s.log.Warn("the roles of analysts in PostgreSQL are not those of the keys; retrying", "err", a.failed)
+	}
+}
+
+// idle lets the processes of analysts run while nothing else wants the CPU. If that fails, they have the priority of all others
+// until the next round.
+func (a *analysts) idle(ctx context.Context, logins []access.Login) {
+	cluster := a.s.tables.cluster
+	if cluster == nil || len(logins) == 0 {
+		return
+	}
+	if processes, err := confine.Processes(ctx, a.s.tables.guard); err == nil {
+		cluster.Idle(processes)
 	}
 }
 
