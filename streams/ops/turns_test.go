@@ -3,6 +3,7 @@ package ops
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ func TestTurns(t *testing.T) {
 		var line turns
 		const work = 200 * time.Millisecond
 		began, ended := time.Now(), map[string][]time.Duration{}
+		var mu sync.Mutex // of ended
 		ask := func(client string) {
 			end, err := line.take(t.Context(), client)
 			if err != nil {
@@ -22,6 +24,8 @@ func TestTurns(t *testing.T) {
 			}
 			time.Sleep(work)
 			end()
+			mu.Lock()
+			defer mu.Unlock()
 			ended[client] = append(ended[client], time.Since(began))
 		}
 		for range turnsMost {

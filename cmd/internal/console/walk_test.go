@@ -112,7 +112,8 @@ func (w *walker) check(t *testing.T, path, body string) {
 			t.Errorf("%s: %s has a code in clear", w.role, path)
 		}
 	}
-	if strings.Contains(w.role, w.campaign) && strings.Contains(body, w.other) && !strings.Contains(path, w.other) {
+	other := regexp.MustCompile(`\b` + w.other + `\b`) // not the middle of an id
+	if strings.Contains(w.role, w.campaign) && other.MatchString(body) && !strings.Contains(path, w.other) {
 		t.Errorf("%s: %s has another campaign", w.role, path)
 	}
 }
