@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/golden"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -125,7 +126,7 @@ func TestLines(t *testing.T) {
 		}
 	}
 	payload := []byte("a\nb\nc\n")
-	if n := testing.AllocsPerRun(100, func() {
+	if n := streamtest.Allocations(func() {
 		for range eventlog.Lines(payload) {
 		}
 	}); n != 0 {

@@ -8,4 +8,5 @@
 //	l := streamtest.NewLink(t, address)         l.Cut(there, back)  l.Heal()   packets dropped, no end of the connection is sent
 //	o := streamtest.StartOwner(t, nc, spec)     a test double of the owner of every lane
 //	streamtest.NewRelay(t, s)                   a server whose API answers what a test wants
+//	streamtest.Allocations(f)                   what a function allocates, beside the servers of the process
 package streamtest

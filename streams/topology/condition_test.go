@@ -105,3 +105,15 @@ func TestANodeThatLags(t *testing.T) {
 		return len(c.Behind()) == 0
 	})
 }
+
+func TestTheCheckOfAReplyCostsNoAllocation(t *testing.T) {
+	refused := 0
+	n := streamtest.Allocations(func() {
+		if !topology.MayReply("_INBOX.5Vj2zWmJ8bY1pTqNcXk0aD.gH3kLmNp") {
+			refused++
+		}
+	})
+	if n != 0 || refused != 0 {
+		t.Errorf("%v allocations, refused %d times", n, refused)
+	}
+}

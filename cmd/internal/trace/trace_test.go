@@ -21,6 +21,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/trace"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(apitest.Some(m)) }
@@ -228,7 +229,7 @@ func TestOff(t *testing.T) {
 		t.Fatal(off, err)
 	}
 	ctx := context.Background()
-	if n := testing.AllocsPerRun(100, func() { off.Command(ctx, "claim") }); n != 0 {
+	if n := streamtest.Allocations(func() { off.Command(ctx, "claim") }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 	if err := off.Close(); err != nil {
