@@ -14,7 +14,9 @@ BEGIN
     RAISE EXCEPTION 'schema % is not for projections', wanted USING ERRCODE = 'invalid_schema_name';
   END IF;
   SELECT oid, nspowner INTO schema_oid, schema_owner FROM pg_namespace WHERE nspname = wanted;
-  IF schema_oid IS NOT NULL AND NOT pg_has_role(me, schema_owner, 'USAGE') THEN
+  -- pg_has_role reads a cache, which does not have yet what another session committed a moment ago with the schema.
+  IF schema_oid IS NOT NULL AND NOT pg_has_role(me, schema_owner, 'USAGE')
+      AND NOT EXISTS (SELECT FROM pg_auth_members m JOIN pg_roles r ON r.oid = m.member WHERE m.roleid = schema_owner AND r.rolname = me) THEN
     RAISE EXCEPTION 'schema % belongs to role %, and role % is no member of it', wanted, pg_get_userbyid(schema_owner), me USING ERRCODE = 'insufficient_privilege';
   END IF;
   IF to_regrole(quote_ident(wanted_role)) IS NULL THEN
