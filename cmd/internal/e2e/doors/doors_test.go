@@ -43,12 +43,10 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	// claimsLeast is the least ratio of claims beside the attackers to calm ones. On two cores 0.61 was reached, with all ten kinds
-	// of attackers at once; one kind alone leaves 0.81 to 1.
-	claimsLeast = 0.5
-	// claimsLeastAlone is the same where the kernel gives each session of an analyst as much of the CPU as the server.
-	claimsLeastAlone = 0.4
-	callers          = 8
+	// claimsLeast is the least ratio of claims beside the attackers to calm ones. On two cores 0.53 to 0.61 were reached, with all
+	// ten kinds of attackers at once; one kind alone leaves 0.81 to 1.
+	claimsLeast = 0.4
+	callers     = 8
 	// turnLeast is the least length of a turn, and settles how long attackers run before one.
 	turnLeast = 3 * time.Second
 	settles   = time.Second
@@ -66,9 +64,7 @@ func TestClaimsBesideOthers(t *testing.T) {
 		seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("seed %d", seed)
-	least := claimsLeast
 	if !contain(t) {
-		least = claimsLeastAlone
 		t.Logf("%s is on and no control group can be made: analysts have the same right to the CPU as claims", autogroups)
 	}
 	s := start(t)
@@ -87,8 +83,8 @@ func TestClaimsBesideOthers(t *testing.T) {
 	ratio := median(attacked) / median(calm)
 	t.Logf("claims a second: calm %.0f, attacked %.0f", calm, attacked)
 	t.Logf("soak: %.0f %% of calm claims", 100*ratio)
-	if ratio < least {
-		t.Errorf("beside the attackers there are %.2f of the calm claims, at least %.2f are needed", ratio, least)
+	if ratio < claimsLeast {
+		t.Errorf("beside the attackers there are %.2f of the calm claims, at least %.2f are needed", ratio, claimsLeast)
 	}
 	s.revoke(t)
 }
