@@ -343,9 +343,10 @@ func (c *campaign) rollbacks(n uint32) uint32 {
 	return 0
 }
 
-// maxRollbacks is how many rollbacks a coupon may have and still be redeemed: each pair of events stays in the log.
+// maxRollbacks is how many rollbacks a coupon may have and still be redeemed: each pair of events stays in the log. Above
+// maxRolled they are not counted, so a word for hundreds of thousands does not end by orders that were not paid.
 func (c *campaign) maxRollbacks() uint32 {
-	return uint32(min(uint64(c.settings.MaxRedemptions)*wire.MaxRollbacks, maxRolled))
+	return uint32(min(uint64(c.settings.MaxRedemptions)*wire.MaxRollbacks, maxRolled+1))
 }
 
 // statusOf is the status of coupon n as the read tables would show it with everything announced up to now.

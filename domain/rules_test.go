@@ -240,6 +240,15 @@ func TestRollbacksAreBounded(t *testing.T) {
 		0 update_campaign max_redemptions=2
 		0 redeem code=$1 order_id=x     => redeemed
 		0 rollback code=$1 order_id=x   => rolled_back`)
+	// Of a coupon with so many uses that its rollbacks cannot all be counted, they are not bounded.
+	for _, c := range []struct {
+		most   uint32
+		answer string
+	}{{maxRolled / wire.MaxRollbacks, "limit_reached"}, {maxRolled/wire.MaxRollbacks + 1, "redeemed"}, {wire.MaxRedemptions, "redeemed"}} {
+		s.line(fmt.Sprintf("0 update_campaign max_redemptions=%d", c.most))
+		s.lane.campaigns["s"].lastAct(1).setRollbacks(maxRolled)
+		s.line(fmt.Sprintf("0 redeem code=$1 order_id=most-%d => %s", c.most, c.answer))
+	}
 	for _, n := range []uint32{0, 1, 65_535, 65_536, maxRolled, maxRolled + 1} {
 		a := actRecord{flags: flagVoided}
 		a.setRollbacks(n)
