@@ -7,6 +7,7 @@
 //	cluster := projtest.Cluster(t)                                // a separate cluster, to stop, start and kill
 //	projtest.SessionLocks(t, url)                                 // refuses advisory locks of one transaction
 //	projtest.Admin(t, url)                                        // a database of the shared cluster, for its superuser
+//	projtest.Reads(t, pool, sql)                                  // how many rows a query reads
 //
 //	r := projtest.New(t)                                          // an empty log on a server of its own
 //	r.Write(0, `{"type":"campaign.created","campaign":"c0","at":"@",…}`)   // one step of lane 0

@@ -42,7 +42,11 @@ const events = `
 {"type":"coupons.expired","campaign":"c","at":"@71","through":"@71","count":1}
 {"type":"coupons.expired","campaign":"c","at":"@91","through":"@91","count":0}
 {"type":"campaign.created","campaign":"p","at":"@91","number":3,"codes":9,"max_redemptions":1} + {"type":"coupons.allotted","campaign":"p","at":"@91","id":"p1","from_n":1,"through_n":3,"batch":"flyer","expires_at":"@93"}
-{"type":"coupon.redeemed","campaign":"p","at":"@92","id":"p2","n":2,"code":"PPPP","order_id":"o1","redeemed_count":1,"customer_id":"zoe"} + {"type":"coupons.expired","campaign":"p","at":"@93","through":"@93","count":2}`
+{"type":"coupon.redeemed","campaign":"p","at":"@92","id":"p2","n":2,"code":"PPPP","order_id":"o1","redeemed_count":1,"customer_id":"zoe"} + {"type":"coupons.expired","campaign":"p","at":"@93","through":"@93","count":2}
+{"type":"campaign.created","campaign":"m","at":"@94","number":4,"codes":9,"max_redemptions":2} + {"type":"coupon.claimed","campaign":"m","at":"@94","n":1,"code":"M1","customer_id":"mia","expires_at":"@96"} + {"type":"coupon.claimed","campaign":"m","at":"@94","n":2,"code":"M2","customer_id":"mia","expires_at":"@96"} + {"type":"coupon.claimed","campaign":"m","at":"@94","n":3,"code":"M3","customer_id":"mia","expires_at":"@96"}
+{"type":"coupon.redeemed","campaign":"m","at":"@95","n":1,"code":"M1","order_id":"a","redeemed_count":1} + {"type":"coupon.redeemed","campaign":"m","at":"@95","n":1,"code":"M1","order_id":"b","redeemed_count":2}
+{"type":"coupon.redeemed","campaign":"m","at":"@95","n":2,"code":"M2","order_id":"a","redeemed_count":1} + {"type":"coupon.redeemed","campaign":"m","at":"@95","n":2,"code":"M2","order_id":"b","redeemed_count":2} + {"type":"coupon.rolled_back","campaign":"m","at":"@95","n":2,"code":"M2","order_id":"a","redeemed_count":1,"status":"claimed"}
+{"type":"coupon.redeemed","campaign":"m","at":"@95","n":3,"code":"M3","order_id":"a","redeemed_count":1} + {"type":"coupons.expired","campaign":"m","at":"@96","through":"@96","count":2} + {"type":"coupon.rolled_back","campaign":"m","at":"@96","n":1,"code":"M1","order_id":"a","redeemed_count":1,"status":"claimed"}`
 
 // fakeLog are the messages of events.
 type fakeLog map[uint64][]byte
@@ -61,7 +65,7 @@ func store(t *testing.T) (*History, fakeLog) {
 	t.Helper()
 	ctx := t.Context()
 	pool := database(t)
-	batch := &tables.Batch{Schema: "scrip_1", To: wire.At(minute(93))}
+	batch := &tables.Batch{Schema: "scrip_1", To: wire.At(minute(96))}
 	log := fakeLog{}
 	text := regexp.MustCompile(`@\d+`).ReplaceAllStringFunc(strings.TrimSpace(events), func(m string) string {
 		n, _ := strconv.Atoi(m[1:])
@@ -179,6 +183,21 @@ func TestPrintedCoupons(t *testing.T) {
 		page, err := s.read(t.Context(), c.sql, 0, "", c.of, c.more...)
 		if err != nil || page.note != "" || lines(page.entries) != c.want {
 			t.Errorf("%s %v: %v %s\n%swant\n%s", c.of, c.more, err, page.note, lines(page.entries), c.want)
+		}
+	}
+}
+
+// A coupon expires unless it is used up by then: whatever is redeemed or rolled back before and after.
+func TestCouponsOfSeveralUses(t *testing.T) {
+	s, _ := store(t)
+	for n, want := range []string{
+		"96 rolled_back 0/26/3 m#1 a\n95 redeemed 0/24/2 m#1 b\n95 redeemed 0/24/1 m#1 a\n94 claimed 0/23/2 m#1\n",
+		"96 expired 0/26/2 m#2 expires 96\n95 rolled_back 0/25/3 m#2 a\n95 redeemed 0/25/2 m#2 b\n95 redeemed 0/25/1 m#2 a\n94 claimed 0/23/3 m#2\n",
+		"96 expired 0/26/2 m#3 expires 96\n95 redeemed 0/26/1 m#3 a\n94 claimed 0/23/4 m#3\n",
+	} {
+		page, err := s.read(t.Context(), couponSQL, 0, "", "m", n+1)
+		if got := lines(page.entries); err != nil || page.note != "" || got != want {
+			t.Errorf("coupon %d: %v %s\n%swant\n%s", n+1, err, page.note, got, want)
 		}
 	}
 }
@@ -343,14 +362,8 @@ func TestManyCoupons(t *testing.T) {
 // plan looks at how PostgreSQL answers: each table by an index.
 func plan(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
 	t.Helper()
-	tx, err := pool.Begin(t.Context())
-	streamtest.Must(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	for _, set := range strings.Split(beginSQL, "; ")[1:] {
-		if _, err := tx.Exec(t.Context(), set); err != nil {
-			t.Fatal(err)
-		}
-	}
+	tx, end := begin(t, pool)
+	defer end()
 	rows, err := tx.Query(t.Context(), "EXPLAIN (COSTS off) "+sql, args...)
 	streamtest.Must(t, err)
 	var text []string

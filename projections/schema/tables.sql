@@ -169,14 +169,18 @@ CREATE TABLE scrip.redemption_row (
     code           text COLLATE "C" NOT NULL,
     customer_id    text COLLATE "C" NOT NULL,
     order_id       text COLLATE "C" NOT NULL,
+    redeemed_count bigint, -- of the coupon, with this redemption; NULL: its campaign allowed one
 
     CONSTRAINT redemption_row_key PRIMARY KEY (campaign, n, sequence, line)
 );
 
--- A hash index, as those of coupon_claim. Its collation
--- differs from the column's, so only queries that name it use the index: for a rollback, which has the coupon's key as well,
--- it would read all redemptions of that order, and a producer may use one order for all.
+-- Collations of these indexes differ from those of the columns, so only queries that name it use them, and those use no other.
+-- A hash index, as those of coupon_claim.
 CREATE INDEX redemption_row_order ON scrip.redemption_row USING hash (order_id COLLATE "POSIX");
+-- The redemptions that count, of coupons that may have several: when one of them is rolled back, the newest of the others is
+-- found, however many were rolled back after it. Redemptions of other coupons, nearly all, do not pay for it.
+CREATE INDEX redemption_row_open ON scrip.redemption_row (campaign COLLATE "POSIX", n, redeemed_at)
+    WHERE redeemed_count IS NOT NULL AND rolled_back_at IS NULL;
 
 -- One row per event that happened to a coupon besides its claim and its redemptions.
 CREATE TABLE scrip.coupon_event (
@@ -194,6 +198,9 @@ CREATE TABLE scrip.coupon_event (
     CONSTRAINT coupon_event_rollback_has_order CHECK ((what = 'rolled_back') = (order_id IS NOT NULL)),
     CONSTRAINT coupon_event_extension_has_expiry CHECK ((what = 'extended') = (expires_at IS NOT NULL))
 );
+
+-- Extensions and voids, found among any number of rollbacks; see redemption_row_order for the collation.
+CREATE INDEX coupon_event_change ON scrip.coupon_event (campaign COLLATE "POSIX", n, place) WHERE order_id IS NULL;
 
 -- One row per event that changed a campaign as a whole.
 CREATE TABLE scrip.campaign_event (

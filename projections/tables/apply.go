@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -171,19 +170,6 @@ func Begin(ctx context.Context, db Beginner) (pgx.Tx, error) {
 	return db.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginSQL})
 }
 
-// statements caches statements for tables in another schema.
-var statements sync.Map // statementIn → string
-
-type statementIn struct{ schema, sql string }
-
 // In returns a statement for the tables of a schema. Statements name the schema of the views, so that they can be read, and
-// most of them run, unchanged in psql.
-func In(name, sql string) string {
-	key := statementIn{name, sql}
-	if done, known := statements.Load(key); known {
-		return done.(string)
-	}
-	done := strings.ReplaceAll(sql, schema.Name+".", name+".")
-	statements.Store(key, done)
-	return done
-}
+// most of them run, unchanged in psql. Results are not kept: a statement about one segment has its number and is not used again.
+func In(name, sql string) string { return strings.ReplaceAll(sql, schema.Name+".", name+".") }

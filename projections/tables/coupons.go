@@ -110,6 +110,9 @@ func (f *fold) redeem(c *campaign, k *coupon, l *Line) {
 		k.named = !k.printed
 	}
 	r := &redemption{campaign: c.name, coupon: k, customer: k.customer, order: e.OrderID, at: e.At, sequence: l.Sequence, line: l.Number}
+	if c.maxRedemptions > 1 {
+		r.count = e.RedeemedCount
+	}
 	f.redemptions = append(f.redemptions, r)
 	if f.open == nil {
 		f.open = make(map[orderKey]*redemption)
@@ -200,7 +203,7 @@ func SegmentTable(segment int32) string { return fmt.Sprintf("coupon_claim_%d", 
 func (f *fold) copyRedemptions(ctx context.Context, tx pgx.Tx) error {
 	var rows pgcopy.Rows
 	for _, r := range f.redemptions {
-		rows.Row(9)
+		rows.Row(10)
 		rows.Int64(int64(r.coupon.n))
 		rows.Instant(r.at)
 		rows.Instant(r.rolledBackAt)
@@ -210,9 +213,10 @@ func (f *fold) copyRedemptions(ctx context.Context, tx pgx.Tx) error {
 		rows.Text(r.coupon.code)
 		rows.Text(r.customer)
 		rows.Text(r.order)
+		rows.Int64OrNull(int64(r.count))
 	}
 	return rows.Send(ctx, tx, In(f.schema, "scrip.redemption_row"),
-		"n, redeemed_at, rolled_back_at, sequence, line, campaign, code, customer_id, order_id")
+		"n, redeemed_at, rolled_back_at, sequence, line, campaign, code, customer_id, order_id, redeemed_count")
 }
 
 func (f *fold) copyCouponEvents(ctx context.Context, tx pgx.Tx) error {
@@ -259,14 +263,25 @@ func (f *fold) changeCoupons(w *writer) {
 	w.change(nameCouponsSQL, &named)
 }
 
+// A coupon may have any number of redemptions, and so may an order: a producer may use one for all coupons. The redemption
+// is looked for among the newest of the coupon, and then among all of the order, so what has many of one kind costs little.
 // Rows of this batch, copied before, are at or after ($5, $6) and are excluded.
 //
 // $1..$3 = campaign, n, order   $4 = when   $5, $6 = sequence and line of the batch's first event
 const rollBackSQL = `
 UPDATE scrip.redemption_row r SET rolled_back_at = d.at
-FROM unnest($1::text[], $2::bigint[], $3::text[], $4::timestamptz[]) d (campaign, n, order_id, at)
-WHERE r.campaign = d.campaign AND r.n = d.n AND r.order_id = d.order_id
-  AND coalesce(r.rolled_back_at IS NULL AND (r.sequence, r.line) < ($5::bigint, $6::bigint), false)`
+FROM unnest($1::text[], $2::bigint[], $3::text[], $4::timestamptz[]) d (campaign, n, order_id, at) CROSS JOIN LATERAL (
+    (SELECT x.campaign, x.n, x.sequence, x.line
+     FROM (SELECT * FROM scrip.redemption_row x
+           WHERE x.campaign = d.campaign AND x.n = d.n AND (x.sequence, x.line) < ($5::bigint, $6::bigint)
+           ORDER BY x.sequence DESC, x.line DESC LIMIT 100) x
+     WHERE x.order_id = d.order_id AND x.rolled_back_at IS NULL)
+    UNION ALL
+    SELECT x.campaign, x.n, x.sequence, x.line FROM scrip.redemption_row x
+    WHERE x.order_id COLLATE "POSIX" = d.order_id AND coalesce(x.campaign = d.campaign AND x.n = d.n
+        AND x.rolled_back_at IS NULL AND (x.sequence, x.line) < ($5::bigint, $6::bigint), false)
+    LIMIT 1) k
+WHERE r.campaign = k.campaign AND r.n = k.n AND r.sequence = k.sequence AND r.line = k.line`
 
 func (f *fold) rollBack(w *writer, first *Line) {
 	var rows arrays
@@ -276,13 +291,19 @@ func (f *fold) rollBack(w *writer, first *Line) {
 	w.change(rollBackSQL, &rows, int64(first.Sequence), int64(first.Number))
 }
 
-// A coupon with some of its redemptions rolled back was last redeemed at the newest of the others.
+// A coupon with some of its redemptions rolled back was last redeemed at the newest of the others. They are in index
+// redemption_row_open, except one of the time when the campaign allowed one redemption, before all others that count.
 //
 // $1, $2 = campaign, n
 const recheckRedeemedSQL = `
-UPDATE scrip.coupon_state r SET redeemed_at = coalesce((
-    SELECT max(x.redeemed_at) FROM scrip.redemption_row x
-    WHERE x.campaign = r.campaign AND x.n = r.n AND x.rolled_back_at IS NULL), r.redeemed_at)
+UPDATE scrip.coupon_state r SET redeemed_at = coalesce(
+    (SELECT x.redeemed_at FROM scrip.redemption_row x
+     WHERE x.campaign COLLATE "POSIX" = r.campaign AND x.n = r.n AND x.redeemed_count IS NOT NULL AND x.rolled_back_at IS NULL
+     ORDER BY x.redeemed_at DESC LIMIT 1),
+    (SELECT x.redeemed_at FROM scrip.redemption_row x
+     WHERE x.campaign = r.campaign AND x.n = r.n AND x.redeemed_count IS NULL AND x.rolled_back_at IS NULL
+     ORDER BY x.sequence, x.line LIMIT 1),
+    r.redeemed_at)
 FROM unnest($1::text[], $2::bigint[]) d (campaign, n)
 WHERE r.campaign = d.campaign AND r.n = d.n`
 

@@ -232,6 +232,7 @@ type redemption struct {
 	order        string
 	at           wire.Instant
 	rolledBackAt wire.Instant
+	count        uint32 // of the coupon, with it; 0: its campaign allows one
 	sequence     uint64
 	line         uint32
 }

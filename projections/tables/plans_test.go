@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -41,16 +42,7 @@ func TestBatchesReadOnlyTheirRows(t *testing.T) {
 	conn, err := pool.Acquire(context.Background())
 	streamtest.Must(t, err)
 	defer conn.Release()
-	// read returns how many entries of tables and indexes were read so far.
-	read := func() (n int) {
-		if _, err := conn.Exec(context.Background(), "SELECT pg_stat_force_next_flush()"); err != nil {
-			t.Fatal(err)
-		}
-		err := pool.QueryRow(context.Background(), `SELECT (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE schemaname = 'scrip_1')
-			+ (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = 'scrip_1')`).Scan(&n)
-		streamtest.Must(t, err)
-		return n
-	}
+	read := func() int { return entriesRead(t, conn) }
 	// A step reads some dozen entries; if it reads all campaigns, or all of anything they have, it is above the limit.
 	const campaigns, limit = 300, 100
 	r := new(reader)
@@ -91,6 +83,18 @@ func TestBatchesReadOnlyTheirRows(t *testing.T) {
 	streamtest.Equal(t, "campaigns", rows(t, pool, "SELECT count(*) FROM scrip.campaign"), fmt.Sprint(campaigns+10))
 }
 
+// entriesRead returns how many entries of tables and indexes a connection, alone in its database, has read so far.
+func entriesRead(t *testing.T, conn *pgxpool.Conn) (n int) {
+	t.Helper()
+	if _, err := conn.Exec(context.Background(), "SELECT pg_stat_force_next_flush()"); err != nil {
+		t.Fatal(err)
+	}
+	err := conn.QueryRow(context.Background(), `SELECT (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE schemaname = 'scrip_1')
+		+ (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = 'scrip_1')`).Scan(&n)
+	streamtest.Must(t, err)
+	return n
+}
+
 // All reminders of an instant fire by one statement, and none of them moves in an index.
 func TestFiringChangesNoIndex(t *testing.T) {
 	pool := open(t)
@@ -114,6 +118,25 @@ func TestFiringChangesNoIndex(t *testing.T) {
 	}
 	if got := rows(t, pool, "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'reminder'"); got != fmt.Sprint(reminders, " ", reminders) {
 		t.Errorf("updates, and whether they were within their pages: %s", got)
+	}
+}
+
+// Statements about segments have their numbers, and there is no end of those: no text may be kept once it was used.
+func TestStatementsAreNotKept(t *testing.T) {
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	const segments = 10_000
+	before, size := heap(), 0
+	for n := range segments {
+		size += len(In("scrip_1", fmt.Sprintf("CREATE TABLE scrip.%s (%s)", SegmentTable(int32(-n)), strings.Repeat(" ", 1000))))
+	}
+	if kept := (int(heap()) - int(before)) / segments; kept > 100 {
+		t.Errorf("of %d bytes for each segment, %d are kept", size/segments, kept)
 	}
 }
 
