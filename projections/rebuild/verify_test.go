@@ -48,7 +48,7 @@ var damages = []struct {
 	{"UPDATE scrip.expiry_event SET at = at - interval '1 hour' WHERE campaign = 'c0'", "expiry_event", "c0/2026-01-01 02:00:00+00", "at", Changed, 1},
 	{"DELETE FROM scrip.expiry_event WHERE campaign = 'c1'", "expiry_event", "c1/2026-01-01 02:00:00+00", "", Missing, 1},
 	{"INSERT INTO scrip.expiry_event VALUES ('2027-01-01Z', now(), 1, NULL, 'zzz')", "expiry_event", "zzz/2027-01-01 00:00:00+00", "", TooMany, 1},
-	{"INSERT INTO live.removal VALUES (0, 0, 0, 'c0')", "removal", "c0/0", "", TooMany, 1},
+	{"INSERT INTO live.removal VALUES (0, 0, 0, 'c0')", "removal", "c0", "", TooMany, 1},
 	{"UPDATE scrip.dead_letter SET payload = '' WHERE lane = 0 AND event_line = 4", "dead_letter", "0/6/4", "payload", Changed, 1},
 	{"DELETE FROM scrip.dead_letter WHERE lane = 1 AND event_line = 4", "dead_letter", "1/6/4", "", Missing, 1},
 	{"INSERT INTO scrip.dead_letter SELECT lane, sequence, line, 70, event_line, at, stream, reason, payload FROM scrip.dead_letter WHERE lane = 0 AND event_line = 4", "dead_letter", "0/70/4", "", TooMany, 1},

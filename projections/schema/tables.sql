@@ -122,16 +122,17 @@ CREATE TABLE scrip.coupon_state (
     CONSTRAINT coupon_state_redeemed_has_time CHECK ((redeemed_count > 0) = (redeemed_at IS NOT NULL))
 ) WITH (fillfactor = 85);
 
--- Coupons that have left the tables, by setting tables.keep: numbers up to through of a campaign. What happens to one of them
--- later changes nothing. Rows of coupon_claim are hidden until their segment is rewritten, all others are deleted. redeemed
--- and expired are how many such coupons of the campaign there are.
+-- Coupons that have left the tables, by setting tables.keep: numbers up to through of a campaign. What happens to one
+-- of them later changes nothing. Rows of coupon_claim are hidden until their segment is rewritten, all others are
+-- deleted. redeemed and expired are how many such coupons of the campaign there are. One row a campaign: in how many
+-- steps they left depends on when the setting was changed, and tables that show the same are to be the same.
 CREATE TABLE scrip.removal (
     through  bigint NOT NULL,
     redeemed bigint NOT NULL,
     expired  bigint NOT NULL,
     campaign text COLLATE "C" NOT NULL,
 
-    CONSTRAINT removal_key PRIMARY KEY (campaign, through)
+    CONSTRAINT removal_key PRIMARY KEY (campaign)
 );
 
 -- Both, without the status: see view coupon.

@@ -84,7 +84,7 @@ type Set struct {
 	used    time.Time // of the last lease
 	rotated time.Time // when the last one was full
 	swept   time.Time
-	removed int64 // removals by then
+	removed int64 // sum of removal.through by then
 	full    chan *young
 	sealing sync.WaitGroup // full ones and those being sealed
 }

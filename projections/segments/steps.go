@@ -98,7 +98,7 @@ func (s *Set) sweep(ctx context.Context, busy bool) error {
 		return nil
 	}
 	var removed int64
-	if err := s.db.QueryRow(ctx, s.in("SELECT count(*) FROM scrip.removal")).Scan(&removed); err != nil {
+	if err := s.db.QueryRow(ctx, s.in("SELECT coalesce(sum(through), 0)::bigint FROM scrip.removal")).Scan(&removed); err != nil {
 		return s.explain("looking for coupons that left", err)
 	}
 	if removed != s.removed {

@@ -49,7 +49,8 @@ WITH ended AS (
             SELECT FROM scrip.campaign_event e WHERE e.campaign = c.campaign AND e.type = 'campaign.ended' AND e.at < f.before))
       AND NOT EXISTS (SELECT FROM scrip.expiry_own t WHERE t.campaign = c.campaign)
     RETURNING c.campaign, c.highest, c.redeemed, c.own_expired),
-removed AS (INSERT INTO scrip.removal (campaign, through, redeemed, expired) SELECT * FROM ended ON CONFLICT DO NOTHING),
+removed AS (INSERT INTO scrip.removal AS m (campaign, through, redeemed, expired) SELECT * FROM ended
+    ON CONFLICT (campaign) DO UPDATE SET through = excluded.through, redeemed = excluded.redeemed, expired = excluded.expired),
 printed AS (DELETE FROM scrip.coupon_claim_0 x USING ended e WHERE x.campaign = e.campaign),
 states AS (DELETE FROM scrip.coupon_state x USING ended e WHERE x.campaign = e.campaign),
 allotments AS (DELETE FROM scrip.allotment x USING ended e WHERE x.campaign = e.campaign),

@@ -16,7 +16,7 @@ const loadCampaignsSQL = `
 SELECT c.campaign, status, max_redemptions, expires_at, named_opens_at, expired_through, sold_out_at, end_processed_at,
        claimed, redeemed, own_expired, voided, imported_codes, highest, inheriting_live, inheriting_redeemed,
        stats_day, day_claimed, day_redeemed, day_rolled_back, day_voided,
-       coalesce((SELECT max(m.through) FROM scrip.removal m WHERE m.campaign = c.campaign), 0)
+       coalesce((SELECT m.through FROM scrip.removal m WHERE m.campaign = c.campaign), 0)
 FROM unnest($1::text[]) k (campaign) JOIN scrip.campaign c ON c.campaign = k.campaign`
 
 // A coupon is in one segment, or in a merged one and its sources with the same values: newer ones are looked at first, and

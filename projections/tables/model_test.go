@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/oracle"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -24,8 +25,8 @@ type model struct {
 	events    []string // of coupons, besides claims and redemptions
 	midnight  wire.Instant
 	retention wire.Instant
-	removed   int          // coupons
-	keep      wire.Instant // of coupons of ended campaigns; 0 = for ever
+	removed   int   // coupons
+	keep      int64 // days of coupons of ended campaigns; 0 = for ever
 }
 
 type extra struct {
@@ -43,8 +44,9 @@ type gone struct {
 	all                                           bool // since the settings changed
 }
 
-func newModel(retention, keep wire.Instant) *model {
-	return &model{Fold: oracle.New(), extras: map[string]*extra{}, stats: map[string]*[4]int{}, refusals: map[string]int{}, retention: retention, keep: keep}
+func newModel(retention time.Duration, keep int64) *model {
+	return &model{Fold: oracle.New(), extras: map[string]*extra{}, stats: map[string]*[4]int{}, refusals: map[string]int{},
+		retention: wire.Instant(retention.Microseconds()), keep: keep}
 }
 
 // message folds one step.
@@ -79,7 +81,7 @@ func (m *model) remove(c *oracle.Campaign, today wire.Instant) {
 		}
 	}
 	x := m.extras[c.Name]
-	if x.gone.all || ended == 0 || ended >= today-m.keep || end != 0 && m.fell(c, end) == 0 {
+	if x.gone.all || ended == 0 || ended >= today-wire.Instant(m.keep)*dayLength || end != 0 && m.fell(c, end) == 0 {
 		return
 	}
 	counts := m.counts(c)
@@ -96,6 +98,15 @@ func (m *model) remove(c *oracle.Campaign, today wire.Instant) {
 	m.events = slices.DeleteFunc(m.events, func(e string) bool { return strings.HasPrefix(e, c.Name+"|") })
 	m.removed += len(c.Coupons) - x.gone.coupons
 	x.gone = gone{len(c.Coupons), len(c.Reminders), len(c.Allotments), len(x.announcements), counts, true}
+}
+
+// left is of which campaigns the coupons have left, also where there were none.
+func (m *model) left() map[string]bool {
+	all := map[string]bool{}
+	for name, c := range m.Campaigns {
+		all[c.Name] = m.extras[name].gone.all
+	}
+	return all
 }
 
 // counts counts the coupons of a campaign by status, those that have left as they were then.

@@ -74,21 +74,24 @@ func (w *logWriter) due(m *model, cmd *wire.Command) {
 	}
 }
 
-// Whatever happens, and however the log is cut into batches, the tables are what a naive read of the log gives.
+// Whatever happens, and however the log is cut into batches and claims are divided into segments, the tables are what
+// a naive read of the log gives. Setting tables.keep changes midway: rebuilt tables, with the later setting from the
+// first event on, have the same digests where they show the same.
 func TestTablesAreTheFoldOfTheLog(t *testing.T) {
-	one, two := open(t), open(t)
-	for _, pool := range []*pgxpool.Pool{one, two} {
+	pools := [3]*pgxpool.Pool{open(t), open(t), open(t)}
+	for _, pool := range pools {
+		begin(t, pool, young)
 		if _, err := pool.Exec(context.Background(), `CREATE FUNCTION us(at timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE
 			AS $$ SELECT coalesce((extract(epoch FROM at) * 1000000)::bigint, 0) $$`); err != nil {
 			t.Fatal(err)
 		}
 	}
-	seen, removed := map[wire.EventType]int{}, 0
+	seen, n := map[wire.EventType]int{}, left{}
 	for seed := range uint64(*rounds) {
-		removed += checkFold(t, seed, one, two, seen)
+		checkFold(t, seed, pools, seen, &n)
 	}
-	if removed == 0 {
-		t.Error("no coupon left the tables: the test does not test it")
+	if n.live == 0 || n.rebuilt == 0 || n.same == 0 || n.other == 0 {
+		t.Errorf("no coupon left the tables, or no change of the setting showed, or each did: the test does not test it: %+v", n)
 	}
 	if kinds := unseen(seen); len(kinds) > 0 {
 		t.Errorf("no log had %v: the test does not test it", kinds)
@@ -96,7 +99,7 @@ func TestTablesAreTheFoldOfTheLog(t *testing.T) {
 	t.Log(seen)
 }
 
-var rounds = flag.Int("tables.rounds", 30, "random logs that TestTablesAreTheFoldOfTheLog folds")
+var rounds = flag.Int("tables.rounds", 24, "random logs that TestTablesAreTheFoldOfTheLog folds")
 
 // unseen returns the kinds of events that tables are made of and no log had.
 func unseen(seen map[wire.EventType]int) (kinds []wire.EventType) {
@@ -108,65 +111,101 @@ func unseen(seen map[wire.EventType]int) (kinds []wire.EventType) {
 	return kinds
 }
 
-// checkFold writes a random log to two databases, cut into batches in two ways, and compares both with a naive read of it. With
-// every second seed processed tasks are cleaned up; with the others the comparison of the tests of whole programs
-// must agree, and notice a row less.
-func checkFold(t *testing.T, seed uint64, one, two *pgxpool.Pool, seen map[wire.EventType]int) (removed int) {
-	retention, keep := 48*time.Hour, int64(1)
+// young is how many young segments there are, besides segment 0.
+const young = 1
+
+// left counts coupons that left the live and the rebuilt tables, and random logs with such after which both show the
+// same, and not.
+type left struct{ live, rebuilt, same, other int }
+
+// changes of tables.keep, in days: set late, switched off, raised, lowered.
+var changes = [][2]int64{{0, 1}, {1, 0}, {1, 3}, {3, 1}}
+
+// checkFold writes a random log to two databases, cut into batches in two ways, and a rebuild of it to a third, and
+// compares each with a naive read of it. With every second seed processed tasks are cleaned up, and coupons leave;
+// with the others the comparison of the tests of whole programs must agree, and notice a row less.
+func checkFold(t *testing.T, seed uint64, pools [3]*pgxpool.Pool, seen map[wire.EventType]int, n *left) {
+	retention, days := 48*time.Hour, changes[seed/2%uint64(len(changes))]
 	if seed%2 == 0 {
-		retention, keep = 100_000*time.Hour, 0
+		retention, days = 100_000*time.Hour, [2]int64{}
 	}
-	truncate(t, one)
-	truncate(t, two)
 	w := &logWriter{lane: domain.NewLane(domain.LaneOptions{Lanes: 1, Key: [32]byte{1}}),
 		World: worldtest.New(worldtest.Random(seed))}
-	m := newModel(wire.Instant(retention.Microseconds()), wire.Instant(keep)*dayLength)
+	live, rebuilt := newModel(retention, days[0]), newModel(retention, days[1])
 	var log []message
-	for i := range 5 + w.Choose(60) {
-		log = append(log, w.step(m))
-		m.message(uint64(i)+1, log[i])
+	steps := 5 + w.Choose(60)
+	changed := int(seed) * 7 % steps // before which step the setting changes
+	for i := range steps {
+		if log = append(log, w.step(live)); i == changed {
+			live.keep = days[1]
+		}
+		live.message(uint64(i)+1, log[i])
+		rebuilt.message(uint64(i)+1, log[i])
 	}
 	note(seen, log)
-	for _, pool := range []*pgxpool.Pool{one, two} {
-		if _, err := pool.Exec(t.Context(), "UPDATE scrip_meta.format SET keep_days = $1", keep); err != nil {
-			t.Fatal(err)
+	models, before := [3]*model{live, live, rebuilt}, [3]int64{days[0], days[0], days[1]}
+	for i, pool := range pools {
+		if i == 2 && days[0] == days[1] {
+			break // they are the same
 		}
-		r := &reader{retention: retention}
-		for rest := log; len(rest) > 0; {
-			n := min(worldtest.Pick(w.Choose, 1, 2, 7, 40), len(rest))
-			if parked := commit(t, pool, r.batch(rest[:n])); len(parked) > 0 {
-				t.Fatalf("seed %d: parked %+v", seed, parked)
+		truncate(t, pool)
+		r := &reader{retention: retention, young: young}
+		for part, steps := range [][]message{log[:changed], log[changed:]} {
+			keep(t, pool, [2]int64{before[i], days[1]}[part])
+			for len(steps) > 0 {
+				n := min(worldtest.Pick(w.Choose, 1, 2, 7, 40), len(steps))
+				if parked := commit(t, pool, r.batch(steps[:n])); len(parked) > 0 {
+					t.Fatalf("seed %d: parked %+v", seed, parked)
+				}
+				steps = steps[n:]
 			}
-			rest = rest[n:]
 		}
-	}
-	if m.CheckTallies(); len(m.Violations) > 0 {
-		t.Fatalf("the oracle finds %s\nlog:\n%s", m.Violations, show(log))
-	}
-	want := m.tables()
-	for table, query := range modelTables {
-		for _, pool := range []*pgxpool.Pool{one, two} {
+		if models[i].CheckTallies(); len(models[i].Violations) > 0 {
+			t.Fatalf("the oracle finds %s\nlog:\n%s", models[i].Violations, show(log))
+		}
+		want := models[i].tables()
+		for table, query := range modelTables {
 			got := strings.Split(rows(t, pool, query), "\n")
 			sort.Strings(got)
 			if d := diff(strings.Join(got, "\n"), want[table]); d != "" {
-				t.Fatalf("seed %d: %s differs:\n%s\nlog:\n%s", seed, table, d, show(log))
+				t.Fatalf("seed %d, tables %d: %s differs:\n%s\nlog:\n%s", seed, i, table, d, show(log))
 			}
 		}
 	}
-	if a, b := projtest.Digest(t, one), projtest.Digest(t, two); a != b {
+	one := pools[0]
+	if a, b := projtest.Digest(t, one), projtest.Digest(t, pools[1]); a != b {
 		t.Fatalf("digests depend on the batches:\n%s\n%s\nlog:\n%s", a, b, show(log))
 	}
+	if days[0] != days[1] {
+		n.compare(t, pools, live, rebuilt, log)
+	}
 	if seed%2 == 0 {
-		if d, err := compare.Tables(t.Context(), one, m.Fold); err != nil || len(d) > 0 {
+		if d, err := compare.Tables(t.Context(), one, live.Fold); err != nil || len(d) > 0 {
 			t.Fatalf("seed %d: %v, %q", seed, err, d)
 		}
 		if gone := rows(t, one, "DELETE FROM scrip_1.coupon_claim WHERE n = 1 RETURNING campaign"); gone != "" {
-			if d, err := compare.Tables(t.Context(), one, m.Fold); err != nil || !strings.Contains(strings.Join(d, ";"), "coupon: only in the log: ") {
+			if d, err := compare.Tables(t.Context(), one, live.Fold); err != nil || !strings.Contains(strings.Join(d, ";"), "coupon: only in the log: ") {
 				t.Fatalf("seed %d, without a coupon: %v, %q", seed, err, d)
 			}
 		}
 	}
-	return m.removed
+}
+
+// compare compares live and rebuilt tables.
+func (n *left) compare(t *testing.T, pools [3]*pgxpool.Pool, live, rebuilt *model, log []message) {
+	t.Helper()
+	n.live += live.removed
+	n.rebuilt += rebuilt.removed
+	if !maps.Equal(live.tables(), rebuilt.tables()) || !maps.Equal(live.left(), rebuilt.left()) {
+		n.other++
+		return
+	}
+	if rebuilt.removed > 0 {
+		n.same++
+	}
+	if a, b := projtest.Digest(t, pools[0]), projtest.Digest(t, pools[2]); a != b {
+		t.Fatalf("digests of live tables and of rebuilt ones, which show the same:\n%s\n%s\nlog:\n%s", a, b, show(log))
+	}
 }
 
 func note(seen map[wire.EventType]int, log []message) {

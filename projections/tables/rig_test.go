@@ -31,6 +31,28 @@ func open(t testing.TB) *pgxpool.Pool {
 	return pool
 }
 
+// begin makes young segments, as package segments does, which imports this one.
+func begin(t testing.TB, pool *pgxpool.Pool, young int32) {
+	t.Helper()
+	for number := int32(-1); number >= -young; number-- {
+		_, err := pool.Exec(context.Background(), fmt.Sprintf(`
+			CREATE TABLE scrip_1.%[1]s (LIKE scrip_1.coupon_claim INCLUDING CONSTRAINTS, CONSTRAINT %[1]s_key PRIMARY KEY (campaign, n));
+			ALTER TABLE scrip_1.coupon_claim ATTACH PARTITION scrip_1.%[1]s FOR VALUES IN (%[2]d);
+			INSERT INTO scrip_1.segment (segment) VALUES (%[2]d)`, SegmentTable(number), number))
+		if err != nil {
+			t.Fatalf("beginning a segment: %v", err)
+		}
+	}
+}
+
+// keep changes setting tables.keep.
+func keep(t testing.TB, pool *pgxpool.Pool, days int64) {
+	t.Helper()
+	if _, err := pool.Exec(context.Background(), "UPDATE scrip_meta.format SET keep_days = $1", days); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // message is one step of the log.
 type message struct {
 	at    wire.Instant
@@ -40,6 +62,8 @@ type message struct {
 // reader cuts a log into batches, as the projector does.
 type reader struct {
 	retention time.Duration
+	young     int32 // segments that claims go to in turn, besides segment 0
+	batches   int32
 	sequence  uint64
 	clock     wire.Instant
 	lines     []Line // used again by each batch
@@ -47,6 +71,8 @@ type reader struct {
 
 func (r *reader) batch(messages []message) *Batch {
 	b := &Batch{Schema: "scrip_1", Lane: 0, From: r.clock, Retention: r.retention, Lines: r.lines[:0]}
+	b.Segment = -(r.batches % (r.young + 1))
+	r.batches++
 	for _, m := range messages {
 		r.sequence++
 		for n, raw := range bytes.Split(bytes.TrimRight(m.lines, "\n"), []byte{'\n'}) {
