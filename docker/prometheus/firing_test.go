@@ -34,6 +34,26 @@ func TestAlertsFire(t *testing.T) {
 			scrip_projection_lag_seconds{instance="a",job="scrip",lane="0"} 0x200
 			scrip_projection_following{instance="b",job="scrip",lane="0"} 0x200`,
 			10 * time.Minute, ``},
+		"the projector has stopped, and another one is on standby": {`
+			scrip_projection_following{instance="a",job="scrip",lane="0"} 0x200
+			scrip_projection_lag_seconds{instance="a",job="scrip",lane="0"} 0+5x200
+			scrip_projection_stopped{instance="a",job="scrip",lane="0"} 1x200
+			scrip_projection_following{instance="b",job="scrip",lane="0"} 0x200`,
+			10 * time.Minute, `ScripTablesAreBehind{lane="0"} ScripTablesHaveNoProjector{lane="0"} ScripTablesStopped{lane="0"}`},
+		"the projector is dead, and another one is not given its lock": {`
+			up{instance="a",job="scrip"} 1x20 0x280
+			up{instance="b",job="scrip"} 1x300
+			scrip_projection_following{instance="a",job="scrip",lane="0"} 1x20 stale
+			scrip_projection_lag_seconds{instance="a",job="scrip",lane="0"} 0x20 stale
+			scrip_projection_following{instance="b",job="scrip",lane="0"} 0x300`,
+			20 * time.Minute, `ScripDown{instance="a", job="scrip"} ScripTablesHaveNoProjector{lane="0"}`},
+		"a projector cannot reach PostgreSQL, and another one fills the tables": {`
+			scrip_projection_following{instance="a",job="scrip",lane="0"} 1x200
+			scrip_projection_lag_seconds{instance="a",job="scrip",lane="0"} 0x200
+			scrip_projection_following{instance="b",job="scrip",lane="0"} 0x200
+			scrip_projection_stopped{instance="b",job="scrip",lane="0"} 0x200
+			scrip_postgres_up{instance="b",job="scrip"} 0x200`,
+			10 * time.Minute, `ScripPostgresDown{instance="b"}`},
 		"all projectors are on standby": {`
 			scrip_projection_following{instance="a",job="scrip",lane="0"} 0x200
 			scrip_projection_following{instance="b",job="scrip",lane="0"} 0x200`,

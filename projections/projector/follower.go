@@ -40,7 +40,10 @@ type follower struct {
 const stoppedPause = 5 * time.Second
 
 func newFollower(p *Projector, js jetstream.JetStream, number int) *follower {
-	l := &follower{number: number, p: p, stream: eventlog.Events(js, number).In(p.log), progress: newProgress(number, p.opts.Clock, &p.signals.progress)}
+	l := &follower{
+		number: number, p: p, stream: eventlog.Events(js, number).In(p.log),
+		progress: newProgress(number, p.opts.Clock, js.Conn().IsConnected, &p.signals.progress),
+	}
 	l.tables = fill.Tables{DB: p.db, Log: p.log.UUID, Lane: number, Commit: l.commit, Applied: l.applied}
 	return l
 }
@@ -90,6 +93,7 @@ func (l *follower) follow(ctx context.Context) error {
 	if err := l.tables.Load(ctx, l.p.db); err != nil {
 		return postgresError(err)
 	}
+	l.progress.load(l.tables.At.Sequence, l.tables.Clock)
 	if !l.failing {
 		l.p.postgres.end(ctx, l)
 	}
@@ -102,7 +106,7 @@ func (l *follower) follow(ctx context.Context) error {
 	if l.stopped != nil && fill.IsLost(l.stopped) { // the position is in the log again
 		l.resumed(ctx)
 	}
-	l.progress.follow(l.tables.At.Sequence, l.tables.Clock, reader, l.stopped == nil)
+	l.progress.follow(reader, l.stopped == nil)
 	limits := l.p.opts.Limits
 	var started time.Time
 	for {

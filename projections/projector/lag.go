@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
 )
 
 // pace estimates when a lane's tables are current again: from the rates at which messages were applied, and arrived, since the
@@ -59,7 +60,8 @@ INSERT INTO scrip_meta.lag AS l (lane, behind, current_in, recorded_at)
 SELECT lane, nullif(behind, -1), nullif(current_in, -1), clock_timestamp() FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) x (lane, behind, current_in)
 ON CONFLICT (lane) DO UPDATE SET behind = excluded.behind, current_in = excluded.current_in, recorded_at = excluded.recorded_at`
 
-// record writes for how long coupons are kept, and how late the lanes are, if that changed since before; it returns the latter.
+// record writes for how long coupons are kept, and how late the lanes are, if that is not as before, or before is nil;
+// it returns the latter.
 func (p *Projector) record(ctx context.Context, conn *pgx.Conn, before []int64) (now []int64, err error) {
 	lanes, behind, current := make([]int64, len(p.lanes)), make([]int64, len(p.lanes)), make([]int64, len(p.lanes))
 	changed := before == nil
@@ -79,5 +81,37 @@ func (p *Projector) record(ctx context.Context, conn *pgx.Conn, before []int64) 
 	return behind, err
 }
 
-// What a former projector recorded is not so any more.
+// What this projector recorded is not so any more.
 const forgetSQL = `UPDATE scrip_meta.lag SET behind = NULL, current_in = NULL, recorded_at = clock_timestamp()`
+
+const (
+	// measureEvery is how often the ends of streams without a reader are looked up.
+	measureEvery = 5 * time.Second
+	// measurers is how many are looked up at a time: an answer may take 12 s.
+	measurers = 16
+)
+
+// measure looks up where the streams of lanes end that wait or have stopped, until ctx ends. The readers of the others
+// know it.
+func (p *Projector) measure(ctx context.Context) error {
+	for ctx.Err() == nil {
+		var looks errgroup.Group
+		looks.SetLimit(measurers)
+		p.each(func(l *follower) {
+			if !l.progress.unread() {
+				return
+			}
+			looks.Go(func() error {
+				var end *uint64
+				if bounds, err := l.stream.Bounds(ctx); err == nil {
+					end = &bounds.Last
+				}
+				l.progress.measured(end)
+				return nil
+			})
+		})
+		_ = looks.Wait() // none returns an error
+		p.pause(ctx, measureEvery)
+	}
+	return nil
+}

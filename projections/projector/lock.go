@@ -22,7 +22,10 @@ const (
 	watchEvery = 2 * time.Second
 	// watchFor bounds one check; after that the connection counts as lost.
 	watchFor = 10 * time.Second
-	closeFor = time.Second
+	// freshRounds is after how many checks the lag is recorded although it is as before: each 10 s. View scrip.lag takes
+	// for not known what is older than 30 s.
+	freshRounds = 5
+	closeFor    = time.Second
 	// name is the begin of the application_name of the connection that has the lock.
 	name = "scrip projector"
 )
@@ -55,7 +58,7 @@ func (p *Projector) acquire(ctx context.Context) (*lock, error) {
 			return nil, fmt.Errorf("looking who has the projector's lock: %w", err)
 		}
 		if text := who.String(); found && text != was {
-			p.heldBy(ctx, conn, who)
+			p.heldBy(ctx, who)
 			was = text
 		}
 		p.pause(ctx, lockEvery)
@@ -68,7 +71,7 @@ func (p *Projector) acquire(ctx context.Context) (*lock, error) {
 
 // heldBy records which session has the lock. A projector on standby is good only while that is a projector: nothing fills the tables
 // else, and no claim shows it.
-func (p *Projector) heldBy(ctx context.Context, conn *pgx.Conn, who schema.Holder) {
+func (p *Projector) heldBy(ctx context.Context, who schema.Holder) {
 	p.postgres.endAll(ctx)
 	if who.Is(name) {
 		p.opts.Logger.InfoContext(ctx, "another projector is running on this database, this one is on standby", "held_by", who)
@@ -78,9 +81,6 @@ func (p *Projector) heldBy(ctx context.Context, conn *pgx.Conn, who schema.Holde
 	err := fmt.Errorf("the read tables are not filled: %s has the projector's lock, and is no projector; %s", who, who.End())
 	p.opts.Logger.ErrorContext(ctx, "the projector waits for its lock", "err", err)
 	p.each(func(l *follower) { l.progress.state(Waiting, err) })
-	if _, err := conn.Exec(ctx, forgetSQL); err != nil && !tables.Missing(err) {
-		p.opts.Logger.WarnContext(ctx, "view scrip.lag shows what a former projector recorded", "err", err)
-	}
 }
 
 // generationSQL identifies the tables, and whether they are those of a schema; NULL = there are none.
@@ -94,8 +94,11 @@ const generationSQL = `SELECT max(generation), (SELECT live::text = $2 FROM scri
 func (p *Projector) watch(ctx context.Context, l *lock, tablesIn string) error {
 	var before *int64
 	var lag []int64 // as recorded last
-	for {
-		limited, done := context.WithTimeout(ctx, watchFor)
+	for round := 0; ctx.Err() == nil; round++ {
+		if round%freshRounds == 0 {
+			lag = nil
+		}
+		limited, done := whole(ctx)
 		var now *int64
 		var live *bool
 		err := l.conn.QueryRow(limited, generationSQL, fill.Projection, tablesIn).Scan(&now, &live)
@@ -120,6 +123,24 @@ func (p *Projector) watch(ctx context.Context, l *lock, tablesIn string) error {
 		}
 		p.pause(ctx, watchEvery)
 	}
+	return nil
+}
+
+// whole bounds statements by watchFor. When ctx ends, they have closeFor left: a statement that is cancelled costs
+// the connection, and nothing could be recorded over it any more.
+func whole(ctx context.Context) (context.Context, context.CancelFunc) {
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), watchFor)
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(closeFor, cancel) })
+	return limited, func() { stop(); cancel() }
+}
+
+// forget records that the lag is not known any more. Over the lock's connection: once that is lost another projector
+// may have the lock, and what it recorded stays. A crash leaves what was recorded, which view scrip.lag does not show
+// for long.
+func (l *lock) forget() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeFor)
+	defer cancel()
+	_, _ = l.conn.Exec(ctx, forgetSQL) // fails with the connection
 }
 
 func (l *lock) close() {

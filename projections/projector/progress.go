@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/testsignal"
@@ -46,9 +47,12 @@ type Progress struct {
 	Since time.Time
 	// Holder is the session that has the projector's lock, while this projector is on standby.
 	Holder string
-	// Behind is how many messages follow in the log, nil = not known: only a lane that follows the log knows. Lag is the age of the
-	// newest event in the tables, 0 when no message follows; while the lane waits or has stopped, it is for how long. 0 where State
-	// does not work.
+	// Known: Sequence is the tables' checkpoint. This projector has the lock, so no other one moves that, and has loaded
+	// it.
+	Known bool
+	// Behind is how many messages follow in the log, nil = not known: the checkpoint is not known, NATS is unreachable,
+	// or the log is not the one that the tables were filled from. Lag is the age of the newest event in the tables, 0
+	// when no message follows; while the lane waits or has stopped, it is for how long. 0 where State does not work.
 	Behind *uint64
 	Lag    time.Duration
 	// Current is in how long the tables are current at the rate of the last seconds: 0 = they are, Unknown if they lag and do
@@ -68,14 +72,17 @@ type progress struct {
 	now     Progress
 	reader  *eventlog.Reader // while following
 	taken   uint64           // messages taken from it and not applied yet
+	end     *uint64          // of the stream, while there is no reader; nil = not known
 	pace    pace
 
-	clock   wall.Clock
-	changed *testsignal.Signal[Progress]
+	clock     wall.Clock
+	connected func() bool // to NATS
+	changed   *testsignal.Signal[Progress]
 }
 
-func newProgress(lane int, clock wall.Clock, changed *testsignal.Signal[Progress]) *progress {
-	return &progress{now: Progress{Lane: lane, State: Starting, Since: clock.Now()}, clock: clock, changed: changed}
+func newProgress(lane int, clock wall.Clock, connected func() bool, changed *testsignal.Signal[Progress]) *progress {
+	now := Progress{Lane: lane, State: Starting, Since: clock.Now()}
+	return &progress{now: now, clock: clock, connected: connected, changed: changed}
 }
 
 // state sets the state.
@@ -112,21 +119,52 @@ func (p *progress) is(s State) bool {
 func (p *progress) endReader() {
 	if p.reader != nil {
 		p.now.Foreign += p.reader.Foreign()
+		end := p.now.Sequence + p.taken + p.reader.Lag()
+		p.end = &end
 		p.reader, p.taken = nil, 0
 	}
 }
 
-// follow records where a reader starts. enter is false for a stopped lane that checks whether it can continue.
-func (p *progress) follow(sequence uint64, clock wire.Instant, reader *eventlog.Reader, enter bool) {
+// load records the checkpoint of the tables.
+func (p *progress) load(sequence uint64, clock wire.Instant) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.now.Known, p.now.Sequence, p.now.LogTime = true, sequence, time.Time{}
+	if clock != 0 {
+		p.now.LogTime = clock.Time()
+	}
+}
+
+// forget records that another projector may move the checkpoint from now on.
+func (p *progress) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.endReader()
+	p.now.Known, p.end = false, nil
+}
+
+// unread is true of a lane with a checkpoint and without a reader, which would know where the stream ends.
+func (p *progress) unread() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.now.Known && p.reader == nil
+}
+
+// measured records where the stream of an unread lane ends, nil = not known.
+func (p *progress) measured(end *uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.end = end
+	p.changed.Send(p.now)
+}
+
+// follow records the reader, which starts at the checkpoint. enter is false for a stopped lane that checks whether it
+// can continue.
+func (p *progress) follow(reader *eventlog.Reader, enter bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.endReader()
 	p.reader = reader
-	p.now.Sequence = sequence
-	p.now.LogTime = time.Time{}
-	if clock != 0 {
-		p.now.LogTime = clock.Time()
-	}
 	if enter {
 		p.enter(Following, nil)
 	}
@@ -164,17 +202,27 @@ func (p *progress) get() Progress {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now
+	now.Current = Unknown
 	if p.reader == nil {
-		if now.Current = Unknown; now.State.Works() {
-			now.Lag = p.clock.Now().Sub(now.Since)
+		if !now.State.Works() {
+			return now
+		}
+		now.Lag = p.clock.Now().Sub(now.Since)
+		if p.end != nil && *p.end >= now.Sequence && !fill.IsLost(now.Err) && p.connected() {
+			behind := *p.end - now.Sequence
+			now.Behind = &behind
 		}
 		return now
 	}
 	now.Foreign += p.reader.Foreign()
 	behind := p.taken + p.reader.Lag()
-	if now.Behind = &behind; behind > 0 && !now.LogTime.IsZero() {
+	if behind > 0 && !now.LogTime.IsZero() {
 		now.Lag = max(0, p.clock.Now().Sub(now.LogTime))
 	}
+	if !p.connected() { // the reader waits, and has the number from before
+		return now
+	}
+	now.Behind = &behind
 	p.pace.sample(p.clock.Now(), now.Sequence, now.Sequence+behind)
 	now.Current = p.pace.left(p.clock.Now(), now.Sequence, now.Sequence+behind)
 	return now
@@ -192,16 +240,17 @@ func (p *Projector) Progress() []Progress {
 // following is the only metric of a lane that a projector on standby has, too: by it one sees which server has the others.
 var following = described("following", "1 while this server projects the lane, 0 while it waits, is on standby or has stopped. The other metrics of the lane are those of the server that projects it, or is to.")
 
-// metrics of a lane. A projector on standby has none of them, but for what it counted before.
+// metrics of a lane. A projector on standby has none of them, but for what it counted before. One that does not know
+// the checkpoint, as PostgreSQL is unreachable for it, has none about that: another server may be filling the tables.
 var metrics = []struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
 	value func(*Progress) float64
 }{
-	{described("lag_seconds", "Age of the newest event in the read tables while more events follow it in the log, else 0."), prometheus.GaugeValue, func(p *Progress) float64 { return p.Lag.Seconds() }},
-	{described("behind_messages", "Event messages in the log that are not in the read tables yet; absent while that is not known, as PostgreSQL is away or the lane has stopped."), prometheus.GaugeValue, (*Progress).behind},
-	{described("current_seconds", "In how long the read tables are current at the rate of the last seconds; -1 while they lag and do not catch up."), prometheus.GaugeValue, func(p *Progress) float64 { return p.CurrentIn() }},
-	{described("position", "Sequence of the last event message in the read tables."), prometheus.GaugeValue, func(p *Progress) float64 { return float64(p.Sequence) }},
+	{described("lag_seconds", "Age of the newest event in the read tables while more events follow it in the log, else 0."), prometheus.GaugeValue, known((*Progress).lag)},
+	{described("behind_messages", "Event messages in the log that are not in the read tables yet; absent while that is not known, as PostgreSQL or NATS is unreachable."), prometheus.GaugeValue, (*Progress).behind},
+	{described("current_seconds", "In how long the read tables are current at the rate of the last seconds; -1 while they lag and do not catch up."), prometheus.GaugeValue, known((*Progress).CurrentIn)},
+	{described("position", "Sequence of the last event message in the read tables."), prometheus.GaugeValue, known(func(p *Progress) float64 { return float64(p.Sequence) })},
 	{described("stopped", "1 when the lane is not projected until an operator acts."), prometheus.GaugeValue, func(p *Progress) float64 { return p.is(Stopped) }},
 	{described("events_total", "Event lines applied to the read tables."), prometheus.CounterValue, func(p *Progress) float64 { return float64(p.Events) }},
 	{described("poison_total", "Event lines stored as dead letters because they could not be applied."), prometheus.CounterValue, func(p *Progress) float64 { return float64(p.Parked) }},
@@ -219,6 +268,24 @@ func (p *Progress) CurrentIn() float64 {
 		return -1
 	}
 	return p.Current.Seconds()
+}
+
+// known makes a value NaN while the checkpoint is not known.
+func known(value func(*Progress) float64) func(*Progress) float64 {
+	return func(p *Progress) float64 {
+		if !p.Known {
+			return math.NaN()
+		}
+		return value(p)
+	}
+}
+
+// lag is Lag in seconds, NaN = not known: a lane that follows the log has none while NATS is unreachable.
+func (p *Progress) lag() float64 {
+	if p.State == Following && p.Behind == nil {
+		return math.NaN()
+	}
+	return p.Lag.Seconds()
 }
 
 // behind is Behind, NaN = not known.

@@ -197,15 +197,18 @@ func (p *Projector) runWithLock(ctx context.Context) (worked bool, err error) {
 	if err := fill.Fence(ctx, p.db, now.Live, p.log.UUID, p.log.Lanes); err != nil {
 		return false, err
 	}
+	defer p.each(func(l *follower) { l.progress.forget() })
 	if _, err := p.record(ctx, lock.conn, nil); err != nil {
 		return false, err
 	}
+	defer lock.forget()
 	set, err := segments.Open(ctx, p.db, now.Live, segments.Options{})
 	if err != nil {
 		return false, err
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.watch(ctx, lock, now.Live) })
+	g.Go(func() error { return p.measure(ctx) })
 	g.Go(func() error {
 		if err := set.Run(ctx); !tables.Missing(err) {
 			return err

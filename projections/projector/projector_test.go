@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
@@ -49,20 +48,10 @@ func TestLogBecomesTables(t *testing.T) {
 		t.Errorf("foreign messages: alarm logged %d times, progress %+v", n, now)
 	}
 
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(p)
-	families, err := registry.Gather()
-	streamtest.Must(t, err)
-	got := map[string]float64{}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			got[f.GetName()+m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
-		}
-	}
+	got := p.metrics()
 	for name, want := range map[string]float64{
-		"scrip_projection_position0": float64(r.Last[0]), "scrip_projection_events_total0": 1, "scrip_projection_poison_total0": 0,
-		"scrip_projection_foreign_total0": 1, "scrip_projection_following1": 1, "scrip_projection_stopped1": 0, "scrip_projection_lag_seconds0": 0,
-		"scrip_projection_batches_total1": 1,
+		"position0": float64(r.Last[0]), "events_total0": 1, "poison_total0": 0, "foreign_total0": 1, "following1": 1, "stopped1": 0,
+		"lag_seconds0": 0, "behind_messages0": 0, "batches_total1": 1,
 	} {
 		if v, there := got[name]; !there || v != want {
 			t.Errorf("%s is %v (%v), want %v", name, v, there, want)
@@ -146,6 +135,15 @@ func TestNewerFormatStopsTheLaneOnly(t *testing.T) {
 	if got := p.Progress()[0]; got.Sequence != before {
 		t.Errorf("lane 0 went on to %d", got.Sequence)
 	}
+	// How late its tables are is known: it has a checkpoint, and the log an end.
+	r.Claim(0, 1)
+	p.becomes(0, func(now Progress) bool { return now.State == Stopped && now.Behind != nil && *now.Behind == 2 })
+	r.shows("2 messages behind, for long, and for how long is not known",
+		"SELECT (behind = 2 AND behind_seconds > 0 AND current_in_seconds IS NULL)::text FROM scrip.lag WHERE lane = 0", "true")
+	got := p.metrics()
+	if lag, there := got["lag_seconds0"]; got["behind_messages0"] != 2 || got["stopped0"] != 1 || !there || lag <= 0 {
+		t.Errorf("metrics %v", got)
+	}
 	streamtest.Equal(t, "times logged", p.logged("lane is not projected any more"), 1)
 }
 
@@ -178,10 +176,6 @@ func TestOthersHoldTheLock(t *testing.T) {
 	r.work()
 	first := r.project(Options{})
 	r.synced(r.pool)
-	known := func() int {
-		return count(t, r.pool, "SELECT count(behind + behind_seconds) FROM scrip.lag WHERE behind = 0")
-	}
-	streamtest.Eventually(t, "the lag is recorded", func() bool { return known() == lanes })
 	first.stop()
 	outsider, err := pgx.Connect(t.Context(), projtest.Role(t, r.pool.Config().ConnString(), "outsider"))
 	streamtest.Must(t, err)
@@ -202,16 +196,8 @@ func TestOthersHoldTheLock(t *testing.T) {
 			t.Errorf("%+v: %s", now, text)
 		}
 	}
-	streamtest.Eventually(t, "the lag is not known", func() bool { return known() == 0 })
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(second)
-	families, err := registry.Gather()
-	streamtest.Must(t, err)
-	for _, f := range families {
-		if f.GetName() == "scrip_projection_behind_messages" {
-			t.Errorf("metrics: %v", f)
-		}
-	}
+	r.shows("lanes whose lag is known", "SELECT count(behind)::text FROM scrip.lag", "0")
+	second.ignorant()
 	streamtest.Must(t, outsider.Close(t.Context()))
 	second.reaches(0, Following)
 	r.synced(r.pool)

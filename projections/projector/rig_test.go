@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -109,6 +110,33 @@ func (r *rig) reached(pool *pgxpool.Pool, lane int, sequence uint64) {
 	}
 }
 
+// metrics are its gauges and counters, by name and lane without a space between.
+func (p *running) metrics() map[string]float64 {
+	p.t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(p)
+	families, err := registry.Gather()
+	streamtest.Must(p.t, err)
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			got[strings.TrimPrefix(f.GetName(), "scrip_projection_")+m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return got
+}
+
+// ignorant checks that no metric of a lane is about the checkpoint.
+func (p *running) ignorant() {
+	p.t.Helper()
+	got := p.metrics()
+	for _, name := range []string{"lag_seconds0", "behind_messages0", "current_seconds0", "position0"} {
+		if _, there := got[name]; there {
+			p.t.Errorf("%s is not known: %v", name, got)
+		}
+	}
+}
+
 // becomes waits until the progress of a lane is as wanted, and returns it.
 func (p *running) becomes(lane int, wanted func(now Progress) bool) Progress {
 	p.t.Helper()
@@ -184,6 +212,16 @@ func count(t *testing.T, pool *pgxpool.Pool, query string) (n int) {
 		t.Fatalf("%s: %v", query, err)
 	}
 	return n
+}
+
+// shows waits until a query returns a text.
+func (r *rig) shows(what, query, want string) {
+	r.T.Helper()
+	streamtest.Eventually(r.T, what+": "+want, func() bool {
+		var got string
+		streamtest.Must(r.T, r.pool.QueryRow(r.T.Context(), query).Scan(&got))
+		return got == want
+	})
 }
 
 func (r *rig) exec(sql string) {

@@ -43,6 +43,7 @@ func TestDamagedFiles(t *testing.T) {
 		if advised := strings.Contains(fmt.Sprint(now.Err), "run `scrip rebuild`"); advised != (state == Stopped) {
 			t.Errorf("%s: %v", code, now.Err)
 		}
+		p.becomes(0, func(now Progress) bool { return now.State == state && now.Behind != nil && *now.Behind == 1 })
 		for range 5 { // the other lane continues, and logs nothing of the first
 			r.Claim(1, 1)
 			r.reached(r.pool, 1, r.Last[1])

@@ -49,8 +49,8 @@ CREATE TABLE IF NOT EXISTS scrip_meta.dead_letter (
 -- How late the tables of each lane are, as their projector found some seconds ago: see view scrip.lag.
 CREATE TABLE IF NOT EXISTS scrip_meta.lag (
     lane        bigint NOT NULL,
-    behind      bigint, -- messages; NULL = not known, since no projector follows the log
-    current_in  bigint,          -- seconds; NULL = not known
+    behind      bigint, -- messages; NULL = not known
+    current_in  bigint, -- seconds; NULL = not known
     recorded_at timestamptz NOT NULL,
 
     CONSTRAINT lag_key PRIMARY KEY (lane)

@@ -28,13 +28,17 @@ SELECT r.campaign, r.n,
        r.customer_id, r.order_id, r.redeemed_at, r.rolled_back_at, r.sequence, r.line
 FROM scrip.redemption_row r;
 
--- How late the tables are: messages that they lack, the age of the newest event in them while they lack any, NULL while no projector
--- follows the log, and in how long they are current at the rate of the last seconds, NULL while they do not catch up.
+-- How late the tables are: messages that they lack, the age of the newest event in them while they lack any, and in
+-- how long they are current at the rate of the last seconds, NULL while they do not catch up. All are NULL while no
+-- projector knows: one at work records each 10 seconds, so older numbers are of one that died. By the time of the
+-- statement: a transaction may be open for long.
 CREATE OR REPLACE VIEW scrip.lag AS
-SELECT k.lane, l.behind,
-       CASE WHEN l.behind > 0 THEN greatest(extract(epoch FROM now() - k.log_time), 0)::bigint WHEN l.behind = 0 THEN 0 END AS behind_seconds,
-       l.current_in AS current_in_seconds, l.recorded_at
+SELECT k.lane, f.behind,
+       CASE WHEN f.behind > 0 THEN greatest(extract(epoch FROM statement_timestamp() - k.log_time), 0)::bigint WHEN f.behind = 0 THEN 0 END
+           AS behind_seconds,
+       f.current_in AS current_in_seconds, l.recorded_at
 FROM scrip.checkpoint k LEFT JOIN scrip_meta.lag l ON l.lane = k.lane
+LEFT JOIN scrip_meta.lag f ON f.lane = k.lane AND f.recorded_at > statement_timestamp() - interval '30 seconds'
 WHERE k.projection = 'tables';
 
 -- What is in the tables, as one line per table, regardless of the order of rows on disk.

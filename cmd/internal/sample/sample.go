@@ -38,7 +38,7 @@ type Sample struct {
 	// Lag is of the lane whose tables are the latest, and Behind the messages of all lanes that tables lack. Lag is -1 if no server
 	// knows: there is no projector, or none that fills them.
 	Lag    float64 `json:"tables_lag_seconds" doc:"Of the lane whose tables are the latest; -1 while no server fills them."`
-	Behind *uint64 `json:"tables_behind,omitempty" doc:"Messages that the tables lack. Absent: not known, since no server follows the log for the tables of some lane."`
+	Behind *uint64 `json:"tables_behind,omitempty" doc:"Messages that the tables lack. Absent: not known of some lane, since no server fills its tables, or PostgreSQL or NATS is unreachable."`
 	// DiskLeft is in bytes, 0 = not known.
 	DiskLeft uint64   `json:"disk_left,omitempty" doc:"Bytes left where this server stores log, tables and its other files: the least."`
 	left     []uint64 // of each disk
