@@ -43,7 +43,7 @@ func TestReadersDelayNoRebuild(t *testing.T) {
 	// What a failed run leaves is read, too.
 	broken := errors.New("broken")
 	s = r.open(Options{Hook: func(p Phase) error {
-		if p != CatchingUp {
+		if p != Indexing {
 			return nil
 		}
 		end = r.reading("scrip_4.coupon_row")

@@ -7,13 +7,14 @@
 //	                                                              │
 //	      one transaction: lock out the projector's writes, catch up for the last time,
 //	                       views of schema scrip ──> scrip_<n>                      --undo exchanges them back
+//	      prevented: scrip_<n> is kept, and the next rebuild goes on with it
 //
 //	live tables at checkpoint P ──────────┐
 //	                                      ├── one snapshot: digest per table and campaign ──> those that differ: rows, columns
 //	log up to P ──────────> scrip_<n> ────┘                                     Verify; a repair copies campaigns
 //
 // Read rebuild.go first: it has the phases of a rebuild in their order. loader.go fills the tables, exchange.go makes them the
-// live ones. session.go has the lock, room.go what a rebuild shares with live work. verify.go compares, repair.go copies.
+// live ones, kept.go goes on where that was prevented. session.go has the lock, room.go what a rebuild shares with live work. verify.go compares, repair.go copies.
 //
 // It uses the projector's code from an empty start: only tables.Apply changes rows, in transactions that also move a
 // checkpoint.
@@ -29,5 +30,5 @@
 // schema. Each is used by the goroutine that created it.
 //
 // A crash before the exchange, or in a verification, leaves the live tables untouched and a schema of others, which the next
-// Open drops. The exchange is one transaction.
+// Open drops; tables that are filled are marked as such, and the next Rebuild goes on with them. The exchange is one transaction.
 package rebuild

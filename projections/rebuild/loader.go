@@ -36,46 +36,44 @@ type shadow struct {
 
 	segments *segments.Set
 
-	loaded, indexed time.Duration // by build
-	urgent          bool          // the projector waits
+	urgent bool // the projector waits
 }
 
 // shadowRows is how many rows a segment of a shadow has: nobody reads them before they are sealed.
 const shadowRows = 256_000
 
-// build fills new tables up to a sequence per lane, and seals their segments, with keysOnly without the indexes that only
-// readers use.
-func (s *Session) build(ctx context.Context, only selection, to []uint64, keysOnly bool) (*shadow, error) {
-	started := time.Now()
-	sh, err := s.newShadow(ctx, only, keysOnly)
-	if err != nil {
-		return nil, err
-	}
+// load fills a shadow up to a sequence per lane, and seals its segments. r, if not nil, gets the times.
+func (sh *shadow) load(ctx context.Context, to []uint64, r *Result) error {
+	s, started := sh.s, time.Now()
 	if err := sh.fill(ctx, Loading, to); err != nil {
-		return nil, err
+		return err
 	}
-	sh.loaded = time.Since(started)
+	loaded := time.Since(started)
 	s.report.enter(Indexing, 0)
 	if err := s.opts.Hook(Indexing); err != nil {
-		return nil, err
+		return err
 	}
 	if err := sh.running(ctx, sh.segments.Finish); err != nil {
-		return nil, err
+		return err
 	}
 	// For good plans from the first query on. Autovacuum looks after large segments.
 	if _, err := s.pool.Exec(ctx, strings.ReplaceAll("ANALYZE x.campaign, x.coupon_state, x.redemption_row, x.reminder, x.expiry_own, x.day_stats", "x.", sh.name+".")); err != nil {
-		return nil, fmt.Errorf("analyzing the tables: %w", err)
+		return fmt.Errorf("analyzing the tables: %w", err)
 	}
-	sh.indexed = time.Since(started) - sh.loaded
-	return sh, nil
+	if r != nil {
+		r.Loaded, r.Indexed = loaded, time.Since(started)-loaded
+	}
+	return nil
 }
 
-// newShadow creates empty tables.
-func (s *Session) newShadow(ctx context.Context, only selection, keysOnly bool) (*shadow, error) {
-	sh := &shadow{s: s, only: only}
+// newShadow makes empty tables, or opens those of a schema that is named, with keysOnly without the indexes that only readers use.
+func (s *Session) newShadow(ctx context.Context, name string, only selection, keysOnly bool) (*shadow, error) {
+	sh := &shadow{s: s, name: name, only: only}
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
-		if sh.name, err = schema.Make(ctx, tx); err != nil {
-			return err
+		if name == "" {
+			if sh.name, err = schema.Make(ctx, tx); err != nil {
+				return err
+			}
 		}
 		for n := range s.log.Lanes {
 			l := newLoader(sh, n)
@@ -291,7 +289,7 @@ func (l *loader) write(ctx context.Context, phase Phase, b *batch) error {
 	err := l.Apply(ctx, b.Messages, b.lines)
 	switch {
 	case errors.Is(err, fill.ErrFenced): // the shadow was dropped and created again
-		return errors.New("another session fills the same tables; run it again")
+		return fmt.Errorf("another session fills the same tables; run it again: %w", err)
 	case err != nil:
 		return fmt.Errorf("filling lane %d after message %d: %w", l.Lane, l.At.Sequence, err)
 	}

@@ -28,6 +28,8 @@ type Result struct {
 	// Tables compares new and old tables at the same positions; if it is empty, NotCompared has the reason.
 	Tables      []Table `json:"tables,omitempty"`
 	NotCompared string  `json:"not_compared,omitempty"`
+	// Unwritable is why the tables before could not be written; then they are dropped, and there is nothing to undo.
+	Unwritable string `json:"unwritable,omitempty"`
 	// Notes are messages for the operator.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -42,7 +44,8 @@ type Table struct {
 }
 
 // Rebuild fills new tables from the whole log and exchanges them with the live ones: it loads, seals segments, catches up,
-// compares and exchanges.
+// compares and exchanges. If tables are filled and something else prevents the exchange, they are kept: the next Rebuild goes on with
+// them.
 func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 	started := time.Now()
 	if s.now, err = schema.Current(ctx, s.pool); err != nil {
@@ -59,24 +62,30 @@ func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 			return r, explain(err)
 		}
 	}
+	if err := s.changeable(ctx); err != nil { // before hours of loading
+		return r, explain(err)
+	}
 	err = s.filling(ctx, func(ctx context.Context) error {
-		sh, err := s.load(ctx, selection{}, &r)
+		sh, err := s.kept(ctx, &r)
 		if err != nil {
 			return err
 		}
-		if err := sh.catchUp(ctx, false); err != nil {
-			return err
+		if sh == nil {
+			keep := s.now.KeepDays // another setting during the load makes them leftovers
+			if sh, err = s.load(ctx, selection{}, &r); err != nil {
+				return err
+			}
+			if err := s.mark(ctx, func(tx pgx.Tx) error { return schema.Keep(ctx, tx, sh.name, keep) }); err != nil {
+				return err
+			}
 		}
-		if r.Tables, r.NotCompared, err = sh.compare(ctx); err != nil {
-			return err
-		}
-		if err := sh.catchUp(ctx, true); err != nil {
-			return err
-		}
-		if err := s.exchange(ctx, sh.name, sh.catchUpLocked); err != nil {
-			return err
+		if err := sh.replace(ctx, &r); err != nil {
+			return s.keepOrForget(ctx, sh.name, err)
 		}
 		r.Schema, r.Events = schema.Name, sh.events()
+		if err := s.opts.Hook(Exchanged); err != nil {
+			return err
+		}
 		// The exchange is committed: the next session retries what fails from here on.
 		if note, err := s.dropLeftovers(ctx); err != nil {
 			s.opts.Logger.WarnContext(ctx, "dropping tables that are not in use any more failed; the next run retries", "err", err)
@@ -87,6 +96,24 @@ func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 	})
 	r.Took = time.Since(started)
 	return r, err
+}
+
+// replace puts a filled shadow in place of the live tables.
+func (sh *shadow) replace(ctx context.Context, r *Result) (err error) {
+	if err := sh.catchUp(ctx, false); err != nil {
+		return err
+	}
+	if r.Tables, r.NotCompared, err = sh.compare(ctx); err != nil {
+		return err
+	}
+	if err := sh.catchUp(ctx, true); err != nil {
+		return err
+	}
+	unwritable, err := sh.s.exchange(ctx, sh.name, sh.catchUpLocked)
+	if unwritable != nil {
+		r.Unwritable = unwritable.Error()
+	}
+	return err
 }
 
 // load returns a shadow that is filled to the current end of the log and has all indexes.
@@ -102,11 +129,11 @@ func (s *Session) load(ctx context.Context, only selection, r *Result) (*shadow,
 	if err != nil {
 		return nil, err
 	}
-	sh, err := s.build(ctx, only, ends, false)
-	if err == nil {
-		r.Loaded, r.Indexed = sh.loaded, sh.indexed
+	sh, err := s.newShadow(ctx, "", only, false)
+	if err != nil {
+		return nil, err
 	}
-	return sh, err
+	return sh, sh.load(ctx, ends, r)
 }
 
 // near is how many messages a shadow may lack of the live tables when these are locked for the rest. rounds bounds
@@ -120,7 +147,7 @@ const (
 // the tables can be compared; or to the end of the log, with beyond or if the shadow is ahead of the live tables.
 func (sh *shadow) catchUp(ctx context.Context, beyond bool) error {
 	for range rounds {
-		at, err := sh.s.positions(ctx, sh.s.pool, sh.s.now.Live)
+		at, _, err := sh.s.positions(ctx, sh.s.pool, sh.s.now.Live)
 		if err != nil {
 			return err
 		}
@@ -155,6 +182,13 @@ func covered(at []eventlog.Position, ends []uint64) []uint64 {
 // compare fills the shadow to exactly the checkpoints in a snapshot of the live tables, and digests both. If that is
 // impossible it returns nil and the reason.
 func (sh *shadow) compare(ctx context.Context) (list []Table, why string, err error) {
+	if list, why, err = sh.digests(ctx); schema.State(err) == "42501" {
+		return nil, fmt.Sprintf("the tables in use cannot be read: %v", err), nil
+	}
+	return list, why, err
+}
+
+func (sh *shadow) digests(ctx context.Context) (list []Table, why string, err error) {
 	s := sh.s
 	tx, err := s.pool.BeginTx(ctx, snapshot)
 	if err != nil {
@@ -171,13 +205,16 @@ func (sh *shadow) compare(ctx context.Context) (list []Table, why string, err er
 	if !slices.Contains(there, checkpointTable) {
 		return nil, "the tables in use are incomplete", nil
 	}
-	at, err := s.positions(ctx, tx, s.now.Live)
+	at, none, err := s.positions(ctx, tx, s.now.Live)
 	if err != nil {
 		return nil, "", err
 	}
 	to := make([]uint64, len(at))
 	for n, p := range at {
-		if to[n] = p.Sequence; p.Sequence < sh.lanes[n].At.Sequence {
+		if to[n] = p.Sequence; slices.Contains(none, n) && sh.lanes[n].At.Sequence > 0 {
+			return nil, fmt.Sprintf("the tables in use have no checkpoint of lane %d", n), nil
+		}
+		if p.Sequence < sh.lanes[n].At.Sequence {
 			return nil, fmt.Sprintf("the tables in use lag: lane %d at message %d of %d", n, p.Sequence, sh.lanes[n].At.Sequence), nil
 		}
 		if err := eventlog.Events(s.js, n).Verify(ctx, s.log.UUID, p); err != nil {
@@ -241,7 +278,7 @@ func digest(ctx context.Context, db schema.Querier, schema, table string, rows *
 
 // catchUpLocked fills the shadow to the checkpoints of the live tables, which are locked.
 func (sh *shadow) catchUpLocked(ctx context.Context, tx pgx.Tx) error {
-	at, err := sh.s.positions(context.WithoutCancel(ctx), tx, sh.s.now.Live)
+	at, _, err := sh.s.positions(context.WithoutCancel(ctx), tx, sh.s.now.Live)
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,9 @@ func (c *check) repair(ctx context.Context) error {
 	}
 	campaigns, lanes := c.differing(list)
 	err = c.s.locked(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if c.s.unlocked != nil {
+			return c.s.unlocked
+		}
 		if err := c.sh.catchUpLocked(ctx, tx); err != nil {
 			return err
 		}
@@ -70,7 +73,7 @@ func (c *check) repair(ctx context.Context) error {
 // level returns an error unless both are at the same positions. They differ if the tables were dropped and created
 // again in between, or their checkpoint was moved back: then later events would be applied twice to repaired rows.
 func (c *check) level(ctx context.Context, tx pgx.Tx) error {
-	live, err := c.s.positions(context.WithoutCancel(ctx), tx, c.s.now.Live)
+	live, _, err := c.s.positions(context.WithoutCancel(ctx), tx, c.s.now.Live)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,12 +36,14 @@ type limits struct {
 	// lock is how long one attempt waits for the projector's transactions to end. Later transactions wait for this one, so it is
 	// short. watch is how often the connection that holds the lock and the live traffic are checked.
 	lock, watch time.Duration
+	// attempts are made to exchange before the last one.
+	attempts int
 	// drop is how long dropping waits for readers of the tables. New readers wait as long. dropAsked is the same for
-	// --drop-previous.
+	// --drop-previous. PostgreSQL looks for deadlocks later.
 	drop, dropAsked time.Duration
 }
 
-var waits = limits{lock: 2 * time.Second, watch: time.Second, drop: 500 * time.Millisecond, dropAsked: 3 * time.Second}
+var waits = limits{lock: 2 * time.Second, watch: time.Second, attempts: 8, drop: 500 * time.Millisecond, dropAsked: 700 * time.Millisecond}
 
 // Session holds the advisory lock that allows rebuilding in one database, until Close.
 type Session struct {
@@ -52,8 +54,8 @@ type Session struct {
 
 	owner string        // of schema scrip: the role to work as
 	now   schema.Tables // as look or locked found them
-	// lockable: the live tables have checkpoints, as locked found them.
-	lockable bool
+	// unlocked is why the projector could not be locked out of the live tables, nil if it is.
+	unlocked error
 
 	mu   sync.Mutex // one query at a time on conn
 	conn *pgx.Conn  // holds the lock; exchanges use it, so they cannot happen without the lock
@@ -139,7 +141,7 @@ func (s *Session) acquire(ctx context.Context) (err error) {
 }
 
 // filling runs f, which fills a schema, under the lock. Its context ends when the lock may be lost: another session
-// may then drop that schema. If f fails, filling drops it.
+// may then drop that schema. If f fails, filling drops it, unless it is kept.
 func (s *Session) filling(ctx context.Context, f func(context.Context) error) error {
 	within, cancel := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
@@ -228,24 +230,53 @@ func (s *Session) ends(ctx context.Context) ([]uint64, error) {
 	return ends, nil
 }
 
-// positions returns the checkpoints of the tables of a schema, a position per lane; sequence 0 for a lane without one.
-func (s *Session) positions(ctx context.Context, db schema.Querier, name string) ([]eventlog.Position, error) {
-	list := make([]eventlog.Position, s.log.Lanes)
+// positions returns the checkpoints of the tables of a schema, a position per lane: sequence 0 for a lane without one, or with one
+// that cannot be seen; none has these lanes.
+func (s *Session) positions(ctx context.Context, db schema.Querier, name string) (list []eventlog.Position, none []int, err error) {
+	list = make([]eventlog.Position, s.log.Lanes)
 	for n := range list {
 		list[n] = eventlog.Position{Log: s.log.UUID, Lane: n}
+		none = append(none, n)
 	}
 	rows, _ := db.Query(ctx, "SELECT lane, sequence, log, digest FROM "+name+".checkpoint WHERE projection = $1", fill.Projection) // its error is that of the rows
 	var at eventlog.Position
-	_, err := pgx.ForEachRow(rows, []any{&at.Lane, &at.Sequence, &at.Log, &at.Digest}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&at.Lane, &at.Sequence, &at.Log, &at.Digest}, func() error {
 		if at.Lane >= 0 && at.Lane < len(list) {
 			list[at.Lane] = at
+			none = slices.DeleteFunc(none, func(n int) bool { return n == at.Lane })
 		}
 		return nil
 	})
-	if tables.Missing(err) {
-		return list, nil
+	if tables.Missing(err) || schema.State(err) == "42501" {
+		err = nil
 	}
-	return list, err
+	return list, none, err
+}
+
+// inLog returns an error of kind ErrRefused unless tables can be filled on from their checkpoints: each lane with events has one, and
+// the log has what it names. what are the tables.
+func (s *Session) inLog(ctx context.Context, what, name string) error {
+	at, none, err := s.positions(ctx, s.pool, name)
+	if err != nil {
+		return err
+	}
+	ends, err := s.ends(ctx)
+	if err != nil {
+		return err
+	}
+	for n, p := range at {
+		if ends[n] > 0 && slices.Contains(none, n) {
+			return refuse("%s have no checkpoint of lane %d", what, n)
+		}
+		err := eventlog.Events(s.js, n).In(s.log).Verify(ctx, s.log.UUID, p)
+		switch {
+		case fill.IsLost(err):
+			return refuse("the log no longer has what %s were filled from up to message %d of lane %d (%w)", what, p.Sequence, n, err)
+		case err != nil:
+			return fmt.Errorf("looking for the checkpoint of %s in the log: %w", what, err)
+		}
+	}
+	return nil
 }
 
 // A condition for relations of a schema, c in pg_class, that are compared: of coupons the view, whose rows do not depend on
@@ -269,8 +300,8 @@ func explain(err error) error {
 		return fmt.Errorf("%w; the disk of PostgreSQL is full: make room and run it again, it starts over", err)
 	case state == "42501":
 		return fmt.Errorf("%w; GRANT the role this right, or run as the owner of schema scrip", err)
-	case strings.HasPrefix(state, "57"), strings.HasPrefix(state, "08"):
-		return fmt.Errorf("%w; PostgreSQL became unavailable: run it again when it is available, it starts over", err)
+	case unavailable(err):
+		return fmt.Errorf("%w; PostgreSQL became unavailable: run it again when it is available", err)
 	}
 	return err
 }

@@ -2,13 +2,12 @@ package rebuild
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
-	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
 // Undo exchanges the live and the previous tables: a second Undo reverts the first. The projector catches up from the
@@ -21,25 +20,31 @@ func (s *Session) Undo(ctx context.Context) error {
 	if err := s.previous(); err != nil {
 		return err
 	}
-	at, err := s.positions(ctx, s.pool, previous)
-	if err != nil {
+	switch err := s.inLog(ctx, "the previous tables", previous); {
+	case errors.Is(err, ErrRefused):
+		return fmt.Errorf("%w; run `scrip rebuild` instead", err)
+	case err != nil:
 		return explain(err)
 	}
-	for n, p := range at {
-		err := eventlog.Events(s.js, n).In(s.log).Verify(ctx, s.log.UUID, p)
-		switch {
-		case fill.IsLost(err):
-			return refuse("the log no longer has what the previous tables were filled from up to message %d of lane %d (%w); run `scrip rebuild` instead", p.Sequence, n, err)
-		case err != nil:
-			return fmt.Errorf("looking for the checkpoint of the previous tables in the log: %w", err)
-		}
+	if err := s.changeable(ctx); err != nil {
+		return explain(err)
 	}
-	return explain(s.exchange(ctx, previous, func(ctx context.Context, tx pgx.Tx) error {
+	unwritable, err := s.exchange(ctx, previous, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.look(context.WithoutCancel(ctx), tx); err != nil { // the tables may have been replaced in between
 			return err
 		}
 		return s.previous()
-	}))
+	})
+	if schema.Blocked(err) {
+		return refuse("%w", err)
+	}
+	if unwritable != nil {
+		s.opts.Logger.WarnContext(ctx, "the tables that were in use could not be written; the next rebuild or verification drops them", "err", unwritable)
+	}
+	if err == nil {
+		err = s.opts.Hook(Exchanged)
+	}
+	return explain(err)
 }
 
 // previous returns an error if there are no previous tables of this program's version.
@@ -53,9 +58,10 @@ func (s *Session) previous() error {
 	return nil
 }
 
-// DropPrevious drops the tables that the last rebuild or Undo replaced. dropped is false if there were none.
+// DropPrevious drops the tables that the last rebuild or Undo replaced, and those that a rebuild has filled and could
+// not exchange. dropped is false if there were none.
 func (s *Session) DropPrevious(ctx context.Context) (dropped bool, err error) {
-	if err := s.look(ctx, s.pool); err != nil || s.now.Previous == "" {
+	if err := s.look(ctx, s.pool); err != nil {
 		return false, err
 	}
 	s.mu.Lock()
@@ -64,10 +70,19 @@ func (s *Session) DropPrevious(ctx context.Context) (dropped bool, err error) {
 		if _, err := tx.Exec(ctx, "UPDATE scrip_meta.format SET previous = NULL, previous_version = NULL"); err != nil {
 			return err
 		}
-		return schema.Drop(ctx, tx, s.now.Previous, waits.dropAsked)
+		for _, name := range []string{s.now.Previous, s.now.Kept} {
+			if name == "" {
+				continue
+			}
+			if err := schema.Drop(ctx, tx, name, waits.dropAsked); err != nil {
+				return err
+			}
+			dropped = true
+		}
+		return nil
 	})
-	if isLockTimeout(err) {
+	if schema.Blocked(err) {
 		return false, refuse("the previous tables have been read for longer than %s; try again when the readers have ended (pg_stat_activity, pg_locks)", waits.dropAsked)
 	}
-	return err == nil, explain(err)
+	return dropped && err == nil, explain(err)
 }

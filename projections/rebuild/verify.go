@@ -50,7 +50,7 @@ const (
 	TableMissing  = "table missing"
 	ColumnMissing = "column missing"
 	NotInLog      = "checkpoint is not in the log"
-	// Of an index, constraint, view or function, identified by Key.
+	// Of an index, constraint, view, function or row security, identified by Key.
 	DefinitionMissing = "definition missing"
 	DefinitionChanged = "definition changed"
 )
@@ -147,7 +147,10 @@ func (c *check) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.sh, err = c.s.build(ctx, selection{Campaign: c.opts.Campaign}, to, true); err != nil {
+	if c.sh, err = c.s.newShadow(ctx, "", selection{Campaign: c.opts.Campaign}, true); err != nil {
+		return err
+	}
+	if err := c.sh.load(ctx, to, nil); err != nil {
 		return err
 	}
 	tx, err := c.snapshot(ctx)
@@ -194,6 +197,9 @@ func (c *check) snapshot(ctx context.Context) (tx pgx.Tx, err error) {
 		}
 	}
 	err = c.s.locked(ctx, func(ctx context.Context, lock pgx.Tx) error {
+		if c.s.unlocked != nil && !errors.Is(c.s.unlocked, errNoCheckpoints) {
+			return c.s.unlocked
+		}
 		to, err := c.positions(context.WithoutCancel(ctx), lock)
 		if err != nil {
 			return err
@@ -218,7 +224,8 @@ func (c *check) snapshot(ctx context.Context) (tx pgx.Tx, err error) {
 }
 
 // positions verifies that the checkpoints are positions in this log, and returns the sequences up to which to fold it.
-// A lane without a valid checkpoint is folded to its end, or to the checkpoint's sequence.
+// A lane with events and without a valid checkpoint is folded to its end, or to the checkpoint's sequence: nothing shows that its
+// rows are those of an empty log.
 func (c *check) positions(ctx context.Context, db schema.Querier) ([]uint64, error) {
 	ends, err := c.s.ends(ctx)
 	if err != nil {
@@ -229,13 +236,20 @@ func (c *check) positions(ctx context.Context, db schema.Querier) ([]uint64, err
 	if err != nil || !slices.Contains(there, checkpointTable) { // tables reports it as missing
 		return ends, err
 	}
-	at, err := c.s.positions(ctx, db, c.s.now.Live)
+	at, none, err := c.s.positions(ctx, db, c.s.now.Live)
 	if err != nil {
 		return nil, err
 	}
-	c.report.Positions = at
+	c.report.Positions = slices.DeleteFunc(slices.Clone(at), func(p eventlog.Position) bool { return slices.Contains(none, p.Lane) })
 	to := covered(at, ends)
 	for n, p := range at {
+		if slices.Contains(none, n) && ends[n] > 0 {
+			to[n] = ends[n]
+			c.unreadable = fmt.Errorf("%w (lane %d has no checkpoint)", ErrNotRepairable, n)
+			expected := fmt.Sprintf("a message of log %s, which ends at %d", c.s.log.UUID, ends[n])
+			c.lost = append(c.lost, Difference{Table: checkpointTable, Key: fmt.Sprint(n), Column: "sequence", Problem: Missing, Expected: &expected})
+			continue
+		}
 		err := eventlog.Events(c.s.js, n).Verify(ctx, c.s.log.UUID, p)
 		switch {
 		case err == nil:
@@ -271,7 +285,7 @@ func (c *check) lacks(d Difference) {
 	c.found(d)
 }
 
-// definition is the definition of an index, constraint, view or function of the read tables.
+// definition is the definition of an index, constraint, view or function of the read tables, or whether row security hides rows of one.
 type definition struct {
 	Relation string // the table or view it belongs to; empty for a function
 	What     string // its kind and name
@@ -294,9 +308,12 @@ FROM pg_class v JOIN pg_namespace s ON s.oid = v.relnamespace WHERE s.nspname = 
 UNION ALL
 SELECT '', format('function %s(%s)', p.proname, pg_get_function_identity_arguments(p.oid)), pg_get_functiondef(p.oid)
 FROM pg_proc p JOIN pg_namespace s ON s.oid = p.pronamespace WHERE s.nspname = ANY($1) AND p.prokind = 'f'
+UNION ALL
+SELECT c.relname::text, 'row security', CASE WHEN c.relforcerowsecurity THEN 'forced, ' ELSE '' END || CASE WHEN c.relrowsecurity THEN 'enabled' ELSE 'disabled' END
+FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE s.nspname = ANY($1) AND c.relkind IN ('r', 'p') AND c.relname !~ '^coupon_claim_[1-9]'
 ORDER BY 1, 2`
 
-// definitions compares indexes, constraints, views and functions with those that this program creates:
+// definitions compares indexes, constraints, views, functions and row security with what this program creates:
 // without them tables with correct rows give wrong, slow or duplicate results. Additional ones of others are ignored.
 func (c *check) definitions(ctx context.Context, live pgx.Tx, there []string) error {
 	found, err := definitionsOf(ctx, live, schema.Name, c.s.now.Live)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -202,6 +203,54 @@ func TestNotRepairable(t *testing.T) {
 	r.synced()
 	if got := r.verify(VerifyOptions{}); !got.Equal() {
 		t.Errorf("the projector does not go on: %+v", got.Differences)
+	}
+}
+
+// A lane with events and without a checkpoint, or with one that cannot be seen, is a difference, and no empty lane: nothing would be
+// compared with nothing. Nor are previous tables put in use without one.
+func TestLaneWithoutCheckpoint(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.rebuild(Options{})
+	r.exec("DELETE FROM live.checkpoint")
+	if got := r.verify(VerifyOptions{}); !got.Equal() || len(got.Positions) > 0 {
+		t.Errorf("of an empty log: %+v", got)
+	}
+	stop := r.project()
+	r.Work()
+	r.synced()
+	stop()
+	now, err := schema.Current(t.Context(), r.Pool)
+	streamtest.Must(t, err)
+	r.exec("DELETE FROM live.checkpoint WHERE lane = 1")
+	s := r.open(Options{})
+	defer s.Close()
+	got, err := s.Verify(t.Context(), VerifyOptions{})
+	if err != nil || got.Total != 1 || got.Differences[0].Table != checkpointTable || got.Differences[0].Key != "1" || got.Differences[0].Problem != Missing ||
+		len(got.Positions) != 1 || got.Positions[0].Lane != 0 {
+		t.Errorf("lost: %+v, %v", got, err)
+	}
+	if _, err := s.Verify(t.Context(), VerifyOptions{Repair: true}); !errors.Is(err, ErrNotRepairable) || !strings.Contains(err.Error(), "lane 1 has no checkpoint") {
+		t.Errorf("repaired: %v", err)
+	}
+	r.onTables(r.URL, now.Live, "ALTER TABLE %s ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY")
+	got, err = s.Verify(t.Context(), VerifyOptions{Limit: 1000})
+	if err != nil || got.Total < 50 || len(got.Positions) > 0 {
+		t.Errorf("hidden: %+v, %v", got, err)
+	}
+	if !slices.ContainsFunc(got.Differences, func(d Difference) bool {
+		return d.Table == "campaign" && d.Key == "row security" && d.Problem == DefinitionChanged && *d.Found == "forced, enabled"
+	}) {
+		t.Errorf("hidden, and by what: %+v", got.Differences)
+	}
+	for range 2 { // so that there are previous ones
+		if _, err := s.Rebuild(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.exec("DELETE FROM previous.checkpoint WHERE lane = 1")
+	if err := s.Undo(t.Context()); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "the previous tables have no checkpoint of lane 1; run `scrip rebuild` instead") {
+		t.Errorf("undone: %v", err)
 	}
 }
 

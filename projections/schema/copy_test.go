@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -36,9 +37,6 @@ func TestTablesAreReplaced(t *testing.T) {
 	replace := func() {
 		t.Helper()
 		streamtest.Must(t, pgx.BeginFunc(t.Context(), p, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(t.Context(), "SET LOCAL lock_timeout = '2s'"); err != nil {
-				return err
-			}
 			now, err := Current(t.Context(), tx)
 			if err != nil {
 				return err
@@ -47,7 +45,7 @@ func TestTablesAreReplaced(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return Use(t.Context(), tx, name, now)
+			return Use(t.Context(), tx, name, now, 2*time.Second)
 		}))
 	}
 	replace()
@@ -76,4 +74,59 @@ func TestTablesAreReplaced(t *testing.T) {
 	exec(t, p, "CREATE SCHEMA scrip_2026")
 	streamtest.Equal(t, "read no more", strings.Join(drop(), " "), "")
 	streamtest.Equal(t, "schemas", strings.Join(query(t, p, "SELECT nspname::text FROM pg_namespace WHERE nspname LIKE 'scrip%' ORDER BY 1"), " "), "scrip scrip_2 scrip_2026 scrip_3 scrip_meta")
+}
+
+// Filled tables are no leftovers under the setting that they were filled with, and until they are in use.
+func TestKeptTables(t *testing.T) {
+	p := pool(t)
+	ensured(t, p)
+	conn, err := Dial(t.Context(), p, "test")
+	streamtest.Must(t, err)
+	defer conn.Close(t.Context()) //nolint:errcheck
+	do := func(f func(tx pgx.Tx) error) {
+		t.Helper()
+		streamtest.Must(t, pgx.BeginFunc(t.Context(), conn, f))
+	}
+	kept := func(want string) {
+		t.Helper()
+		left, err := DropLeftovers(t.Context(), conn, time.Second)
+		streamtest.Must(t, err)
+		now, err := Current(t.Context(), p)
+		streamtest.Must(t, err)
+		got := strings.Join(query(t, p, "SELECT nspname::text FROM pg_namespace WHERE nspname ~ '^scrip_[0-9]' ORDER BY 1"), " ")
+		streamtest.Equal(t, "kept, and all", now.Kept+": "+got+strings.Join(left, " "), want)
+	}
+	fill := func(name string, keepDays int64) {
+		t.Helper()
+		do(func(tx pgx.Tx) error {
+			made, err := Make(t.Context(), tx)
+			streamtest.Equal(t, "made", made, name)
+			return errors.Join(err, Keep(t.Context(), tx, made, keepDays))
+		})
+	}
+	fill("scrip_2", 0)
+	kept("scrip_2: scrip_1 scrip_2")
+	exec(t, p, "UPDATE scrip_meta.format SET keep_days = 30")
+	kept(": scrip_1")
+	fill("scrip_2", 30)
+	kept("scrip_2: scrip_1 scrip_2")
+	do(func(tx pgx.Tx) error { return Forget(t.Context(), tx, "scrip_2") })
+	kept(": scrip_1")
+	fill("scrip_2", 30)
+	use := func(name string) {
+		t.Helper()
+		do(func(tx pgx.Tx) error {
+			now, err := Current(t.Context(), tx)
+			if err != nil {
+				return err
+			}
+			return Use(t.Context(), tx, name, now, time.Second)
+		})
+	}
+	use("scrip_2")
+	kept(": scrip_1 scrip_2")
+	use("scrip_1")
+	kept(": scrip_1 scrip_2")
+	do(func(tx pgx.Tx) error { return Retire(t.Context(), tx, "scrip_2") })
+	kept(": scrip_1")
 }

@@ -1,8 +1,8 @@
 // Package schema creates the read tables.
 //
 //	scrip       views and functions: the relations of CONTRACT.md; may be dropped at any time
-//	scrip_<n>   the tables behind them, a fold of the log: those in use, those before the last rebuild, and while a rebuild or
-//	            a verification runs those that it fills
+//	scrip_<n>   the tables behind them, a fold of the log: those in use, those before the last rebuild, those that a rebuild has
+//	            filled and could not exchange, and while a rebuild or a verification runs those that it fills
 //	scrip_meta  which those are, and their format; what operators did about dead letters, kept when schema scrip is dropped;
 //	            a copy of how far push senders are
 //
@@ -16,7 +16,6 @@
 package schema
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -58,9 +57,6 @@ func Ours(ctx context.Context, db Querier, name string) (ours bool, err error) {
 	return ours, err
 }
 
-// mark is the comment on schemas of tables: one of somebody else with such a name is left alone.
-const mark = "tables of scrip"
-
 // RebuildLock is the advisory lock for rebuilding, copying or verifying in a database: "scriprbd" as bytes. Advisory locks are for what
 // lasts longer than a transaction; what excludes others for one transaction only locks a table, which no reader can.
 const RebuildLock = 0x7363726970726264
@@ -72,6 +68,7 @@ var (
 	made = []string{"coupon", "lag", "redemption"}
 
 	relations = slices.Concat(shown, made)
+	functions = []string{"backlog", "digest", "due_next_hour"}
 )
 
 // ErrUnusable is the kind of errors of a database that cannot be used as it is; a retry does not help. The text names
@@ -197,79 +194,6 @@ func Exists(err error) bool {
 	return false
 }
 
-// Tables are the schemas of tables and their formats, see meta.sql. Previous is "" if there are none.
-type Tables struct {
-	Version         int64
-	Live, Previous  string
-	PreviousVersion int64
-}
-
-// Current returns which tables there are. Live is "" if schema scrip was dropped, or was never made.
-func Current(ctx context.Context, db Querier) (t Tables, err error) {
-	if t.Version, err = Applied(ctx, db); err != nil || t.Version == 0 {
-		return t, err
-	}
-	err = db.QueryRow(ctx, "SELECT live, coalesce(previous, ''), coalesce(previous_version, 0) FROM scrip_meta.format").Scan(&t.Live, &t.Previous, &t.PreviousVersion)
-	return t, err
-}
-
-// Use makes schema scrip show the tables of a schema, of this program's format; those in use until then are the previous
-// ones. It waits for readers of the views until the transaction's lock_timeout, and for a running Ensure.
-func Use(ctx context.Context, tx pgx.Tx, name string, now Tables) error {
-	if err := lock(ctx, tx); err != nil {
-		return err
-	}
-	if err := Show(ctx, tx, Name, name); err != nil {
-		return err
-	}
-	tag, err := tx.Exec(ctx, "UPDATE scrip_meta.format SET version = $1, live = $2::text, previous = live, previous_version = version WHERE live = $3::text", Format, name, now.Live)
-	if err == nil && tag.RowsAffected() != 1 {
-		err = errors.New("the read tables were replaced in the meantime; run it again")
-	}
-	return err
-}
-
-// DropLeftovers drops schemas of tables that are neither in use nor previous, unless a rebuild is running that fills one. It waits
-// that long for readers of each, and returns those that remain.
-func DropLeftovers(ctx context.Context, conn *pgx.Conn, wait time.Duration) (left []string, err error) {
-	var mine bool
-	if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(RebuildLock)).Scan(&mine); err != nil || !mine {
-		return nil, err
-	}
-	defer func() { // or the connection is lost, and the lock with it; a rebuild that has it keeps it
-		_, unlocking := conn.Exec(ctx, "SELECT pg_advisory_unlock($1)", int64(RebuildLock))
-		err = cmp.Or(err, unlocking)
-	}()
-	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		var there bool
-		if err := tx.QueryRow(ctx, "SELECT to_regclass('scrip_meta.format') IS NOT NULL").Scan(&there); err != nil || !there {
-			return err
-		}
-		names, err := Collect(ctx, tx, pgx.RowTo[string], `SELECT nspname::text FROM pg_namespace
-			WHERE nspname ~ '^scrip_[0-9]+$' AND obj_description(oid, 'pg_namespace') = $1
-			AND nspname NOT IN (SELECT live FROM scrip_meta.format UNION SELECT previous FROM scrip_meta.format WHERE previous IS NOT NULL)`, mark)
-		if err != nil {
-			return err
-		}
-		for _, name := range names {
-			err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { return Drop(ctx, tx, name, wait) })
-			switch {
-			case State(err) == "55P03": // lock_timeout
-				left = append(left, name)
-			case err != nil:
-				return err
-			}
-		}
-		return nil
-	})
-	return left, err
-}
-
-// Drop drops a schema of tables, waiting at most that long for their readers.
-func Drop(ctx context.Context, tx pgx.Tx, name string, wait time.Duration) error {
-	return run(ctx, tx, fmt.Sprintf("SET LOCAL lock_timeout = %d; DROP SCHEMA IF EXISTS %s CASCADE", wait.Milliseconds(), name))
-}
-
 // allowed adds to an error of a missing right what to do.
 func allowed(err error) error {
 	if State(err) == "42501" {
@@ -375,29 +299,4 @@ func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	}
 	Pin(config)
 	return pgx.ConnectConfig(ctx, config)
-}
-
-// Make creates the read tables of this program, empty and with all indexes, in a new schema, and returns its name.
-func Make(ctx context.Context, tx pgx.Tx) (name string, err error) {
-	const nextSQL = `SELECT 'scrip_' || coalesce(max(substr(nspname, 7)::bigint), 0) + 1 FROM pg_namespace WHERE nspname ~ '^scrip_[0-9]+$'`
-	if err := tx.QueryRow(ctx, nextSQL).Scan(&name); err != nil {
-		return "", fmt.Errorf("looking for the name of a schema: %w", err)
-	}
-	if err := run(ctx, tx, fmt.Sprintf("CREATE SCHEMA %s; COMMENT ON SCHEMA %[1]s IS '%s'; ", name, mark)+strings.ReplaceAll(tablesSQL, "scrip.", name+".")); err != nil {
-		return "", fmt.Errorf("creating the tables of schema %s: %w", name, allowed(err))
-	}
-	return name, nil
-}
-
-// Show makes the views and functions of a schema those of the tables of another one. Neither name needs quotes.
-func Show(ctx context.Context, tx pgx.Tx, views, name string) error {
-	var sql string
-	for _, relation := range shown {
-		sql += fmt.Sprintf("CREATE OR REPLACE VIEW %s.%s AS SELECT * FROM %s.%[2]s;\n", views, relation, name)
-	}
-	sql += strings.NewReplacer("scrip.", views+".", "{{tables}}", name).Replace(viewsSQL)
-	if err := run(ctx, tx, sql); err != nil {
-		return fmt.Errorf("creating the views of schema %s: %w", views, allowed(err))
-	}
-	return nil
 }
