@@ -271,8 +271,11 @@ func (m *Main) export(ctx context.Context, s *session, url, campaign string, to 
 		return fmt.Errorf("connecting to the read tables: %w; claims work without them, an export does not", err)
 	}
 	defer db.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing was written
-	known := false
-	if err := db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM scrip.campaign WHERE campaign = $1)`, campaign).Scan(&known); err != nil {
+	known, err := schema.Again(func() (known bool, err error) {
+		err = db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM scrip.campaign WHERE campaign = $1)`, campaign).Scan(&known)
+		return known, err
+	})
+	if err != nil {
 		return fmt.Errorf("reading the tables: %w", err)
 	}
 	if !known {
@@ -282,7 +285,8 @@ func (m *Main) export(ctx context.Context, s *session, url, campaign string, to 
 	if err := s.ask(ctx, "codes.export", fields{"campaign": campaign}, &struct{}{}); err != nil {
 		return fmt.Errorf("nothing was exported, because it cannot be recorded in the audit stream: %w", err)
 	}
-	rows, err := db.Query(ctx, exportSQL, campaign)
+	// It locks what it reads before the first row.
+	rows, err := schema.Again(func() (pgx.Rows, error) { return db.Query(ctx, exportSQL, campaign) })
 	if err != nil {
 		return fmt.Errorf("reading the tables: %w", err)
 	}

@@ -78,16 +78,12 @@ func place(c *ops.CampaignChange) int64 {
 }
 
 func (s *History) changes(ctx context.Context, sql string, args ...any) ([]ops.CampaignChange, error) {
-	rows, err := s.db.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (c ops.CampaignChange, err error) {
+	return collect(ctx, s.db, func(row pgx.CollectableRow) (c ops.CampaignChange, err error) {
 		var at int64
 		err = row.Scan(&c.At, &c.Type, &c.Lane, &at)
 		c.At, c.Sequence, c.Line = c.At.UTC(), uint64(at/positionLines), int(at%positionLines)
 		return c, err
-	})
+	}, sql, args...)
 }
 
 // messages are what the log has at the places of changes of one campaign, and so of one lane.

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
@@ -21,22 +22,31 @@ func NewCoupons(db *pgxpool.Pool) *Coupons { return &Coupons{db} }
 // readWait bounds a statement: an exchange of tables waits for it, and all other readers wait for the exchange.
 const readWait = 5 * time.Second
 
-// query runs one query and collects its rows, by position.
-func query[R any](ctx context.Context, c *Coupons, sql string, args ...any) (all []R, err error) {
-	err = pgx.BeginTxFunc(ctx, c.db, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d", readWait.Milliseconds())); err != nil {
+// query runs one query and collects its rows, by position. Like all reads of this package it is tried once more after an exchange
+// was in its way.
+func query[R any](ctx context.Context, c *Coupons, sql string, args ...any) ([]R, error) {
+	all, err := schema.Again(func() (all []R, err error) {
+		err = pgx.BeginTxFunc(ctx, c.db, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d", readWait.Milliseconds())); err != nil {
+				return err
+			}
+			rows, err := tx.Query(ctx, sql, args...)
+			if err == nil {
+				all, err = pgx.AppendRows([]R{}, rows, pgx.RowToStructByPos[R])
+			}
 			return err
-		}
-		rows, err := tx.Query(ctx, sql, args...)
-		if err == nil {
-			all, err = pgx.AppendRows([]R{}, rows, pgx.RowToStructByPos[R])
-		}
-		return err
+		})
+		return all, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("the read tables cannot be read: %w", err)
 	}
 	return all, nil
+}
+
+// collect is schema.Collect, and tried once more.
+func collect[R any](ctx context.Context, db schema.Querier, row pgx.RowToFunc[R], sql string, args ...any) ([]R, error) {
+	return schema.Again(func() ([]R, error) { return schema.Collect(ctx, db, row, sql, args...) })
 }
 
 // given is a value of a filter, nil if it is the zero value.

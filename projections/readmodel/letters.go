@@ -213,18 +213,14 @@ func (s *Letters) Find(ctx context.Context, id LetterID) (Letter, error) {
 }
 
 func (s *Letters) read(ctx context.Context, doing, sql string, args ...any) ([]Letter, error) {
-	rows, err := s.db.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, explain(doing, err)
-	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Letter, err error) {
+	list, err := collect(ctx, s.db, func(row pgx.CollectableRow) (l Letter, err error) {
 		var settled pgtype.Timestamptz
 		err = row.Scan(&l.Stream, &l.Lane, &l.Sequence, &l.Line, &l.Reason, &l.Payload, &l.At, &l.EventSequence, &l.EventLine,
 			&l.State, &settled, &l.Note, &l.log)
 		l.At, l.SettledAt = l.At.UTC(), timeOf(settled)
 		l.ID = LetterID{Stream: l.Stream, Sequence: l.Sequence, Line: l.Line, lane: l.Lane}
 		return l, err
-	})
+	}, sql, args...)
 	if err != nil {
 		return nil, explain(doing, err)
 	}
@@ -245,9 +241,11 @@ FROM (SELECT starts_with(d.stream, '` + topology.EvtStreamPrefix + `') AS event`
 
 // Open counts the open dead letters, by kind.
 func (s *Letters) Open(ctx context.Context) (c LetterCounts, err error) {
-	if err := s.db.QueryRow(ctx, countSQL, MostCounted+1).Scan(&c.Commands, &c.Events); err != nil {
+	counts, err := collect(ctx, s.db, pgx.RowToStructByPos[struct{ Commands, Events int }], countSQL, MostCounted+1)
+	if err != nil {
 		return c, explain("counting dead letters", err)
 	}
+	c.Commands, c.Events = counts[0].Commands, counts[0].Events
 	c.More = c.Commands+c.Events > MostCounted
 	return c, nil
 }
@@ -313,15 +311,11 @@ GROUP BY cause, kind ORDER BY count(*) DESC, cause, kind`
 
 // Groups groups the newest open dead letters by cause, the largest group first.
 func (s *Letters) Groups(ctx context.Context) ([]ops.LetterGroup, error) {
-	rows, err := s.db.Query(ctx, groupsSQL, append((&LetterFilter{State: Open}).args(), mostGrouped)...)
-	if err != nil {
-		return nil, explain("grouping dead letters", err)
-	}
-	groups, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (g ops.LetterGroup, err error) {
+	groups, err := collect(ctx, s.db, func(row pgx.CollectableRow) (g ops.LetterGroup, err error) {
 		err = row.Scan(&g.Cause, &g.Stream, &g.Count, &g.Oldest, &g.Newest, &g.Example)
 		g.Oldest, g.Newest = g.Oldest.UTC(), g.Newest.UTC()
 		return g, err
-	})
+	}, groupsSQL, append((&LetterFilter{State: Open}).args(), mostGrouped)...)
 	return groups, explain("grouping dead letters", err)
 }
 

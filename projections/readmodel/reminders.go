@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
@@ -24,7 +25,7 @@ WHERE x.campaign = $1 AND $2::text IN ('', x.customer_id) AND $3::text IN ('', x
 )
 
 // Reminders implements ops.Reminders.
-func (s *History) Reminders(ctx context.Context, q ops.ListReminders) (page ops.Page[domain.ReminderView], err error) {
+func (s *History) Reminders(ctx context.Context, q ops.ListReminders) (ops.Page[domain.ReminderView], error) {
 	sql, before, end := remindersSQL, int64(-1), int64(math.MaxInt64)
 	if q.CustomerID != "" {
 		sql = strings.Replace(sql, "scrip.reminder", ofTheCustomer, 1)
@@ -35,21 +36,23 @@ func (s *History) Reminders(ctx context.Context, q ops.ListReminders) (page ops.
 	if q.After != "" {
 		end, _ = strconv.ParseInt(q.After, 10, 64)
 	}
-	rows, err := s.db.Query(ctx, sql, q.Campaign, q.CustomerID, q.State, q.Kind, before, end, q.Limit+1)
-	if err != nil {
-		return page, err
-	}
-	var r, us, n int64
-	var v domain.ReminderView
-	var due, settled pgtype.Timestamptz
-	_, err = pgx.ForEachRow(rows, []any{&r, &v.Campaign, &v.CustomerID, &v.Kind, &us, &n, &due, &v.State, &settled}, func() error {
-		if len(page.Items) == q.Limit { // there are more
-			page.Next = strconv.FormatInt(end, 10)
-			return nil
+	return schema.Again(func() (page ops.Page[domain.ReminderView], err error) {
+		rows, err := s.db.Query(ctx, sql, q.Campaign, q.CustomerID, q.State, q.Kind, before, end, q.Limit+1)
+		if err != nil {
+			return page, err
 		}
-		v.Before, v.N, v.DueAt, v.SettledAt = wire.Period(time.Duration(us)*time.Microsecond).String(), uint32(n), timeOf(due), timeOf(settled)
-		page.Items, end = append(page.Items, v), r
-		return nil
+		var r, last, us, n int64
+		var v domain.ReminderView
+		var due, settled pgtype.Timestamptz
+		_, err = pgx.ForEachRow(rows, []any{&r, &v.Campaign, &v.CustomerID, &v.Kind, &us, &n, &due, &v.State, &settled}, func() error {
+			if len(page.Items) == q.Limit { // there are more
+				page.Next = strconv.FormatInt(last, 10)
+				return nil
+			}
+			v.Before, v.N, v.DueAt, v.SettledAt = wire.Period(time.Duration(us)*time.Microsecond).String(), uint32(n), timeOf(due), timeOf(settled)
+			page.Items, last = append(page.Items, v), r
+			return nil
+		})
+		return page, err
 	})
-	return page, err
 }

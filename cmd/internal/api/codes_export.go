@@ -11,6 +11,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 	"github.com/seed-4a2410e3/scrip/projections/replay"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
@@ -70,8 +71,11 @@ func (a *API) exists(ctx context.Context, campaign string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryWait)
 	defer cancel()
-	known := false
-	if err := a.DB.QueryRow(ctx, `SELECT EXISTS (SELECT FROM scrip.campaign WHERE campaign = $1)`, campaign).Scan(&known); err != nil {
+	known, err := schema.Again(func() (known bool, err error) {
+		err = a.DB.QueryRow(ctx, `SELECT EXISTS (SELECT FROM scrip.campaign WHERE campaign = $1)`, campaign).Scan(&known)
+		return known, err
+	})
+	if err != nil {
 		return unavailable("the read tables cannot be read", err)
 	}
 	if !known {
