@@ -23,19 +23,22 @@ projection is "tables", which is also the default.
 
   scrip rebuild                           exchange the tables in use for new ones; the old ones become the previous ones
   scrip rebuild --undo                    exchange the previous tables back, and catch them up; a second undo reverses it
-  scrip rebuild --drop-previous           drop the previous tables
+  scrip rebuild --drop-previous           drop the previous tables, and filled ones that were not exchanged
   scrip rebuild --until 2026-11-26T18:00:00Z --schema yesterday
                                           a copy as of that time in another schema; drop it when you are done
 
 A server with the role projector does it. ` + onServer + `
 
-A rebuild that fails before the exchange, or whose server dies, does not change the tables in use; run it again, it cleans up
-and starts from the beginning. While commands wait to be decided, or the tables in use lag, it pauses between batches for half
-of the time. It takes up to 50 MiB of that server's memory for each of its loaders, at most four; GOMEMLIMIT of the server is
-a limit for all that it does.
+A rebuild that fails before the exchange, or whose server dies, does not change the tables in use; run it again. If the
+new tables were filled by then, they are kept and it goes on with them, else it cleans up and starts from the beginning.
+While commands wait to be decided, or the tables in use lag, it pauses between batches for half of the time. It takes up
+to 50 MiB of that server's memory for each of its loaders, at most four; GOMEMLIMIT of the server is a limit for all
+that it does.
 
-Schema scrip has views and functions, which are replaced: rights, and the views and functions that you made of them, stay.
-Long queries keep the tables that they began with, and are waited for.
+Schema scrip has views and functions, which are replaced: rights, and the views and functions that you made of them,
+stay. Long queries keep the tables that they began with, and are waited for, half a minute at most. Tables in
+use that cannot be written, for a trigger, row security or another owner, are replaced and dropped: then there is
+nothing to undo.
 
 Tables of an older format are replaced, those of a newer one are refused; --undo and --drop-previous refuse both.
 
@@ -48,7 +51,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused: nothing was started. Ref
 	idFlag(cmd, false)
 	request, _ := m.actionFlags(cmd, "rebuild.start")
 	cmd.Flags().BoolVar(&undo, "undo", false, "exchange the previous tables back")
-	cmd.Flags().BoolVar(&drop, "drop-previous", false, "drop the previous tables")
+	cmd.Flags().BoolVar(&drop, "drop-previous", false, "drop the previous tables, and filled ones that were not exchanged")
 	cmd.Args = func(cmd *cobra.Command, given []string) error {
 		for _, name := range given {
 			if name != "tables" {
@@ -78,9 +81,9 @@ func (m *Main) verifyCommand() *cobra.Command {
 		Long: `Compare the read tables with the log: fold the log up to the tables' checkpoint into other tables (dropped at
 the end), compare digests per table and campaign in one database snapshot, then the rows of digests that differ.
 It finds any changed, missing or extra row in any table, a checkpoint ahead of the log, and a log that lost its end.
-Without --campaign it also compares the definitions of indexes, constraints, the view and functions.
-A changed row is listed with a line per changed column, and counted once; a missing table or column, or a damaged
-checkpoint, counts as one row.
+Without --campaign it also compares the definitions of indexes, constraints, the view and functions, and whether row
+security hides rows. A changed row is listed with a line per changed column, and counted once; a missing table or
+column, or a damaged or missing checkpoint, counts as one row.
 
 The tables in use are only read; while they are compared, PostgreSQL keeps old versions of their rows, and for a moment
 before that the projector waits. With --repair, the rows of campaigns that differ are replaced by those folded from the log, in
@@ -105,9 +108,9 @@ func (m *Main) printUndone(ops.RebuildUndone) error {
 }
 
 func (m *Main) printDropped(r ops.PreviousDropped) error {
-	text := "the previous tables are dropped"
+	text := "only the tables in use are left, the others are dropped"
 	if !r.Dropped {
-		text = "there were no previous tables"
+		text = "there were no tables but those in use"
 	}
 	_, err := fmt.Fprintln(m.Out, text)
 	return err
@@ -143,8 +146,12 @@ func (m *Main) printRebuild(r rebuild.Result) error {
 			return err
 		}
 	}
-	fmt.Fprintln(m.Out, "the new tables are in use; `scrip rebuild --undo` takes it back, `--drop-previous` drops the previous ones")
-	return nil
+	text := "the new tables are in use; `scrip rebuild --undo` takes it back, `--drop-previous` drops the previous ones"
+	if r.Unwritable != "" {
+		text = "the new tables are in use; those before could not be written and are dropped: " + r.Unwritable
+	}
+	_, err := fmt.Fprintln(m.Out, text)
+	return err
 }
 
 // printVerified prints the report.

@@ -67,7 +67,10 @@ func (s *server) onTables(js jetstream.JetStream, work func(context.Context, *re
 		}
 		defer session.Close()
 		result, err := work(ctx, session, run)
-		return result, notStarted(err)
+		if err != nil {
+			return nil, notStarted(err) // no result: it would look like one of a job that is done
+		}
+		return result, nil
 	}
 }
 
@@ -93,8 +96,7 @@ func reportTo(report func(ops.JobProgress)) func(rebuild.Progress) {
 func rebuildTables(ctx context.Context, s *rebuild.Session, run ops.JobRun) (any, error) {
 	switch run.Action {
 	case "rebuild.undo":
-		err := s.Undo(ctx)
-		return ops.RebuildUndone{Undone: err == nil}, err
+		return ops.RebuildUndone{Undone: true}, s.Undo(ctx)
 	case "rebuild.drop":
 		dropped, err := s.DropPrevious(ctx)
 		return ops.PreviousDropped{Dropped: dropped}, err
