@@ -115,8 +115,9 @@ func Parse(lines []tables.Line, m *eventlog.Message, keep func(*tables.Line) boo
 // Projection is the name of the read tables in table checkpoint.
 const Projection = "tables"
 
-// ErrFenced: the checkpoint is not where this process committed it last. The batch was not applied.
-var ErrFenced = errors.New("the checkpoint was moved by another process, or the tables were exchanged (rebuild) or repaired (verify --repair)")
+// ErrFenced: the checkpoint is not where this process committed it last, or another one opened the segments. The batch was not
+// applied.
+var ErrFenced = segments.ErrFenced
 
 // IsLost reports whether an error of eventlog means that the log lacks what was read from it: it lost its tail, was
 // restored or is another one.
@@ -208,8 +209,8 @@ func (t *Tables) Load(ctx context.Context, db interface {
 // cover them. If PostgreSQL rejects the data, Apply retries message by message, and then line by line, to find the lines
 // that must become dead letters. Errors are PostgreSQL's, Commit's and ErrFenced.
 func (t *Tables) Apply(ctx context.Context, messages []eventlog.Message, lines []tables.Line) error {
-	err := t.commit(ctx, messages, lines, tables.Apply)
-	if _, refused := tables.Refused(err); !refused {
+	refused, err := t.commit(ctx, messages, lines, tables.Apply)
+	if !refused {
 		return err
 	}
 	for i := 0; i < len(messages) || len(lines) > 0; i++ {
@@ -220,9 +221,9 @@ func (t *Tables) Apply(ctx context.Context, messages []eventlog.Message, lines [
 			for n = 0; n < len(lines) && lines[n].Sequence == one[0].Sequence; n++ {
 			}
 		}
-		err := t.commit(ctx, one, lines[:n], tables.Apply)
-		if _, refused := tables.Refused(err); refused {
-			err = t.commit(ctx, one, lines[:n], tables.ApplyOneByOne)
+		refused, err := t.commit(ctx, one, lines[:n], tables.Apply)
+		if refused {
+			_, err = t.commit(ctx, one, lines[:n], tables.ApplyOneByOne)
 		}
 		if err != nil {
 			return err
@@ -234,8 +235,9 @@ func (t *Tables) Apply(ctx context.Context, messages []eventlog.Message, lines [
 
 type applier func(context.Context, pgx.Tx, *tables.Batch) ([]tables.Parked, error)
 
-// commit applies lines and moves the checkpoint to the last of the messages, in one transaction.
-func (t *Tables) commit(ctx context.Context, messages []eventlog.Message, lines []tables.Line, apply applier) error {
+// commit applies lines and moves the checkpoint to the last of the messages, in one transaction. refused is true of an error if
+// PostgreSQL rejects what the lines say; segments, checkpoint and COMMIT have no lines, whatever their error.
+func (t *Tables) commit(ctx context.Context, messages []eventlog.Message, lines []tables.Line, apply applier) (refused bool, err error) {
 	to, clock := t.At, t.Clock
 	if len(messages) > 0 {
 		last := &messages[len(messages)-1]
@@ -249,23 +251,24 @@ func (t *Tables) commit(ctx context.Context, messages []eventlog.Message, lines 
 	if claims := claimsIn(lines); claims > 0 && t.Segments != nil {
 		segment, done, err := t.Segments.Take(ctx, claims)
 		if err != nil {
-			return err
+			return false, err
 		}
 		defer done()
 		batch.Segment = segment
 	}
 	tx, err := tables.Begin(ctx, t.DB)
 	if err != nil {
-		return fmt.Errorf("opening the transaction of a batch: %w", err)
+		return false, fmt.Errorf("opening the transaction of a batch: %w", err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // no effect after a commit
 	// First, so that a process that is fenced off writes nothing, and finds no row of another one as a duplicate.
 	if err := t.advance(ctx, tx, to, clock); err != nil {
-		return err
+		return false, err
 	}
 	parked, err := apply(ctx, tx, batch)
 	if err != nil {
-		return fmt.Errorf("applying messages %d to %d of lane %d: %w", t.At.Sequence+1, to.Sequence, t.Lane, err)
+		_, refused = tables.Refused(err)
+		return refused, fmt.Errorf("applying messages %d to %d of lane %d: %w", t.At.Sequence+1, to.Sequence, t.Lane, err)
 	}
 	if t.Commit == nil {
 		err = tx.Commit(ctx)
@@ -273,13 +276,13 @@ func (t *Tables) commit(ctx context.Context, messages []eventlog.Message, lines 
 		err = t.Commit(ctx, tx)
 	}
 	if err != nil {
-		return fmt.Errorf("committing a batch: %w", err)
+		return false, fmt.Errorf("committing a batch: %w", err)
 	}
 	t.At, t.Clock = to, clock
 	if t.Applied != nil {
 		t.Applied(batch, messages, parked)
 	}
-	return nil
+	return false, nil
 }
 
 func claimsIn(lines []tables.Line) (n int) {

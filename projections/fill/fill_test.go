@@ -11,11 +11,13 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
+	"github.com/seed-4a2410e3/scrip/projections/segments"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -191,5 +193,48 @@ func TestRejectedLinesAndTheFence(t *testing.T) {
 	}
 	if n, err := listener.WaitForNotification(t.Context()); err != nil || n.Payload != "end" {
 		t.Errorf("a commit notifies: %v %v", n, err)
+	}
+}
+
+// An error of segments or of COMMIT is not the lines' fault, whatever its SQLSTATE: the batch is not divided, and there are no
+// dead letters. A process whose segments another one has opened writes nothing.
+func TestErrorsBesideTheLines(t *testing.T) {
+	t.Parallel()
+	r := projtest.New(t)
+	pool := projtest.Pool(t, projtest.URL(t))
+	if _, err := schema.Ensure(t.Context(), pool, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	r.Write(0, created)
+	r.Write(0, claim(1), claim(2))
+	reader := open(t, r)
+	var b Batch
+	for len(b.Messages) < 2 {
+		if err := b.Wait(t.Context(), reader, Limits{}.OrDefault(), 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var lines []tables.Line
+	for i := range b.Messages {
+		lines = Parse(lines, &b.Messages[i], nil)
+	}
+	l, commits := newLane(t, r, pool), 0
+	full := &pgconn.PgError{Code: "54000", Message: "too many notifications in the NOTIFY queue"}
+	l.Commit = func(context.Context, pgx.Tx) error { commits++; return full }
+	if err := l.Apply(t.Context(), b.Messages, lines); !errors.Is(err, full) || commits != 1 {
+		t.Errorf("%d commits: %v", commits, err)
+	}
+	var err error
+	if l.Segments, err = segments.Open(t.Context(), pool, "scrip_1", segments.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := segments.Open(t.Context(), pool, "scrip_1", segments.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Apply(t.Context(), b.Messages, lines); !errors.Is(err, ErrFenced) || commits != 1 {
+		t.Errorf("overtaken, %d commits: %v", commits, err)
+	}
+	if got := l.text(stateSQL); got != "0 0 0" {
+		t.Errorf("coupons, dead letters, checkpoint: %s", got)
 	}
 }

@@ -195,9 +195,6 @@ func (sh *shadow) digests(ctx context.Context) (list []Table, why string, err er
 		return nil, "", err
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	if err := s.hold(ctx, tx); err != nil {
-		return nil, "", err
-	}
 	there, err := tablesOf(ctx, tx, s.now.Live)
 	if err != nil {
 		return nil, "", err
@@ -255,16 +252,6 @@ const checkpointTable = "checkpoint"
 
 // snapshot is a transaction that reads the live tables as they are at one moment.
 var snapshot = pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-
-// hold keeps the segments that a snapshot sees from being removed until it is read.
-func (s *Session) hold(ctx context.Context, tx pgx.Tx) error {
-	var there bool
-	if err := tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", s.now.Live+".coupon_claim").Scan(&there); err != nil || !there {
-		return err
-	}
-	_, err := tx.Exec(ctx, "LOCK TABLE "+s.now.Live+".coupon_claim IN ACCESS SHARE MODE")
-	return err
-}
 
 // Digest of rows, not of their text: PostgreSQL hashes the values, at a fifth of the cost of scrip.digest(); both sides
 // are in one database. A sum does not depend on order, and differs if a row is duplicated.

@@ -215,7 +215,8 @@ func (c *check) snapshot(ctx context.Context) (tx pgx.Tx, err error) {
 		if tx, err = c.s.pool.BeginTx(context.WithoutCancel(ctx), snapshot); err != nil {
 			return err
 		}
-		return c.s.hold(context.WithoutCancel(ctx), tx) // which takes it
+		_, err = tx.Exec(context.WithoutCancel(ctx), "SELECT") // takes it
+		return err
 	})
 	if err != nil && tx != nil {
 		_ = tx.Rollback(context.WithoutCancel(ctx))

@@ -85,14 +85,19 @@ CREATE TABLE scrip.coupon_claim (
     CONSTRAINT coupon_claim_counts_from_one CHECK (n >= 1)
 ) PARTITION BY LIST (segment);
 
--- Numbers fall from 0, so that newer segments are looked at first. Rows of segments that were merged into another are still
--- there for readers that began before; merged_at says so.
+-- Numbers fall from 0, so that newer segments are looked at first; none is used twice. Rows of a segment with merged_at are in
+-- another one as well, or in none, and view coupon_row leaves them out: merged_by is the transaction since when. It is a copy
+-- that does not have the place of its sources yet while merged_by is NULL. See projections/segments.
 CREATE TABLE scrip.segment (
     segment   integer NOT NULL,
-    rows      bigint, -- NULL: a young one
+    rows      bigint, -- NULL: a young one, or a copy
     merged_at timestamptz,
+    merged_by xid8,
+    owner     bigint,  -- of segment 0: number of the process that may change segments
+    lowest    integer, -- of segment 0: the last number that was used
 
-    CONSTRAINT segment_key PRIMARY KEY (segment)
+    CONSTRAINT segment_key PRIMARY KEY (segment),
+    CONSTRAINT segment_merged_has_time CHECK (merged_by IS NULL OR merged_at IS NOT NULL)
 );
 
 CREATE INDEX segment_merged ON scrip.segment (segment) WHERE merged_at IS NOT NULL;
@@ -106,7 +111,7 @@ CREATE TABLE scrip.coupon_claim_0 PARTITION OF scrip.coupon_claim (
 CREATE INDEX coupon_claim_0_code ON scrip.coupon_claim_0 USING hash (code);
 CREATE INDEX coupon_claim_0_customer ON scrip.coupon_claim_0 USING hash (customer_id);
 
-INSERT INTO scrip.segment VALUES (0, 0);
+INSERT INTO scrip.segment (segment, rows, owner, lowest) VALUES (0, 0, 0, 0);
 
 -- What happened to a coupon after its claim; no row = nothing.
 CREATE TABLE scrip.coupon_state (

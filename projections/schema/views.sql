@@ -53,7 +53,7 @@ BEGIN
     -- checkpoint carries the time of writing. How coupons are divided into segments differs. Processed expiry tasks are
     -- removed after a while.
     FOR t IN SELECT c.relname::text AS name FROM pg_class c
-             WHERE c.relnamespace = '{{tables}}'::regnamespace AND NOT c.relispartition AND (c.relkind = 'r' OR c.relname = 'coupon_row')
+             WHERE c.relnamespace = '{{tables}}'::regnamespace AND c.relname !~ '^coupon_claim_[0-9]' AND (c.relkind = 'r' OR c.relname = 'coupon_row')
                AND c.relname NOT IN ('checkpoint', 'segment', 'coupon_state')
              ORDER BY c.relname COLLATE "C"
     LOOP

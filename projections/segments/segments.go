@@ -1,29 +1,39 @@
 // Package segments divides the rows of claimed coupons into tables of some ten thousand to some million rows.
 //
-//	claims ──> young segment ──full or quiet──> sealed: all indexes ──eight of a size──> merged into one ──> removed
-//	           key only, one                    never written again                      later readers     when old
-//	           for all lanes                                                             do not see them   readers ended
+//	claims ──> young segment ──full or quiet──> sealed: all indexes ──eight of a size──> copy, hidden ──swap──> merged one
+//	           key only, one                    never written again                                │
+//	           for all lanes                                                                       └──> sources: hidden,
+//	                                                                                                    later dropped
 //
 // A row of text in an index of eight million goes to a random page, which costs more than all else about it. So claims are
 // written without, and the indexes of a segment are made by one pass over it. A lookup by code or customer asks each
 // segment, and reads the young ones: they have at most Options.Rows rows each, and Options.Waiting more may wait to be
-// sealed; then writers wait. Merging keeps segments few.
+// sealed; then writers wait. Merging keeps segments few. While readers keep it from that, young segments become larger.
+//
+// Two rules decide what readers may still need, see merge.go and remove.go. A copy takes the place of its sources when all
+// transactions have ended that read coupons before it was one of the tables: their statements may be planned without it. A
+// source is dropped when no snapshot is left that is older than the swap. Neither delays a reader.
 //
 // Coupons that leave the tables (setting tables.keep) are hidden at once. A segment is rewritten without them when it is
 // merged, or when they are half of it.
 //
-// Owner: the process that fills the tables: the projector, or a rebuild for its shadow. A projector that lost its lock is
-// fenced off by the generation of the checkpoints before another one opens the set.
+// Owner: the process that opened the set last: the projector, or a rebuild for its shadow. Open writes a number to the row of
+// segment 0, and each step locks that row and checks the number, so nothing of a former owner is committed after Open. What
+// takes long is outside of that, and Open does not wait for it: the indexes of a segment, which another owner finds or makes;
+// the rows of a copy, which another owner drops; and taking a dropped table out of the plans, which is the same for all.
 //
 // What a crash does: rows of claims are in the transaction of their batch. A segment that was not sealed is found by Open,
-// and sealed. A merge is one transaction: all rows are seen in the sources or in the merged one. An
-// unfinished merged segment, and merged sources, are removed by a later run.
+// and sealed. A copy that did not take the place of its sources is dropped, and made again. A source that was being dropped
+// is found by remove, which goes on. Numbers of segments are not used twice, so a step of a former owner finds its own table
+// or none.
 package segments
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -33,6 +43,9 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 )
+
+// ErrFenced: the step was not committed.
+var ErrFenced = errors.New("another process fills the tables, or they were exchanged (rebuild) or repaired (verify --repair)")
 
 // Options of a set. The zero value selects the defaults, which are the projector's.
 type Options struct {
@@ -57,7 +70,14 @@ func (o Options) withDefaults() Options {
 const (
 	// quietFor is after how long without claims a young segment of quietRows or more is sealed; fewer cost readers nothing.
 	quietFor  = 5 * time.Second
-	quietRows = 1000
+	quietRows = 10_000
+	// crowd is from how many tables on young segments become larger: each lookup asks all, and planning one for 50 takes 1 to 3 ms.
+	// With each further crowd their size doubles, at most mostDoubled times: merging is late in a rush, and readers that do
+	// not end keep what was merged.
+	crowd       = 64
+	mostDoubled = 4
+	// late is after how long a merged segment that is not dropped is overdue.
+	late = "5 minutes"
 )
 
 // lookEvery is how often that is looked at, and whether there is something to merge or to remove. Shorter in tests.
@@ -75,36 +95,63 @@ type Set struct {
 	db     *pgxpool.Pool
 	schema string
 	opts   Options
+	owner  int64 // see ErrFenced
+	crowd  int   // the constant; less in tests
 	// crash is called before and after the commit of a step, for fault injection in tests. Nil in production.
 	crash func(doing string, tx pgx.Tx, committed bool) error
 
 	turn    chan struct{} // guards what follows; a channel, because Take may wait in it
 	young   *young        // nil: none yet
-	lowest  int32
-	used    time.Time // of the last lease
-	rotated time.Time // when the last one was full
-	swept   time.Time
-	removed int64 // sum of removal.through by then
+	tables  int           // segments that are not dropped yet, as of the last look, and those begun since
+	used    time.Time     // of the last lease
+	rotated time.Time     // when the last one was full
 	full    chan *young
 	sealing sync.WaitGroup // full ones and those being sealed
+
+	// Owned by tend.
+	copied  *copied // nil: none waits to take the place of its sources
+	merged  int     // segments that are merged, or are copies, and not dropped yet
+	swept   time.Time
+	removed int64   // sum of removal.through by then
+	sweeps  []int32 // segments that the sweep has to look at
+
+	overdue atomic.Int64 // -1 = not known
 }
 
-// Open reads which segments there are. Segments are sealed, merged and removed by Run.
+// Open makes this process the owner of the segments, and reads which there are. It waits for a short step of the former owner.
+// Segments are sealed, merged and removed by Run.
 func Open(ctx context.Context, db *pgxpool.Pool, name string, opts Options) (*Set, error) {
-	s := &Set{db: db, schema: name, opts: opts.withDefaults(), turn: make(chan struct{}, 1)}
-	open, err := schema.Collect(ctx, db, pgx.RowTo[int32], s.in("SELECT segment FROM scrip.segment WHERE rows IS NULL AND merged_at IS NULL ORDER BY segment"))
+	s := &Set{db: db, schema: name, opts: opts.withDefaults(), crowd: crowd, turn: make(chan struct{}, 1)}
+	s.overdue.Store(-1)
+	var open []int32
+	err := s.long(ctx, "opening the segments", func(tx pgx.Tx) (err error) {
+		if err := tx.QueryRow(ctx, s.in(ownSQL)).Scan(&s.owner); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, s.in(discardSQL)); err != nil {
+			return err
+		}
+		if err := tx.QueryRow(ctx, s.in("SELECT count(*) FROM scrip.segment")).Scan(&s.tables); err != nil {
+			return err
+		}
+		open, err = schema.Collect(ctx, tx, pgx.RowTo[int32], s.in("SELECT segment FROM scrip.segment WHERE rows IS NULL AND merged_at IS NULL ORDER BY segment DESC"))
+		return err
+	})
 	if err != nil {
-		return nil, s.explain("reading the segments", err)
-	}
-	if err := db.QueryRow(ctx, s.in("SELECT min(segment) FROM scrip.segment")).Scan(&s.lowest); err != nil {
-		return nil, s.explain("reading the segments", err)
+		return nil, err
 	}
 	s.full = make(chan *young, s.opts.Waiting+len(open))
-	for _, number := range open { // not written to: a former process may be about to commit that it is sealed
+	for _, number := range open { // another young one follows, so that the number of rows in each is known
 		s.sealing.Add(1)
 		s.full <- &young{number: number}
 	}
 	return s, nil
+}
+
+// Overdue returns how many segments were merged some minutes ago and are kept by readers; known is false before the first look.
+func (s *Set) Overdue() (n int, known bool) {
+	v := s.overdue.Load()
+	return int(max(v, 0)), v >= 0
 }
 
 // Take returns the segment for a number of new rows, and what must be called when the transaction that writes them has
@@ -114,17 +161,18 @@ func (s *Set) Take(ctx context.Context, rows int) (segment int32, done func(), e
 		return 0, nil, err
 	}
 	defer s.unlock()
-	if s.young != nil && s.young.rows > 0 && s.young.rows+rows > s.opts.Rows {
+	if s.young != nil && s.young.rows > 0 && s.young.rows+rows > s.opts.Rows<<s.doubled() {
 		if err := s.rotate(ctx); err != nil {
 			return 0, nil, err
 		}
 	}
 	if s.young == nil {
-		if err := s.begin(ctx, s.lowest-1); err != nil {
+		number, err := s.begin(ctx)
+		if err != nil {
 			return 0, nil, err
 		}
-		s.lowest--
-		s.young = &young{number: s.lowest}
+		s.tables++
+		s.young = &young{number: number}
 	}
 	y := s.young
 	y.rows += rows
@@ -144,6 +192,9 @@ func (s *Set) lock(ctx context.Context) error {
 
 func (s *Set) unlock() { <-s.turn }
 
+// doubled is how many times the size of young segments has doubled.
+func (s *Set) doubled() int { return min(s.tables/s.crowd, mostDoubled) }
+
 // rotate passes the young segment on to be sealed.
 func (s *Set) rotate(ctx context.Context) error {
 	s.sealing.Add(1)
@@ -157,17 +208,41 @@ func (s *Set) rotate(ctx context.Context) error {
 	}
 }
 
-// Run seals, merges and removes segments until ctx ends, and then returns nil.
+// Run seals, merges and removes segments until ctx ends, and then returns nil. Its error is of kind ErrFenced if another process
+// has opened the set.
 func (s *Set) Run(ctx context.Context) error {
 	g, within := errgroup.WithContext(ctx)
 	for range s.opts.Sealers {
 		g.Go(func() error { return s.sealAll(within) })
 	}
-	g.Go(func() error { return s.tend(within) })
-	if err := g.Wait(); ctx.Err() == nil {
-		return err
+	g.Go(func() error { return s.each(within, s.tend) })
+	if !s.opts.KeysOnly {
+		g.Go(func() error { return s.each(within, s.remove) }) // which waits for readers
 	}
-	return nil
+	err := g.Wait()
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case tables.Missing(err) && s.replaced(ctx): // a step that is not fenced found that its table was dropped
+		return ErrFenced
+	}
+	return err
+}
+
+// each looks after the segments until ctx ends.
+func (s *Set) each(ctx context.Context, look func(context.Context) error) error {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		if err := look(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
 }
 
 func (s *Set) sealAll(ctx context.Context) error {
@@ -185,38 +260,37 @@ func (s *Set) sealAll(ctx context.Context) error {
 	}
 }
 
-// tend seals a young segment that is not written to, and merges and removes segments.
+// tend seals a young segment that is not written to, and merges segments.
 func (s *Set) tend(ctx context.Context) error {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-		if err := s.lock(ctx); err != nil {
-			return nil
-		}
-		if time.Since(s.used) >= quietFor && s.young != nil && s.young.rows >= quietRows {
-			_ = s.rotate(ctx) // fails with ctx
-		}
-		busy := time.Since(s.rotated) < quietFor
-		s.unlock()
-		if s.opts.KeysOnly {
-			continue
-		}
-		if err := s.remove(ctx); err != nil {
-			return err
-		}
-		if err := s.mergeSome(ctx, busy); err != nil {
-			return err
-		}
-		if err := s.sweep(ctx, busy); err != nil {
-			return err
-		}
+	var count, overdue int
+	if err := s.db.QueryRow(ctx, s.in(countSQL)).Scan(&count, &s.merged, &overdue); err != nil {
+		return s.explain("counting the segments", err)
 	}
+	s.overdue.Store(int64(overdue))
+	if err := s.lock(ctx); err != nil {
+		return nil
+	}
+	s.tables = count
+	if time.Since(s.used) >= quietFor && s.young != nil && s.young.rows >= quietRows<<s.doubled() {
+		_ = s.rotate(ctx) // fails with ctx
+	}
+	busy := time.Since(s.rotated) < quietFor
+	s.unlock()
+	if s.opts.KeysOnly {
+		return nil
+	}
+	if err := s.swap(ctx); err != nil || s.copied != nil || s.merged >= s.crowd {
+		return err
+	}
+	if err := s.sweep(ctx, busy); err != nil || s.copied != nil {
+		return err
+	}
+	return s.mergeSome(ctx, busy && count < 2*s.crowd)
 }
+
+// What is late includes a copy that waits for readers.
+const countSQL = `
+SELECT count(*), count(merged_at), count(*) FILTER (WHERE merged_at < clock_timestamp() - interval '` + late + `') FROM scrip.segment`
 
 // Finish waits until all segments are sealed, also the young one. Run must be running, and nobody may write.
 func (s *Set) Finish(ctx context.Context) error {

@@ -8,10 +8,10 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -22,21 +22,28 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	removeAfter, lookEvery, sweepEvery = 0, 20*time.Millisecond, 0
+	lookEvery, sweepEvery, finishWait = 20*time.Millisecond, 0, 50*time.Millisecond
 	os.Exit(projtest.Main(m))
 }
 
 // rig is a database with a campaign of each of two lanes.
 type rig struct {
 	t    *testing.T
+	url  string
 	pool *pgxpool.Pool
 	next [2]uint32 // coupon
+
+	fence     sync.RWMutex // what the generation of checkpoints is to batches
+	owner     *Set
+	begun     [2]atomic.Int64 // coupons of a lane whose batch was begun, and committed
+	committed [2]atomic.Int64
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	t.Parallel()
-	r := &rig{t: t, pool: projtest.Pool(t, projtest.URL(t))}
+	r := &rig{t: t, url: projtest.URL(t)}
+	r.pool = projtest.Pool(t, r.url+"&pool_max_conns=12") // each step that waits has one
 	_, err := schema.Ensure(t.Context(), r.pool, slog.New(slog.DiscardHandler))
 	streamtest.Must(t, err)
 	for lane := range r.next {
@@ -66,7 +73,7 @@ func (r *rig) claim(s *Set, lane, many int) {
 	streamtest.Must(r.t, r.tryClaim(r.t.Context(), s, lane, many))
 }
 
-// tryClaim returns the error of Take.
+// tryClaim returns the error of Take, and ErrFenced if another set was opened.
 func (r *rig) tryClaim(ctx context.Context, s *Set, lane, many int) error {
 	r.t.Helper()
 	segment, done, err := s.Take(ctx, many)
@@ -74,21 +81,58 @@ func (r *rig) tryClaim(ctx context.Context, s *Set, lane, many int) error {
 		return err
 	}
 	defer done()
+	r.fence.RLock()
+	defer r.fence.RUnlock()
+	if r.owner != s {
+		return ErrFenced
+	}
 	lines := make([]tables.Line, many)
 	for i := range lines {
 		r.next[lane]++
 		lines[i].Sequence, lines[i].Number = uint64(r.next[lane]), 1
 		lines[i].Event = *projtest.Claimed(fmt.Sprint("c", lane), r.next[lane], wire.Instant(1_767_225_600_000_000+int64(r.next[lane])))
 	}
+	r.begun[lane].Add(int64(many))
 	streamtest.Must(r.t, r.apply(lane, segment, lines))
+	r.committed[lane].Add(int64(many))
 	return nil
 }
 
+// open opens a set; no batch of another one is committed any more.
 func (r *rig) open(opts Options) *Set {
 	r.t.Helper()
-	s, err := Open(r.t.Context(), r.pool, "scrip_1", opts)
+	s, err := r.tryOpen(opts)
 	streamtest.Must(r.t, err)
 	return s
+}
+
+func (r *rig) tryOpen(opts Options) (*Set, error) {
+	r.fence.Lock()
+	r.owner = nil
+	r.fence.Unlock()
+	s, err := Open(r.t.Context(), r.pool, "scrip_1", opts)
+	r.fence.Lock()
+	defer r.fence.Unlock()
+	r.owner = s
+	return s, err
+}
+
+// read counts the coupons of both lanes in one statement, and checks that each that was committed before is there once.
+func (r *rig) read(ctx context.Context, db schema.Querier) error {
+	var least [2]int64
+	for lane := range least {
+		least[lane] = r.committed[lane].Load()
+	}
+	var rows, coupons [2]int64
+	err := db.QueryRow(ctx, `SELECT count(*) FILTER (WHERE campaign = 'c0'), count(*) FILTER (WHERE campaign = 'c1'),
+		count(DISTINCT n) FILTER (WHERE campaign = 'c0'), count(DISTINCT n) FILTER (WHERE campaign = 'c1') FROM scrip.coupon`).
+		Scan(&rows[0], &rows[1], &coupons[0], &coupons[1])
+	for lane := 0; err == nil && lane < len(least); lane++ {
+		if rows[lane] < least[lane] || rows[lane] > r.begun[lane].Load() || rows[lane] != coupons[lane] {
+			err = fmt.Errorf("lane %d: %d rows of %d coupons; %d were committed", lane, rows[lane], coupons[lane], least[lane])
+		}
+	}
+	return err
 }
 
 // run runs a set until the function it returns is called, or the end of the test.
@@ -129,17 +173,29 @@ func (r *rig) until(what, sql, want string) {
 const (
 	live      = "SELECT count(*)::text FROM scrip_1.segment WHERE merged_at IS NULL"
 	tablesSQL = "SELECT count(*)::text FROM pg_class WHERE relname ~ '^coupon_claim_[0-9]+$' AND relkind = 'r'"
-	unindexed = `SELECT coalesce(sum(n), 0)::text FROM (SELECT (SELECT count(*) FROM pg_index x WHERE x.indrelid = to_regclass('scrip_1.coupon_claim_' || -g.segment)) AS indexes,
+	// Merged segments and copies are none, so nothing but tables of coupons is there.
+	allDropped = "SELECT ((" + tablesSQL + ") = (" + live + "))::text"
+	unindexed  = `SELECT coalesce(sum(n), 0)::text FROM (SELECT (SELECT count(*) FROM pg_index x WHERE x.indrelid = to_regclass('scrip_1.coupon_claim_' || -g.segment)) AS indexes,
 		(xpath('/row/n/text()', query_to_xml('SELECT count(*) AS n FROM scrip_1.coupon_claim_' || -g.segment, true, true, '')))[1]::text::int AS n
 		FROM scrip_1.segment g WHERE merged_at IS NULL) x WHERE indexes < 3`
 )
 
 // Claims of two lanes at once fill segments, which are sealed, merged and removed meanwhile. Rows without an index are few
-// at any time, however many lanes write.
+// at any time, however many lanes write. A reader that never stops finds each coupon that was committed, once.
 func TestSealMergeRemove(t *testing.T) {
 	r := newRig(t)
 	s := r.open(Options{Rows: 200})
 	r.run(s)
+	reads, readers := 0, projtest.Pool(t, r.url)
+	stopReading := streamtest.Background(t, func(ctx context.Context) error {
+		for ctx.Err() == nil {
+			if err := r.read(ctx, readers); err != nil && ctx.Err() == nil {
+				return err
+			}
+			reads++
+		}
+		return nil
+	})
 	ctx, stop := context.WithCancel(t.Context())
 	most, watched := 0, make(chan struct{})
 	go func() {
@@ -171,8 +227,11 @@ func TestSealMergeRemove(t *testing.T) {
 	r.whole()
 	s.calm()
 	r.until("live segments, one for each seven or fewer of a size, and segment 0", "SELECT (("+live+")::int <= 8)::text", "true")
-	r.until("tables", "SELECT (("+tablesSQL+") = ("+live+"))::text", "true")
+	r.until("tables", allDropped, "true")
 	r.whole()
+	if stopReading(); reads < 10 {
+		t.Errorf("%d reads", reads)
+	}
 	// Redemptions find their coupons in merged segments.
 	var line tables.Line
 	line.Read(9000, 1, []byte(`{"type":"coupon.redeemed","campaign":"c1","at":"2026-01-01T01:00:00Z","n":7,"code":"x","order_id":"o","redeemed_count":1}`), 0)
@@ -187,115 +246,17 @@ func (s *Set) calm() {
 	s.unlock()
 }
 
-const atWork = "SELECT count(*)::text FROM pg_stat_activity " +
-	"WHERE datname = current_database() AND state = 'active' AND pid <> pg_backend_pid()"
-
-// Whatever a run leaves behind when it dies, the next one goes on with: a young segment, full ones, a merged one that is not
-// complete; and what was merged and not removed.
-func TestCrashes(t *testing.T) {
-	r := newRig(t)
-	s := r.open(Options{Rows: 100, Waiting: 9})
-	for range 8 { // nothing is sealed
-		r.claim(s, 0, 60)
-		r.claim(s, 1, 40)
-	}
-	streamtest.Equal(t, "rows without an index", r.text(unindexed), "800")
-	s = r.open(Options{Rows: 100})
-	stop := r.run(s)
-	r.claim(s, 0, 20)
-	streamtest.Must(t, s.Finish(t.Context()))
-	streamtest.Equal(t, "rows without an index", r.text(unindexed), "0")
-	stop()
-	r.whole()
-
-	// The connection dies in the middle of each step, or the process after it.
-	for _, doing := range []string{"beginning a segment", "sealing", "beginning a merged segment", "merging into", "removing"} {
-		for _, after := range []bool{false, true} {
-			s := r.open(Options{Rows: 100})
-			crashed := errors.New("crashed")
-			s.crash = func(step string, tx pgx.Tx, committed bool) error {
-				if !strings.HasPrefix(step, doing) || committed != after {
-					return nil
-				}
-				if after {
-					return crashed
-				}
-				_, err := r.pool.Exec(t.Context(), "SELECT pg_terminate_backend($1)", tx.Conn().PgConn().PID())
-				return err
-			}
-			ended := make(chan error, 1)
-			ctx, stop := context.WithCancel(t.Context())
-			go func() { ended <- s.Run(ctx) }()
-			err := r.claims(ctx, s, ended)
-			stop()
-			r.until("sessions at work", atWork, "0") // a commit that is given up may still be made
-			if after != errors.Is(err, crashed) || err == nil {
-				t.Errorf("%s, after it %t: %v", doing, after, err)
-			}
-			r.whole()
-		}
-	}
-	s = r.open(Options{Rows: 100})
-	r.run(s)
-	streamtest.Must(t, s.Finish(t.Context()))
-	s.calm()
-	r.until("tables", "SELECT (("+tablesSQL+") = ("+live+"))::text", "true")
-	r.whole()
-}
-
-// claims writes claims until a step fails: one of Run's, or one of Take's.
-func (r *rig) claims(ctx context.Context, s *Set, ended <-chan error) error {
-	ctx, stop := context.WithTimeout(ctx, time.Minute)
-	defer stop()
-	for i := 0; ; i++ {
-		select {
-		case err := <-ended:
-			return err
-		default:
-		}
-		if i >= 12 { // enough to merge
-			s.calm()
-			time.Sleep(time.Millisecond)
-			continue
-		}
-		taking, enough := context.WithTimeout(ctx, time.Second) // Run may have ended
-		err := r.tryClaim(taking, s, i%2, 90)
-		enough()
-		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			return err
-		}
-	}
-}
-
-// A reader that does not end, such as pg_dump, keeps what it sees, and delays nothing but that its tables are removed.
-func TestReaderThatDoesNotEnd(t *testing.T) {
-	r := newRig(t)
+// sealed returns a set at rest that has sealed segments of 90 coupons each.
+func (r *rig) sealed(many int) *Set {
+	r.t.Helper()
 	s := r.open(Options{Rows: 100})
-	r.run(s)
-	for range 9 {
+	stop := r.run(s) // busy, so that nothing is merged
+	for range many {
 		r.claim(s, 0, 90)
 	}
-	streamtest.Must(t, s.Finish(t.Context()))
-	dump, err := r.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	streamtest.Must(t, err)
-	defer dump.Rollback(context.Background()) //nolint:errcheck
-	seen := func() (n int) {
-		t.Helper()
-		streamtest.Must(t, dump.QueryRow(t.Context(), "SELECT count(*) FROM scrip.coupon WHERE campaign = 'c0'").Scan(&n))
-		return n
-	}
-	streamtest.Equal(t, "the reader sees", seen(), 810)
-	s.calm()
-	r.until("merged", "SELECT (count(*) > 0)::text FROM scrip_1.segment WHERE merged_at IS NOT NULL", "true")
-	for range 9 {
-		r.claim(s, 0, 90)
-	}
-	r.whole()
-	streamtest.Equal(t, "the reader sees", seen(), 810)
-	r.until("the tables that it reads", "SELECT (("+tablesSQL+")::int > ("+live+")::int)::text", "true")
-	streamtest.Must(t, dump.Rollback(t.Context()))
-	r.until("when it has ended, tables", "SELECT (("+tablesSQL+") = ("+live+"))::text", "true")
-	r.whole()
+	streamtest.Must(r.t, s.Finish(r.t.Context()))
+	stop()
+	return s
 }
 
 // Writers wait while segments cannot be sealed, and go on when they are.
@@ -333,6 +294,7 @@ func TestCouponsThatLeave(t *testing.T) {
 	streamtest.Must(t, err)
 	const left = "SELECT concat_ws(' ', count(*) FILTER (WHERE campaign = 'c0'), min(n) FILTER (WHERE campaign = 'c0'), count(*) FILTER (WHERE campaign = 'c1')) FROM scrip.coupon"
 	streamtest.Equal(t, "coupons", r.text(left), "10 391 100")
+	s.calm()
 	r.until("rewritten", "SELECT string_agg(rows::text, ' ' ORDER BY rows) FROM scrip_1.segment WHERE segment < 0", "50 100")
 	streamtest.Equal(t, "rows", r.text("SELECT count(*)::text FROM scrip_1.coupon_claim"), "150")
 	streamtest.Equal(t, "coupons", r.text(left), "10 391 100")

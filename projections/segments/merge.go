@@ -1,0 +1,189 @@
+package segments
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-4a2410e3/scrip/projections/schema"
+	"github.com/seed-4a2410e3/scrip/projections/tables"
+)
+
+// mergeOf segments of a size are merged while claims do not fill one in quietFor, or when there are twice as many tables as a crowd.
+const mergeOf = 8
+
+// sweepEvery is how often a sweep looks for coupons that left the tables. Shorter in tests.
+var sweepEvery = time.Minute
+
+// copied is a segment with the rows of others that readers do not see yet.
+type copied struct {
+	number  int32
+	sources []int32
+	rows    int64
+	readers []string // transactions whose statements may be planned without it
+}
+
+// The smallest of a size of which there are enough: below 100,000 rows, or below a million. Larger ones remain.
+//
+// $1 = mergeOf
+const pickSQL = `
+SELECT (array_agg(segment ORDER BY rows, segment DESC))[:$1] FROM scrip.segment
+WHERE rows < 1000000 AND merged_at IS NULL AND segment < 0 GROUP BY rows < 100000 HAVING count(*) >= $1 ORDER BY min(rows) LIMIT 1`
+
+// mergeSome merges segments of a size, if there are enough.
+func (s *Set) mergeSome(ctx context.Context, busy bool) error {
+	if busy {
+		return nil
+	}
+	found, err := schema.Collect(ctx, s.db, pgx.RowTo[[]int32], s.in(pickSQL), mergeOf)
+	if err != nil {
+		return s.explain("looking for segments to merge", err)
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return s.merge(ctx, found[0])
+}
+
+// Transactions that have locked the coupons. A statement locks them before it is planned, and until its transaction ends. Locks
+// are visible to every role.
+const readersSQL = `
+SELECT DISTINCT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND relation = 'scrip.coupon_claim'::regclass
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND pid IS DISTINCT FROM pg_backend_pid()`
+
+// Locked, so that a repair waits: it then finds the rows in sources and copy. The lock does not conflict with marks.
+//
+// $1 = sources
+const sourcesSQL = `SELECT segment FROM scrip.segment WHERE segment = ANY($1) AND merged_at IS NULL FOR KEY SHARE`
+
+const copySQL = `
+INSERT INTO scrip.%s (` + tables.ClaimColumns + `)
+SELECT %s FROM scrip.coupon_claim r WHERE segment = ANY($1) AND NOT ` + leftSQL
+
+// Whether a coupon has left the tables.
+const leftSQL = `EXISTS (SELECT FROM scrip.removal m WHERE m.campaign = r.campaign AND m.through >= r.n)`
+
+// merge copies the rows of segments to another one, which takes their place now or at a later look.
+func (s *Set) merge(ctx context.Context, sources []int32) error {
+	c := &copied{sources: sources}
+	// Apart, because a reader would wait for the lock of a table that was attached but is not committed.
+	err := s.do(ctx, "beginning a merged segment", func(tx pgx.Tx) (err error) {
+		c.number, err = s.create(ctx, tx, "clock_timestamp()")
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if c.readers, err = schema.Collect(ctx, s.db, pgx.RowTo[string], s.in(readersSQL)); err != nil {
+		return s.explain("looking for readers", err)
+	}
+	table := tables.SegmentTable(c.number)
+	err = s.long(ctx, "copying into "+table, func(tx pgx.Tx) error {
+		locked, err := schema.Collect(ctx, tx, pgx.RowTo[int32], s.in(sourcesSQL), sources)
+		switch {
+		case err != nil:
+			return err
+		case len(locked) < len(sources):
+			return ErrFenced // only another owner can have merged them
+		}
+		if _, err := tx.Exec(ctx, s.in(fmt.Sprintf(lockSQL, table))); err != nil { // see detach of another owner
+			return err
+		}
+		tag, err := tx.Exec(ctx, s.in(fmt.Sprintf(copySQL, table, strings.Replace(tables.ClaimColumns, "segment", fmt.Sprint(c.number), 1))), sources)
+		if err != nil {
+			return err
+		}
+		c.rows = tag.RowsAffected()
+		_, err = tx.Exec(ctx, s.in(fmt.Sprintf(indexSQL+"; ALTER TABLE scrip.%[1]s RESET (autovacuum_enabled)", table)))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.copied = c
+	return s.swap(ctx)
+}
+
+const (
+	// $1 = sources
+	hideSQL = `
+UPDATE scrip.segment SET merged_at = clock_timestamp(), merged_by = pg_current_xact_id() WHERE segment = ANY($1) AND merged_at IS NULL`
+
+	// A copy without rows stays hidden, and is removed.
+	//
+	// $1 = copy   $2 = its rows
+	showSQL = `
+UPDATE scrip.segment SET rows = $2::bigint, merged_at = CASE $2::bigint WHEN 0 THEN clock_timestamp() END, merged_by = CASE $2::bigint WHEN 0 THEN pg_current_xact_id() END
+WHERE segment = $1 AND merged_at IS NOT NULL AND merged_by IS NULL`
+
+	// A copy that another owner made, or began.
+	discardSQL = `UPDATE scrip.segment SET merged_by = pg_current_xact_id() WHERE merged_at IS NOT NULL AND merged_by IS NULL`
+)
+
+// swap hides the sources of the copy and shows the copy, in one transaction, once no statement can be planned without it.
+func (s *Set) swap(ctx context.Context) error {
+	c := s.copied
+	if c == nil {
+		return nil
+	}
+	now, err := schema.Collect(ctx, s.db, pgx.RowTo[string], s.in(readersSQL))
+	if err != nil {
+		return s.explain("looking for readers", err)
+	}
+	c.readers = slices.DeleteFunc(c.readers, func(r string) bool { return !slices.Contains(now, r) })
+	if len(c.readers) > 0 {
+		return nil
+	}
+	// Whether a commit without an answer took effect is not known. If it did not, the copy stays hidden until the next Open.
+	s.copied = nil
+	return s.do(ctx, "merging into "+tables.SegmentTable(c.number), func(tx pgx.Tx) error {
+		hidden, err := tx.Exec(ctx, s.in(hideSQL), c.sources)
+		if err != nil {
+			return err
+		}
+		shown, err := tx.Exec(ctx, s.in(showSQL), c.number, c.rows)
+		if err == nil && (hidden.RowsAffected() != int64(len(c.sources)) || shown.RowsAffected() != 1) {
+			err = ErrFenced
+		}
+		return err
+	})
+}
+
+const halfSQL = `SELECT 2 * count(*) FILTER (WHERE ` + leftSQL + `) >= count(*) FROM scrip.%s r`
+
+// sweep rewrites segments of which half has left the tables, when something has since the last sweep. It goes on at later looks
+// while a copy waits for readers.
+func (s *Set) sweep(ctx context.Context, busy bool) error {
+	if busy {
+		return nil
+	}
+	if len(s.sweeps) == 0 && time.Since(s.swept) >= sweepEvery {
+		var removed int64
+		err := s.db.QueryRow(ctx, s.in("SELECT coalesce(sum(through), 0)::bigint FROM scrip.removal")).Scan(&removed)
+		if err == nil && removed != s.removed {
+			s.sweeps, err = schema.Collect(ctx, s.db, pgx.RowTo[int32], s.in("SELECT segment FROM scrip.segment WHERE rows > 0 AND merged_at IS NULL AND segment < 0"))
+		}
+		if err != nil {
+			return s.explain("looking for coupons that left", err)
+		}
+		s.swept, s.removed = time.Now(), removed
+	}
+	for len(s.sweeps) > 0 && s.copied == nil {
+		number := s.sweeps[0]
+		s.sweeps = s.sweeps[1:]
+		var half bool
+		if err := s.db.QueryRow(ctx, s.in(fmt.Sprintf(halfSQL, tables.SegmentTable(number)))).Scan(&half); err != nil {
+			return s.explain("looking for coupons that left", err)
+		}
+		if half {
+			if err := s.merge(ctx, []int32{number}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
