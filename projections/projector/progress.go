@@ -258,6 +258,9 @@ var metrics = []struct {
 	{described("batches_total", "Transactions committed."), prometheus.CounterValue, func(p *Progress) float64 { return float64(p.Batches) }},
 }
 
+// overdue is of all lanes, of the projector that fills the tables.
+var overdue = prometheus.NewDesc("scrip_projection_segments_overdue", "Tables of coupons that were merged into another one more than five minutes ago, or are to, and are kept by transactions that read coupons; absent while that is not known.", nil, nil)
+
 func described(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("scrip_projection_"+name, help, []string{"lane"}, nil)
 }
@@ -307,6 +310,7 @@ func (p *Progress) is(s State) float64 {
 // Describe implements prometheus.Collector.
 func (p *Projector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- following
+	ch <- overdue
 	for _, m := range metrics {
 		ch <- m.desc
 	}
@@ -314,6 +318,11 @@ func (p *Projector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (p *Projector) Collect(ch chan<- prometheus.Metric) {
+	if set := p.segments.Load(); set != nil {
+		if n, known := set.Overdue(); known {
+			ch <- prometheus.MustNewConstMetric(overdue, prometheus.GaugeValue, float64(n))
+		}
+	}
 	for _, now := range p.Progress() {
 		lane := strconv.Itoa(now.Lane)
 		ch <- prometheus.MustNewConstMetric(following, prometheus.GaugeValue, now.is(Following), lane)

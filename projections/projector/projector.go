@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -78,6 +79,7 @@ type Projector struct {
 	lanes []*follower
 
 	throttle *load.Throttle
+	segments atomic.Pointer[segments.Set] // nil: this projector fills no tables
 
 	// postgres and nats log the start and the end of an outage once.
 	postgres, nats *outage
@@ -206,6 +208,8 @@ func (p *Projector) runWithLock(ctx context.Context) (worked bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	p.segments.Store(set)
+	defer p.segments.Store(nil)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.watch(ctx, lock, now.Live) })
 	g.Go(func() error { return p.measure(ctx) })

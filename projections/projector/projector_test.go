@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 // The log becomes tables, whatever a batch holds. A projector that starts goes on where the one before ended, and applies
@@ -48,10 +50,11 @@ func TestLogBecomesTables(t *testing.T) {
 		t.Errorf("foreign messages: alarm logged %d times, progress %+v", n, now)
 	}
 
+	streamtest.Eventually(t, "segments were looked at", func() bool { _, looked := p.metrics()["segments_overdue"]; return looked })
 	got := p.metrics()
 	for name, want := range map[string]float64{
 		"position0": float64(r.Last[0]), "events_total0": 1, "poison_total0": 0, "foreign_total0": 1, "following1": 1, "stopped1": 0,
-		"lag_seconds0": 0, "behind_messages0": 0, "batches_total1": 1,
+		"lag_seconds0": 0, "behind_messages0": 0, "batches_total1": 1, "segments_overdue": 0,
 	} {
 		if v, there := got[name]; !there || v != want {
 			t.Errorf("%s is %v (%v), want %v", name, v, there, want)
@@ -166,6 +169,46 @@ func TestSecondProjectorIsStandbyAndTakesOver(t *testing.T) {
 		t.Errorf("the second one has not taken over: %+v", now)
 	}
 	streamtest.Equal(t, "standby logged", second.logged("another projector is running on this database"), 1)
+	r.check(r.pool)
+}
+
+// blind is a clock by which a projector never looks whether it still has the lock.
+type blind struct{ wall.Clock }
+
+func (c blind) After(d time.Duration) <-chan time.Time {
+	if d == watchEvery {
+		return nil
+	}
+	return c.Clock.After(d)
+}
+
+// A projector that has lost the lock and does not know writes nothing, and keeps its successor from nothing: claims reach the tables
+// by that one, whoever begins a segment first.
+func TestTakeoverFromOneThatDoesNotStop(t *testing.T) {
+	r := newRig(t)
+	r.create(0)
+	r.create(1)
+	first := r.projector(projtest.Pool(t, r.pool.Config().ConnString()), Options{})
+	first.opts.Clock = blind{first.opts.Clock}
+	first.start()
+	r.synced(r.pool)
+	second := r.projector(projtest.Pool(t, r.pool.Config().ConnString()), Options{}).start()
+	second.reaches(0, Standby)
+	r.exec(fmt.Sprintf("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND classid::bigint = %d AND objid::bigint = %d AND granted AND database = "+
+		"(SELECT oid FROM pg_database WHERE datname = current_database())", Lock>>32, Lock&0xffffffff))
+	for lane := range lanes {
+		second.reaches(lane, Following)
+	}
+	for range 5 {
+		r.Claim(0, 2)
+		r.Claim(1, 2)
+	}
+	r.synced(r.pool)
+	for lane := range lanes {
+		second.notes(lane, r.Last[lane])
+		first.reaches(lane, Standby)
+	}
+	streamtest.Equal(t, "errors of PostgreSQL", first.logged("PostgreSQL is unavailable")+second.logged("PostgreSQL is unavailable"), 0)
 	r.check(r.pool)
 }
 

@@ -120,7 +120,11 @@ func (p *running) metrics() map[string]float64 {
 	got := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			got[strings.TrimPrefix(f.GetName(), "scrip_projection_")+m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			name := strings.TrimPrefix(f.GetName(), "scrip_projection_")
+			for _, l := range m.GetLabel() {
+				name += l.GetValue()
+			}
+			got[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 		}
 	}
 	return got

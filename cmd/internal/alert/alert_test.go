@@ -102,6 +102,8 @@ func TestEachAlertFires(t *testing.T) {
 		{fires: "ScripTablesHaveNoProjector", nowhere: map[string]int{Followed: 1}},
 		{fires: "ScripTablesAreBehind", of: gathered{`scrip_projection_lag_seconds{lane="1"}`: 61}},
 		{fires: "ScripTablesStopped", of: gathered{`scrip_projection_stopped{lane="1"}`: 1}},
+		{fires: "ScripSegmentsAreOverdue", of: gathered{`scrip_projection_segments_overdue`: 1}},
+		{of: gathered{`scrip_projection_segments_overdue`: 0}},
 		{fires: "ScripDeadLetters", of: gathered{`scrip_projection_poison_total{lane="1"}`: 1}},
 		{fires: "ScripNotDelivered", of: gathered{`scrip_push_oldest_seconds{name="a",lane="1"}`: 3601}},
 		{of: gathered{`scrip_push_dead_total{name="a",lane="1"}`: 7}}, // since the name was used first

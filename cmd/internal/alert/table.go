@@ -206,6 +206,12 @@ var tables = []Rule{
 		Action:  "`scrip status`, or Tables in the console, shows the error; `scrip rebuild` makes the tables from the log.",
 	},
 	{
+		Name: "ScripSegmentsAreOverdue", Group: "scrip-tables", Severity: Warn, For: 5 * time.Minute,
+		When:    Above{of("scrip_projection_segments_overdue", "instance"), 0},
+		Summary: "{{ $value | humanize }} tables of coupons are kept by transactions in PostgreSQL that do not end",
+		Action:  "Claims are projected; look-ups get slower with each such table. End the oldest transactions in PostgreSQL, see \"Merged tables remain\" in RUNBOOK.md.",
+	},
+	{
 		Name: "ScripDeadLetters", Group: "scrip-tables", Severity: Warn,
 		When:    Grew{Of: of("scrip_projection_poison_total", "lane"), Within: 15 * time.Minute},
 		Summary: "{{ $value | humanize }} events of lane {{ $labels.lane }} became dead letters",
