@@ -25,6 +25,7 @@ type copied struct {
 	sources []int32
 	rows    int64
 	readers []string // transactions whose statements may be planned without it
+	renewed bool     // see renewSQL
 }
 
 // The smallest of a size of which there are enough: below 100,000 rows, or below a million. Larger ones remain.
@@ -78,8 +79,8 @@ func (s *Set) merge(ctx context.Context, sources []int32) error {
 	if err != nil {
 		return err
 	}
-	if c.readers, err = schema.Collect(ctx, s.db, pgx.RowTo[string], s.in(readersSQL)); err != nil {
-		return s.explain("looking for readers", err)
+	if c.readers, err = s.readers(ctx); err != nil {
+		return err
 	}
 	table := tables.SegmentTable(c.number)
 	err = s.long(ctx, "copying into "+table, func(tx pgx.Tx) error {
@@ -124,19 +125,74 @@ WHERE segment = $1 AND merged_at IS NOT NULL AND merged_by IS NULL`
 	discardSQL = `UPDATE scrip.segment SET merged_by = pg_current_xact_id() WHERE merged_at IS NOT NULL AND merged_by IS NULL`
 )
 
+// A session that lists the tables while one is attached may keep that list without it, in later transactions too, until PostgreSQL
+// has it forget what it knows of the parent. This does so, and changes nothing. It is sent when all have ended that may list them
+// as they were before; what they listed is used until those end that had locked the coupons by then.
+const renewSQL = `ALTER TABLE ONLY scrip.coupon_claim ALTER COLUMN n SET STATISTICS -1`
+
+// renew has all sessions list the tables again, and returns the transactions that may not have done so yet.
+func (s *Set) renew(ctx context.Context) (readers []string, err error) {
+	err = s.do(ctx, "renewing the list of tables", func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, s.in(renewSQL))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.readers(ctx)
+}
+
+// readers returns the transactions that have locked the coupons.
+func (s *Set) readers(ctx context.Context) ([]string, error) {
+	list, err := schema.Collect(ctx, s.db, pgx.RowTo[string], s.in(readersSQL))
+	if err != nil {
+		return nil, s.explain("looking for readers", err)
+	}
+	return list, nil
+}
+
+// remaining returns those of some readers that have not ended.
+func (s *Set) remaining(ctx context.Context, of []string) ([]string, error) {
+	if len(of) == 0 {
+		return nil, nil
+	}
+	now, err := s.readers(ctx)
+	return slices.DeleteFunc(of, func(r string) bool { return err == nil && !slices.Contains(now, r) }), err
+}
+
+// renewYoung has sessions list the tables again after a segment was begun.
+func (s *Set) renewYoung(ctx context.Context, begun bool) (err error) {
+	if begun {
+		s.unlisted, err = s.readers(ctx)
+		s.renews = true
+	} else {
+		s.unlisted, err = s.remaining(ctx, s.unlisted)
+	}
+	if err != nil || !s.renews || len(s.unlisted) > 0 {
+		return err
+	}
+	s.renews = false
+	_, err = s.renew(ctx)
+	return err
+}
+
 // swap hides the sources of the copy and shows the copy, in one transaction, once no statement can be planned without it.
 func (s *Set) swap(ctx context.Context) error {
 	c := s.copied
 	if c == nil {
 		return nil
 	}
-	now, err := schema.Collect(ctx, s.db, pgx.RowTo[string], s.in(readersSQL))
-	if err != nil {
-		return s.explain("looking for readers", err)
+	var err error
+	if c.readers, err = s.remaining(ctx, c.readers); err != nil || len(c.readers) > 0 {
+		return err
 	}
-	c.readers = slices.DeleteFunc(c.readers, func(r string) bool { return !slices.Contains(now, r) })
-	if len(c.readers) > 0 {
-		return nil
+	if !c.renewed {
+		if c.readers, err = s.renew(ctx); err != nil {
+			return err
+		}
+		if c.renewed = true; len(c.readers) > 0 {
+			return nil
+		}
 	}
 	// Whether a commit without an answer took effect is not known. If it did not, the copy stays hidden until the next Open.
 	s.copied = nil

@@ -132,6 +132,9 @@ func TestReadersThatOverlap(t *testing.T) {
 	r.whole()
 }
 
+// Transactions of other databases count.
+const later = "SELECT (pg_snapshot_xmin(pg_current_snapshot()) > (SELECT max(merged_by::text::bigint)::text::xid8 FROM scrip_1.segment))::text"
+
 const detaching = "SELECT count(*)::text FROM pg_inherits WHERE inhdetachpending"
 
 // A reader that is idle in its transaction keeps one merged segment that it has read from being dropped, and the others with it. It
@@ -140,6 +143,7 @@ func TestIdleReader(t *testing.T) {
 	r := newRig(t)
 	s := r.sealed(9)
 	streamtest.Must(t, s.mergeSome(t.Context(), false))
+	r.until("snapshots are later than the merge", later, "true")
 	idle, err := connect(t, r.url).Begin(t.Context())
 	streamtest.Must(t, err)
 	streamtest.Must(t, r.read(t.Context(), idle))
@@ -175,6 +179,7 @@ func TestSnapshotReadsWhatIsBeingDetached(t *testing.T) {
 	r := newRig(t)
 	s := r.sealed(9)
 	streamtest.Must(t, s.mergeSome(t.Context(), false))
+	r.until("snapshots are later than the merge", later, "true")
 	idle, err := connect(t, r.url).Begin(t.Context())
 	streamtest.Must(t, err)
 	streamtest.Must(t, r.read(t.Context(), idle))

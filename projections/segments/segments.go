@@ -11,8 +11,8 @@
 // sealed; then writers wait. Merging keeps segments few. While readers keep it from that, young segments become larger.
 //
 // Two rules decide what readers may still need, see merge.go and remove.go. A copy takes the place of its sources when all
-// transactions have ended that read coupons before it was one of the tables: their statements may be planned without it. A
-// source is dropped when no snapshot is left that is older than the swap. Neither delays a reader.
+// transactions have ended that read coupons before it was one of the tables, and sessions have forgotten what they knew of it:
+// their statements may be planned without it. A source is dropped when no snapshot is left that is older than the swap. Neither delays a reader.
 //
 // Coupons that leave the tables (setting tables.keep) are hidden at once. A segment is rewritten without them when it is
 // merged, or when they are half of it.
@@ -102,6 +102,7 @@ type Set struct {
 
 	turn    chan struct{} // guards what follows; a channel, because Take may wait in it
 	young   *young        // nil: none yet
+	begun   bool          // since the last look
 	tables  int           // segments that are not dropped yet, as of the last look, and those begun since
 	used    time.Time     // of the last lease
 	rotated time.Time     // when the last one was full
@@ -114,6 +115,9 @@ type Set struct {
 	swept   time.Time
 	removed int64   // sum of removal.through by then
 	sweeps  []int32 // segments that the sweep has to look at
+	// After a segment was begun: transactions that may list the tables without it, and whether sessions have to list them again.
+	unlisted []string
+	renews   bool
 
 	overdue atomic.Int64 // -1 = not known
 }
@@ -171,7 +175,7 @@ func (s *Set) Take(ctx context.Context, rows int) (segment int32, done func(), e
 		if err != nil {
 			return 0, nil, err
 		}
-		s.tables++
+		s.tables, s.begun = s.tables+1, true
 		s.young = &young{number: number}
 	}
 	y := s.young
@@ -270,7 +274,8 @@ func (s *Set) tend(ctx context.Context) error {
 	if err := s.lock(ctx); err != nil {
 		return nil
 	}
-	s.tables = count
+	begun := s.begun
+	s.tables, s.begun = count, false
 	if time.Since(s.used) >= quietFor && s.young != nil && s.young.rows >= quietRows<<s.doubled() {
 		_ = s.rotate(ctx) // fails with ctx
 	}
@@ -278,6 +283,9 @@ func (s *Set) tend(ctx context.Context) error {
 	s.unlock()
 	if s.opts.KeysOnly {
 		return nil
+	}
+	if err := s.renewYoung(ctx, begun); err != nil {
+		return err
 	}
 	if err := s.swap(ctx); err != nil || s.copied != nil || s.merged >= s.crowd {
 		return err
