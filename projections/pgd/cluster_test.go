@@ -41,14 +41,20 @@ func TestFreshClusterKeepsWhatItIsTold(t *testing.T) {
 	noneHalfMade(t, c)
 	for sql, want := range map[string]string{
 		"SELECT current_user || ' ' || pg_get_userbyid(datdba) FROM pg_database WHERE datname = current_database()": "scrip scrip",
-		"SELECT current_database()":       "scrip",
-		"SHOW server_encoding":            "UTF8",
-		"SHOW lc_collate":                 "C",
-		"SHOW fsync":                      "on",
-		"SHOW synchronous_commit":         "on",
-		"SHOW listen_addresses":           "127.0.0.1",
-		"SHOW max_wal_size":               "2GB",
-		"SHOW timezone":                   "UTC",
+		"SELECT current_database()":                "scrip",
+		"SHOW server_encoding":                     "UTF8",
+		"SHOW lc_collate":                          "C",
+		"SHOW fsync":                               "on",
+		"SHOW synchronous_commit":                  "on",
+		"SHOW listen_addresses":                    "127.0.0.1",
+		"SHOW max_wal_size":                        "2GB",
+		"SHOW timezone":                            "UTC",
+		"SHOW max_locks_per_transaction":           "1024",
+		"SHOW idle_in_transaction_session_timeout": "5min",
+		"SHOW deadlock_timeout":                    "3s",
+		// Besides buffers: a machine with 512 MB has room for it.
+		"SELECT (sum(CASE name WHEN 'shared_buffers' THEN -setting::bigint / 128 ELSE setting::bigint END) < 256)::text FROM pg_settings " +
+			"WHERE name IN ('shared_buffers', 'shared_memory_size')": "true",
 		"SHOW data_directory":             filepath.Join(c.Dir(), "data"),
 		"SELECT host(inet_server_addr())": "127.0.0.1",
 		"SELECT string_agg(rolname || rolsuper || rolcreaterole || rolcreatedb, ' ' ORDER BY oid) FROM pg_roles WHERE rolname !~ '^pg_'": "postgrestruetruetrue scripfalsefalsetrue",

@@ -49,6 +49,10 @@ func configText(p place, bin Binaries, extra map[string]string) string {
 		{"password_encryption", "scram-sha-256", ""},
 		{"authentication_timeout", "5s", "whoever connects and does not log in has a connection for so long"},
 		{"max_connections", "300", "more than analysts and those who do not log in take; see package confine"},
+		// With max_connections it takes 54 MB of memory, of which PostgreSQL writes each page when it starts.
+		{"max_locks_per_transaction", "1024", "a reader of coupons locks each segment and its indexes; see package segments"},
+		{"idle_in_transaction_session_timeout", "5min", "what a session has read stays locked until its transaction ends"},
+		{"deadlock_timeout", "3s", "a rebuild waits for readers for less, and gives way before PostgreSQL ends one of them"},
 
 		{"fsync", "on", "recovery from power loss instead of a rebuild"},
 		{"full_page_writes", "on", ""},

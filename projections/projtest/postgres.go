@@ -30,7 +30,7 @@ const (
 )
 
 // fast are the settings of test clusters. Without them a third of the CPU time of CREATE DATABASE is spent on zeros in new WAL
-// files.
+// files, and tests of deadlocks wait for 3 s.
 func fast() map[string]string {
 	return map[string]string{
 		"fsync":              "off",
@@ -38,6 +38,7 @@ func fast() map[string]string {
 		"synchronous_commit": "off",
 		"shared_buffers":     "32MB",
 		"wal_init_zero":      "off",
+		"deadlock_timeout":   "1s",
 	}
 }
 

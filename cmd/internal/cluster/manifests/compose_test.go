@@ -51,7 +51,8 @@ var noDigest = map[string]string{
 var digest = regexp.MustCompile(`^[a-z/]+:[a-z0-9.-]+@sha256:[0-9a-f]{64}$`)
 
 // postgresSettings keep connections for scrip from those who do not log in, and from analysts, as in a private PostgreSQL.
-var postgresSettings = []string{"authentication_timeout=5s", "max_connections=300", "reserved_connections=50", "max_notify_queue_pages=8192"}
+var postgresSettings = []string{"authentication_timeout=5s", "max_connections=300", "reserved_connections=50", "max_notify_queue_pages=8192",
+	"max_locks_per_transaction=1024", "idle_in_transaction_session_timeout=5min", "deadlock_timeout=3s"}
 
 // lacksSettings are those that arguments of postgres lack.
 func lacksSettings(args []string) []string {
