@@ -117,6 +117,7 @@ func TestBadDeployments(t *testing.T) {
 		{"no JetStream", "nats", func(o *Options) { o.NATS, o.Monitor = plain.ClientURL(), monitor(plain) }, Fail, "JetStream", "jetstream", true},
 		{"PostgreSQL away", "postgres", func(o *Options) { o.Postgres = "postgres://u:secret@" + strings.TrimPrefix(gone.URL, "http://") + "/x" }, Fail, "connecting to PostgreSQL", "--postgres", false},
 		{"a role without rights", "postgres", func(o *Options) { o.Postgres = rightless }, Fail, "may not make schemas", "GRANT CREATE, TEMPORARY ON DATABASE", false},
+		{"sessions that wait in transactions", "postgres", func(o *Options) { o.Postgres = database + "&idle_in_transaction_session_timeout=0" }, Warn, "is 0, which is no limit", "idle_in_transaction_session_timeout = '5min'", false},
 		{"servers with permissions", "rights", func(o *Options) { o.NATS = "nats://u:p@" + limited.Addr().String() }, Fail, "user u of account $G, as which servers connect, lacks ", "scrip nats config --lanes 4", false},
 		{"wrong credentials", "rights", func(o *Options) { o.As = closed.ClientURL() }, Fail, "connecting as this user", "scrip env", false},
 		{"a clock that is set", "clock", func(o *Options) { o.Clock = &stepping{Clock: wall.Machine} }, Warn, "the clock was set by ", "synchronize", false},

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-4a2410e3/scrip/projections/pgd"
+	"github.com/seed-4a2410e3/scrip/projections/segments"
 )
 
 // trial is the schema that is made to try rights, in a transaction that is rolled back.
@@ -38,7 +39,7 @@ func (v *visit) postgres(ctx context.Context) []Finding {
 	return examine(ctx, db)
 }
 
-// examine looks at version, encoding and rights.
+// examine looks at version, encoding, rights and settings.
 func examine(ctx context.Context, db *pgx.Conn) (all []Finding) {
 	var number int
 	var version, encoding, role, database string
@@ -66,6 +67,16 @@ func examine(ctx context.Context, db *pgx.Conn) (all []Finding) {
 		all = append(all, bad(Fail, "see its log", "making a schema and a table, to try: %v", err)...)
 	default:
 		all = append(all, good("role %s may make schemas and temporary tables", role)...)
+	}
+	loose, err := segments.Bounds(ctx, db)
+	switch {
+	case err != nil:
+		all = append(all, bad(Warn, "see its log", "%v", err)...)
+	case len(loose) == 0:
+		all = append(all, good("its settings bound readers")...)
+	}
+	for _, one := range loose {
+		all = append(all, bad(Warn, one.Fix, "%s", one.What)...)
 	}
 	return all
 }

@@ -187,7 +187,7 @@ func (s *server) start(ctx context.Context) error {
 	hs.Handler = s.opts.HTTPProxies.Handler(web.HoldStrangers(s.strangers, s.known, s.prefixed(hs.Handler)))
 	s.group.start("http", serveHTTP(hs, conns, listener, s.serverTLS()))
 
-	for _, step := range []func(context.Context) error{s.startNATS, s.openLog, s.startAccess, s.startStatus, s.startCondition, s.startTables, s.skipMessages, s.startConfig, s.startClock, s.startLanes, s.startHold, s.startProjector, s.startAnalysts, s.startJobs, s.startAPI, s.startWebhooks, s.startDisks, s.runJobs} {
+	for _, step := range []func(context.Context) error{s.startNATS, s.openLog, s.startAccess, s.startStatus, s.startCondition, s.startTables, s.startBounds, s.skipMessages, s.startConfig, s.startClock, s.startLanes, s.startHold, s.startProjector, s.startAnalysts, s.startJobs, s.startAPI, s.startWebhooks, s.startDisks, s.runJobs} {
 		if err := step(ctx); err != nil {
 			return err
 		}
