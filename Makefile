@@ -99,7 +99,7 @@ vuln: ## Look for known vulnerabilities in what the programs call, where the dat
 	if grep -q '^govulncheck: fetching vulnerabilities' <<<"$$found"; then echo 'skipped: govulncheck, whose database cannot be reached'; else exit 1; fi; }
 
 .PHONY: soak
-soak: setup-bench ## Chaos, power cuts, kill -9, clusters under faults, random requests of /v1, claims beside attackers, costs of reads and peers for SOAK (30m) in all; seeds and a table at the end. PARTS picks some.
+soak: setup-bench ## Chaos, power cuts, kill -9, clusters under faults, random requests of /v1, claims beside attackers, rebuilds beside readers, costs of reads and peers for SOAK (30m) in all; seeds and a table at the end. PARTS picks some.
 	go run ./cmd/internal/soak -for $(SOAK) $(if $(PARTS),-parts $(PARTS)) $(if $(SEED),-seed $(SEED))
 
 .PHONY: fuzz

@@ -1,5 +1,5 @@
 // Package e2e runs the real binary for tests. Below it are the tests: contract (what outside programs may rely on), crash, power
-// (cuts), durable (fsync before an answer), chaos (all at once) and doors (others at what they may).
+// (cuts), durable (fsync before an answer), chaos (all at once), doors (others at what they may) and readers (beside rebuilds).
 //
 //	Main ── go build ──> Binary() ── Start ──> scrip serve, a separate process ──> <data>/scrip.json
 //	                       Server ───┘               └── SIGTERM, SIGKILL, SIGSTOP by the test

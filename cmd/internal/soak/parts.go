@@ -65,6 +65,10 @@ var parts = []part{
 	{name: "doors", weight: 3, dir: "cmd/internal/e2e/doors", apart: 30 * time.Second, args: func(last time.Duration, seed uint64) []string {
 		return tests("^TestClaimsBesideOthers$", "doors.for", last, "doors.seed", seed)
 	}},
+	{name: "readers", weight: 10, dir: "cmd/internal/e2e/readers", apart: 40 * time.Second,
+		args: func(last time.Duration, seed uint64) []string {
+			return tests("^TestRebuildsBesideReaders$", "readers.for", last, "readers.seed", seed)
+		}},
 	{name: "reads", weight: 3, dir: "cmd/internal/api", again: true, args: func(time.Duration, uint64) []string {
 		return tests("^TestReadsAreBounded$", "reads.messages", 100_000)
 	}},
