@@ -202,6 +202,9 @@ func (sh *shadow) digests(ctx context.Context) (list []Table, why string, err er
 	if !slices.Contains(there, checkpointTable) {
 		return nil, "the tables in use are incomplete", nil
 	}
+	if _, err := tx.Exec(ctx, "SELECT FROM "+s.now.Live+"."+checkpointTable+" LIMIT 0"); err != nil { // positions does not say that it may not read them
+		return nil, "", err
+	}
 	at, none, err := s.positions(ctx, tx, s.now.Live)
 	if err != nil {
 		return nil, "", err
