@@ -15,9 +15,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-// shipped is how long is waited in production.
-var shipped = waits
-
 // TestMain shortens what a reader or another session is waited for.
 func TestMain(m *testing.M) {
 	waits = limits{lock: 200 * time.Millisecond, watch: 50 * time.Millisecond, attempts: 2, drop: 100 * time.Millisecond, dropAsked: 200 * time.Millisecond}
