@@ -256,6 +256,9 @@ func (t *Tables) commit(ctx context.Context, messages []eventlog.Message, lines 
 		defer done()
 		batch.Segment = segment
 	}
+	if t.Segments != nil {
+		batch.Unlisted = t.Segments.Unlisted() // before the transaction: what is listed by then, it lists
+	}
 	tx, err := tables.Begin(ctx, t.DB)
 	if err != nil {
 		return false, fmt.Errorf("opening the transaction of a batch: %w", err)

@@ -71,6 +71,7 @@ const leftSQL = `EXISTS (SELECT FROM scrip.removal m WHERE m.campaign = r.campai
 // merge copies the rows of segments to another one, which takes their place now or at a later look.
 func (s *Set) merge(ctx context.Context, sources []int32) error {
 	c := &copied{sources: sources}
+	s.sweeps = slices.DeleteFunc(s.sweeps, func(number int32) bool { return slices.Contains(sources, number) })
 	// Apart, because a reader would wait for the lock of a table that was attached but is not committed.
 	err := s.do(ctx, "beginning a merged segment", func(tx pgx.Tx) (err error) {
 		c.number, err = s.create(ctx, tx, "clock_timestamp()")
@@ -160,19 +161,25 @@ func (s *Set) remaining(ctx context.Context, of []string) ([]string, error) {
 	return slices.DeleteFunc(of, func(r string) bool { return err == nil && !slices.Contains(now, r) }), err
 }
 
-// renewYoung has sessions list the tables again after a segment was begun.
+// renewYoung has sessions list the tables again after a segment was begun: at once, and when one has ended that may have listed them
+// without it meanwhile. A transaction that lasts delays no other one.
 func (s *Set) renewYoung(ctx context.Context, begun bool) (err error) {
+	before := len(s.behind)
 	if begun {
-		s.unlisted, err = s.readers(ctx)
+		s.behind, err = s.readers(ctx)
 		s.renews = true
 	} else {
-		s.unlisted, err = s.remaining(ctx, s.unlisted)
+		s.behind, err = s.remaining(ctx, s.behind)
 	}
-	if err != nil || !s.renews || len(s.unlisted) > 0 {
+	if err != nil || !s.renews || !begun && len(s.behind) == before {
 		return err
 	}
-	s.renews = false
-	_, err = s.renew(ctx)
+	s.renews = len(s.behind) > 0
+	if _, err = s.renew(ctx); err == nil && !s.renews {
+		s.mu.Lock()
+		s.fresh, s.listed = s.fresh[s.listed:], 0
+		s.mu.Unlock()
+	}
 	return err
 }
 

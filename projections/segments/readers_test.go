@@ -3,6 +3,7 @@ package segments
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -227,4 +228,32 @@ func TestTablesAreFewBesideAReader(t *testing.T) {
 	s.calm()
 	r.until("when it has ended, all are dropped", allDropped, "true")
 	r.whole()
+}
+
+// A segment that was begun is unlisted until the transactions have ended that may list the tables without it, and sessions have
+// listed them again.
+func TestUnlisted(t *testing.T) {
+	r := newRig(t)
+	s := r.open(Options{Rows: 10, KeysOnly: true})
+	idle, err := connect(t, r.url).Begin(t.Context())
+	streamtest.Must(t, err)
+	streamtest.Must(t, r.read(t.Context(), idle))
+	r.claim(s, 0, 8)
+	unlisted := func(want ...int32) {
+		t.Helper()
+		streamtest.Must(t, s.tend(t.Context()))
+		if got := s.Unlisted(); !slices.Equal(got, want) {
+			t.Errorf("unlisted: %v, want %v", got, want)
+		}
+	}
+	unlisted(-1)
+	unlisted(-1)
+	streamtest.Must(t, idle.Rollback(t.Context()))
+	r.until("the reader has ended", "SELECT count(*)::text FROM pg_locks WHERE relation = 'scrip_1.coupon_claim'::regclass", "0")
+	unlisted()
+	r.claim(s, 0, 8)
+	unlisted()
+	if got := r.open(Options{Rows: 10}).Unlisted(); !slices.Equal(got, []int32{-1, -2}) {
+		t.Errorf("of the former owner: %v", got)
+	}
 }

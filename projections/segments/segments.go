@@ -32,6 +32,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -115,9 +116,16 @@ type Set struct {
 	swept   time.Time
 	removed int64   // sum of removal.through by then
 	sweeps  []int32 // segments that the sweep has to look at
-	// After a segment was begun: transactions that may list the tables without it, and whether sessions have to list them again.
-	unlisted []string
-	renews   bool
+	// After a segment was begun: transactions that may list the tables without it, whether sessions have to list them again, and
+	// how many of fresh they list then.
+	behind []string
+	renews bool
+	listed int
+
+	mu    sync.Mutex
+	fresh []int32 // segments that were begun and that a session may not list yet
+
+	unfinished int // tries to finish a detach, owned by remove
 
 	overdue atomic.Int64 // -1 = not known
 }
@@ -149,7 +157,16 @@ func Open(ctx context.Context, db *pgxpool.Pool, name string, opts Options) (*Se
 		s.sealing.Add(1)
 		s.full <- &young{number: number}
 	}
+	s.fresh, s.begun = slices.Clone(open), len(open) > 0 // the former owner may have ended before sessions listed them
 	return s, nil
+}
+
+// Unlisted returns the segments that a session may not find by the table of all: PostgreSQL may keep a list of tables that it made
+// while one was attached. Transactions that begin later find the others.
+func (s *Set) Unlisted() []int32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.fresh)
 }
 
 // Overdue returns how many segments were merged some minutes ago and are kept by readers; known is false before the first look.
@@ -177,6 +194,9 @@ func (s *Set) Take(ctx context.Context, rows int) (segment int32, done func(), e
 		}
 		s.tables, s.begun = s.tables+1, true
 		s.young = &young{number: number}
+		s.mu.Lock()
+		s.fresh = append(s.fresh, number)
+		s.mu.Unlock()
 	}
 	y := s.young
 	y.rows += rows
@@ -275,16 +295,16 @@ func (s *Set) tend(ctx context.Context) error {
 		return nil
 	}
 	begun := s.begun
+	if begun {
+		s.listed = len(s.Unlisted())
+	}
 	s.tables, s.begun = count, false
 	if time.Since(s.used) >= quietFor && s.young != nil && s.young.rows >= quietRows<<s.doubled() {
 		_ = s.rotate(ctx) // fails with ctx
 	}
 	busy := time.Since(s.rotated) < quietFor
 	s.unlock()
-	if s.opts.KeysOnly {
-		return nil
-	}
-	if err := s.renewYoung(ctx, begun); err != nil {
+	if err := s.renewYoung(ctx, begun); err != nil || s.opts.KeysOnly {
 		return err
 	}
 	if err := s.swap(ctx); err != nil || s.copied != nil || s.merged >= s.crowd {

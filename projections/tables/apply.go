@@ -29,6 +29,8 @@ type Batch struct {
 	// Segment is where new rows of coupons go, see projections/segments: 0, which has all indexes, or a young one, of which
 	// the caller has a lease.
 	Segment int32
+	// Unlisted are segments that the transaction may not find by the table of all: coupons are looked for in each of them.
+	Unlisted []int32
 	// Schema is where the tables are.
 	Schema string
 }
@@ -53,7 +55,7 @@ func Apply(ctx context.Context, tx pgx.Tx, b *Batch) ([]Parked, error) {
 		}
 		lines := rest[:min(part, today)]
 		f := newFold(b.Lane)
-		f.schema, f.segment = b.Schema, b.Segment
+		f.schema, f.segment, f.unlisted = b.Schema, b.Segment, b.Unlisted
 		t := touches(lines)
 		f.acts = t.acts
 		if err := f.load(ctx, tx, t); err != nil {
@@ -86,7 +88,7 @@ func ApplyOneByOne(ctx context.Context, tx pgx.Tx, b *Batch) ([]Parked, error) {
 	var parked []Parked
 	clock := b.From
 	for i := range b.Lines {
-		one := &Batch{Lane: b.Lane, Lines: b.Lines[i : i+1], From: clock, To: b.Lines[i].At, Schema: b.Schema, Segment: b.Segment, Retention: b.Retention}
+		one := &Batch{Lane: b.Lane, Lines: b.Lines[i : i+1], From: clock, To: b.Lines[i].At, Schema: b.Schema, Segment: b.Segment, Unlisted: b.Unlisted, Retention: b.Retention}
 		list, err := applySaved(ctx, tx, one)
 		if reason, refused := Refused(err); refused {
 			one.Lines[0].Problem = reason

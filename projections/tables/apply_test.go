@@ -209,3 +209,26 @@ func TestKeepIsSetLate(t *testing.T) {
 	}
 	streamtest.Equal(t, "tables live and rebuilt", digest(len(log)-1), digest(0))
 }
+
+// PostgreSQL may keep a list of tables that it made while a segment was attached. The coupons of that one are found by its
+// name.
+func TestCouponsOfAnUnlistedSegment(t *testing.T) {
+	log := script(summer + `
+		{"type":"coupon.redeemed","campaign":"summer","at":"@3","id":"c","n":2,"code":"BBBB","customer_id":"bob","order_id":"o-1","redeemed_count":1}`)
+	pool := open(t)
+	begin(t, pool, 2)
+	r := &reader{}
+	for i, m := range log {
+		b := r.batch([]message{m})
+		if b.Segment = -2; i == len(log)-1 {
+			if _, err := pool.Exec(t.Context(), "ALTER TABLE scrip_1.coupon_claim DETACH PARTITION scrip_1.coupon_claim_2"); err != nil {
+				t.Fatal(err)
+			}
+			b.Unlisted = []int32{-1, -2}
+		}
+		if parked := commit(t, pool, b); len(parked) > 0 {
+			t.Errorf("parked: %+v", parked)
+		}
+	}
+	streamtest.Equal(t, "redemptions", rows(t, pool, "SELECT n, customer_id, order_id FROM scrip.redemption"), "2 bob o-1")
+}

@@ -16,6 +16,7 @@ type fold struct {
 	sorted    []*campaign // once folded
 
 	segment      int32    // of claims
+	unlisted     []int32  // see Batch
 	acts         bool     // some line changes a coupon, so claims of this batch are indexed
 	claims       int      // new rows of coupons
 	chunk        []coupon // not used yet

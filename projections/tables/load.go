@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -91,7 +92,8 @@ func actsOnCoupon(e *wire.Event) bool {
 	return e.Type.ChangesCoupon() || e.Type == wire.ReminderSet && e.N != 0
 }
 
-// load reads what a batch needs, in one round trip, and a second one if it changes printed coupons for the first time.
+// load reads what a batch needs, in one round trip, and in others what those do not find: a segment was just begun, or the batch
+// changes printed coupons for the first time.
 func (f *fold) load(ctx context.Context, tx pgx.Tx, t touched) error {
 	w := &writer{tx: tx, schema: f.schema}
 	if campaigns := w.change(loadCampaignsSQL, &t.campaigns); campaigns != nil {
@@ -103,12 +105,16 @@ func (f *fold) load(ctx context.Context, tx pgx.Tx, t touched) error {
 	if err := w.flush(ctx); err != nil {
 		return fmt.Errorf("reading the rows to change: %w", err)
 	}
-	var printed arrays
-	for key := range t.listed {
-		if c := f.campaigns[key.campaign]; c != nil && c.coupons[key.n] == nil {
-			printed.add(key.campaign, key.n)
+	for _, segment := range f.unlisted {
+		missing := f.missing(t)
+		if coupons := w.change(strings.Replace(loadCouponsSQL, "scrip.coupon_claim ", "scrip."+SegmentTable(segment)+" ", 1), &missing); coupons != nil {
+			coupons.Query(each(f.scanCoupon))
+		}
+		if err := w.flush(ctx); err != nil {
+			return fmt.Errorf("reading the rows of segment %d to change: %w", segment, err)
 		}
 	}
+	printed := f.missing(t)
 	if coupons := w.change(loadPrintedSQL, &printed); coupons != nil {
 		coupons.Query(each(f.scanPrinted))
 	}
@@ -116,6 +122,16 @@ func (f *fold) load(ctx context.Context, tx pgx.Tx, t touched) error {
 		return fmt.Errorf("reading the allotments of coupons to change: %w", err)
 	}
 	return nil
+}
+
+// missing returns the coupons of a batch that were not found, of campaigns that were.
+func (f *fold) missing(t touched) (keys arrays) {
+	for key := range t.listed {
+		if c := f.campaigns[key.campaign]; c != nil && c.coupons[key.n] == nil {
+			keys.add(key.campaign, key.n)
+		}
+	}
+	return keys
 }
 
 // each scans the rows of a result.
