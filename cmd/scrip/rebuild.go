@@ -36,7 +36,7 @@ to 50 MiB of that server's memory for each of its loaders, at most four; GOMEMLI
 that it does.
 
 Schema scrip has views and functions, which are replaced: rights, and the views and functions that you made of them,
-stay. Long queries keep the tables that they began with, and are waited for, half a minute at most. Tables in
+stay. Long queries keep the tables that they began with, and are waited for, about a minute. Tables in
 use that cannot be written, for a trigger, row security or another owner, are replaced and dropped: then there is
 nothing to undo.
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,6 +59,11 @@ func (s *Session) tryLocked(ctx context.Context, last bool, f func(ctx context.C
 		background := context.WithoutCancel(ctx)
 		if _, err := tx.Exec(background, fmt.Sprintf("SET LOCAL lock_timeout = %d", limit.Milliseconds())); err != nil {
 			return err
+		}
+		if !last { // a process that is stopped must not keep the projector out
+			if _, err := tx.Exec(background, "SET LOCAL idle_in_transaction_session_timeout = '"+schema.MostIdle+"'"); err != nil {
+				return err
+			}
 		}
 		if s.now, err = schema.Current(background, tx); err != nil {
 			return err
@@ -186,10 +192,10 @@ func (s *Session) fence(ctx context.Context, tx pgx.Tx, to string) (why, err err
 	if hidden {
 		return errHidden, nil
 	}
+	if _, err := tx.Exec(ctx, fmt.Sprintf(carrySQL, to, s.now.Live), fill.Projection); err != nil {
+		return nil, err
+	}
 	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, fmt.Sprintf(carrySQL, to, s.now.Live), fill.Projection); err != nil {
-			return err
-		}
 		results, err := tx.Conn().PgConn().Exec(ctx, fmt.Sprintf(renewSQL, s.now.Live, fill.Projection, generation)).ReadAll()
 		if err == nil && len(results[len(results)-1].Rows) > 0 {
 			err = errUnchanged
@@ -202,10 +208,10 @@ func (s *Session) fence(ctx context.Context, tx pgx.Tx, to string) (why, err err
 	return nil, err
 }
 
-// unavailable reports whether PostgreSQL ended the connection or refuses to work now, whatever the statement was.
+// unavailable reports whether PostgreSQL ended the connection, lacks a resource or refuses to work now, whatever the statement was.
 func unavailable(err error) bool {
 	state := schema.State(err)
-	return strings.HasPrefix(state, "57") || strings.HasPrefix(state, "08")
+	return len(state) == 5 && slices.Contains([]string{"08", "40", "53", "57"}, state[:2])
 }
 
 // dropLeftovers drops the tables that are neither live nor previous nor kept and are not being read: of an interrupted

@@ -36,6 +36,9 @@ func (s *Session) kept(ctx context.Context, r *Result) (*shadow, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := fill.Fence(ctx, s.pool, name, s.log.UUID, s.log.Lanes); err != nil { // a former session may not have noticed yet that it lost the lock
+		return nil, err
+	}
 	sh, err := s.newShadow(ctx, name, selection{}, false)
 	if err != nil {
 		return nil, s.keepOrForget(ctx, name, err)
@@ -71,7 +74,7 @@ func blameless(err error) bool {
 		return false
 	}
 	state := schema.State(err)
-	return state == "" || schema.Blocked(err) || unavailable(err) || strings.HasPrefix(state, "53") && state != "53100" // disk_full
+	return state == "" || schema.Blocked(err) || unavailable(err) && state != "53100" // disk_full
 }
 
 // forget makes tables leftovers, and drops them.

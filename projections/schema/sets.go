@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -17,9 +19,24 @@ import (
 // mark is the comment on schemas of tables: one of somebody else with such a name is left alone.
 const mark = "tables of scrip"
 
-// keptSQL is the comment on tables that a rebuild has filled and not exchanged yet. Their rows depend on the setting,
-// too: under another one they are leftovers.
-var keptSQL = fmt.Sprintf("format('%s, filled: format %d, tables.keep %%s', keep_days)", mark, Format)
+// keptSQL is the comment on tables that a rebuild has filled and not exchanged yet. Their rows depend on the program and on the
+// setting, too: under others they are leftovers.
+var keptSQL = fmt.Sprintf("format('%s, filled: format %d of %s, tables.keep %%s', keep_days)", mark, Format, build())
+
+// build identifies the program: its version, or the commit that it is made from.
+func build() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	text := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			text += " " + s.Value
+		}
+	}
+	return regexp.MustCompile(`[^a-zA-Z0-9.+ -]`).ReplaceAllString(text, "")
+}
 
 // Tables are the schemas of tables and their formats, see meta.sql. Previous is "" if there are none.
 type Tables struct {
@@ -130,7 +147,7 @@ var errReaders = errors.New("the views are being read all the time")
 func Unnoticed(ctx context.Context, db Querier) (wait time.Duration, err error) {
 	var ms int64
 	err = db.QueryRow(ctx, "SELECT setting::bigint FROM pg_settings WHERE name = 'deadlock_timeout'").Scan(&ms)
-	return time.Duration(ms) * time.Millisecond * 7 / 10, err
+	return max(time.Duration(ms)*time.Millisecond*7/10, time.Millisecond), err // 0 is no limit
 }
 
 // Blocked reports whether PostgreSQL ended a statement because of the locks of others: by lock_timeout, or as one of
