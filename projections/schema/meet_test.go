@@ -58,7 +58,7 @@ func TestReadersMeetUse(t *testing.T) {
 				return Use(t.Context(), tx, name, now, 2*time.Second)
 			})
 		}()
-		waiting("SET LOCAL statement_timeout = ")
+		waiting("SAVEPOINT try; SET LOCAL statement_timeout = ")
 		streamtest.Must(t, held.Rollback(t.Context()))
 		if read, used := <-read, <-used; read != nil || used != nil {
 			t.Errorf("scrip.%s, which has not locked scrip.%s: read %v, exchanged %v", meets.view, meets.of, read, used)

@@ -122,13 +122,11 @@ func lockViews(ctx context.Context, tx pgx.Tx, most time.Duration) (err error) {
 	for _, name := range slices.Concat(made, shown) {
 		sql += fmt.Sprintf("ALTER VIEW IF EXISTS scrip.%s RESET (security_barrier); ", name)
 	}
-	for _, try := range tries {
-		for range try.times {
+	for _, t := range tries {
+		for range t.times {
 			// One statement for all: its time is limited, that of each lock is not.
-			limit := max((most / try.part).Milliseconds(), 1)
-			err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-				return run(ctx, tx, fmt.Sprintf("SET LOCAL statement_timeout = %d; DO $$ BEGIN %s END $$; SET LOCAL statement_timeout = 0", limit, sql))
-			})
+			limit := max((most / t.part).Milliseconds(), 1)
+			err = try(ctx, tx, fmt.Sprintf("SET LOCAL statement_timeout = %d; DO $$ BEGIN %s END $$; SET LOCAL statement_timeout = 0", limit, sql))
 			if State(err) != "57014" && !Blocked(err) { // query_canceled
 				return err
 			}
@@ -138,6 +136,19 @@ func lockViews(ctx context.Context, tx pgx.Tx, most time.Duration) (err error) {
 		}
 	}
 	return fmt.Errorf("%w: %v", errReaders, err) // which would look like PostgreSQL that is stopped
+}
+
+// try runs statements with a time limit under a savepoint. After an error it goes back to that: PostgreSQL may end the statement that
+// follows them instead ("due to user request"), the release of the savepoint as well.
+func try(ctx context.Context, tx pgx.Tx, sql string) error {
+	err := run(ctx, tx, "SAVEPOINT try; "+sql)
+	if err == nil {
+		err = run(ctx, tx, "RELEASE SAVEPOINT try")
+	}
+	for attempt := 0; tx.Conn().PgConn().TxStatus() == 'E' && attempt < 3; attempt++ {
+		_ = run(ctx, tx, "ROLLBACK TO SAVEPOINT try") // what follows fails if this does
+	}
+	return err
 }
 
 var errReaders = errors.New("the views are being read all the time")
