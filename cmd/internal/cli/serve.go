@@ -18,8 +18,14 @@ const logWait = time.Second
 
 // Context ends at the first SIGINT or SIGTERM, so that the command ends in order. The second one kills the process.
 func Context() context.Context {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
+	ctx, cancel := context.WithCancel(context.Background())
+	got := make(chan os.Signal, 1)
+	signal.Notify(got, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-got
+		signal.Stop(got) // before the context ends, since what ends by it may show people that a second one kills
+		cancel()
+	}()
 	return ctx
 }
 
