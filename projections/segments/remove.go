@@ -19,7 +19,7 @@ const locked = "55P03"
 // finishWait bounds how long a step waits for readers while writers that begin a segment may wait behind it. Shorter in tests.
 var finishWait = 200 * time.Millisecond
 
-// mostFinishing is how often the wait for a table that is being detached doubles: to 6 s.
+// mostFinishing is how often the wait for a table that is being detached doubles, at most.
 const mostFinishing = 5
 
 // due is a merged segment that no snapshot needs.
@@ -139,11 +139,16 @@ func (s *Set) yielding(ctx context.Context, pid uint32) (stop func()) {
 }
 
 // finishDetaching goes on where a process ended while it waited. PostgreSQL waits again for the snapshots of all readers, and holds
-// up writers that begin a segment, so this gives up soon, and waits twice as long the next time: readers may overlap.
+// up steps that begin a segment or renew the list of tables. It waits for those, too, so this gives up before PostgreSQL looks for a
+// deadlock, and waits twice as long the next time, since readers may overlap.
 func (s *Set) finishDetaching(ctx context.Context, number int32) error {
 	table := tables.SegmentTable(number)
-	err := s.long(ctx, "finishing to detach "+table, func(tx pgx.Tx) error {
-		wait := finishWait << min(s.unfinished, mostFinishing)
+	most, err := schema.Unnoticed(ctx, s.db)
+	if err != nil {
+		return s.explain("finishing to detach "+table, err)
+	}
+	wait := min(finishWait<<min(s.unfinished, mostFinishing), most)
+	err = s.long(ctx, "finishing to detach "+table, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, s.in(fmt.Sprintf("SET LOCAL lock_timeout = %d; ALTER TABLE scrip.coupon_claim DETACH PARTITION scrip.%s FINALIZE", wait.Milliseconds(), table)))
 		return err
 	})
