@@ -22,6 +22,7 @@ func TestCodes(t *testing.T) {
 	streamtest.Must(t, os.WriteFile(file, []byte("\ufeffid,code\r\n1,aaa-1\r\n\r\n2,AAA-2\r\n3,AAA 3\r\n4,AAA-2\r\n5,AAA-4\r\n"), 0o600))
 	p.expect(cli.ExitRefused, `"rows":5,"count":3,"already_there":0,"duplicates":1,"rejected":1`,
 		"codes", "import", "partner", file, "-o", "json", "--rejects", rejects, "--id", "import-1", "--weak-codes")
+	p.row("partner", `SELECT campaign FROM scrip.campaign WHERE campaign = 'partner'`)
 	p.expect(cli.ExitDone, "", "codes", "export", "partner", "--file", exported)
 	for _, file := range []string{rejects, exported} {
 		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
