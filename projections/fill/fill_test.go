@@ -127,6 +127,24 @@ func (l *lane) text(sql string) (value string) {
 	return value
 }
 
+// taken returns the first messages of lane 0.
+func taken(t *testing.T, r *projtest.Rig, many int) (b Batch) {
+	t.Helper()
+	for reader := open(t, r); len(b.Messages) < many; {
+		if err := b.Wait(t.Context(), reader, Limits{}.OrDefault(), uint64(many)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
+
+func parse(messages []eventlog.Message, keep func(*tables.Line) bool) (lines []tables.Line) {
+	for i := range messages {
+		lines = Parse(lines, &messages[i], keep)
+	}
+	return lines
+}
+
 const stateSQL = `SELECT concat_ws(' ', (SELECT count(*) FROM scrip.coupon_row), (SELECT count(*) FROM scrip.dead_letter), (SELECT sequence FROM scrip.checkpoint))`
 
 // Data that PostgreSQL rejects becomes a dead letter, line by line; all else of the batch is applied. Lines after the last
@@ -143,19 +161,7 @@ func TestRejectedLinesAndTheFence(t *testing.T) {
 	r.Write(0, claim(3))
 	r.Write(0, remind, claim(4)) // the row is there already
 	r.Write(0, claim(5), claim(6))
-	reader := open(t, r)
-	var b Batch
-	for len(b.Messages) < 5 {
-		if err := b.Wait(t.Context(), reader, Limits{}.OrDefault(), 5); err != nil {
-			t.Fatal(err)
-		}
-	}
-	parse := func(messages []eventlog.Message, keep func(*tables.Line) bool) (lines []tables.Line) {
-		for i := range messages {
-			lines = Parse(lines, &messages[i], keep)
-		}
-		return lines
-	}
+	b := taken(t, r, 5)
 	listener, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig)
 	if err == nil {
 		_, err = listener.Exec(t.Context(), "LISTEN scrip_checkpoint")
@@ -207,17 +213,8 @@ func TestErrorsBesideTheLines(t *testing.T) {
 	}
 	r.Write(0, created)
 	r.Write(0, claim(1), claim(2))
-	reader := open(t, r)
-	var b Batch
-	for len(b.Messages) < 2 {
-		if err := b.Wait(t.Context(), reader, Limits{}.OrDefault(), 2); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var lines []tables.Line
-	for i := range b.Messages {
-		lines = Parse(lines, &b.Messages[i], nil)
-	}
+	b := taken(t, r, 2)
+	lines := parse(b.Messages, nil)
 	l, commits := newLane(t, r, pool), 0
 	full := &pgconn.PgError{Code: "54000", Message: "too many notifications in the NOTIFY queue"}
 	l.Commit = func(context.Context, pgx.Tx) error { commits++; return full }

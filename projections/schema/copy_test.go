@@ -8,10 +8,26 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
+
+// replace makes other tables, and puts them in use.
+func replace(t *testing.T, p *pgxpool.Pool) error {
+	return pgx.BeginFunc(t.Context(), p, func(tx pgx.Tx) error {
+		now, err := Current(t.Context(), tx)
+		if err != nil {
+			return err
+		}
+		name, err := Make(t.Context(), tx)
+		if err != nil {
+			return err
+		}
+		return Use(t.Context(), tx, name, now, 2*time.Second)
+	})
+}
 
 // Other tables are put in use: what others built on the views, and their rights, stay; a reader of the old tables delays only
 // that they are dropped. A schema of somebody else with such a name is left alone.
@@ -34,23 +50,9 @@ func TestTablesAreReplaced(t *testing.T) {
 	defer dump.Rollback(t.Context()) //nolint:errcheck
 	_, err = dump.Exec(t.Context(), "LOCK TABLE scrip_1.refusal_stats, scrip_1.coupon_claim IN ACCESS SHARE MODE")
 	streamtest.Must(t, err)
-	replace := func() {
-		t.Helper()
-		streamtest.Must(t, pgx.BeginFunc(t.Context(), p, func(tx pgx.Tx) error {
-			now, err := Current(t.Context(), tx)
-			if err != nil {
-				return err
-			}
-			name, err := Make(t.Context(), tx)
-			if err != nil {
-				return err
-			}
-			return Use(t.Context(), tx, name, now, 2*time.Second)
-		}))
-	}
-	replace()
+	streamtest.Must(t, replace(t, p))
 	streamtest.Equal(t, "after it", refused(), "0 0")
-	replace()
+	streamtest.Must(t, replace(t, p))
 	now, err := Current(t.Context(), p)
 	streamtest.Must(t, err)
 	streamtest.Equal(t, "the tables", now, Tables{Version: Format, Live: "scrip_3", Previous: "scrip_2", PreviousVersion: Format})

@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -45,19 +42,7 @@ func TestReadersMeetUse(t *testing.T) {
 			read <- err
 		}()
 		waiting(sql)
-		go func() {
-			used <- pgx.BeginFunc(t.Context(), p, func(tx pgx.Tx) error {
-				now, err := Current(t.Context(), tx)
-				if err != nil {
-					return err
-				}
-				name, err := Make(t.Context(), tx)
-				if err != nil {
-					return err
-				}
-				return Use(t.Context(), tx, name, now, 2*time.Second)
-			})
-		}()
+		go func() { used <- replace(t, p) }()
 		waiting("SAVEPOINT try; SET LOCAL statement_timeout = ")
 		streamtest.Must(t, held.Rollback(t.Context()))
 		if read, used := <-read, <-used; read != nil || used != nil {
