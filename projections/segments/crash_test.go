@@ -151,7 +151,7 @@ func TestFormerOwnerChangesNothing(t *testing.T) {
 	r.claim(next, 0, 10) // the former one has begun no segment of that number
 	streamtest.Must(t, next.Finish(t.Context()))
 	stop()
-	streamtest.Must(t, next.mergeSome(t.Context(), false))
+	streamtest.Must(t, next.mergeSome(t.Context()))
 	const state = "SELECT string_agg(g::text, ' ' ORDER BY segment) FROM scrip_1.segment g"
 	before := r.text(state)
 	for name, step := range map[string]func(context.Context) error{

@@ -36,10 +36,7 @@ SELECT (array_agg(segment ORDER BY rows, segment DESC))[:$1] FROM scrip.segment
 WHERE rows < 1000000 AND merged_at IS NULL AND segment < 0 GROUP BY rows < 100000 HAVING count(*) >= $1 ORDER BY min(rows) LIMIT 1`
 
 // mergeSome merges segments of a size, if there are enough.
-func (s *Set) mergeSome(ctx context.Context, busy bool) error {
-	if busy {
-		return nil
-	}
+func (s *Set) mergeSome(ctx context.Context) error {
 	found, err := schema.Collect(ctx, s.db, pgx.RowTo[[]int32], s.in(pickSQL), mergeOf)
 	if err != nil {
 		return s.explain("looking for segments to merge", err)
@@ -220,10 +217,7 @@ const halfSQL = `SELECT 2 * count(*) FILTER (WHERE ` + leftSQL + `) >= count(*) 
 
 // sweep rewrites segments of which half has left the tables, when something has since the last sweep. It goes on at later looks
 // while a copy waits for readers.
-func (s *Set) sweep(ctx context.Context, busy bool) error {
-	if busy {
-		return nil
-	}
+func (s *Set) sweep(ctx context.Context) error {
 	if len(s.sweeps) == 0 && time.Since(s.swept) >= sweepEvery {
 		var removed int64
 		err := s.db.QueryRow(ctx, s.in("SELECT coalesce(sum(through), 0)::bigint FROM scrip.removal")).Scan(&removed)

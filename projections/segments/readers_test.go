@@ -52,7 +52,7 @@ func TestSnapshotKeepsWhatItSees(t *testing.T) {
 	var claimed, rows int
 	streamtest.Must(t, tx.QueryRow(t.Context(), "SELECT claimed FROM scrip.campaign WHERE campaign = 'c0'").Scan(&claimed))
 
-	streamtest.Must(t, s.mergeSome(t.Context(), false))
+	streamtest.Must(t, s.mergeSome(t.Context()))
 	streamtest.Equal(t, "live segments: 0, one that was not merged, and a merged one", r.text(live), "3")
 	r.exec("UPDATE scrip_1.segment SET merged_at = merged_at - interval '6 minutes'")
 	streamtest.Must(t, s.remove(t.Context()))
@@ -87,7 +87,7 @@ func TestStatementIsPlannedBeforeTheCopy(t *testing.T) {
 		read <- fmt.Sprint(n, " ", err)
 	}()
 	r.until("it is being planned", "SELECT count(*)::text FROM pg_locks WHERE NOT granted AND relation = 'public.gate'::regclass AND database = (SELECT oid FROM pg_database WHERE datname = current_database())", "1")
-	streamtest.Must(t, s.mergeSome(t.Context(), false))
+	streamtest.Must(t, s.mergeSome(t.Context()))
 	streamtest.Must(t, s.swap(t.Context()))
 	streamtest.Must(t, gate.Rollback(t.Context()))
 	streamtest.Equal(t, "the reader's coupons", <-read, "810 <nil>")
@@ -143,7 +143,7 @@ const detaching = "SELECT count(*)::text FROM pg_inherits WHERE inhdetachpending
 func TestIdleReader(t *testing.T) {
 	r := newRig(t)
 	s := r.sealed(9)
-	streamtest.Must(t, s.mergeSome(t.Context(), false))
+	streamtest.Must(t, s.mergeSome(t.Context()))
 	r.until("snapshots are later than the merge", later, "true")
 	idle, err := connect(t, r.url).Begin(t.Context())
 	streamtest.Must(t, err)
@@ -179,7 +179,7 @@ func TestIdleReader(t *testing.T) {
 func TestSnapshotReadsWhatIsBeingDetached(t *testing.T) {
 	r := newRig(t)
 	s := r.sealed(9)
-	streamtest.Must(t, s.mergeSome(t.Context(), false))
+	streamtest.Must(t, s.mergeSome(t.Context()))
 	r.until("snapshots are later than the merge", later, "true")
 	idle, err := connect(t, r.url).Begin(t.Context())
 	streamtest.Must(t, err)

@@ -310,10 +310,15 @@ func (s *Set) tend(ctx context.Context) error {
 	if err := s.swap(ctx); err != nil || s.copied != nil || s.merged >= s.crowd {
 		return err
 	}
-	if err := s.sweep(ctx, busy); err != nil || s.copied != nil {
-		return err
+	if !busy {
+		if err := s.sweep(ctx); err != nil || s.copied != nil {
+			return err
+		}
 	}
-	return s.mergeSome(ctx, busy && count < 2*s.crowd)
+	if busy && count < 2*s.crowd {
+		return nil
+	}
+	return s.mergeSome(ctx)
 }
 
 // What is late includes a copy that waits for readers.
