@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -66,22 +67,13 @@ func (b *bounds) update(now []segments.Loose, err error) (fresh []segments.Loose
 	if b.why = err; err != nil {
 		return nil
 	}
-	changes(texts(b.loose), texts(now), func(text string) {
-		for _, one := range now {
-			if text == one.What {
-				fresh = append(fresh, one)
-			}
+	for _, one := range now {
+		if !slices.Contains(b.loose, one) {
+			fresh = append(fresh, one)
 		}
-	}, func(string) {})
+	}
 	b.loose = now
 	return fresh
-}
-
-func texts(all []segments.Loose) (whats []string) {
-	for _, one := range all {
-		whats = append(whats, one.What)
-	}
-	return whats
 }
 
 func (b *bounds) check() (bool, any) {
