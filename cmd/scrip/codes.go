@@ -19,6 +19,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/codescsv"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 	"github.com/seed-4a2410e3/scrip/projections/replay"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/client"
@@ -271,10 +272,7 @@ func (m *Main) export(ctx context.Context, s *session, url, campaign string, to 
 		return fmt.Errorf("connecting to the read tables: %w; claims work without them, an export does not", err)
 	}
 	defer db.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing was written
-	known, err := schema.Again(func() (known bool, err error) {
-		err = db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM scrip.campaign WHERE campaign = $1)`, campaign).Scan(&known)
-		return known, err
-	})
+	known, err := readmodel.HasCampaign(ctx, db, campaign)
 	if err != nil {
 		return fmt.Errorf("reading the tables: %w", err)
 	}

@@ -49,6 +49,14 @@ func collect[R any](ctx context.Context, db schema.Querier, row pgx.RowToFunc[R]
 	return schema.Again(func() ([]R, error) { return schema.Collect(ctx, db, row, sql, args...) })
 }
 
+// HasCampaign reports whether the tables have a campaign.
+func HasCampaign(ctx context.Context, db schema.Querier, campaign string) (bool, error) {
+	return schema.Again(func() (known bool, err error) {
+		err = db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM scrip.campaign WHERE campaign = $1)`, campaign).Scan(&known)
+		return known, err
+	})
+}
+
 // given is a value of a filter, nil if it is the zero value.
 func given[T comparable](v T) *T {
 	var zero T

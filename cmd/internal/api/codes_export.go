@@ -11,7 +11,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 	"github.com/seed-4a2410e3/scrip/projections/replay"
-	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
@@ -71,10 +70,7 @@ func (a *API) exists(ctx context.Context, campaign string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryWait)
 	defer cancel()
-	known, err := schema.Again(func() (known bool, err error) {
-		err = a.DB.QueryRow(ctx, `SELECT EXISTS (SELECT FROM scrip.campaign WHERE campaign = $1)`, campaign).Scan(&known)
-		return known, err
-	})
+	known, err := readmodel.HasCampaign(ctx, a.DB, campaign)
 	if err != nil {
 		return unavailable("the read tables cannot be read", err)
 	}
