@@ -68,6 +68,7 @@ func (sh *shadow) load(ctx context.Context, to []uint64, r *Result) error {
 
 // newShadow makes empty tables, or opens those of a schema that is named, with keysOnly without the indexes that only readers use.
 func (s *Session) newShadow(ctx context.Context, name string, only selection, keysOnly bool) (*shadow, error) {
+	s.fills.Store(true)
 	sh := &shadow{s: s, name: name, only: only}
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
 		if name == "" {

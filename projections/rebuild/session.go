@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -61,6 +62,8 @@ type Session struct {
 	conn *pgx.Conn  // holds the lock; exchanges use it, so they cannot happen without the lock
 
 	report *reporter
+
+	fills atomic.Bool // there are tables that are being filled
 
 	throttle load.Throttle // of loaders, while live work lags
 }
@@ -180,9 +183,11 @@ func (s *Session) watch(ctx context.Context, lost context.CancelCauseFunc) {
 			lost(fmt.Errorf("the connection that holds the lock of rebuilds is lost: %w", err))
 			return
 		}
-		if err := full(ctx, s); err != nil && ctx.Err() == nil {
-			lost(err)
-			return
+		if s.fills.Load() { // before that the check of the room answers
+			if err := full(ctx, s); err != nil && ctx.Err() == nil {
+				lost(err)
+				return
+			}
 		}
 		yields(lagging(ctx, s, first))
 	}
