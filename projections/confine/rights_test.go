@@ -319,6 +319,10 @@ func TestGuard(t *testing.T) {
 		if c.why == confine.Notifications {
 			w.exec(analyst, "BEGIN")
 			w.exec(owner, "SELECT pg_notify('x', repeat('x', 7000) || g) FROM generate_series(1, 10) g")
+			for range 10 { // PostgreSQL reads them in a transaction, and sends the last after its end
+				_, err := projection.WaitForNotification(t.Context())
+				streamtest.Must(t, err)
+			}
 		}
 		if c.bounds == "" {
 			c.bounds = confine.Sooner()
