@@ -48,6 +48,7 @@ var actionCommands = []struct{ action, args, fields string }{
 	{"backup.start", "backup .x", `{"name":".x"}`},
 	{"job.show", "job show verify-0", `{"id":"verify-0"}`},
 	{"job.list", "job list", ""},
+	{"job.stop", "job stop verify-0", `{"id":"verify-0"}`},
 	{"coupon.list", "coupon list --campaign c --last-four AAA", `{"campaign":"c","last_four":"AAA"}`},
 	{"coupons.void", "coupons void none --all --dry-run", `{"campaign":"none","all":true,"dry_run":true}`},
 	{"coupons.extend", "coupons extend none --n 1,2 --most 1 --expires 2099-01-01T00:00:00Z", `{"campaign":"none","n":[1,2],"most":1,"expires_at":"2099-01-01T00:00:00Z"}`},

@@ -118,8 +118,9 @@ func TestFromOneDataDirectoryToAnother(t *testing.T) {
 	}
 }
 
-// TestBackupKilled: a backup goes on without its caller. kill -9 of its server leaves nothing under the final name; the next one
-// removes its files. That one runs at a time, and how the dead one ends, is shown by package ops.
+// TestBackupKilled: a backup goes on without its caller, until it is stopped; then nothing is left of it. kill -9 of its server leaves
+// nothing under the final name; the next one removes its files. That one runs at a time, and how the dead one ends, is shown by package
+// ops.
 func TestBackupKilled(t *testing.T) {
 	t.Parallel()
 	all := t.TempDir()
@@ -143,6 +144,24 @@ func TestBackupKilled(t *testing.T) {
 	}
 	p.expect(cli.ExitDone, "running", "job", "list")
 	p.expect(cli.ExitRefused, "of this kind runs already, started by local:", "backup", "other")
+	// It is stopped, by the name in what Ctrl-C printed, and leaves nothing.
+	_, id, _ := strings.Cut(output.String(), "scrip job stop ")
+	id = strings.TrimSpace(id)
+	p.expect(cli.ExitDone, "stop requested by local:", "job", "stop", id)
+	streamtest.Eventually(t, "the job is stopped", func() bool { return strings.Contains(p.run("job", "list").out, "stopped by local:") })
+	p.expect(cli.ExitFailed, "stopped by local:", "job", "show", id)
+	p.expect(cli.ExitDone, "is stopped: ", "job", "stop", id)
+	absent(t, dir)
+	absent(t, dir+".incomplete")
+	// The next one meets the death of its server.
+	cmd = exec.Command(e2e.Binary(), "backup", "b", "--data", p.Data)
+	streamtest.Must(t, cmd.Start())
+	streamtest.Eventually(t, "a lane that is copied again", func() bool {
+		_, err := os.Stat(filepath.Join(dir+".incomplete", "SCRIP_CMD_0.snapshot.age"))
+		return err == nil
+	})
+	_ = cmd.Process.Signal(syscall.SIGINT)
+	_ = cmd.Wait()
 	p.Kill()
 	absent(t, dir)
 	failed(t, nil, "interrupted", "restore", dir+".incomplete", "--data", t.TempDir())

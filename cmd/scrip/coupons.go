@@ -73,6 +73,9 @@ func (m *Main) couponsCommand() *cobra.Command {
 			Long: short + `. They are selected by --n, by --codes, by a filter (--status --customer --claimed-from --claimed-before), or by --all.
 With --dry-run they are counted, and nothing is changed. Else --most is needed: if more are selected, nothing is changed.
 
+The read tables select them. The job waits until these have what the log had at its start, for a minute at most. If they
+still lack messages then, it goes on, and its result says how many (behind): send it again later for the coupons in them.
+
 A server with read tables does it. ` + onServer + `
 
 If it fails or its server dies, send the same command again within a day: it goes on where it was, and no coupon is changed twice.`,
@@ -106,6 +109,13 @@ func (m *Main) printChanged(r ops.CouponsChanged) error {
 			}
 		}
 		rows = append(rows, [2]string{"refused: " + string(why), fmt.Sprintf("%d, such as %s", r.Refused[why], orText(strings.Join(n, " "), "-"))})
+	}
+	const may = "coupons of the last moments before may not be selected"
+	switch {
+	case r.Behind == nil:
+		rows = append(rows, [2]string{"tables behind", "unknown: " + may})
+	case *r.Behind > 0:
+		rows = append(rows, [2]string{"tables behind", fmt.Sprintf("%d messages: %s", *r.Behind, may)})
 	}
 	return cli.Fields(m.Out, rows)
 }

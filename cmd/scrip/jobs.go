@@ -16,10 +16,11 @@ import (
 )
 
 // onServer is part of the help of commands that start a job.
-const onServer = `A server does it: the command shows its progress until it ends. Ctrl-C stops to show it, and the job goes on: see scrip job. A
-second one at the same time is refused. With the key of an operator it is the same as with the credentials of the servers.`
+const onServer = `A server does it: the command shows its progress until it ends. Ctrl-C ends the command only, and the job goes on: scrip job
+show ID shows it, and scrip job stop ID ends it. A second one at the same time is refused. With the key of an operator it is
+the same as with the credentials of the servers.`
 
-// jobCommand shows jobs.
+// jobCommand shows and stops jobs.
 func (m *Main) jobCommand() *cobra.Command {
 	show := m.query(&cobra.Command{Use: "show ID", Short: "Show a job: its progress, or its result", Args: cli.Args("ID")},
 		func(ctx context.Context, s *session, args []string) error {
@@ -37,15 +38,53 @@ func (m *Main) jobCommand() *cobra.Command {
 		}
 		return m.table(all.Next, "JOB ACTION STATE STARTED BY SERVER ABOUT", rows)
 	}})
-	return cli.Group("job", "Show rebuilds, verifications, backups and changes of many coupons, which servers do", show, list)
+	stop := command(m, action[ops.Job]{use: "stop ID", name: "job.stop", args: []string{"id"}, short: "Stop a job",
+		long: `Stop a job, at whichever server it runs. The command does not wait: within seconds the job has ended as stopped, or in
+another way before. Who may start a job may stop it. A job that has ended stays as it is.
+
+A change of many coupons ends between two batches of 1,000: its result has what it did, which stays. The same command again
+is another job, which finds those coupons as so already. A backup leaves no files. A rebuild leaves the tables in use as they
+are; filled new tables are kept for the next one. What a verification has repaired stays.`,
+		example: "  scrip job list\n  scrip job stop coupons-abcdefghij-k2m9xqa4f7",
+		print: func(j ops.Job) error {
+			_, err := fmt.Fprintln(m.Out, stateText(&j))
+			return err
+		}})
+	return cli.Group("job", "Show or stop rebuilds, verifications, backups and changes of many coupons, which servers do", show, list, stop)
 }
 
-// progressText is how far a job is.
+// progressText is how far a job is; "" = not known.
 func progressText(j *ops.Job) string {
-	if p := j.Progress; p != nil {
-		return strings.TrimSpace(fmt.Sprintf("%s %d of %d %s", p.Phase, p.Done, p.Total, p.Note))
+	p := j.Progress
+	if p == nil {
+		return ""
 	}
-	return ""
+	text := p.Phase
+	switch {
+	case p.Total > 0:
+		text += fmt.Sprintf(" %d of %d", p.Done, p.Total)
+	case p.Done > 0:
+		text += fmt.Sprintf(" %d", p.Done)
+	}
+	return strings.TrimSpace(text + " " + p.Note)
+}
+
+// stateText is the state of a job on one line.
+func stateText(j *ops.Job) string {
+	text := fmt.Sprintf("job %s of %s is %s", j.ID, j.By, j.State)
+	if !j.Ended() {
+		text += " since " + orZero(j.Started)
+	}
+	if far := progressText(j); far != "" {
+		text += ": " + far
+	}
+	switch {
+	case j.Error != "":
+		text += ": " + j.Error
+	case j.StoppedBy != "" && !j.Ended():
+		text += "; stop requested by " + j.StoppedBy
+	}
+	return cli.Line(text)
 }
 
 // run starts a job, and shows it until it ends.
@@ -58,6 +97,9 @@ func (m *Main) run(cmd *cobra.Command, name string, request fields) error {
 	ctx := cmd.Context()
 	var job ops.Job
 	if err := s.ask(ctx, name, request, &job); err != nil {
+		if ctx.Err() != nil {
+			return errors.New("interrupted: the job may have been started; see scrip job list")
+		}
 		return m.refusedOr(err)
 	}
 	show := &jobProgress{m: m}
@@ -66,7 +108,7 @@ func (m *Main) run(cmd *cobra.Command, name string, request fields) error {
 		select {
 		case <-ctx.Done():
 			show.end()
-			return fmt.Errorf("job %s goes on; see scrip job show %s", job.ID, job.ID)
+			return fmt.Errorf("job %[1]s goes on; see scrip job show %[1]s, or end it: scrip job stop %[1]s", job.ID)
 		case <-time.After(jobPoll):
 		}
 		next := ops.Job{}
@@ -92,27 +134,35 @@ const (
 
 // printJob prints the result of a job that has ended, or how far it is.
 func (m *Main) printJob(j *ops.Job) error {
+	hasResult := len(j.Result) > 0 && string(j.Result) != "null"
 	switch {
 	case !j.Ended() && m.global.output == outputJSON:
 		return cli.JSON(m.Out, j)
 	case !j.Ended():
-		_, err := fmt.Fprintf(m.Out, "job %s of %s is %s since %s: %s\n", j.ID, cli.Line(j.By), j.State, orZero(j.Started), cli.Line(progressText(j)))
+		_, err := fmt.Fprintln(m.Out, stateText(j))
 		return err
 	case j.State == ops.JobRefused:
-		return m.refuse("not_begun", "%s", j.Error)
-	}
-	if j.Result != nil {
+		return m.refuse("not_begun", "%s", orText(j.Error, "job "+j.ID+" was refused"))
+	case hasResult:
 		if err := m.printResult(j); err != nil {
 			return err
 		}
 	}
-	if j.State == ops.JobFailed {
-		return errors.New(j.Error)
+	if j.State != ops.JobDone {
+		return errors.New(orText(j.Error, fmt.Sprintf("job %s %s", j.ID, j.State)))
+	}
+	if !hasResult {
+		return fmt.Errorf("job %s is done and has no result", j.ID)
+	}
+	if j.Kind != ops.VerifyJob {
+		return nil
 	}
 	var verified ops.VerifyTables
 	var report rebuild.Report
-	if j.Kind == ops.VerifyJob && errors.Join(json.Unmarshal(j.Request, &verified), json.Unmarshal(j.Result, &report)) == nil &&
-		!verified.Repair && !report.Equal() {
+	if err := errors.Join(json.Unmarshal(j.Request, &verified), json.Unmarshal(j.Result, &report)); err != nil {
+		return fmt.Errorf("the result of job %s has another form than expected: %w", j.ID, err)
+	}
+	if !verified.Repair && !report.Equal() {
 		return cli.ErrDiffered
 	}
 	return nil
@@ -162,10 +212,10 @@ func (p *jobProgress) update(j *ops.Job) {
 	if now == nil {
 		return
 	}
-	if now.Phase != p.phase {
+	if p.bar == nil || now.Phase != p.phase {
 		p.end()
 		p.phase, p.since, p.events = now.Phase, time.Now(), now.Events
-		if !p.m.TerminalErr {
+		if !p.m.TerminalErr && now.Phase != "" {
 			fmt.Fprintln(p.m.Err, now.Phase)
 		}
 		p.bar = p.m.bar(now.Phase, now.Total, j.Kind == ops.BackupJob)
@@ -177,7 +227,11 @@ func (p *jobProgress) update(j *ops.Job) {
 	if now.Note != "" {
 		text += ", " + now.Note
 	}
-	p.bar.set(text, min(now.Done, now.Total), now.Total)
+	done := now.Done
+	if now.Total > 0 { // else it is not known
+		done = min(done, now.Total)
+	}
+	p.bar.set(text, done, now.Total)
 }
 
 func (p *jobProgress) end() {

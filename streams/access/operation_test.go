@@ -56,7 +56,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		Producer: "claim redeem rollback coupon.validate remind unremind coupon.show customer.show campaign.show campaign.list reminder.list optouts.change optouts.read coupon.list",
 		Sender:   "reminders.read",
 		Analyst:  "events.read tables.read console.open",
-		Support:  "rollback coupon.validate void extend coupon.show customer.show campaign.show campaign.list reminder.list optouts.change optouts.read coupon.list campaign.statistics jobs.read due.read console.open command.show",
+		Support:  "rollback coupon.validate void extend coupon.show customer.show campaign.show campaign.list reminder.list optouts.change optouts.read coupon.list campaign.statistics jobs.read jobs.stop due.read console.open command.show",
 		Server:   "", NoRole: "",
 	}
 	for role, list := range may {
@@ -76,7 +76,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		if got := public.May(o, "summer"); got != (o == OpClaim || o == OpValidate) {
 			t.Errorf("public %s: %t", o, got)
 		}
-		if scoped.May(o, "") != (o == OpShowCustomer || o == OpListCampaigns || o == OpListCoupons || o == OpReadJobs || o == OpOpenConsole || o == OpFindCommand) || scoped.May(o, "spring") {
+		if scoped.May(o, "") != (o == OpShowCustomer || o == OpListCampaigns || o == OpListCoupons || o == OpReadJobs || o == OpStopJobs || o == OpOpenConsole || o == OpFindCommand) || scoped.May(o, "spring") {
 			t.Errorf("a scoped key may do %s elsewhere", o)
 		}
 	}

@@ -166,6 +166,8 @@ type Author struct {
 	Via, From string
 	// Once is the id under which the client sends the same request again; "" = none.
 	Once string
+	// Makes is a random name for what the request makes. A retry under Once has the same one, until that is forgotten; "" = any.
+	Makes string
 	// Request is the request id; "" = none.
 	Request string
 }
@@ -281,6 +283,7 @@ const (
 	OpManageWebhooks
 	OpRunJobs // rebuild, verify, backup
 	OpReadJobs
+	OpStopJobs // of those that the key may start
 	OpListCoupons
 	OpReadStatistics
 	OpReadDue
@@ -356,6 +359,7 @@ var operations = [numOperations]operation{
 		"rebuild.start", "rebuild.undo", "rebuild.drop", "verify.start", "backup.start",
 	}},
 	OpReadJobs:    {name: "jobs.read", roles: helpers, own: true, endpoints: []string{"job.show", "job.list"}},
+	OpStopJobs:    {name: "jobs.stop", roles: helpers, own: true, endpoints: []string{"job.stop"}},
 	OpReadDue:     {name: "due.read", roles: helpers, whole: true, endpoints: []string{"due.list"}},
 	OpFindCommand: {name: "command.show", roles: helpers, own: true, endpoints: []string{"command.show"}},
 	OpOpenConsole: {name: "console.open", roles: []Role{Analyst, Support, Operator}, own: true},

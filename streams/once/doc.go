@@ -8,7 +8,8 @@
 // Names are what clients send, and values may be secrets: the bucket has a keyed hash of the one and seals the other.
 //
 // The bucket has a bound, and each client a share of it at each server: one that has used its share is refused, and others go on.
-// Where a request has the same effect and answer when it is carried out again, its answer is not kept.
+// Where a request has the same effect and answer when it is carried out again, its answer is not kept. A request has a random name,
+// which is kept with it: what it makes is named after that, so that nothing which follows from its id outlives the value.
 //
 // Owner: none. A Store has no goroutine, and may be used by several at once.
 //

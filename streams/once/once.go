@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -235,35 +238,46 @@ type Request struct {
 	Again bool
 }
 
+// nameLength is how long the random name of a request is.
+const nameLength = 20
+
+// newName returns a random name of letters and digits.
+func newName() string { return strings.ToLower(rand.Text()[:nameLength]) }
+
 // Do carries out a request unless it was carried out under this id before: then it returns the first answer, which is never empty, or
 // that of a repeat. replayed: it was sent before. do returns the answer; forget: it may be carried out again, because it had no effect
-// or has none twice.
+// or has none twice. name is random: what the request makes is named after it, and not after the id, which its client may use for
+// another request once this one is forgotten.
 //
-// A crash before the answer is kept leaves the id without one: a retry gets ErrCutOff, and its sender reads what is there.
-func (s *Store) Do(ctx context.Context, r Request, do func() (answer []byte, forget bool, err error)) (answer []byte, replayed bool, err error) {
-	sum, name := sha256.Sum256(r.Body), "request "+r.Client+" "+r.ID
-	have, err := s.Create(ctx, r.Owner, name, sum[:])
+// A crash before the answer is kept leaves the id without one: a retry gets ErrCutOff, and its sender reads what is there. Where the
+// request may be carried out again, it is under the same name.
+func (s *Store) Do(ctx context.Context, r Request, do func(name string) (answer []byte, forget bool, err error)) (answer []byte, replayed bool, err error) {
+	sum, key, name := sha256.Sum256(r.Body), "request "+r.Client+" "+r.ID, newName()
+	have, err := s.Create(ctx, r.Owner, key, append(sum[:], name...))
 	if usedUp := (*share.UsedUp)(nil); r.Again && (errors.As(err, &usedUp) || natsx.IsFull(err)) {
-		answer, _, err = do()
+		answer, _, err = do(name)
 		return answer, false, err
 	}
+	const head = sha256.Size + nameLength
 	switch {
 	case err != nil:
 		return nil, false, err
-	case have != nil && !bytes.HasPrefix(have, sum[:]):
+	case have != nil && (len(have) < head || !bytes.HasPrefix(have, sum[:])):
 		return nil, false, ErrReused
-	case len(have) > len(sum):
-		return have[len(sum):], true, nil
+	case len(have) > head:
+		return have[head:], true, nil
 	case have != nil && !r.Repeatable && !r.Again:
 		return nil, false, ErrCutOff
+	case have != nil:
+		name = string(have[sha256.Size:])
 	}
-	answer, forget, err := do()
+	answer, forget, err := do(name)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepWait)
 	defer cancel()
 	if forget { // a failure of either is as a crash
-		_, _, _ = s.Take(ctx, name)
+		_, _, _ = s.Take(ctx, key)
 	} else if err == nil && !r.Again {
-		_ = s.keep(ctx, r.Owner, name, append(sum[:], answer...))
+		_ = s.keep(ctx, r.Owner, key, slices.Concat(sum[:], []byte(name), answer))
 	}
 	return answer, have != nil && r.Again, err
 }

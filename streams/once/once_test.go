@@ -98,7 +98,7 @@ func TestARequestIsCarriedOutOnce(t *testing.T) {
 	calls := 0
 	do := func(id, request string, repeatable bool, err error, forget bool) string {
 		one := Request{Owner: Owner{"a", Day}, ID: id, Body: []byte(request), Repeatable: repeatable, Again: id == "again"}
-		answer, replayed, err := s.Do(t.Context(), one, func() ([]byte, bool, error) {
+		answer, replayed, err := s.Do(t.Context(), one, func(string) ([]byte, bool, error) {
 			calls++
 			return []byte("done"), forget, err
 		})
@@ -129,14 +129,40 @@ func TestARequestIsCarriedOutOnce(t *testing.T) {
 	}
 }
 
+// TestWhatARequestMakesHasItsName: a retry of what was cut off has the first one's, and the same id after its day another one.
+func TestWhatARequestMakesHasItsName(t *testing.T) {
+	s, _ := open(t)
+	names := []string{}
+	do := func() {
+		t.Helper()
+		one := Request{Owner: Owner{"a", Day}, ID: "nightly", Body: []byte("x"), Repeatable: true}
+		_, _, err := s.Do(t.Context(), one, func(name string) ([]byte, bool, error) {
+			names = append(names, name)
+			return nil, false, errors.New("cut off")
+		})
+		if err == nil || err.Error() != "cut off" {
+			t.Fatal(err)
+		}
+	}
+	do()
+	do()
+	if _, ok, err := s.Take(t.Context(), "request a nightly"); !ok || err != nil { // as after its time
+		t.Fatal(ok, err)
+	}
+	do()
+	if len(names[0]) != nameLength || names[1] != names[0] || names[2] == names[0] {
+		t.Errorf("named %q", names)
+	}
+}
+
 // TestOneClientDoesNotFillTheBucket: one that has used its share is refused, its retries get their answers, and others go on. What is
 // kept is removed after its time, and so is the mark of what was taken.
 func TestOneClientDoesNotFillTheBucket(t *testing.T) {
 	s, js := open(t)
-	large := make([]byte, Most-sha256.Size)
+	large := make([]byte, Most-sha256.Size-nameLength)
 	calls := 0
 	do := func(client, id string) error {
-		answer, _, err := s.Do(t.Context(), Request{Owner: Owner{client, Short}, ID: id, Body: []byte(id)}, func() ([]byte, bool, error) {
+		answer, _, err := s.Do(t.Context(), Request{Owner: Owner{client, Short}, ID: id, Body: []byte(id)}, func(string) ([]byte, bool, error) {
 			calls++
 			return large, false, nil
 		})
@@ -162,7 +188,7 @@ func TestOneClientDoesNotFillTheBucket(t *testing.T) {
 		t.Errorf("another client: %v", err)
 	}
 	again := Request{Owner: Owner{"greedy", Short}, ID: "again", Body: []byte("x"), Again: true}
-	if answer, _, err := s.Do(t.Context(), again, func() ([]byte, bool, error) { return []byte("done"), false, nil }); err != nil || string(answer) != "done" {
+	if answer, _, err := s.Do(t.Context(), again, func(string) ([]byte, bool, error) { return []byte("done"), false, nil }); err != nil || string(answer) != "done" {
 		t.Errorf("a request that need not be remembered: %s, %v", answer, err)
 	}
 	token := Owner{"greedy", Minute}

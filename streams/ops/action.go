@@ -84,6 +84,7 @@ var Actions = []Action{
 	action("backup.start", (*Ops).StartBackup),
 	action("job.show", (*Ops).ShowJob).reads(),
 	action("job.list", (*Ops).ListJobs).reads(),
+	action("job.stop", (*Ops).StopJob),
 	action("coupon.list", (*Ops).ListCoupons).reads(),
 	action("coupons.void", (*Ops).VoidCoupons).atMost(wire.MaxMessage), // it has a list
 	action("coupons.extend", (*Ops).ExtendCoupons).atMost(wire.MaxMessage),
@@ -203,7 +204,7 @@ type Replayed struct {
 // MarshalJSON returns the first answer as it was.
 func (r *Replayed) MarshalJSON() ([]byte, error) { return r.Body, nil }
 
-// once carries out a request, or returns its first answer. The id of a job follows from who.Once: a start that was cut off finds it.
+// once carries out a request, or returns its first answer. A job is named after who.Makes: a start that was cut off finds it.
 func (a *Action) once(ctx context.Context, o *Ops, who Caller, fields Fields) (any, error) {
 	if who.Once == "" || a.Reads {
 		return a.act(ctx, o, who, fields)
@@ -214,7 +215,8 @@ func (a *Action) once(ctx context.Context, o *Ops, who Caller, fields Fields) (a
 	}
 	var answer any
 	one := once.Request{Body: request, Repeatable: a.repeatable || a.Answer == reflect.TypeFor[Job]()}
-	body, replayed, err := o.DoOnce(ctx, who, one, func() (body []byte, forget bool, err error) {
+	body, replayed, err := o.DoOnce(ctx, who, one, func(name string) (body []byte, forget bool, err error) {
+		who.Makes = name
 		if answer, err = a.act(ctx, o, who, fields); err != nil {
 			return nil, RefusalOf(err).Code != UnknownOutcome, err
 		}
@@ -257,9 +259,9 @@ func (a *Action) act(ctx context.Context, o *Ops, who Caller, fields Fields) (an
 
 // DoOnce carries out a request of a caller once for its id who.Once, as once.Store.Do has it, for a day if it names no time; each time
 // if there is no id.
-func (o *Ops) DoOnce(ctx context.Context, who Caller, r once.Request, do func() (answer []byte, forget bool, err error)) (answer []byte, replayed bool, err error) {
+func (o *Ops) DoOnce(ctx context.Context, who Caller, r once.Request, do func(name string) (answer []byte, forget bool, err error)) (answer []byte, replayed bool, err error) {
 	if who.Once == "" {
-		answer, _, err = do()
+		answer, _, err = do("")
 		return answer, false, err
 	}
 	r.Client, r.For, r.ID = who.Client(), cmp.Or(r.For, once.Day), who.Once

@@ -16,6 +16,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/command"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 const (
@@ -29,6 +31,9 @@ const (
 	sentAtOnce = wire.MaxMessageLines
 	// refusedShown is how many coupons that were not changed are named.
 	refusedShown = 20
+	// tablesWait is how long a change waits for the tables, and tablesLook how often it looks at them.
+	tablesWait = time.Minute
+	tablesLook = 200 * time.Millisecond
 )
 
 // CouponFilter selects coupons of a campaign. The zero value selects all that are claimed, whatever became of them.
@@ -69,6 +74,7 @@ type CouponsChanged struct {
 	Repeated int64                  `json:"repeated" doc:"Coupons that were so already, and those of a run before this one that had stored no answer for them."`
 	Refused  map[wire.Refusal]int64 `json:"refused,omitempty" doc:"Coupons that were not changed, by reason."`
 	First    []RefusedCoupon        `json:"first_refused,omitempty" doc:"The first of them, at most 20."`
+	Behind   *uint64                `json:"behind" doc:"How many event messages the tables lacked after a wait: coupons in them may not be selected. null = not known; 0 also where n or codes name the coupons."`
 }
 
 // RefusedCoupon is a coupon that was not changed.
@@ -182,9 +188,10 @@ type change struct {
 	}
 }
 
-// ChangeCoupons does a job of kind coupons. It counts the coupons that are selected, and sends a command for each. Its id is made of
-// those of the job and the coupon: one that a run before this one sent has no second effect. The lanes decide: what the tables do
-// not have yet is a repeat or refused there.
+// ChangeCoupons does a job of kind coupons. It waits until the tables have what the log has, counts the coupons that are selected, and
+// sends a command for each. Its id is made of those of the job and the coupon: one that a run before this one sent has no second
+// effect. The lanes decide: what the tables do not have yet is a repeat or refused there. A stop ends it between two batches of
+// commands, so that what it has counted is all that it did.
 func (o *Ops) ChangeCoupons(ctx context.Context, run JobRun) (any, error) {
 	j := &change{Ops: o, run: run}
 	err := json.Unmarshal(run.Request, &j.q)
@@ -192,7 +199,9 @@ func (o *Ops) ChangeCoupons(ctx context.Context, run JobRun) (any, error) {
 		err = json.Unmarshal(run.Kept, &j.is)
 	}
 	if err == nil && j.is.Through == 0 {
-		err = j.count(ctx)
+		if err = j.await(ctx); err == nil {
+			err = j.count(ctx)
+		}
 	}
 	switch {
 	case err != nil:
@@ -205,6 +214,9 @@ func (o *Ops) ChangeCoupons(ctx context.Context, run JobRun) (any, error) {
 	var sent int64
 	err = j.pages(ctx, j.is.After, j.is.Through, func(hits []uint32, last uint32) error {
 		for chunk := range slices.Chunk(hits, sentAtOnce) {
+			if run.stopped() {
+				return errStopped
+			}
 			if err := j.send(ctx, chunk); err != nil {
 				return fmt.Errorf("%w; send the same request again to go on", err)
 			}
@@ -216,6 +228,53 @@ func (o *Ops) ChangeCoupons(ctx context.Context, run JobRun) (any, error) {
 		return nil
 	})
 	return j.is.CouponsChanged, err
+}
+
+// await waits, for a bounded time, until the tables have the events that the log has now, and records how many they lack. Coupons
+// that are named by number are changed whether the tables have them or not.
+func (j *change) await(ctx context.Context) error {
+	if len(j.q.N) > 0 && !j.q.DryRun {
+		j.is.Behind = new(uint64)
+		return nil
+	}
+	lane := topology.LaneOf(j.q.Campaign, j.Log.Lanes)
+	bounds, err := eventlog.Events(j.JetStream, lane).Bounds(ctx)
+	if err != nil {
+		return err
+	}
+	j.is.Behind, err = reaches(ctx, j.Coupons, lane, bounds.Last, &j.run)
+	return err
+}
+
+// reaches waits until the tables have the messages of a lane up to its end, and returns how many they lack then; nil = not known.
+func reaches(ctx context.Context, tables Coupons, lane int, end uint64, run *JobRun) (behind *uint64, err error) {
+	tick := time.NewTicker(tablesLook)
+	defer tick.Stop()
+	late := time.NewTimer(tablesWait)
+	defer late.Stop()
+	for {
+		at, ok, err := tables.Checkpoint(ctx, lane)
+		if err != nil {
+			return nil, err
+		}
+		if behind = nil; ok || end == 0 {
+			lacks := end - min(at, end)
+			behind = &lacks
+		}
+		if behind != nil && *behind == 0 {
+			return behind, nil
+		}
+		run.Report(JobProgress{Phase: "waiting for the tables", Done: int64(min(at, end)), Total: int64(end)})
+		select {
+		case <-tick.C:
+		case <-late.C:
+			return behind, nil
+		case <-run.Stop:
+			return nil, errStopped
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // count counts what is selected, and finds the end of it.
@@ -230,6 +289,9 @@ func (j *change) count(ctx context.Context) error {
 		return err
 	}
 	return j.pages(ctx, 0, wire.MaxCodes, func(hits []uint32, last uint32) error {
+		if j.run.stopped() {
+			return errStopped
+		}
 		j.is.Matched, j.is.Through = j.is.Matched+int64(len(hits)), last
 		j.run.Report(JobProgress{Phase: "counting", Done: int64(last), Total: int64(last)})
 		return nil

@@ -22,6 +22,8 @@ type Coupons interface {
 	// Hits are the coupons of a campaign that a filter selects among so many rows after a number. last is the end of these rows, where
 	// the next call goes on if there are more.
 	Hits(ctx context.Context, campaign, lastFour string, f CouponFilter, after uint32, rows int) (hits []uint32, last uint32, more bool, err error)
+	// Checkpoint is the last event message of a lane that the tables have; ok is false where they have no checkpoint of it.
+	Checkpoint(ctx context.Context, lane int) (sequence uint64, ok bool, err error)
 	Days(ctx context.Context, q ListDays) (Page[Day], error)
 	Due(ctx context.Context, q Paging) (DuePage, error)
 }

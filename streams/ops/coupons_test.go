@@ -40,7 +40,8 @@ func TestSelectionsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestWhoSeesAJob: changes of many coupons are for who may make them, of the campaigns of the key; all other jobs for who may start one.
+// TestWhoSeesAJob, and may stop it: changes of many coupons are for who may make them, of the campaigns of the key; all other jobs for
+// who may start one.
 func TestWhoSeesAJob(t *testing.T) {
 	for _, test := range []struct {
 		role            access.Role
@@ -51,7 +52,8 @@ func TestWhoSeesAJob(t *testing.T) {
 		{access.Support, []string{"a"}, true, false}, {access.Support, []string{"b"}, false, false}, {access.Producer, nil, false, false},
 	} {
 		who := Caller{Principal: access.Principal{ID: "x", Name: "x", Role: test.role, Campaigns: test.campaigns}}
-		coupons, backup := Job{Kind: CouponsJob, Request: []byte(`{"campaign":"a"}`)}, Job{Kind: BackupJob, Request: []byte(`{"name":"x"}`)}
+		coupons := Job{Kind: CouponsJob, Action: "coupons.void", Request: []byte(`{"campaign":"a"}`)}
+		backup := Job{Kind: BackupJob, Action: "backup.start", Request: []byte(`{"name":"x"}`)}
 		if coupons.shownTo(who) != test.coupons || backup.shownTo(who) != test.backup {
 			t.Errorf("%s %v sees coupons %t, a backup %t", test.role, test.campaigns, coupons.shownTo(who), backup.shownTo(who))
 		}

@@ -14,5 +14,5 @@
 //
 // What a crash does: a change is stored before its entry in the audit stream, and answered after that. A crash between the two
 // leaves a change without an entry; its caller got no answer, and reads what is there. A retry under the same id is answered so:
-// what was cut off is not done again, but the start of a job, which finds its job by an id that follows from that of the request.
+// what was cut off is not done again, but the start of a job, which finds its job by a name that is remembered with the request.
 package ops

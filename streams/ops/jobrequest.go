@@ -128,11 +128,14 @@ func (o *Ops) ShowJob(ctx context.Context, who Caller, q NamedJob) (Job, error) 
 	return job, err
 }
 
-// shownTo reports whether a caller may see a job: changes of many coupons if it may change those, all others if it may start them.
+// shownTo reports whether a caller may see a job, and stop it: those that it may start.
 func (j *Job) shownTo(who Caller) bool {
 	var q struct{ Campaign string }
-	_ = json.Unmarshal(j.Request, &q) // a request of another form is of no campaign
-	return who.May(access.OpRunJobs, "") || j.Kind == CouponsJob && who.May(access.OpVoid, q.Campaign)
+	start := access.OperationOn(j.Action)
+	if !start.Whole() {
+		_ = json.Unmarshal(j.Request, &q) // a request of another form is of no campaign
+	}
+	return who.May(start, q.Campaign)
 }
 
 // ListJobs lists the last job of each kind, and of each key that changes coupons, newest first.

@@ -5,8 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base32"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,10 +16,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/natsx"
+	"github.com/seed-4a2410e3/scrip/streams/once"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
@@ -49,27 +46,20 @@ const (
 	JobDone    JobState = "done"
 	JobFailed  JobState = "failed"
 	JobRefused JobState = "refused"
+	JobStopped JobState = "stopped" // by a person
 )
 
 // JobStates are they.
-var JobStates = []JobState{JobWaiting, JobRunning, JobDone, JobFailed, JobRefused}
+var JobStates = []JobState{JobWaiting, JobRunning, JobDone, JobFailed, JobRefused, JobStopped}
 
 // JobKinds returns the kinds of jobs, in order.
 func JobKinds() []string { return slices.Sorted(maps.Keys(jobKinds)) }
 
 const (
-	// jobUpdate is how often the server that runs a job updates it.
-	jobUpdate = time.Second
 	// jobDead is how long a job may have no update before its server is taken for dead.
 	jobDead = 15 * time.Second
 	// jobResumed is how long the same request goes on where a job has failed.
 	jobResumed = 24 * time.Hour
-	// jobEnd bounds the attempts to store the end of a job.
-	jobEnd = 10 * time.Second
-	// jobStopped is the same while the server stops.
-	jobStopped = 2 * time.Second
-	// mostResult bounds a result, in bytes: it is in one message.
-	mostResult = 512 << 10
 )
 
 // Job is a long action that a server does, whether its caller waits or not.
@@ -77,7 +67,7 @@ type Job struct {
 	ID     string   `json:"id"`
 	Kind   string   `json:"kind"`
 	Action string   `json:"action" doc:"Such as rebuild.start."`
-	State  JobState `json:"state" enum:"waiting,running,done,failed,refused" doc:"refused: nothing was changed."`
+	State  JobState `json:"state" enum:"waiting,running,done,failed,refused,stopped" doc:"refused: nothing was changed."`
 	// By is who started it, and Key the id of that user's key.
 	By      string          `json:"by"`
 	Key     string          `json:"key,omitempty"`
@@ -88,9 +78,11 @@ type Job struct {
 	Started   time.Time `json:"started"`
 	// Updated is written about once a second while it runs.
 	Updated  time.Time       `json:"updated"`
-	Progress *JobProgress    `json:"progress,omitempty"`
-	Result   json.RawMessage `json:"result,omitempty" doc:"Of a job that is done, in the form of its kind."`
+	Progress *JobProgress    `json:"progress,omitempty" doc:"While it runs, and of a job that failed or was stopped."`
+	Result   json.RawMessage `json:"result,omitempty" doc:"Of a job that is done, in the form of its kind; of a change of coupons also what it did before it failed or was stopped."`
 	Error    string          `json:"error,omitempty"`
+	// StoppedBy is who requested a stop. The server that runs it sees that at its next update.
+	StoppedBy string `json:"stopped_by,omitempty" doc:"Who requested a stop: the job ends as stopped within seconds, unless it ends in another way before."`
 }
 
 // kept reports whether it failed, and has what the next run goes on from.
@@ -108,6 +100,11 @@ func (j *Jobs) canGoOn(ctx context.Context, id string) bool {
 func (j *Job) resumes(last *Job) bool {
 	return last.kept() && j.Started.Sub(last.Updated) < jobResumed &&
 		j.Action == last.Action && j.By == last.By && j.Key == last.Key && bytes.Equal(j.Request, last.Request)
+}
+
+// repeats reports whether a job is the same request again as the last one, which is remembered for as long.
+func (j *Job) repeats(last *Job) bool {
+	return j.Started.Sub(last.Started) < topology.OnceFor && j.Action == last.Action && bytes.Equal(j.Request, last.Request)
 }
 
 // Ended reports whether the job has ended.
@@ -134,6 +131,9 @@ type JobRun struct {
 	Kept json.RawMessage
 	// Report stores progress, at the next update. It may be called by several goroutines.
 	Report func(JobProgress)
+	// Stop is closed when a stop was requested. Work of kind CouponsJob looks at it between its batches; for all others their context
+	// ends then.
+	Stop <-chan struct{}
 }
 
 // JobWork does a job. Its result is encoded as JSON; it may come with an error. A *Refusal is of a job that changed nothing,
@@ -147,6 +147,7 @@ var ErrNoJob = errors.New("there is no such job; only the last one of each kind,
 //
 //	Start ──> bucket SCRIP_JOBS: slot = {id, state, by, …} ──watch──> Run, at a server that has this kind in Work
 //	Show  <──                    progress, result, error   <────────
+//	Stop  ──>                    stopped_by                ────────>
 //
 // Owner: a job is of the server that took it, which updates its value once a second. Every update names the revision that
 // it replaces, so two servers never have one.
@@ -176,7 +177,7 @@ func (j *Jobs) Start(ctx context.Context, who Caller, action string, request any
 	}
 	now := j.Clock.Now().UTC().Truncate(time.Millisecond)
 	slot := slotOf(kind, who)
-	job := Job{ID: slot + "-" + nameOf(who)[:10], Kind: kind, Action: action, State: JobWaiting, By: who.Name, Key: who.ID,
+	job := Job{ID: slot + "-" + nameOf(who)[:nameInID], Kind: kind, Action: action, State: JobWaiting, By: who.Name, Key: who.ID,
 		RequestID: who.Request, Request: body, Started: now, Updated: now}
 	last, revision, err := j.read(ctx, slot)
 	switch {
@@ -184,7 +185,9 @@ func (j *Jobs) Start(ctx context.Context, who Caller, action string, request any
 		return Job{}, err
 	case err == nil && job.resumes(&last):
 		job.ID, job.Progress = last.ID, last.Progress
-	case err == nil && last.ID == job.ID && who.Once != "": // the answer to its first request was lost
+	case err == nil && last.ID == job.ID && !job.repeats(&last):
+		return Job{}, once.ErrReused
+	case err == nil && last.ID == job.ID: // the answer to its first request was lost
 		return last, nil
 	case err == nil && !last.Ended():
 		return Job{}, busy(&last)
@@ -212,15 +215,11 @@ func (j *Jobs) Start(ctx context.Context, who Caller, action string, request any
 	return job, nil
 }
 
-// nameOf is a name for what a request makes: the same one for a retry of it.
-func nameOf(who Caller) string {
-	name := rand.Text()
-	if who.Once != "" {
-		sum := sha256.Sum256([]byte(who.Client() + " " + who.Once))
-		name = base32.StdEncoding.EncodeToString(sum[:])
-	}
-	return strings.ToLower(name[:20])
-}
+// nameInID is how much of a name the id of a job has.
+const nameInID = 10
+
+// nameOf is a name for what a request makes: the same one for a retry of it, as long as the request is remembered.
+func nameOf(who Caller) string { return cmp.Or(who.Makes, strings.ToLower(rand.Text()[:20])) }
 
 // Show returns a job.
 func (j *Jobs) Show(ctx context.Context, id string) (Job, error) {
@@ -276,224 +275,4 @@ func (j *Jobs) write(ctx context.Context, job *Job, revision uint64) (uint64, er
 		return 0, fmt.Errorf("storing the job: %w", err)
 	}
 	return ack.Sequence, nil
-}
-
-// watchPause is the pause before a retry to watch the bucket.
-const watchPause = time.Second
-
-// Run takes jobs of the kinds in Work and does them, until ctx ends; those that it does end then, too.
-func (j *Jobs) Run(ctx context.Context) error {
-	if len(j.Work) == 0 {
-		<-ctx.Done()
-		return nil
-	}
-	running := make(chan struct{}, len(jobKinds)+mostChanges)
-	defer func() {
-		for range cap(running) { // each job that runs has one
-			running <- struct{}{}
-		}
-	}()
-	for ctx.Err() == nil {
-		err := j.bury(ctx)
-		if err == nil {
-			err = j.watch(ctx, running)
-		}
-		if ctx.Err() == nil {
-			cmp.Or(j.Logger, slog.Default()).Warn("the bucket of jobs cannot be watched; retrying", "err", err)
-			_ = natsx.Pause(ctx, watchPause)
-		}
-	}
-	return nil
-}
-
-// bury ends the jobs that this server ran before it was started, so that the next ones need not wait.
-func (j *Jobs) bury(ctx context.Context) error {
-	if j.buried {
-		return nil
-	}
-	slots, err := j.slots(ctx)
-	if err != nil {
-		return err
-	}
-	for _, slot := range slots {
-		job, revision, err := j.read(ctx, slot)
-		switch {
-		case errors.Is(err, ErrNoJob):
-		case err != nil:
-			return err
-		case j.Work[job.Kind] != nil && job.State == JobRunning && job.Server == j.Server:
-			j.end(ctx, job, revision, nil, errors.New("the server that ran it ended; start it again"))
-		}
-	}
-	j.buried = true
-	return nil
-}
-
-// watch takes jobs until ctx or the watch ends.
-func (j *Jobs) watch(ctx context.Context, running chan struct{}) error {
-	kv, err := j.JetStream.KeyValue(ctx, topology.JobsBucket)
-	if err != nil {
-		return err
-	}
-	updates, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
-	if err != nil {
-		return err
-	}
-	defer func() { _ = updates.Stop() }()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case entry, ok := <-updates.Updates():
-			if !ok {
-				return errors.New("the watch ended")
-			}
-			var job Job
-			if entry == nil || json.Unmarshal(entry.Value(), &job) != nil || job.State != JobWaiting || j.Work[job.Kind] == nil {
-				continue
-			}
-			if j.Clock.Now().Sub(entry.Created()) > jobDead {
-				continue // shown as failed already
-			}
-			running <- struct{}{}
-			go func() {
-				defer func() { <-running }()
-				j.take(ctx, job, entry.Revision())
-			}()
-		}
-	}
-}
-
-// errTaken ends the work of a job that another one has replaced.
-var errTaken = errors.New("another job was started while this one could not be updated")
-
-// take takes a job, unless another server is first, and does it.
-func (j *Jobs) take(ctx context.Context, job Job, revision uint64) {
-	logger := cmp.Or(j.Logger, slog.Default()).With("job", job.ID)
-	job.State, job.Server, job.Updated = JobRunning, j.Server, j.Clock.Now().UTC()
-	revision, err := j.write(ctx, &job, revision)
-	if err != nil {
-		if !natsx.IsWrongSequence(err) {
-			logger.Warn("the job was not taken", "err", err)
-		}
-		return
-	}
-	logger.Info("job started", "action", job.Action, "by", job.By)
-	working, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	progress, ended, kept := make(chan JobProgress, 1), make(chan struct{}), job.Progress
-	var result any
-	var failed error
-	go func() {
-		defer close(ended)
-		run := JobRun{ID: job.ID, Action: job.Action, Request: job.Request, By: job.By, RequestID: job.RequestID, Report: func(p JobProgress) {
-			select {
-			case <-progress: // only the newest counts
-			default:
-			}
-			select {
-			case progress <- p:
-			default:
-			}
-		}}
-		if kept != nil {
-			run.Kept = kept.Kept
-		}
-		result, failed = j.Work[job.Kind](working, run)
-	}()
-	tick := time.NewTicker(jobUpdate)
-	defer tick.Stop()
-updates:
-	for working.Err() == nil {
-		select {
-		case <-ended:
-			break updates
-		case p := <-progress:
-			job.Progress = &p
-			continue
-		case <-tick.C:
-		}
-		job.Updated = j.Clock.Now().UTC()
-		if revision, err = j.update(working, &job, revision); errors.Is(err, errTaken) {
-			cancel(errTaken)
-		} else if err != nil {
-			logger.Warn("the job's progress was not stored; it goes on", "err", err)
-		}
-	}
-	<-ended
-	select {
-	case p := <-progress:
-		job.Progress = &p
-	default:
-	}
-	j.end(ctx, job, revision, result, failed)
-}
-
-// update stores a job that this server has. An update whose answer was lost may have been stored: the value shows it.
-func (j *Jobs) update(ctx context.Context, job *Job, revision uint64) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, jobDead/3)
-	defer cancel()
-	next, err := j.write(ctx, job, revision)
-	if err == nil || !natsx.IsWrongSequence(err) {
-		return max(next, revision), err
-	}
-	have, next, err := j.read(ctx, job.slot())
-	switch {
-	case err != nil:
-		return revision, err
-	case have.ID != job.ID || have.Server != job.Server:
-		return revision, errTaken
-	}
-	if next, err = j.write(ctx, job, next); natsx.IsWrongSequence(err) {
-		err = errors.Join(natsx.ErrAgain, err) // it was read from a replica that lags
-	}
-	return max(next, revision), err
-}
-
-// end stores the end of a job and records it.
-func (j *Jobs) end(ctx context.Context, job Job, revision uint64, result any, failed error) {
-	limit := jobEnd
-	if ctx.Err() != nil {
-		limit = jobStopped
-		if failed != nil {
-			failed = errors.New("the server that ran it was stopped; start it again")
-		}
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	defer cancel()
-	logger := cmp.Or(j.Logger, slog.Default()).With("job", job.ID)
-	job.State, job.Updated = JobDone, j.Clock.Now().UTC()
-	var no *Refusal
-	switch {
-	case errors.As(failed, &no):
-		job.State, job.Error = JobRefused, failed.Error()
-	case failed != nil:
-		job.State, job.Error = JobFailed, failed.Error()
-	}
-	if result != nil {
-		body, err := json.Marshal(result)
-		switch {
-		case err != nil:
-			job.State, job.Error = JobFailed, "encoding the result: "+err.Error()
-		case len(body) > mostResult:
-			job.State, job.Error = JobFailed, fmt.Sprintf("it ended, and its result has %d bytes, more than %d; give a smaller limit", len(body), mostResult)
-		default:
-			job.Result = body
-		}
-	}
-	if job.State != JobFailed {
-		job.Progress = nil
-	}
-	err := natsx.Retry(ctx, func(ctx context.Context) (err error) {
-		revision, err = j.update(ctx, &job, revision)
-		return err
-	})
-	if err == nil && !job.dry() {
-		who := access.Principal{ID: job.Key, Name: job.By}
-		err = j.Audit.Append(ctx, audit.By(who, audit.Jobs, job.Action+" "+string(job.State), strings.TrimSpace(job.ID+" "+wire.Shorten(job.Error, 400))))
-	}
-	if err != nil {
-		logger.Error("the end of the job was not stored", "state", job.State, "err", err)
-	}
-	logger.Info("job ended", "state", job.State, "error", job.Error, "took", job.Updated.Sub(job.Started).Round(time.Millisecond))
 }

@@ -2,16 +2,22 @@ package ops
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth/authtest"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/once"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
@@ -186,19 +192,131 @@ func TestHowAJobEnds(t *testing.T) {
 	}
 }
 
-// TestTheRetryOfAStartFindsItsJob, also while it runs.
+// TestTheRetryOfAStartFindsItsJob, also while it runs. A name that has another request, or is older than a day, starts nothing.
 func TestTheRetryOfAStartFindsItsJob(t *testing.T) {
 	r := newJobRig(t)
-	j, who := r.at("a", wall.Machine, nil), ann
-	who.Once = "once"
+	clock := streamtest.NewClock()
+	j, who := r.at("a", clock, nil), ann
+	who.Makes = "abcdefghijklmnopqrst"
 	first, err := j.Start(t.Context(), who, "verify.start", None{})
 	streamtest.Must(t, err)
 	if again, err := j.Start(t.Context(), who, "verify.start", None{}); err != nil || again.ID != first.ID || !again.Started.Equal(first.Started) {
 		t.Errorf("%+v, %v, want %+v", again, err, first)
 	}
-	who.Once = "twice"
-	if _, err := j.Start(t.Context(), who, "verify.start", None{}); err == nil || RefusalOf(err).Code != Busy {
+	if _, err := j.Start(t.Context(), who, "verify.start", VerifyTables{Repair: true}); !errors.Is(err, once.ErrReused) {
+		t.Errorf("another request is answered %v", err)
+	}
+	other := who
+	other.Makes = "tsrqponmlkjihgfedcba"
+	if _, err := j.Start(t.Context(), other, "verify.start", None{}); err == nil || RefusalOf(err).Code != Busy {
 		t.Errorf("another start is answered %v", err)
+	}
+	clock.Move(topology.OnceFor)
+	if _, err := j.Start(t.Context(), who, "verify.start", None{}); !errors.Is(err, once.ErrReused) {
+		t.Errorf("after a day it is answered %v", err)
+	}
+}
+
+// TestAKeyUsedAgainAfterItsDay goes over every action that starts a job. Within the day the same request finds its job, and another one
+// is refused; after it each starts a job under an id of its own, so that none of its commands is a repeat of the first one's.
+func TestAKeyUsedAgainAfterItsDay(t *testing.T) {
+	r := newJobRig(t)
+	requests := map[string][2]string{
+		"rebuild.start":  {`{"schema":"monday"}`, `{"schema":"tuesday"}`},
+		"rebuild.undo":   {`{}`, `{}`},
+		"rebuild.drop":   {`{}`, `{}`},
+		"verify.start":   {`{"campaign":"monday"}`, `{"campaign":"tuesday"}`},
+		"backup.start":   {`{"name":"monday"}`, `{"name":"tuesday"}`},
+		"coupons.void":   {`{"campaign":"c","n":[1],"most":1}`, `{"campaign":"c","n":[2],"most":1}`},
+		"coupons.extend": {`{"campaign":"c","all":true,"most":1,"expires_at":"2031-01-01T00:00:00Z"}`, `{"campaign":"c","all":true,"most":1,"expires_at":"2032-01-01T00:00:00Z"}`},
+	}
+	runs := make(chan string, 10*len(Actions))
+	work := func(_ context.Context, run JobRun) (any, error) {
+		runs <- run.ID
+		return None{}, nil
+	}
+	lanes, err := r.js.Conn().Subscribe("scrip.campaign.show", func(m *nats.Msg) { _ = m.Respond([]byte(`{"data":{}}`)) })
+	streamtest.Must(t, err)
+	defer func() { _ = lanes.Unsubscribe() }()
+	o := &Ops{Jobs: r.at("one", wall.Machine, map[string]JobWork{RebuildJob: work, VerifyJob: work, BackupJob: work, CouponsJob: work}),
+		Once: once.Open(r.js, [32]byte{7}, "log"), Audit: audit.Open(r.js, nil), Queries: client.New(r.js.Conn(), client.Options{})}
+	stop := streamtest.Background(t, o.Jobs.Run)
+	forget := func() { // as after a day
+		if _, ok, err := o.Once.Take(t.Context(), "request "+ann.Client()+" nightly"); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	for i := range Actions {
+		a := &Actions[i]
+		if a.Answer != reflect.TypeFor[Job]() || a.Reads || a.Name == "job.stop" {
+			continue
+		}
+		q, listed := requests[a.Name]
+		if !listed {
+			t.Errorf("no requests of %s", a.Name)
+			continue
+		}
+		start := func(key, request string) (Job, error) {
+			who, fields := ann, Fields{}
+			streamtest.Must(t, json.Unmarshal([]byte(request), &fields))
+			who.Once = key
+			answer, err := a.Do(t.Context(), o, who, fields)
+			if again, ok := answer.(*Replayed); ok {
+				answer = again.Answer
+			}
+			job, _ := answer.(Job)
+			if err == nil {
+				r.becomes(o.Jobs, job.ID, JobDone)
+			}
+			return job, err
+		}
+		ids := map[string]string{}
+		made := func(what, key, request string) {
+			t.Helper()
+			job, err := start(key, request)
+			if err != nil {
+				t.Fatalf("%s, %s: %v", a.Name, what, err)
+			}
+			if was := ids[job.ID]; was != "" {
+				t.Errorf("%s, %s: it is answered with job %s of %s", a.Name, what, job.ID, was)
+			}
+			ids[job.ID] = what
+			var got, want any
+			_, _ = json.Unmarshal(job.Request, &got), json.Unmarshal([]byte(request), &want)
+			for name, value := range want.(map[string]any) {
+				if have := got.(map[string]any)[name]; !reflect.DeepEqual(have, value) {
+					t.Errorf("%s, %s: its job has %s %v, want %v", a.Name, what, name, have, value)
+				}
+			}
+			if key == "" {
+				return
+			}
+			if again, err := start(key, request); err != nil || again.ID != job.ID {
+				t.Errorf("%s, %s, sent again: %s, %v, want %s", a.Name, what, again.ID, err, job.ID)
+			}
+			if request == q[1] {
+				return
+			}
+			if _, err := start(key, q[1]); err == nil || RefusalOf(err).Code != wire.IdempotencyKeyReused {
+				t.Errorf("%s, %s, with another request: %v", a.Name, what, err)
+			}
+		}
+		made("the first", "nightly", q[0])
+		forget()
+		made("the next day", "nightly", q[1])
+		made("one between", "", q[0])
+		forget()
+		made("a day later, after another one", "nightly", q[0])
+		forget()
+	}
+	stop()
+	close(runs)
+	ran := map[string]bool{}
+	for id := range runs {
+		if ran[id] {
+			t.Errorf("%s ran twice", id)
+		}
+		ran[id] = true
 	}
 }
 

@@ -109,7 +109,7 @@ func (j *Jobs) crowded(ctx context.Context) error {
 		}
 	}
 	if running >= mostChanges {
-		return &Refusal{Code: Busy, Message: fmt.Sprintf("%d changes of many coupons run, of other keys, and no more may; wait until one ends", running)}
+		return &Refusal{Code: Busy, Message: fmt.Sprintf("%d changes of many coupons run, of other keys, and no more may; wait until one ends, see scrip job list", running)}
 	}
 	return nil
 }
@@ -120,6 +120,6 @@ func busy(running *Job) error {
 	if running.Kind == CouponsJob {
 		of = "of this key"
 	}
-	return &Refusal{Code: Busy, Message: fmt.Sprintf("job %s %s runs already, started by %s at %s; wait until it ends, see scrip job show %s",
+	return &Refusal{Code: Busy, Message: fmt.Sprintf("job %s %s runs already, started by %s at %s; wait until it ends, or stop it: scrip job stop %s",
 		running.ID, of, wire.Shorten(running.By, 64), running.Started.Format(time.RFC3339), running.ID)}
 }

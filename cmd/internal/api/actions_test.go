@@ -85,6 +85,7 @@ sender.deadletters   -                    {"sender":"mobile"}
 sender.discard       deadletters:discard  {"sender":"mobile","all":true}
 job.show             -                    {"id":"$job"}
 job.list             -                    {}
+job.stop             -                    {"id":"$job"}
 `
 
 // refusals are requests that every door refuses with the same code and text, and no entry: the action, the code, the fields.
@@ -136,6 +137,7 @@ verify.start         invalid       {"limit":1001}
 backup.start         malformed     {}
 backup.start         invalid       {"name":"../there"}
 job.show             not_found     {"id":"verify-0"}
+job.stop             not_found     {"id":"verify-0"}
 coupon.list          invalid       {}
 coupon.list          invalid       {"last_four":"AAAA","customer_id":"ann"}
 coupon.list          invalid       {"campaign":"none","last_four":"AAA"}

@@ -73,7 +73,7 @@ func (a *API) sendCommands(w http.ResponseWriter, req *http.Request, _ *struct{}
 	}
 	// Lines have ids: those of a retry have the same outcomes. For a key whose repeats show no codes they have not.
 	one := once.Request{Owner: once.Owner{For: once.Short}, Body: append([]byte("commands\n"), body...), Repeatable: true, Again: !p.NewOnly}
-	out, again, err := a.Ops.DoOnce(req.Context(), author(req.Context()), one, func() ([]byte, bool, error) { return a.sendLines(req, p, all) })
+	out, again, err := a.Ops.DoOnce(req.Context(), author(req.Context()), one, func(string) ([]byte, bool, error) { return a.sendLines(req, p, all) })
 	if err != nil {
 		a.refused(w, ops.RefusalOf(err), nil).Write(w)
 		return

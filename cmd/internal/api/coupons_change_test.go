@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server/apitest"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -16,6 +19,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // TestChangeOfManyCoupons: what a list or a filter selects is counted before anything is sent; the lane decides each. A run that is
@@ -39,7 +43,9 @@ func TestChangeOfManyCoupons(t *testing.T) {
 	t.Cleanup(db.Close)
 	lanes := command.New(r.Shop.Conn(), command.Options{Count: 2})
 	t.Cleanup(streamtest.Background(t, lanes.Run))
-	people := &ops.Ops{Coupons: readmodel.NewCoupons(db), Queries: r.Shop, Lanes: lanes}
+	js, err := jetstream.New(r.Shop.Conn())
+	streamtest.Must(t, err)
+	people := &ops.Ops{Coupons: readmodel.NewCoupons(db), Queries: r.Shop, Lanes: lanes, JetStream: js, Log: topology.Log{Lanes: 2}}
 	rows := func(want int, sql string) {
 		t.Helper()
 		apitest.Until(t, fmt.Sprint(want, " ", sql), func() bool {
@@ -50,8 +56,10 @@ func TestChangeOfManyCoupons(t *testing.T) {
 	}
 	rows(claimed, `SELECT count(*) FROM scrip.coupon WHERE campaign = $1`)
 
+	var stop chan struct{}
 	change := func(ctx context.Context, id, action, request string, kept json.RawMessage, report func(ops.JobProgress)) (ops.CouponsChanged, error) {
-		run := ops.JobRun{ID: id, Action: "coupons." + action, Request: json.RawMessage(strings.Replace(request, "{", `{"campaign":"`+c+`",`, 1)), By: "ann", Kept: kept, Report: report}
+		run := ops.JobRun{ID: id, Action: "coupons." + action, Request: json.RawMessage(strings.Replace(request, "{", `{"campaign":"`+c+`",`, 1)), By: "ann", Kept: kept,
+			Report: report, Stop: stop}
 		got, err := people.ChangeCoupons(ctx, run)
 		result, _ := got.(ops.CouponsChanged)
 		return result, err
@@ -64,14 +72,27 @@ func TestChangeOfManyCoupons(t *testing.T) {
 			kill()
 		}
 	})
-	if !errors.Is(err, context.Canceled) || len(kept) != 3 {
+	if kept = slices.DeleteFunc(kept, func(k json.RawMessage) bool { return k == nil }); !errors.Is(err, context.Canceled) || len(kept) != 2 {
 		t.Fatalf("killed: %v after %s", err, kept)
 	}
-	got, err := change(t.Context(), "coupons-1", "extend", extend, kept[1], func(ops.JobProgress) {})
+	got, err := change(t.Context(), "coupons-1", "extend", extend, kept[0], func(ops.JobProgress) {})
 	if err != nil || got.Matched != claimed || got.Done != 1500 || got.Repeated != 1000 || len(got.Refused) != 0 {
 		t.Errorf("sent again: %+v, %v", got, err)
 	}
 	rows(claimed, `SELECT count(*) FROM scrip.coupon_event WHERE campaign = $1 AND what = 'extended'`)
+
+	// One that is stopped ends after the batch under way, and what it counted is what it did.
+	stop = make(chan struct{})
+	got, err = change(t.Context(), "coupons-stopped", "extend", strings.Replace(extend, "2099", "2098", 1), nil, func(p ops.JobProgress) {
+		if p.Phase == "changing" {
+			close(stop)
+		}
+	})
+	if err == nil || err.Error() != "stopped" || got.Matched != claimed || got.Done != 1000 || got.Repeated != 0 || len(got.Refused) != 0 {
+		t.Errorf("stopped: %+v, %v", got, err)
+	}
+	stop = nil
+	rows(claimed+1000, `SELECT count(*) FROM scrip.coupon_event WHERE campaign = $1 AND what = 'extended'`)
 
 	for i, test := range []struct{ action, request, want, refused string }{
 		{"void", `{"all":true,"dry_run":true}`, "2500 0 0 map[] []", ""},
@@ -95,9 +116,26 @@ func TestChangeOfManyCoupons(t *testing.T) {
 		for _, of := range got.First {
 			named = append(named, of.N)
 		}
-		if is := fmt.Sprint(got.Matched, got.Done, got.Repeated, got.Refused, named); err != nil || is != test.want {
-			t.Errorf("%s: %s, %v, want %s", test.request, is, err, test.want)
+		if is := fmt.Sprint(got.Matched, got.Done, got.Repeated, got.Refused, named); err != nil || is != test.want || got.Behind == nil || *got.Behind != 0 {
+			t.Errorf("%s: %s, behind %v, %v, want %s", test.request, is, got.Behind, err, test.want)
 		}
 	}
 	rows(4, `SELECT count(*) FROM scrip.coupon WHERE campaign = $1 AND status = 'voided'`)
+
+	// The tables stand still while one more is claimed: the change waits for that coupon.
+	still, err := db.Begin(t.Context())
+	streamtest.Must(t, err)
+	_, err = still.Exec(t.Context(), "LOCK TABLE scrip.checkpoint IN SHARE MODE")
+	streamtest.Must(t, err)
+	r.Claim(t, c, "late")
+	goOn := sync.OnceFunc(func() { _ = still.Rollback(context.WithoutCancel(t.Context())) })
+	got, err = change(t.Context(), "coupons-late", "void", `{"customer_id":"late","most":1}`, nil, func(p ops.JobProgress) {
+		if p.Phase == "waiting for the tables" {
+			goOn()
+		}
+	})
+	goOn()
+	if err != nil || got.Matched != 1 || got.Done != 1 || got.Behind == nil || *got.Behind != 0 {
+		t.Errorf("of tables that lagged: %+v, %v", got, err)
+	}
 }

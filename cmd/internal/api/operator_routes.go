@@ -121,6 +121,9 @@ var actionRoutes = []actionRoute{
 		about: "Into a new directory of the server, which its result names. " + jobAbout},
 	{method: get, path: "/v1/jobs", action: "job.list", id: "listJobs", summary: "List the last job of each kind, and of changes of coupons that of each key"},
 	{method: get, path: "/v1/jobs/{id}", action: "job.show", id: "getJob", summary: "Show a job: its progress, or its result"},
+	{method: post, path: "/v1/jobs/{id}/stop", action: "job.stop", id: "stopJob", summary: "Stop a job",
+		about: "At whichever server it runs, by a key that may start it. The answer does not wait: within seconds the job has ended as stopped, or in another way before. " +
+			"Its result, if it has one, is what it did until then. One that has ended stays as it is."},
 
 	{method: get, path: "/v1/coupons", action: "coupon.list", id: "listCoupons", tag: "coupons", summary: "List coupons of a campaign, a customer or an order",
 		about: "From the read tables, by campaign and number. With status or last_four a page of a campaign may be short, or empty, and have a next."},
@@ -141,10 +144,11 @@ var actionRoutes = []actionRoute{
 
 // couponsAbout is what changes of many coupons have in common.
 const couponsAbout = "They are counted first: if more than most are selected nothing is changed, and with dry_run nothing is changed at all. After a failure " +
-	"the same request within a day goes on where it was; no coupon is changed twice. " + jobAbout
+	"the same request within a day goes on where it was; no coupon is changed twice. The job waits up to a minute until the read tables have what the log had at its start; " +
+	"behind in its result has how many messages they lacked even then. " + jobAbout
 
 // jobAbout is what all actions that start a job have in common.
-const jobAbout = "The answer is the job, which goes on whether its caller waits or not: see Location. While one of the same kind runs it is refused (busy)."
+const jobAbout = "The answer is the job, which goes on whether its caller waits or not: see Location. It can be stopped. While one of the same kind runs it is refused (busy)."
 
 // Retried is the result of a retry: of each line its outcome.
 type Retried struct {

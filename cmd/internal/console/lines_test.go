@@ -248,6 +248,9 @@ var lines = map[string]func(*stand) (fields map[string]string, done func() bool)
 	"startBackup": func(s *stand) (map[string]string, func() bool) {
 		return map[string]string{"name": apitest.Name("backup")}, s.ended
 	},
+	"stopJob": func(s *stand) (map[string]string, func() bool) {
+		return map[string]string{"id": s.post("/v1/verifications", map[string]any{}, "id")}, s.ended
+	},
 	"createKey": func(s *stand) (map[string]string, func() bool) {
 		name := apitest.Name("o'neill")
 		return map[string]string{"name": name, "role": "support", "campaigns": "summer\nwinter", "rate": "20", "codes": "true"}, func() bool { return strings.Contains(s.ask("/v1/keys?limit=1000", "items"), name) }

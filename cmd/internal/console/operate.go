@@ -36,6 +36,7 @@ var operateActs = []act{
 		cli: "scrip rebuild"},
 	{id: "undoRebuild", title: "Undo the last rebuild", cli: "scrip rebuild --undo"},
 	{id: "dropPreviousTables", title: "Drop the tables before the last rebuild", cli: "scrip rebuild --drop-previous"},
+	{id: "stopJob", title: "Stop", then: "/jobs/{id}", cli: "scrip job stop {id}"},
 	{id: "startBackup", title: "Take a backup", fields: []string{"name", "without_key"}, cli: "scrip backup {name} [--without-key={without_key}]"},
 }
 
@@ -79,18 +80,36 @@ func loadJob(v *view) any {
 	v.Title = "Job " + id
 	d := jobData{Part: get[ops.Job](v, "/v1/jobs/"+escape(id))}
 	v.Problem = d.Problem
+	d.complete()
+	return d
+}
+
+// complete adds what follows from the job.
+func (d *jobData) complete() {
 	job := &d.Data
 	d.Request, d.Result = rows(job.Request), rows(job.Result)
+	for i := range d.Result {
+		if d.Result[i] == (row{Name: "behind"}) { // null
+			d.Result[i].Value = "unknown"
+		}
+	}
 	if p := job.Progress; p != nil && p.Done > 0 && p.Total > p.Done && !job.Ended() {
 		spent := job.Updated.Sub(job.Started)
 		d.Left = time.Duration(float64(spent) * float64(p.Total-p.Done) / float64(p.Done)).Round(time.Second)
 	}
-	if job.Kind == ops.CouponsJob && job.State == ops.JobDone {
+	if job.Kind == ops.CouponsJob && job.State == ops.JobDone && json.Valid(job.Result) {
 		d.Coupons = &ops.CouponsChanged{}
 		_ = json.Unmarshal(job.Result, d.Coupons) // what it has not is 0
 		_ = json.Unmarshal(job.Request, &d.Filter)
 	}
-	return d
+}
+
+// Stop is the button that stops the job, where it has not ended.
+func (d jobData) Stop(v *view) map[string]string {
+	if d.Data.ID == "" || d.Data.Ended() || d.Data.StoppedBy != "" {
+		return nil
+	}
+	return v.Button("stopJob", "id", d.Data.ID)
 }
 
 // Again is the button that does in earnest what was counted: with the same selection, and no more than were counted.

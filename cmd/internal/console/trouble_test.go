@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"path"
 	"runtime"
 	"strings"
 	"sync"
@@ -149,7 +150,7 @@ func TestPartsAway(t *testing.T) {
 	})
 }
 
-// TestRebuildTwice: while one runs another one is refused, on a page that leads to the one that runs.
+// TestRebuildTwice: while one runs another one is refused, on a page that leads to the one that runs. There it can be stopped.
 func TestRebuildTwice(t *testing.T) {
 	r := apitest.Serve(t)
 	s := logIn(t, r, "")
@@ -169,13 +170,24 @@ func TestRebuildTwice(t *testing.T) {
 	if status != http.StatusConflict || !strings.Contains(body, "runs already") || !strings.Contains(body, `href="`+job+`"`) {
 		t.Errorf("the second: %d, no link to %s\n%s", status, job, main(body))
 	}
+	becomes := func(state string) {
+		t.Helper()
+		apitest.Until(t, "the rebuild is "+state, func() bool {
+			body, _ = s.get(t, job, http.StatusOK)
+			return strings.Contains(body, ">"+state+"</span>")
+		})
+	}
+	becomes("running")
+	if !strings.Contains(body, "/acts/stopJob?") {
+		t.Errorf("there is no button to stop it\n%s", main(body))
+	}
+	if status, to, body := s.post(t, "/acts/stopJob", url.Values{"step": {"do"}, "id": {path.Base(job)}}); status != http.StatusSeeOther || !strings.HasPrefix(to, job+"?") {
+		t.Errorf("the stop: %d %s\n%s", status, to, main(body))
+	}
+	becomes("stopped")
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	apitest.Until(t, "the rebuild ends", func() bool {
-		body, _ := s.get(t, job, http.StatusOK)
-		return strings.Contains(body, ">done<")
-	})
 }
 
 // TestManyViewers: a live part is rendered once a second for all who watch it, and leaves nothing when they have gone.
