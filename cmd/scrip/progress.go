@@ -107,12 +107,15 @@ func (b *bar) draw(now bool) {
 	}
 	b.drawn = time.Now()
 	took := time.Since(b.started)
-	text := fmt.Sprintf("%s %s", b.what, b.amount(b.done))
-	if b.total > 0 {
+	text := b.what
+	switch {
+	case b.total > 0:
 		part := min(1, float64(b.done)/float64(b.total))
 		text = fmt.Sprintf("%s %3.0f%% [%-*s] %s of %s", b.what, part*100, barWidth, strings.Repeat("=", int(part*barWidth)), b.amount(b.done), b.amount(b.total))
+	case b.done > 0:
+		text += " " + b.amount(b.done)
 	}
-	if seconds := took.Seconds(); b.bytes && seconds > 0 {
+	if seconds := took.Seconds(); b.bytes && seconds > 0 && b.done > 0 {
 		text += fmt.Sprintf(", %s/s", b.amount(int64(float64(b.done)/seconds)))
 	}
 	if b.done > 0 && b.done < b.total {
