@@ -161,7 +161,7 @@ func (s *scripServer) lookups(ctx context.Context, p *plan) (rows []report.Step,
 		return nil, err
 	}
 	defer db.Close(context.WithoutCancel(ctx)) //nolint:errcheck
-	kinds := []string{"scrip.coupon WHERE code", "scrip.coupon WHERE customer_id", `scrip.redemption WHERE order_id COLLATE "POSIX"`}
+	kinds := []string{"scrip.coupon WHERE code", "scrip.coupon WHERE customer_id", "scrip.redemption WHERE order_id"}
 	times := make([]*report.Latencies, len(kinds))
 	rows = make([]report.Step, len(kinds))
 	for i := range kinds {

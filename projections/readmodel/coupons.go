@@ -128,7 +128,7 @@ const (
 	after = ` AND (c.campaign, c.n) > ($2::text COLLATE "C", $3::bigint) AND ($5::text[] IS NULL OR c.campaign = ANY($5))
     AND ($6::text IS NULL OR c.status = $6) ORDER BY c.campaign, c.n LIMIT $4`
 	ofCustomer = `WITH k AS MATERIALIZED (` + couponColumns + `c.customer_id = $1) SELECT * FROM k c WHERE true` + after
-	ofOrder    = `WITH o AS MATERIALIZED (SELECT DISTINCT x.campaign, x.n FROM scrip.redemption_row x WHERE x.order_id COLLATE "POSIX" = $1), k AS MATERIALIZED (` +
+	ofOrder    = `WITH o AS MATERIALIZED (SELECT DISTINCT x.campaign, x.n FROM scrip.redemption_row x WHERE x.order_id = $1), k AS MATERIALIZED (` +
 		couponColumns + `(c.campaign, c.n) IN (SELECT o.campaign, o.n FROM o)) SELECT * FROM k c WHERE true` + after
 	byNumber = couponColumns + `c.campaign = $1 AND c.n = ANY($2::bigint[]) ORDER BY c.n`
 

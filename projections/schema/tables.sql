@@ -180,11 +180,11 @@ CREATE TABLE scrip.redemption_row (
     CONSTRAINT redemption_row_key PRIMARY KEY (campaign, n, sequence, line)
 );
 
--- Collations of these indexes differ from those of the columns, so only queries that name it use them, and those use no other.
 -- A hash index, as those of coupon_claim.
-CREATE INDEX redemption_row_order ON scrip.redemption_row USING hash (order_id COLLATE "POSIX");
+CREATE INDEX redemption_row_order ON scrip.redemption_row USING hash (order_id);
 -- The redemptions that count, of coupons that may have several: when one of them is rolled back, the newest of the others is
--- found, however many were rolled back after it. Redemptions of other coupons, nearly all, do not pay for it.
+-- found, however many were rolled back after it. Redemptions of other coupons, nearly all, do not pay for it. Its collation
+-- differs from that of the column, so only queries that name it use the index, and those use no other.
 CREATE INDEX redemption_row_open ON scrip.redemption_row (campaign COLLATE "POSIX", n, redeemed_at)
     WHERE redeemed_count IS NOT NULL AND rolled_back_at IS NULL;
 
@@ -205,7 +205,7 @@ CREATE TABLE scrip.coupon_event (
     CONSTRAINT coupon_event_extension_has_expiry CHECK ((what = 'extended') = (expires_at IS NOT NULL))
 );
 
--- Extensions and voids, found among any number of rollbacks; see redemption_row_order for the collation.
+-- Extensions and voids, found among any number of rollbacks; see redemption_row_open for the collation.
 CREATE INDEX coupon_event_change ON scrip.coupon_event (campaign COLLATE "POSIX", n, place) WHERE order_id IS NULL;
 
 -- One row per event that changed a campaign as a whole.

@@ -28,10 +28,13 @@ var reading = []struct {
 	rows  int
 	whole bool
 }{
+	{"select category, sum(claimed) as claimed, sum(redeemed) as redeemed", 3, true},
 	{"select status, count(*) from scrip.coupon where campaign = 'summer'", 2 * claimedSummer, false},
 	{"select day, value as channel, claimed, redeemed from scrip.campaign_stats where campaign = 'summer'", countsSummer, false},
 	{"select reason, sum(refused) from scrip.refusal_stats where campaign = 'summer'", countsSummer, false},
 	{"select campaign, state, count(*) from scrip.reminder", reminders, true},
+	{"select campaign, n, redeemed_at, rolled_back_at from scrip.redemption where order_id", 1, false},
+	{"select r.* from scrip.coupon k join scrip.redemption r using (campaign, n) where k.customer_id", 10, false},
 	{"select name, sum(delivered) as delivered,", 100, true},
 	{"select customer_id, campaign, kind, reason, tries, at from scrip_meta.push_dead_letter", letters, true},
 	{"select d.customer_id, d.reason, c.n, c.status, c.expires_at from scrip_meta.push_dead_letter d join scrip.coupon c", letters, false},
@@ -79,7 +82,8 @@ func TestAnalystsQueriesUseIndexes(t *testing.T) {
 	}
 }
 
-// analystsQueries are all queries of our tables in blocks of code of ANALYSTS.md, with single spaces.
+// analystsQueries are all queries of our tables in blocks of code of ANALYSTS.md, with single spaces, and a customer and an
+// order that are there.
 func analystsQueries(t *testing.T) (queries []string) {
 	t.Helper()
 	page, err := os.ReadFile("../ANALYSTS.md")
@@ -88,7 +92,7 @@ func analystsQueries(t *testing.T) (queries []string) {
 	for _, block := range regexp.MustCompile("(?ms)^```[a-z]*\n(.*?)^```").FindAllStringSubmatch(string(page), -1) {
 		for query := range strings.SplitSeq(regexp.MustCompile(`--[^\n]*`).ReplaceAllString(block[1], ""), ";") {
 			if query = strings.Join(strings.Fields(query), " "); ours.MatchString(query) {
-				queries = append(queries, query)
+				queries = append(queries, strings.NewReplacer("'alice'", "'customer-9'", "'A-1001'", "'order-9'").Replace(query))
 			}
 		}
 	}
@@ -122,6 +126,8 @@ func fillForAnalysts(r *rig, s *Set) {
 	for sql, args := range map[string][]any{
 		`INSERT INTO scrip_1.coupon_state (campaign, n, redeemed_count, redeemed_at)
 			SELECT campaign, n, 1, claimed_at FROM scrip_1.coupon_claim WHERE n % 3 = 0`: nil,
+		`INSERT INTO scrip_1.redemption_row (n, redeemed_at, sequence, line, campaign, code, customer_id, order_id)
+			SELECT n, claimed_at, n, 1, campaign, code, '', 'order-' || n FROM scrip_1.coupon_claim WHERE n % 3 = 0`: nil,
 		`INSERT INTO scrip_1.day_stats (day, claimed, redeemed, rolled_back, voided, campaign, attribute, value)
 			SELECT '2026-01-01Z'::timestamptz + i / 3 * interval '1 day', 1, 0, 0, 0, CASE c WHEN 1 THEN 'summer' ELSE 'x' || c END, 'channel', 'way-' || i % 3
 			FROM generate_series(1, $1 / $2::int) c, generate_series(1, $2) i`: {counts, countsSummer},

@@ -278,7 +278,7 @@ FROM unnest($1::text[], $2::bigint[], $3::text[], $4::timestamptz[]) d (campaign
      WHERE x.order_id = d.order_id AND x.rolled_back_at IS NULL)
     UNION ALL
     SELECT x.campaign, x.n, x.sequence, x.line FROM scrip.redemption_row x
-    WHERE x.order_id COLLATE "POSIX" = d.order_id AND coalesce(x.campaign = d.campaign AND x.n = d.n
+    WHERE x.order_id = d.order_id AND coalesce(x.campaign = d.campaign AND x.n = d.n
         AND x.rolled_back_at IS NULL AND (x.sequence, x.line) < ($5::bigint, $6::bigint), false)
     LIMIT 1) k
 WHERE r.campaign = k.campaign AND r.n = k.n AND r.sequence = k.sequence AND r.line = k.line`
