@@ -18,7 +18,40 @@ type Querier interface {
 // did not return, and its plan.
 func Reads(t testing.TB, db Querier, sql string, args ...any) (rows int, plan string) {
 	t.Helper()
-	result, err := db.Query(t.Context(), "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, FORMAT JSON) "+sql, args...)
+	top, plan := explain(t, db, "COSTS OFF", sql, args...)
+	return int(top.read()), plan
+}
+
+// Estimate is how many rows the planner expected of a step, and how many there were.
+type Estimate struct {
+	Step             string
+	Expected, Actual float64
+}
+
+// Factor is by how much an estimate is wrong. Ten rows more or less are right.
+func (e Estimate) Factor() float64 {
+	return max((e.Expected-10)/max(e.Actual, 1), (e.Actual-10)/max(e.Expected, 1), 1)
+}
+
+// Estimates runs a query and returns its estimates: of each join that ran once, and of the step that gives the rows of a
+// query without a join.
+func Estimates(t testing.TB, db Querier, sql string, args ...any) (all []Estimate, plan string) {
+	t.Helper()
+	top, plan := explain(t, db, "COSTS ON", sql, args...)
+	all = top.joins()
+	if len(all) == 0 {
+		first := top
+		for len(first.Plans) == 1 && !strings.Contains(first.Type, "Scan") {
+			first = &first.Plans[0]
+		}
+		all = []Estimate{{first.Type, first.Expected, first.Rows}}
+	}
+	return all, plan
+}
+
+func explain(t testing.TB, db Querier, option, sql string, args ...any) (top *node, plan string) {
+	t.Helper()
+	result, err := db.Query(t.Context(), "EXPLAIN (ANALYZE, "+option+", TIMING OFF, SUMMARY OFF, FORMAT JSON) "+sql, args...)
 	if err == nil {
 		plan, err = pgx.CollectExactlyOneRow(result, pgx.RowTo[string])
 	}
@@ -29,13 +62,14 @@ func Reads(t testing.TB, db Querier, sql string, args ...any) (rows int, plan st
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%v of the plan of %s", err, sql)
 	}
-	return int(list[0].Plan.read()), plan
+	return &list[0].Plan, plan
 }
 
 // node is a step of a plan. Rows are means of a loop.
 type node struct {
 	Type     string  `json:"Node Type"`
 	Relation string  `json:"Relation Name"`
+	Expected float64 `json:"Plan Rows"`
 	Rows     float64 `json:"Actual Rows"`
 	Loops    float64 `json:"Actual Loops"`
 	Filtered float64 `json:"Rows Removed by Filter"`
@@ -51,4 +85,15 @@ func (n *node) read() (rows float64) {
 		rows += n.Plans[i].read()
 	}
 	return rows
+}
+
+// joins are the estimates of joins that ran once.
+func (n *node) joins() (all []Estimate) {
+	if n.Loops == 1 && (strings.Contains(n.Type, "Join") || n.Type == "Nested Loop") {
+		all = append(all, Estimate{n.Type, n.Expected, n.Rows})
+	}
+	for i := range n.Plans {
+		all = append(all, n.Plans[i].joins()...)
+	}
+	return all
 }

@@ -56,9 +56,12 @@ func (sh *shadow) load(ctx context.Context, to []uint64, r *Result) error {
 	if err := sh.running(ctx, sh.segments.Finish); err != nil {
 		return err
 	}
-	// For good plans from the first query on. Autovacuum looks after large segments.
+	// For good plans from the first query on. Afterwards autovacuum looks after these, and the keeper of segments after coupons.
 	if _, err := s.pool.Exec(ctx, strings.ReplaceAll("ANALYZE x.campaign, x.coupon_state, x.redemption_row, x.reminder, x.expiry_own, x.day_stats", "x.", sh.name+".")); err != nil {
 		return fmt.Errorf("analyzing the tables: %w", err)
+	}
+	if err := sh.segments.Analyze(ctx); err != nil {
+		return err
 	}
 	if r != nil {
 		r.Loaded, r.Indexed = loaded, time.Since(started)-loaded

@@ -22,6 +22,8 @@ func TestRebuildUndoDrop(t *testing.T) {
 	if r.digest() != right {
 		t.Errorf("the rebuilt tables differ:\n%s%s", r.digest(), right)
 	}
+	analyzed := r.text("SELECT (reltuples > 0)::text FROM pg_class WHERE oid = 'live.coupon_claim'::regclass")
+	streamtest.Equal(t, "the segments were analyzed together", analyzed, "true")
 	if got.NotCompared != "" || len(got.Tables) == 0 {
 		t.Errorf("not compared: %s", got.NotCompared)
 	}

@@ -126,7 +126,7 @@ WHERE segment = $1 AND merged_at IS NOT NULL AND merged_by IS NULL`
 // A session that lists the tables while one is attached may keep that list without it, in later transactions too, until PostgreSQL
 // has it forget what it knows of the parent. This does so, and changes nothing. It is sent when all have ended that may list them
 // as they were before; what they listed is used until those end that had locked the coupons by then.
-const renewSQL = `ALTER TABLE ONLY scrip.coupon_claim ALTER COLUMN n SET STATISTICS -1`
+const renewSQL = `ALTER TABLE ONLY scrip.coupon_claim ALTER COLUMN claimed_place SET STATISTICS -1`
 
 // renew has all sessions list the tables again, and returns the transactions that may not have done so yet.
 func (s *Set) renew(ctx context.Context) (readers []string, err error) {

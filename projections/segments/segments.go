@@ -14,6 +14,9 @@
 // transactions have ended that read coupons before it was one of the tables, and sessions have forgotten what they knew of it:
 // their statements may be planned without it. A source is dropped when no snapshot is left that is older than the swap. Neither delays a reader.
 //
+// When the number of rows has changed by a fifth, all segments are analyzed together, see analyze.go: PostgreSQL's autovacuum
+// analyzes each alone, and queries that join coupons are planned by all.
+//
 // Coupons that leave the tables (setting tables.keep) are hidden at once. A segment is rewritten without them when it is
 // merged, or when they are half of it.
 //
@@ -24,8 +27,8 @@
 //
 // What a crash does: rows of claims are in the transaction of their batch. A segment that was not sealed is found by Open,
 // and sealed. A copy that did not take the place of its sources is dropped, and made again. A source that was being dropped
-// is found by remove, which goes on. Numbers of segments are not used twice, so a step of a former owner finds its own table
-// or none.
+// is found by remove, which goes on. An analysis that did not end is made again. Numbers of segments are not used twice, so a
+// step of a former owner finds its own table or none.
 package segments
 
 import (
@@ -127,6 +130,10 @@ type Set struct {
 
 	unfinished int // tries to finish a detach, owned by remove
 
+	// Owned by Analyze: when the last analysis ended, or the set was opened, and how long it took.
+	analyzed  time.Time
+	analyzing time.Duration
+
 	overdue atomic.Int64 // -1 = not known
 }
 
@@ -134,6 +141,7 @@ type Set struct {
 // Segments are sealed, merged and removed by Run.
 func Open(ctx context.Context, db *pgxpool.Pool, name string, opts Options) (*Set, error) {
 	s := &Set{db: db, schema: name, opts: opts.withDefaults(), crowd: crowd, turn: make(chan struct{}, 1)}
+	s.analyzed = time.Now()
 	s.overdue.Store(-1)
 	var open []int32
 	err := s.long(ctx, "opening the segments", func(tx pgx.Tx) (err error) {
@@ -232,8 +240,8 @@ func (s *Set) rotate(ctx context.Context) error {
 	}
 }
 
-// Run seals, merges and removes segments until ctx ends, and then returns nil. Its error is of kind ErrFenced if another process
-// has opened the set.
+// Run seals, merges, removes and analyzes segments until ctx ends, and then returns nil. Its error is of kind ErrFenced if
+// another process has opened the set.
 func (s *Set) Run(ctx context.Context) error {
 	g, within := errgroup.WithContext(ctx)
 	for range s.opts.Sealers {
@@ -242,6 +250,7 @@ func (s *Set) Run(ctx context.Context) error {
 	g.Go(func() error { return s.each(within, s.tend) })
 	if !s.opts.KeysOnly {
 		g.Go(func() error { return s.each(within, s.remove) }) // which waits for readers
+		g.Go(func() error { return s.each(within, s.analyzeChanged) })
 	}
 	err := g.Wait()
 	switch {

@@ -23,6 +23,7 @@ import (
 
 func TestMain(m *testing.M) {
 	lookEvery, sweepEvery, finishWait = 20*time.Millisecond, 0, 50*time.Millisecond
+	analyzeEvery, detail = 0, 3
 	os.Exit(projtest.Main(m))
 }
 
