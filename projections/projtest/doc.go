@@ -8,6 +8,7 @@
 //	projtest.SessionLocks(t, url)                                 // refuses advisory locks of one transaction
 //	projtest.Admin(t, url)                                        // a database of the shared cluster, for its superuser
 //	projtest.Reads(t, pool, sql)                                  // how many rows a query reads
+//	projtest.Execute(t, tx, sql, args…)                           // the same query, by the plan that a connection keeps
 //
 //	r := projtest.New(t)                                          // an empty log on a server of its own
 //	r.Write(0, `{"type":"campaign.created","campaign":"c0","at":"@",…}`)   // one step of lane 0

@@ -3,15 +3,37 @@ package projtest
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Querier is a pool, a connection or a transaction.
 type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// Preparer is a connection or a transaction.
+type Preparer interface {
+	Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error)
+}
+
+// Execute prepares a query on a connection, and returns the statement that runs it there, with its arguments: for EXPLAIN, or Reads, by the
+// plan that the connection keeps. EXPLAIN of the query itself would plan it for the arguments.
+func Execute(t testing.TB, db Preparer, sql string, args ...any) (execute string, with []any) {
+	t.Helper()
+	sd, err := db.Prepare(t.Context(), sql, sql)
+	if err != nil {
+		t.Fatalf("%v of %s", err, sql)
+	}
+	places := make([]string, len(args))
+	for i := range args {
+		places[i] = fmt.Sprintf("$%d", i+1)
+	}
+	return "EXECUTE " + sd.Name + " (" + strings.Join(places, ", ") + ")", append([]any{pgx.QueryExecModeSimpleProtocol}, args...)
 }
 
 // Reads runs a query and returns how many rows it read from tables and entries from bitmaps of indexes, also those that it

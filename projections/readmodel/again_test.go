@@ -59,6 +59,7 @@ func TestReadsMeetExchanges(t *testing.T) {
 			return err
 		},
 		"what is due": func(ctx context.Context) error { _, err := coupons.Due(ctx, paging); return err },
+		"one coupon":  func(ctx context.Context) error { _, err := coupons.One(ctx, "a", 1); return err },
 		"a coupon":    func(ctx context.Context) error { _, err := history.Coupon(ctx, "a", 1, 0, ""); return err },
 		"a customer":  func(ctx context.Context) error { _, err := history.Customer(ctx, "x", 0, ""); return err },
 		"changes": func(ctx context.Context) error {

@@ -132,12 +132,6 @@ type historyPage struct {
 // positionLines is the factor by which a position is packed into one number; see schema/tables.sql.
 const positionLines = 1 << 20
 
-// beginSQL opens the transaction of a read. Every table must be read by an index, once per coupon of the customer.
-// These settings make the planner choose that also without statistics, as after a rebuild, and when a small table makes
-// a scan look cheap. JIT compilation would take longer than the statement.
-const beginSQL = `BEGIN READ ONLY; SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_seqscan = off; ` +
-	`SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off`
-
 //go:embed history.sql
 var historySQL string
 
@@ -162,23 +156,12 @@ func (s *History) read(ctx context.Context, sql string, limit int, before, of st
 	if !ok {
 		return page, fmt.Errorf("%q is no place in a history", before)
 	}
-	tx, err := s.db.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginSQL})
+	// The transaction has ended before the log is read.
+	page.entries, err = lookUp(ctx, s.db, scanEntry, sql, slices.Concat([]any{of, limit + 1}, after, more)...)
 	if err != nil {
-		return page, err
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // read only
-	rows, err := tx.Query(ctx, sql, slices.Concat([]any{of, limit + 1}, after, more)...)
-	if err != nil {
-		return page, err
-	}
-	if page.entries, err = pgx.CollectRows(rows, scanEntry); err != nil {
 		return page, err
 	}
 	page.entries, page.more = cut(page.entries, limit)
-	// Ended before the log is read.
-	if err := tx.Rollback(ctx); err != nil && !errors.Is(err, pgx.ErrTxClosed) {
-		return page, err
-	}
 	page.note = s.readIDs(ctx, page.entries)
 	return page, nil
 }

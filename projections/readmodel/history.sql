@@ -4,6 +4,9 @@
 -- the first announcement that reaches its own expiry, or with each that has the campaign's end, unless it was void or redeemed by
 -- then: the newest redemption before it used the coupon up, and too few were rolled back between.
 --
+-- The plan may have been made while the tables were empty, so each table is read for each coupon: LATERAL with LIMIT or OFFSET is no join
+-- that the planner could turn round.
+--
 -- A coupon may have any number of redemptions and rollbacks, and a page reads no more of them than it shows. In a lane times rise
 -- with places, so that each is ordered by its key, and entries older than a cursor of that lane are below its place.
 --
@@ -12,8 +15,8 @@ WITH k AS MATERIALIZED (SELECT q.*, CASE WHEN q.lane = $4 AND $3::timestamptz < 
     SELECT t.campaign, t.n, t.code, t.customer_id, t.claimed_at, t.claimed_place, t.attributes, t.expires_at AS own, t.voided_at, c.lane, c.max_redemptions
     FROM scrip.coupon_row t JOIN scrip.campaign c ON c.campaign = t.campaign WHERE {{which}}{{printed}}) q),
 m AS MATERIALIZED (SELECT t.*, c.lane FROM scrip.reminder t JOIN scrip.campaign c ON c.campaign = t.campaign WHERE {{which}}),
-s AS (SELECT k.*, e.own_before AS ends, e.place AS upto FROM k JOIN scrip.coupon_event e
-        ON e.campaign COLLATE "POSIX" = k.campaign AND e.n = k.n AND e.order_id IS NULL AND e.what = 'extended'
+s AS (SELECT k.*, e.own_before AS ends, e.place AS upto FROM k CROSS JOIN LATERAL (SELECT * FROM scrip.coupon_event e
+        WHERE e.campaign COLLATE "POSIX" = k.campaign AND e.n = k.n AND e.order_id IS NULL AND e.what = 'extended' OFFSET 0) e
       UNION ALL SELECT k.*, k.own, NULL FROM k)
 SELECT * FROM (
   SELECT k.claimed_at, CASE WHEN k.claimed_place = (SELECT a.place FROM scrip.allotment a WHERE a.campaign = k.campaign AND a.from_n <= k.n

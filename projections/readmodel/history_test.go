@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/service"
@@ -296,11 +297,19 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestManyCoupons: a customer with 5,000 coupons among those of others, without statistics and with. No table is read
-// from end to end, and pages together give each entry once.
+// TestManyCoupons: a customer with 5,000 coupons among those of others, by plans that were made while the tables were empty, without
+// statistics and with. No table is read from end to end, and pages together give each entry once.
 func TestManyCoupons(t *testing.T) {
 	pool := database(t)
 	ctx := t.Context()
+	plans := func(conn *pgxpool.Conn) {
+		t.Helper()
+		plan(t, conn, customerSQL, "agency", 101, "infinity", 0, 0, 0, 0)
+		plan(t, conn, couponSQL, "c1", 101, "infinity", 0, 0, 0, 0, 7)
+		plan(t, conn, oneSQL, "c1", 7)
+	}
+	early := session(t, pool)
+	plans(early)
 	for _, sql := range []string{
 		`INSERT INTO scrip.campaign (campaign, status, claimed, redeemed, voided, opens_at, created_at, lane, number, per_customer,
 			max_redemptions, generated_codes, imported_codes, inheriting_live, inheriting_redeemed, expired_through)
@@ -322,13 +331,10 @@ func TestManyCoupons(t *testing.T) {
 		exec(t, pool, sql)
 	}
 	s := NewHistory(pool, nil)
-	for _, analyzed := range []bool{false, true} {
-		if analyzed {
-			exec(t, pool, "ANALYZE")
-		}
-		plan(t, pool, customerSQL, "agency", 101, "infinity", 0, 0, 0, 0)
-		plan(t, pool, couponSQL, "c1", 101, "infinity", 0, 0, 0, 0, 7)
-	}
+	plans(early)
+	plans(session(t, pool))
+	exec(t, pool, "ANALYZE")
+	plans(early)
 	var want, last int
 	if err := pool.QueryRow(ctx, `SELECT count(*) FILTER (WHERE true) + count(*) FILTER (WHERE n % 7 = 0) + count(*) FILTER (WHERE n % 11 = 0)
 		+ count(*) FILTER (WHERE n % 11 = 0 AND n % 7 <> 0) + count(*) FILTER (WHERE n % 13 = 0) FROM scrip.coupon_row WHERE customer_id = 'agency'`).Scan(&want); err != nil {
@@ -360,11 +366,12 @@ func TestManyCoupons(t *testing.T) {
 }
 
 // plan looks at how PostgreSQL answers: each table by an index.
-func plan(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
+func plan(t *testing.T, conn *pgxpool.Conn, sql string, args ...any) {
 	t.Helper()
-	tx, end := begin(t, pool)
+	tx, end := begin(t, conn)
 	defer end()
-	rows, err := tx.Query(t.Context(), "EXPLAIN (COSTS off) "+sql, args...)
+	execute, with := projtest.Execute(t, tx, sql, args...)
+	rows, err := tx.Query(t.Context(), "EXPLAIN (COSTS off) "+execute, with...)
 	streamtest.Must(t, err)
 	var text []string
 	for rows.Next() {
@@ -377,7 +384,9 @@ func plan(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
 		// An index that is read without a condition is read from end to end as well.
 		whole := strings.Contains(line, "Index Scan") && !strings.Contains(line, "Bitmap Index") &&
 			(i+1 == len(text) || !strings.Contains(text[i+1], "Index Cond"))
-		few := strings.Contains(line, "on segment") // of which there are some dozen
+		// Of segments there are some dozen. Of removals there were none or few when the plan was made, and PostgreSQL drops it when it
+		// has counted fifty more.
+		few := strings.Contains(line, "on segment") || strings.Contains(line, "on removal")
 		if (strings.Contains(line, "Seq Scan") || whole) && !few {
 			t.Errorf("reads a table from end to end (%s):\n%s", strings.TrimSpace(line), strings.Join(text, "\n"))
 		}

@@ -168,10 +168,11 @@ func Blocked(err error) bool {
 }
 
 // Again reads, and once more if PostgreSQL ended the read because of the locks of others: an exchange takes some
-// milliseconds.
+// milliseconds. It does so, too, where the views have got columns of other types since the connection prepared the statement, as
+// after schema scrip was dropped and made by another program: pgx prepares a statement again after an error.
 func Again[T any](read func() (T, error)) (T, error) {
 	got, err := read()
-	if Blocked(err) {
+	if Blocked(err) || State(err) == "0A000" { // feature_not_supported: a prepared statement with other columns
 		return read()
 	}
 	return got, err
