@@ -43,7 +43,7 @@ next page.`,
 	couponFlags(cmd.Flags(), &c)
 	pageFlags(cmd, &page)
 	return m.query(cmd, func(ctx context.Context, s *session, given []string) error {
-		coupon, err := s.CouponPage(ctx, codeOf(given), page, client.Campaign(c.Campaign), client.N(c.N), client.Order(c.OrderID))
+		coupon, err := s.CouponHistory(ctx, codeOf(given), page, client.Campaign(c.Campaign), client.N(c.N), client.Order(c.OrderID))
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ more, the last line has the flag for the next page (with -o json, next).`,
 	}
 	pageFlags(cmd, &page)
 	return cli.Group("customer", "Show a customer", m.query(cmd, func(ctx context.Context, s *session, given []string) error {
-		c, err := s.CustomerPage(ctx, given[0], page)
+		c, err := s.CustomerHistory(ctx, given[0], page)
 		if err != nil {
 			return err
 		}

@@ -23,9 +23,9 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%s: %s", e.Outcome.Refusal, e.Outcome.Message)
 }
 
-// History is what the read tables add to a query's answer: a page of what happened, newest first.
+// History is what the read tables add to the answer of CouponHistory and CustomerHistory: a page of what happened, newest first.
 type History struct {
-	History json.RawMessage `json:"history,omitempty"` // nil while unavailable
+	History json.RawMessage `json:"history,omitempty"` // nil while unavailable, and where it was not requested
 	// Unavailable is the reason why there is no history; empty when there is.
 	Unavailable string `json:"history_unavailable,omitempty"`
 	// Note is what the entries lack, empty if nothing.
@@ -76,31 +76,36 @@ func (c *Client) Validate(ctx context.Context, code, orderID string, opts ...Opt
 	return w.Wait(ctx, cmd.ID, ticket, err)
 }
 
-// Coupon returns a coupon and the newest of its history. The error is a *RefusedError if there is none.
+// Coupon returns a coupon as its lane has it. The error is a *RefusedError if there is none.
 func (c *Client) Coupon(ctx context.Context, code string, opts ...Option) (Coupon, error) {
-	return c.CouponPage(ctx, code, Page{}, opts...)
+	return c.coupon(ctx, code, query{}, opts)
 }
 
-// CouponPage is Coupon with another part of the history.
-func (c *Client) CouponPage(ctx context.Context, code string, page Page, opts ...Option) (Coupon, error) {
+// CouponHistory is Coupon with a page of its history, which costs several times as much.
+func (c *Client) CouponHistory(ctx context.Context, code string, page Page, opts ...Option) (Coupon, error) {
+	return c.coupon(ctx, code, query{History: true, Limit: page.Limit, After: page.After}, opts)
+}
+
+func (c *Client) coupon(ctx context.Context, code string, q query, opts []Option) (out Coupon, err error) {
 	cmd := wire.Command{Code: code}
 	for _, o := range opts {
 		o(&cmd)
 	}
-	var out Coupon
-	err := c.queryInto(ctx, "scrip.coupon.show", query{Code: cmd.Code, N: cmd.N, Campaign: cmd.Campaign, OrderID: cmd.OrderID, Limit: page.Limit, After: page.After}, &out)
+	q.Code, q.N, q.Campaign, q.OrderID = cmd.Code, cmd.N, cmd.Campaign, cmd.OrderID
+	err = c.queryInto(ctx, "scrip.coupon.show", q, &out)
 	return out, err
 }
 
-// Customer returns a customer's coupons in all campaigns, the first of them, and the newest of their history.
-func (c *Client) Customer(ctx context.Context, customerID string) (Customer, error) {
-	return c.CustomerPage(ctx, customerID, Page{})
+// Customer returns a page of a customer's coupons in all campaigns, as their lanes have them.
+func (c *Client) Customer(ctx context.Context, customerID string, page Page) (out Customer, err error) {
+	err = c.queryInto(ctx, "scrip.customer.show", query{CustomerID: customerID, Limit: page.Limit, After: page.After}, &out)
+	return out, err
 }
 
-// CustomerPage is Customer with another part: a page continues both the coupons and the history, each until it ends.
-func (c *Client) CustomerPage(ctx context.Context, customerID string, page Page) (Customer, error) {
-	var out Customer
-	err := c.queryInto(ctx, "scrip.customer.show", query{CustomerID: customerID, Limit: page.Limit, After: page.After}, &out)
+// CustomerHistory is Customer with their history, and that of the customer's reminders: a page continues both the coupons and the
+// history, each until it ends.
+func (c *Client) CustomerHistory(ctx context.Context, customerID string, page Page) (out Customer, err error) {
+	err = c.queryInto(ctx, "scrip.customer.show", query{CustomerID: customerID, History: true, Limit: page.Limit, After: page.After}, &out)
 	return out, err
 }
 
@@ -168,6 +173,7 @@ type query struct {
 	OrderID    string `json:"order_id,omitempty"`
 	Kind       string `json:"kind,omitempty"`
 	Before     string `json:"before,omitempty"`
+	History    bool   `json:"history,omitempty"`
 	After      string `json:"after,omitempty"`
 	Limit      int    `json:"limit,omitempty"`
 	Batch      string `json:"batch,omitempty"`

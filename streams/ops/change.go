@@ -158,7 +158,7 @@ func (o *Ops) numbers(ctx context.Context, who Caller, campaign string, codes []
 			if wait > 0 {
 				return &Refusal{Code: "too_many_wrong_codes", Message: fmt.Sprintf("too many wrong codes; wait %s", wait)}
 			}
-			coupon, err := o.Queries.CouponPage(ctx, text, client.Page{Limit: 1}, client.Campaign(campaign))
+			coupon, err := o.Queries.Coupon(ctx, text, client.Campaign(campaign))
 			var no *client.RefusedError
 			wrong := errors.As(err, &no) && no.Outcome.Refusal == wire.CodeNotFound
 			if end(wrong); wrong {

@@ -14,6 +14,9 @@ type Paging struct {
 	After string `json:"after,omitempty" maxLength:"1024" doc:"The next of the page before."`
 }
 
+// NeedsHistory refuses a look-up of one coupon that has a place in its history, and does not request that.
+var NeedsHistory = invalid("after", "is a place in the history; give history, too")
+
 // Page is a page of every list.
 type Page[T any] struct {
 	Items []T    `json:"items" nullable:"false"`

@@ -39,11 +39,10 @@ type HistoryEntry struct {
 	Before string
 }
 
-// historyWait bounds the tables' answer: they are optional, and the lane has answered already. It is within the 3 s after which the
-// SDK retries.
+// historyWait bounds the tables' answer: the lane has answered already. It is within the 3 s after which the SDK retries.
 const historyWait = 2 * time.Second
 
-// coupon answers coupon.show: the lane's state and a page of the tables' history.
+// coupon answers coupon.show: the lane's state and, if requested, a page of the tables' history.
 func (s *Service) coupon(ctx context.Context, q *query) ([]byte, error) {
 	at := q.paging()
 	reply, err := s.oneLane(ctx, q)
@@ -61,15 +60,18 @@ func (s *Service) coupon(ctx context.Context, q *query) ([]byte, error) {
 	if err := json.Unmarshal(body.Data, &view); err != nil {
 		return nil, fmt.Errorf("the lane's answer is not a coupon: %w", err)
 	}
+	coupon, err := q.shown(body.Data)
+	if err != nil {
+		return nil, err
+	}
+	q.about = audit.Coupon(view.Campaign, view.N, q.N != 0)
+	if !q.History {
+		return encode(coupon)
+	}
+	var rest added
 	page, err := s.history(ctx, q, func(ctx context.Context, h History) (HistoryPage, error) {
 		return h.Coupon(ctx, view.Campaign, view.N, at.Limit, at.After)
 	})
-	coupon, wrong := q.shown(body.Data)
-	if wrong != nil {
-		return nil, wrong
-	}
-	var rest added
-	q.about = audit.Coupon(view.Campaign, view.N, q.N != 0)
 	if older, more := rest.addHistory(page, err, s.room()-len(coupon), at.After); more {
 		rest.Next = q.next(older)
 	}
@@ -80,7 +82,7 @@ func (s *Service) coupon(ctx context.Context, q *query) ([]byte, error) {
 	return encode(json.RawMessage(string(coupon[:len(coupon)-1]) + "," + string(more[1:]))) // one object
 }
 
-// customer answers customer.show: a page of the customer's coupons from all lanes, and one of the tables' history.
+// customer answers customer.show: a page of the customer's coupons from all lanes and, if requested, one of the tables' history.
 func (s *Service) customer(ctx context.Context, q *query) ([]byte, error) {
 	var from shownPlace
 	at := q.paging()
@@ -89,7 +91,10 @@ func (s *Service) customer(ctx context.Context, q *query) ([]byte, error) {
 			return nil, fmt.Errorf("the place in a list of coupons is no JSON: %w", err)
 		}
 	}
-	out := shownCustomer{CustomerID: q.CustomerID, Items: json.RawMessage("[]"), added: added{History: []json.RawMessage{}}}
+	out := shownCustomer{CustomerID: q.CustomerID, Items: json.RawMessage("[]")}
+	if q.History {
+		out.History = []json.RawMessage{}
+	}
 	next := from
 	if !from.Listed {
 		q.Limit, q.After, q.AfterN = at.Limit+1, from.Campaign, from.N
@@ -105,8 +110,11 @@ func (s *Service) customer(ctx context.Context, q *query) ([]byte, error) {
 				return nil, err
 			}
 		}
-		// At most half, to leave room for the history.
-		data, kept := join(own, s.room()/2)
+		room := s.room()
+		if q.History {
+			room /= 2
+		}
+		data, kept := join(own, room)
 		out.Items = data
 		if next.Listed = !more && kept == len(own); !next.Listed {
 			end := all[len(all)-1]
@@ -123,7 +131,7 @@ func (s *Service) customer(ctx context.Context, q *query) ([]byte, error) {
 			next.Campaign, next.N = last.Campaign, last.N
 		}
 	}
-	if !from.HistoryEnd {
+	if q.History && !from.HistoryEnd {
 		page, err := s.history(ctx, q, func(ctx context.Context, h History) (HistoryPage, error) {
 			return h.Customer(ctx, q.CustomerID, at.Limit, from.History)
 		})
@@ -194,7 +202,7 @@ type shownCustomer struct {
 
 // added is what the tables add to an answer, and where its page ends.
 type added struct {
-	History     []json.RawMessage `json:"history,omitzero"` // nil = Unavailable has the reason
+	History     []json.RawMessage `json:"history,omitzero"` // nil = not requested, or Unavailable has the reason
 	Unavailable string            `json:"history_unavailable,omitempty"`
 	Note        string            `json:"history_note,omitempty"` // what is missing
 	Next        string            `json:"next,omitempty"`

@@ -158,8 +158,8 @@ func TestHistoryInPages(t *testing.T) {
 			wantEntries = append(wantEntries, fmt.Sprint(n))
 		}
 		for subject, fields := range map[string]map[string]any{
-			"scrip.customer.show": {"customer_id": "ann", "limit": c.limit},
-			"scrip.coupon.show":   {"code": "X", "campaign": "summer", "limit": c.limit},
+			"scrip.customer.show": {"customer_id": "ann", "history": true, "limit": c.limit},
+			"scrip.coupon.show":   {"code": "X", "campaign": "summer", "history": true, "limit": c.limit},
 		} {
 			var coupons, shown []string
 			for _, p := range r.pages(t, subject, fields) {
@@ -199,7 +199,7 @@ func TestPagesWithoutHistory(t *testing.T) {
 	r.held(t, three)
 	next := func(after string) shownPage {
 		t.Helper()
-		return r.page(t, "scrip.customer.show", map[string]any{"customer_id": "ann", "limit": 4, "after": after})
+		return r.page(t, "scrip.customer.show", map[string]any{"customer_id": "ann", "history": true, "limit": 4, "after": after})
 	}
 	p := next("")
 	if p.Next == "" || p.History != nil || !strings.Contains(p.HistoryUnavailable, "no route") {
@@ -214,15 +214,19 @@ func TestPagesWithoutHistory(t *testing.T) {
 	}
 }
 
-// TestBadCursors: a cursor of another client or list is none.
+// TestBadCursors: a cursor of another client or list is none, and one coupon without its history has no pages.
 func TestBadCursors(t *testing.T) {
 	r := newRig(t)
 	r.serve(t, Options{History: history(long{3, 10}.page)})
 	r.held(t, three)
 	next := r.page(t, "scrip.customer.show", map[string]any{"customer_id": "ann", "limit": 1}).Next
-	for subject, body := range map[string]string{"scrip.customer.show": `"customer_id":"ann","after":"` + next[1:], "scrip.coupon.show": `"code":"X","campaign":"summer","after":"` + next} {
-		if out := r.outcome(t, subject, "{"+body+`"}`); out.Refusal != wire.Invalid || !strings.HasPrefix(out.Message, "after: must be") {
-			t.Errorf("%s: %+v", subject, out)
+	for _, c := range [][3]string{
+		{"scrip.customer.show", `"customer_id":"ann","after":"` + next[1:], "after: must be"},
+		{"scrip.coupon.show", `"code":"X","campaign":"summer","history":true,"after":"` + next, "after: must be"},
+		{"scrip.coupon.show", `"code":"X","campaign":"summer","after":"` + next, "after: is a place in the history; give history"},
+	} {
+		if out := r.outcome(t, c[0], "{"+c[1]+`"}`); out.Refusal != wire.Invalid || !strings.HasPrefix(out.Message, c[2]) {
+			t.Errorf("%s: %+v", c[0], out)
 		}
 	}
 }

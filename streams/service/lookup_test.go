@@ -41,7 +41,7 @@ func TestLookUps(t *testing.T) {
 	}
 	blind := r.key(t, keys, `{"name":"sue","role":"support"}`)
 	seeing := r.key(t, keys, `{"name":"sam","role":"support","codes":true}`)
-	coupon, customer := `{"code":"`+seenCode+`","campaign":"summer"}`, `{"customer_id":"c1"}`
+	coupon, customer := `{"code":"`+seenCode+`","campaign":"summer","history":true}`, `{"customer_id":"c1","history":true}`
 	for _, c := range []struct {
 		who    string
 		header []string

@@ -34,8 +34,8 @@ type queryKind struct {
 
 var (
 	validateCoupon = queryOf("coupon.validate", (*Service).oneLane, "code", "code", "order_id", "customer_id", "campaign", "n", "id")
-	showCoupon     = queryOf("coupon.show", (*Service).coupon, "code", "code", "campaign", "n", "order_id", "limit", "after")
-	showCustomer   = queryOf("customer.show", (*Service).customer, "customer_id", "customer_id", "limit", "after")
+	showCoupon     = queryOf("coupon.show", (*Service).coupon, "code", "code", "campaign", "n", "order_id", "history", "limit", "after")
+	showCustomer   = queryOf("customer.show", (*Service).customer, "customer_id", "customer_id", "history", "limit", "after")
 	showCampaign   = queryOf("campaign.show", (*Service).oneLane, "campaign", "campaign")
 	listCampaigns  = queryOf("campaign.list", (*Service).list, "", "limit", "after")
 	showReminder   = queryOf("reminder.show", (*Service).reminder, "campaign customer_id kind before", "campaign", "customer_id", "kind", "before")
@@ -66,6 +66,7 @@ type query struct {
 	OrderID    string `json:"order_id,omitempty" maxLength:"128"`
 	Kind       string `json:"kind,omitempty" enum:"opens,expires"`
 	Before     string `json:"before,omitempty" maxLength:"64"` // a duration
+	History    bool   `json:"history,omitempty"`               // what happened, too, which the tables have
 	ops.Paging
 	AfterN uint32 `json:"after_n,omitempty"` // coupon of campaign After
 	WaitMS int64  `json:"wait_ms,omitempty"` // how long this service waits for the answer
@@ -212,6 +213,8 @@ func parseQuery(kind *queryKind, data []byte) (*query, error) {
 		return q, errors.New("code: " + wire.MaskedCode)
 	case q.N != 0 && q.Code != "":
 		return q, errors.New("code: " + wire.OneName)
+	case kind == showCoupon && q.After != "" && !q.History:
+		return q, ops.NeedsHistory
 	}
 	if before, err := time.ParseDuration(q.Before); q.Before != "" && (err != nil || before < 0 || before > wire.MaxBefore) {
 		return q, fmt.Errorf("before: must be a duration from 0s to %s", wire.MaxBefore)
@@ -251,6 +254,7 @@ func (s *Service) queryLane(ctx context.Context, lane int, q *query) ([]byte, er
 	defer cancel()
 	// A lane drops a query that is older than this. Clocks of machines differ, so it is a duration and not an instant.
 	mine := *q
+	mine.History = false // the lane has none
 	if until, ok := ctx.Deadline(); ok {
 		mine.WaitMS = max(time.Until(until).Milliseconds(), 1)
 	}

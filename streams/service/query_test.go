@@ -45,6 +45,12 @@ func TestBadInputAtEveryQueryEndpoint(t *testing.T) {
 				bad[`{"n":7,"campaign":"summer","code":"x"}`] = "code: given with n"
 				continue
 			}
+			if field == "history" {
+				for _, v := range []string{"null", "1", `"true"`} {
+					bad[`{"history":`+v+`}`] = "history: must be true or false"
+				}
+				continue
+			}
 			if field == "from_n" {
 				bad[`{"from_n":0}`] = "from_n: must be a whole number from 1"
 				bad[`{"campaign":"summer","from_n":7}`] = "batch: missing"
@@ -179,10 +185,15 @@ func TestTheListMergesLanesAndPages(t *testing.T) {
 	}
 }
 
+// TestHistoryIsAnExtra: a look-up has what happened where it is requested, and is answered while the tables are away. Else it reads no
+// table, and so nothing of the log.
 func TestHistoryIsAnExtra(t *testing.T) {
 	r := newRig(t)
 	for lane := range lanes {
 		r.lane(t, lane, func(q query) string {
+			if q.History {
+				t.Errorf("a lane is sent %+v", q)
+			}
 			if q.Query == showCustomer.name {
 				return fmt.Sprintf(`{"data":[{"campaign":"%d","n":1}]}`, 9-lane)
 			}
@@ -192,8 +203,10 @@ func TestHistoryIsAnExtra(t *testing.T) {
 			return `{"data":{"campaign":"summer","n":7}}`
 		})
 	}
+	var reads atomic.Int64
 	tables := func(err error) History {
 		return history(func(of string, _ int, _ string) (HistoryPage, error) {
+			reads.Add(1)
 			return HistoryPage{Entries: []HistoryEntry{{JSON: fmt.Appendf(nil, "%q", of), Before: "1"}}}, err
 		})
 	}
@@ -212,13 +225,23 @@ func TestHistoryIsAnExtra(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			_, stop := r.serve(t, Options{History: test.history})
 			defer stop()
-			reply := r.request(t, "scrip.coupon.show", `{"code":"X","campaign":"summer"}`)
-			if want := `{"data":{"campaign":"summer","n":7,` + test.coupon + `}}`; string(reply.Data) != want {
-				t.Errorf("the coupon: %s, expected %s", reply.Data, want)
+			before := reads.Load()
+			for history, with := range map[string]bool{"": false, `,"history":false`: false, `,"history":true`: true} {
+				coupon, customer := "", ""
+				if with {
+					coupon, customer = ","+test.coupon, ","+test.customer
+				}
+				reply := r.request(t, "scrip.coupon.show", `{"code":"X","campaign":"summer"`+history+`}`)
+				if want := `{"data":{"campaign":"summer","n":7` + coupon + `}}`; string(reply.Data) != want {
+					t.Errorf("the coupon: %s, expected %s", reply.Data, want)
+				}
+				reply = r.request(t, "scrip.customer.show", `{"customer_id":"c1"`+history+`}`)
+				if want := `{"data":{"customer_id":"c1","items":[{"campaign":"8","n":1},{"campaign":"9","n":1}]` + customer + `}}`; string(reply.Data) != want {
+					t.Errorf("the customer: %s, expected %s", reply.Data, want)
+				}
 			}
-			reply = r.request(t, "scrip.customer.show", `{"customer_id":"c1"}`)
-			if want := `{"data":{"customer_id":"c1","items":[{"campaign":"8","n":1},{"campaign":"9","n":1}],` + test.customer + `}}`; string(reply.Data) != want {
-				t.Errorf("the customer: %s, expected %s", reply.Data, want)
+			if n := reads.Load() - before; test.history != nil && n != 2 {
+				t.Errorf("the tables were read %d times for two look-ups with history, and four without", n)
 			}
 			if out := r.outcome(t, "scrip.coupon.show", `{"code":"ABSENT","campaign":"summer"}`); out.Refusal != wire.CodeNotFound {
 				t.Errorf("an absent coupon: %+v", out)

@@ -341,6 +341,6 @@ func (a *API) readRoutes() {
 			"many are 429.",
 		Operation: access.OpValidate, Later: true, Reads: true}}, a.validate)
 	read(a, fieldRoute{Route: Route{Method: http.MethodGet, Path: "/v1/customers/{customer_id}", ID: "getCustomer", Tag: "coupons",
-		Summary: "Show a customer's coupons and history", About: "A page continues both the coupons and the history, each until it ends.",
+		Summary: "Show a customer's coupons", About: "With history, a page continues both the coupons and the history, each until it ends.",
 		Operation: access.OpShowCustomer, Later: true}}, a.getCustomer)
 }

@@ -29,7 +29,7 @@ type History struct {
 	Note        string            `json:"history_note,omitempty" doc:"What the entries lack."`
 }
 
-// CouponList is a page of coupons, or one coupon with a page of its history.
+// CouponList is a page of coupons, or one coupon, with a page of its history if that was requested.
 type CouponList struct {
 	ops.Page[Coupon]
 	History
@@ -57,15 +57,19 @@ func (c *CouponName) check(where string) error {
 	return nil
 }
 
-// Wanted selects coupons: one, with its history, or a list.
+// Wanted selects coupons: one, or a list.
 type Wanted struct {
 	Code string `json:"code,omitempty" maxLength:"128" doc:"Of one coupon, as it was typed. Of imported codes campaign is needed, too."`
 	N    int    `json:"n,omitempty" minimum:"1" maximum:"1000000000" doc:"Of one coupon, with campaign and instead of code: its number."`
+	// History is a string where it is in the query of a URL.
+	History bool `json:"history,omitempty" doc:"true: with a page of what happened to the one coupon; limit and after are of that."`
 	ops.ListCoupons
 }
 
 func (a *API) searchCoupons(ctx context.Context, w *Wanted) (*CouponList, error) {
 	switch {
+	case w.Code == "" && w.N == 0 && w.History:
+		return nil, invalid("body.history", "is of one coupon; give its code, or campaign and n")
 	case w.Code == "" && w.N == 0:
 		return a.listCoupons(ctx, &w.ListCoupons)
 	case w.CustomerID != "" || w.OrderID != "" || w.Status != "" || w.LastFour != "":
@@ -193,18 +197,28 @@ func (a *API) campaignOf(ctx context.Context, p access.Principal, o access.Opera
 	return campaign, nil
 }
 
-// oneCoupon shows the coupon of a name: as its lane has it, with what the read tables add.
+// oneCoupon shows the coupon of a name: as its lane has it, with what the read tables add, which is one row or, with its history,
+// that and a page.
 func (a *API) oneCoupon(ctx context.Context, w *Wanted) (*OneCoupon, error) {
+	if w.After != "" && !w.History {
+		return nil, ops.NeedsHistory
+	}
 	p := principal(ctx)
 	campaign, err := a.campaignOf(ctx, p, access.OpShowCoupon, w.Code, w.Campaign)
 	if err != nil {
 		return nil, err
 	}
-	after, err := a.Ops.Cursors.Open("history", p, w.After)
-	if err != nil {
-		return nil, err
+	name := []client.Option{client.Campaign(campaign), client.N(uint32(w.N)), client.Order(w.OrderID)}
+	var found client.Coupon
+	if w.History {
+		after, wrong := a.Ops.Cursors.Open("history", p, w.After)
+		if wrong != nil {
+			return nil, wrong
+		}
+		found, err = a.Queries.CouponHistory(ctx, w.Code, client.Page{Limit: w.Limit, After: after}, name...)
+	} else {
+		found, err = a.Queries.Coupon(ctx, w.Code, name...)
 	}
-	found, err := a.Queries.CouponPage(ctx, w.Code, client.Page{Limit: w.Limit, After: after}, client.Campaign(campaign), client.N(uint32(w.N)), client.Order(w.OrderID))
 	if err != nil {
 		return nil, unanswered("the coupon", err)
 	}
@@ -231,11 +245,10 @@ func (a *API) complete(ctx context.Context, c *Coupon) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, completeWait)
 	defer cancel()
-	found, err := readmodel.NewCoupons(a.DB).ByNumber(ctx, c.Campaign, c.N)
-	if err != nil || len(found) == 0 {
+	row, err := readmodel.NewCoupons(a.DB).One(ctx, c.Campaign, c.N)
+	if err != nil || row == nil {
 		return
 	}
-	row := &found[0]
 	c.CustomerID, c.ClaimedAt, c.RedeemedAt, c.VoidedAt, c.VoidReason, c.Attributes = row.CustomerID, row.ClaimedAt, row.RedeemedAt, row.VoidedAt, row.VoidReason, row.Attributes
 }
 
@@ -286,6 +299,7 @@ type OneCustomer struct {
 // CustomerPage is a page of a customer.
 type CustomerPage struct {
 	Customer string `json:"customer_id" maxLength:"128"`
+	History  string `json:"history,omitempty" enum:"0,1" doc:"1: with what happened to the coupons and the customer's reminders."`
 	ops.Paging
 }
 
@@ -295,7 +309,11 @@ func (a *API) getCustomer(ctx context.Context, in *CustomerPage) (*OneCustomer, 
 	if err != nil {
 		return nil, err
 	}
-	found, err := a.Queries.CustomerPage(ctx, in.Customer, client.Page{Limit: in.Limit, After: after})
+	look := a.Queries.Customer
+	if in.History == "1" {
+		look = a.Queries.CustomerHistory
+	}
+	found, err := look(ctx, in.Customer, client.Page{Limit: in.Limit, After: after})
 	if err != nil {
 		return nil, unanswered("the customer", err)
 	}

@@ -68,7 +68,7 @@ func TestSupportActsOnWhatItFinds(t *testing.T) {
 		}
 	}
 	apitest.Until(t, "the history has the void", func() bool {
-		r.Ask(t, "support", "POST", "/v1/coupons/search", name(2)).Want(t, 200).Into(t, &shown)
+		r.Ask(t, "support", "POST", "/v1/coupons/search", name(2, "history", true)).Want(t, 200).Into(t, &shown)
 		return len(shown.History) == 3
 	})
 	for i, what := range []string{"voided", "extended", "claimed"} {
@@ -94,6 +94,8 @@ func TestSupportActsOnWhatItFinds(t *testing.T) {
 		{"/v1/coupons/void", name(3), 404, "code_not_found", ""},
 		{"/v1/coupons/void", name(2, "code", second), 422, "invalid", "body.code"},
 		{"/v1/coupons/search", name(2, "customer_id", ann), 422, "invalid", "body"},
+		{"/v1/coupons/search", name(2, "after", "x"), 422, "invalid", "body.after"},
+		{"/v1/coupons/search", map[string]any{"campaign": c, "history": true}, 422, "invalid", "body.history"},
 		{"/v1/coupons/void", map[string]any{"n": 2}, 400, "malformed", "body.campaign"},
 		{"/v1/validations", map[string]any{"campaign": c}, 400, "malformed", "body.code"},
 		{"/v1/coupons/void", map[string]any{"code": masked}, 422, "invalid", "body.code"},

@@ -13,7 +13,7 @@ import (
 // handleRoutes adds the routes that show one thing at the Location of what made it. Campaign and n are no secret, and show no code to
 // a key that does not see codes: producers may read by them, too.
 func (a *API) handleRoutes() {
-	read(a, fieldRoute{Route: Route{Method: http.MethodGet, Path: oneCoupon, ID: "getCoupon", Tag: "coupons", Summary: "Show a coupon and its history",
+	read(a, fieldRoute{Route: Route{Method: http.MethodGet, Path: oneCoupon, ID: "getCoupon", Tag: "coupons", Summary: "Show a coupon", About: "As its lane has it now. The holder and the times come from the read tables, which may lag a little.",
 		Operation: access.OpShowCoupon}}, a.getCoupon)
 	read(a, fieldRoute{Route: Route{Method: http.MethodGet, Path: oneCoupon + "/redemptions/{order_id}", ID: "getRedemption", Tag: "coupons",
 		Summary: "Show the redemption of a coupon for an order", Operation: access.OpShowCoupon}}, a.getRedemption)
@@ -21,15 +21,16 @@ func (a *API) handleRoutes() {
 		About: "A pending one as it is now; what became of it comes from the read tables, which may lag a little.", Operation: access.OpListReminders}}, a.getReminder)
 }
 
-// CouponHandle names a coupon, and a page of its history.
+// CouponHandle names a coupon.
 type CouponHandle struct {
 	Campaign string `json:"campaign"`
 	N        int    `json:"n" minimum:"1" maximum:"1000000000" doc:"The coupon's number in the campaign."`
 	OrderID  string `json:"order_id,omitempty" maxLength:"128" doc:"Show whether this order redeemed it."`
+	History  string `json:"history,omitempty" enum:"0,1" doc:"1: with a page of what happened; limit and after are of that."`
 	ops.Paging
 }
 
-// OneCoupon is a coupon with a page of its history.
+// OneCoupon is a coupon, with a page of its history if that was requested.
 type OneCoupon struct {
 	Coupon
 	OrderID     string `json:"order_id,omitempty" doc:"As requested, if that order redeemed the coupon."`
@@ -42,7 +43,7 @@ func (a *API) getCoupon(ctx context.Context, in *CouponHandle) (*OneCoupon, erro
 	if err := checkCampaign(in.Campaign); err != nil {
 		return nil, err
 	}
-	return a.oneCoupon(ctx, &Wanted{N: in.N, ListCoupons: ops.ListCoupons{Campaign: in.Campaign, OrderID: in.OrderID, Paging: in.Paging}})
+	return a.oneCoupon(ctx, &Wanted{N: in.N, History: in.History == "1", ListCoupons: ops.ListCoupons{Campaign: in.Campaign, OrderID: in.OrderID, Paging: in.Paging}})
 }
 
 func (a *API) getRedemption(ctx context.Context, in *CouponHandle) (*OneCoupon, error) {

@@ -48,7 +48,14 @@ func TestWhatWasMadeIsThere(t *testing.T) {
 	if v := shown("producer", order); v["order_status"] != "rolled_back" || v["status"] != "claimed" {
 		t.Errorf("%s is %v", order, v)
 	}
-	apitest.Until(t, "the tables have the history", func() bool { h, _ := shown("producer", order)["history"].([]any); return len(h) == 3 })
+	apitest.Until(t, "the tables have the history", func() bool { h, _ := shown("producer", order+"?history=1")["history"].([]any); return len(h) == 3 })
+	for _, path := range []string{at, at + "?history=0", order, "/v1/customers/ann"} { // without, and what else the tables have
+		if v := shown("producer", path); v["history"] != nil || v["history_unavailable"] != nil || v["customer_id"] != "ann" {
+			t.Errorf("%s is %v", path, v)
+		}
+	}
+	r.Ask(t, "producer", "GET", at+"?history=yes", nil).Problem(t, 422, "invalid", "query.history")
+	r.Ask(t, "producer", "GET", at+"?after=x", nil).Problem(t, 422, "invalid", "query.after")
 	r.Ask(t, "producer", "GET", at+"/redemptions/none", nil).Problem(t, 404, "not_found", "")
 	r.Ask(t, "producer", "GET", "/v1/campaigns/"+other+"/coupons/2", nil).Problem(t, 404, "code_not_found", "") // n of another campaign
 	r.Ask(t, "producer", "GET", "/v1/campaigns/"+c+"/coupons/0", nil).Problem(t, 422, "invalid", "path.n")
@@ -80,7 +87,7 @@ func TestAProducerReadsItsCampaigns(t *testing.T) {
 	want := fmt.Sprint([]string{mine[1], mine[3]})
 	for what, page := range map[string]func(after string) (all []string, next string){
 		"a customer over NATS": func(after string) (all []string, next string) {
-			v, err := shop.CustomerPage(t.Context(), ann, client.Page{Limit: 1, After: after})
+			v, err := shop.Customer(t.Context(), ann, client.Page{Limit: 1, After: after})
 			streamtest.Must(t, err)
 			for _, c := range v.Items {
 				all = append(all, c.Campaign)
@@ -98,6 +105,9 @@ func TestAProducerReadsItsCampaigns(t *testing.T) {
 		"a customer over HTTP": func(after string) ([]string, string) {
 			return campaignsOf(t, r, as, "/v1/customers/"+ann+"?limit=1&after="+after)
 		},
+		"a customer with history": func(after string) ([]string, string) {
+			return campaignsOf(t, r, as, "/v1/customers/"+ann+"?history=1&limit=1&after="+after)
+		},
 		"coupons over HTTP": func(after string) ([]string, string) {
 			return campaignsOf(t, r, as, "/v1/coupons?limit=1&customer_id="+ann+"&after="+after)
 		},
@@ -114,7 +124,7 @@ func TestAProducerReadsItsCampaigns(t *testing.T) {
 			return fmt.Sprint(all) == want
 		})
 	}
-	if v, err := shop.CustomerPage(t.Context(), ann, client.Page{}); err != nil || strings.Contains(string(v.History.History), mine[0]) || !strings.Contains(string(v.History.History), mine[1]) {
+	if v, err := shop.CustomerHistory(t.Context(), ann, client.Page{}); err != nil || strings.Contains(string(v.History.History), mine[0]) || !strings.Contains(string(v.History.History), mine[1]) {
 		t.Errorf("the history is %s, %v", v.History.History, err)
 	}
 	if v, err := shop.Coupon(t.Context(), "", client.Campaign(mine[1]), client.N(1)); err != nil || !strings.HasPrefix(v.Code, "****") {

@@ -41,7 +41,7 @@ func TestRequestIDs(t *testing.T) {
 		t.Errorf("events have %v", found)
 	}
 	apitest.Until(t, "the history has it", func() bool {
-		return strings.Contains(string(r.Ask(t, "", "GET", "/v1/customers/ann?limit=1000", nil).Want(t, 200).Body), `"request_id":"page 1"`)
+		return strings.Contains(string(r.Ask(t, "", "GET", "/v1/customers/ann?history=1&limit=1000", nil).Want(t, 200).Body), `"request_id":"page 1"`)
 	})
 	made := r.Ask(t, "", "POST", "/v1/keys", map[string]any{"name": c, "role": "sender"}).Want(t, 201).Header.Get("X-Request-Id")
 	if audit := string(r.Ask(t, "", "GET", "/v1/audit?kind=keys&limit=10", nil).Want(t, 200).Body); !strings.Contains(audit, `"request_id":"`+made+`"`) {

@@ -104,12 +104,12 @@ func TestAnOperatorWithoutCodesFindsNoRoadToThem(t *testing.T) {
 	n := fmt.Sprint(first.Object(t)["n"])
 	apitest.Until(t, "the tables have both", func() bool { return len(find(t, r, "", "campaign="+c).Items) == 2 })
 	for _, as := range []string{blind, "operator"} {
-		for _, path := range []string{"/v1/campaigns/" + c + "/coupons/" + n + "?history=1", "/v1/coupons?campaign=" + c, "/v1/coupons?customer_id=" + ann, "/v1/customers/" + ann,
+		for _, path := range []string{"/v1/campaigns/" + c + "/coupons/" + n + "?history=1", "/v1/coupons?campaign=" + c, "/v1/coupons?customer_id=" + ann, "/v1/customers/" + ann + "?history=1",
 			"/v1/campaigns/" + c + "/codes", "/v1/events?campaign=" + c, "/v1/commands/" + first.Header.Get("Scrip-Command-Id")} {
 			hides(as+" reads "+path, r.Ask(t, as, "GET", path, nil).Body)
 		}
 	}
-	for subject, body := range map[string]any{"scrip.coupon.show": map[string]any{"campaign": c, "n": json.RawMessage(n)}, "scrip.customer.show": named, "scrip.coupon.list": named} {
+	for subject, body := range map[string]any{"scrip.coupon.show": map[string]any{"campaign": c, "n": json.RawMessage(n), "history": true}, "scrip.customer.show": named, "scrip.coupon.list": named} {
 		hides(subject, ask(subject, body))
 	}
 	if perms := nc.Publish("scrip.cmd."+c, []byte("{}")); perms != nil || nc.FlushTimeout(time.Minute) != nil || nc.LastError() == nil {

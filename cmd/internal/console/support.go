@@ -48,7 +48,7 @@ type couponData struct {
 func loadCoupon(v *view) any {
 	campaign, n := v.r.PathValue("campaign"), v.r.PathValue("n")
 	v.Title = "Coupon " + n + " of " + campaign
-	d := couponData{Part: list[api.OneCoupon](v, "/v1/campaigns/"+escape(campaign)+"/coupons/"+escape(n))}
+	d := couponData{Part: list[api.OneCoupon](v, "/v1/campaigns/"+escape(campaign)+"/coupons/"+escape(n), "history", "1")}
 	v.Problem = d.Problem
 	if d.Problem == nil && d.Data.CustomerID == "" && v.May("listAllotments", campaign) {
 		for _, b := range get[ops.Page[domain.AllotmentView]](v, "/v1/campaigns/"+escape(campaign)+"/allotments", "limit", "1000").Data.Items {
@@ -86,7 +86,7 @@ const mostReads = 10
 func loadCustomer(v *view) any {
 	id := v.r.PathValue("customer")
 	v.Title = "Customer " + id
-	d := customerData{Part: list[api.OneCustomer](v, "/v1/customers/"+escape(id))}
+	d := customerData{Part: list[api.OneCustomer](v, "/v1/customers/"+escape(id), "history", "1")}
 	v.Problem = d.Problem
 	if v.May("getOptOut", "") {
 		d.OptOut = get[ops.OptOutShown](v, "/v1/opt-outs/"+escape(id))
@@ -124,7 +124,7 @@ func loadOrder(v *view) any {
 	d := orderData{Part: list[ops.Page[ops.Coupon]](v, "/v1/coupons", "order_id", order), Order: order}
 	v.Problem = d.Problem
 	for i, c := range first(d.Data.Items) {
-		d.Status[i] = get[api.OneCoupon](v, "/v1/campaigns/"+escape(c.Campaign)+"/coupons/"+fmt.Sprint(c.N), "order_id", order, "limit", "1").Data.OrderStatus
+		d.Status[i] = get[api.OneCoupon](v, "/v1/campaigns/"+escape(c.Campaign)+"/coupons/"+fmt.Sprint(c.N), "order_id", order).Data.OrderStatus
 	}
 	return d
 }
@@ -189,7 +189,7 @@ func (f *found) find(v *view) {
 			f.Hits = append(f.Hits, hit{"campaign", first, path})
 		}
 		if n, err := strconv.ParseUint(rest, 10, 32); err == nil {
-			if p := get[api.OneCoupon](v, "/v1"+path+"/coupons/"+fmt.Sprint(n), "limit", "1"); !f.failed(p.Problem) {
+			if p := get[api.OneCoupon](v, "/v1"+path+"/coupons/"+fmt.Sprint(n)); !f.failed(p.Problem) {
 				f.coupons("campaign and number", p.Data.Coupon)
 			}
 		}
@@ -208,7 +208,7 @@ func (f *found) find(v *view) {
 		f.code(v, "code", map[string]string{"code": q})
 	}
 	if strings.Trim(q, ".") != "" { // else it is no part of a path
-		if p := get[api.OneCustomer](v, "/v1/customers/"+escape(q), "limit", "1"); !f.failed(p.Problem) && len(p.Data.Items)+len(p.Data.History.History) > 0 {
+		if p := get[api.OneCustomer](v, "/v1/customers/"+escape(q), "history", "1", "limit", "1"); !f.failed(p.Problem) && len(p.Data.Items)+len(p.Data.History.History) > 0 {
 			f.Hits = append(f.Hits, hit{"customer", q, "/customers/" + escape(q)})
 		}
 		if p := get[ops.Page[ops.Coupon]](v, "/v1/coupons", "order_id", q, "limit", "1"); !f.failed(p.Problem) && len(p.Data.Items) > 0 {
@@ -280,7 +280,7 @@ func (c *Console) exportCustomer(w http.ResponseWriter, r *http.Request) {
 	}
 	id, after := r.PathValue("customer"), ""
 	for first := true; first || after != ""; first = false {
-		path := "/v1/customers/" + escape(id) + "?limit=1000"
+		path := "/v1/customers/" + escape(id) + "?history=1&limit=1000"
 		if after != "" {
 			path += "&after=" + queryEscape(after)
 		}

@@ -193,15 +193,15 @@ func search(ctx context.Context, a *attack) error {
 
 // read is the next of the reads of a support key.
 func read(ctx context.Context, a *attack) error {
-	all := []string{"/v1/campaigns", "/v1/campaigns/$c", "/v1/customers/w1-1", "/v1/coupons?campaign=$c&limit=1000", "/v1/coupons?campaign=$c&last_four=AAAA",
-		"/v1/campaigns/$c/coupons/1", "/v1/campaigns/$c/statistics", "/v1/campaigns/$c/changes", "/v1/campaigns/$c/reminders", "/v1/due", "/v1/jobs", "/v1/coupons?order_id=none"}
+	all := []string{"/v1/campaigns", "/v1/campaigns/$c", "/v1/customers/w1-1?history=1", "/v1/coupons?campaign=$c&limit=1000", "/v1/coupons?campaign=$c&last_four=AAAA",
+		"/v1/campaigns/$c/coupons/1?history=1", "/v1/campaigns/$c/statistics", "/v1/campaigns/$c/changes", "/v1/campaigns/$c/reminders", "/v1/due", "/v1/jobs", "/v1/coupons?order_id=none"}
 	return a.get(ctx, a.Support, "GET", strings.ReplaceAll(all[a.n.Add(1)%int64(len(all))], "$c", a.Campaign), "")
 }
 
 // heavy is a dry run over the whole campaign, or a page of 1,000 of each.
 func heavy(ctx context.Context, a *attack) error {
 	if a.n.Add(1)%2 == 0 {
-		return a.get(ctx, a.Support, "GET", "/v1/customers/w1-1?limit=1000", "")
+		return a.get(ctx, a.Support, "GET", "/v1/customers/w1-1?history=1&limit=1000", "")
 	}
 	return a.get(ctx, a.Support, "POST", "/v1/campaigns/"+a.Campaign+"/coupons/void", `{"all":true,"dry_run":true}`)
 }
