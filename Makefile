@@ -116,6 +116,7 @@ bench: setup-bench build ## Measure scrip, Redis, PostgreSQL and bare JetStream,
 	@mkdir -p $(RESULTS)
 	bin/scripbench run --durability always --for 3s --results $(RESULTS)
 	bin/scripbench run claim-hot --durability interval --for 3s --results $(RESULTS)
+	bin/scripbench lookup-http --results $(RESULTS)
 	bin/scripbench tables --results $(RESULTS)
 	bin/scripbench restart --results $(RESULTS)
 	bin/scripbench expire --n 1000000 --runs 1 --results $(RESULTS)

@@ -57,21 +57,27 @@ func openBare(_ context.Context, b *bench, p *plan) (job, error) {
 
 // open sends claims over HTTP, so many in each request, on connections that are kept alive.
 func (t target) open(p *plan, callers, lines int) job {
+	return t.job(p, callers, lines, func(c *httpCaller) sender {
+		if lines > 1 {
+			return c.claimLines
+		}
+		return each(c.claim)
+	})
+}
+
+// job has callers with a connection each, which sends so many operations in each request.
+func (t target) job(p *plan, callers, batch int, send func(*httpCaller) sender) job {
 	if t.authorization == "" {
 		t.authorization = "Bearer sk_producer_" + strings.Repeat("0", 48)
 	}
-	j := job{callers: callers, batch: lines, inFlight: callers * lines, check: t.check, close: func() {}}
+	j := job{callers: callers, batch: batch, inFlight: callers * batch, check: t.check, close: func() {}}
 	j.caller = func(ctx context.Context, _ int) (caller, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.addr)
 		if err != nil {
 			return caller{}, err
 		}
 		c := &httpCaller{target: t, p: p, conn: conn, r: bufio.NewReader(conn)}
-		send := each(c.claim)
-		if lines > 1 {
-			send = c.claimLines
-		}
-		return caller{send: send, close: func() { _ = conn.Close() }}, nil
+		return caller{send: send(c), close: func() { _ = conn.Close() }}, nil
 	}
 	return j
 }
@@ -96,6 +102,17 @@ func (c *httpCaller) post(ctx context.Context, path, kind, id string) (status in
 		c.req = fmt.Appendf(c.req, "Idempotency-Key: %s\r\n", id)
 	}
 	c.req = fmt.Appendf(c.req, "Content-Length: %d\r\n\r\n%s", len(c.body), c.body)
+	return c.exchange(ctx)
+}
+
+// get reads a path. The answer is valid until the next call.
+func (c *httpCaller) get(ctx context.Context, path string) (status int, err error) {
+	c.req = fmt.Appendf(c.req[:0], "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: %s\r\n\r\n", path, c.addr, c.authorization)
+	return c.exchange(ctx)
+}
+
+// exchange sends the request and reads the answer.
+func (c *httpCaller) exchange(ctx context.Context) (status int, err error) {
 	if err := c.conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return 0, err
 	}
@@ -156,9 +173,15 @@ func (c *httpCaller) claimLines(ctx context.Context, from, to int, answers []ans
 
 // prepare creates the plan's campaigns, and once a key of role producer.
 func (s *scripServer) prepare(ctx context.Context, p *plan) (t target, err error) {
-	if err := s.create(ctx, p); err != nil {
-		return t, err
+	if err = s.create(ctx, p); err == nil {
+		t, err = s.target(ctx)
 	}
+	t.check = func(ctx context.Context, t tally) error { return s.given(ctx, p, t) }
+	return t, err
+}
+
+// target has a key of role producer, which it makes once.
+func (s *scripServer) target(ctx context.Context) (t target, err error) {
 	u, err := url.Parse(s.desc.HTTPURL)
 	if err != nil {
 		return t, err
@@ -168,7 +191,7 @@ func (s *scripServer) prepare(ctx context.Context, p *plan) (t target, err error
 			return t, err
 		}
 	}
-	return target{addr: u.Host, authorization: "Bearer " + s.key, check: func(ctx context.Context, t tally) error { return s.given(ctx, p, t) }}, nil
+	return target{addr: u.Host, authorization: "Bearer " + s.key}, nil
 }
 
 // makeKey makes a key of role producer and waits until it is in force.

@@ -38,7 +38,7 @@ func main() { os.Exit(run(cli.Context(), os.Args[1:], os.Stdout, os.Stderr)) }
 // run is the program: results go to out, progress and errors to progress. It returns the exit code.
 func run(ctx context.Context, args []string, out, progress io.Writer) int {
 	root := cli.Group("scripbench", "Measure scrip beside its peers",
-		runCommand(), restartCommand(), tablesCommand(), expireCommand(), remindCommand(), mergeCommand(), pendingCommand(), peerCommand())
+		runCommand(), lookUpCommand(), restartCommand(), tablesCommand(), expireCommand(), remindCommand(), mergeCommand(), pendingCommand(), peerCommand())
 	cli.Prepare(root, nil, out, progress)
 	return cli.Execute(ctx, root, args)
 }

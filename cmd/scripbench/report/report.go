@@ -84,7 +84,8 @@ type Table struct {
 	Goals []Goal `json:"goals,omitempty"`
 }
 
-// Goal is a ratio within one run and its bound: at most Most or, where that is 0, at least Least.
+// Goal is a ratio within one run and its bound: at most Most or, where that is 0, at least Least; without either it is no goal, and
+// beside one.
 type Goal struct {
 	Name  string  `json:"name"`
 	Is    float64 `json:"is"`
@@ -94,10 +95,24 @@ type Goal struct {
 
 // Wanted is the bound for people.
 func (g Goal) Wanted() string {
-	if g.Most > 0 {
+	switch {
+	case g.Most > 0:
 		return fmt.Sprintf("at most %g", g.Most)
+	case g.Least > 0:
+		return fmt.Sprintf("at least %g", g.Least)
 	}
-	return fmt.Sprintf("at least %g", g.Least)
+	return "-"
+}
+
+// Result is for people, too.
+func (g Goal) Result() string {
+	switch {
+	case g.Most == 0 && g.Least == 0:
+		return "-"
+	case g.Met():
+		return "met"
+	}
+	return "missed"
 }
 
 // Met reports whether the ratio is within its bound.
