@@ -24,7 +24,7 @@ const (
 	// maxCSV bounds the file of one import, in bytes: about 10 million codes, of which 24 bytes each are in memory. Send a
 	// longer list as several files.
 	maxCSV = 128 << 20
-	// streamWait is how long a client may take for the next part of a body, to send it or to take it.
+	// streamWait is how long a client may take for the next part of an answer.
 	streamWait = 30 * time.Second
 	// progressEvery is the interval of progress lines, while the body or answers arrive.
 	progressEvery = time.Second
@@ -165,15 +165,13 @@ func (i *importing) progress() {
 	i.line.Rejects = rejects
 }
 
-// patient reads a body, of which each part may take streamWait. arrived is called after each part.
-type patient struct {
+// watched reads a body. arrived is called after each part.
+type watched struct {
 	io.Reader
-	stream  web.Stream
 	arrived func()
 }
 
-func (p patient) Read(b []byte) (int, error) {
-	p.stream.Reading(streamWait)
+func (p watched) Read(b []byte) (int, error) {
 	n, err := p.Reader.Read(b)
 	p.arrived()
 	return n, err
@@ -186,7 +184,7 @@ func (i *importing) all(ctx context.Context, body io.Reader, weak bool, by strin
 	var report codescsv.Report
 	codes := func(yield func(string) bool) {
 		var err error
-		report, err = codescsv.Read(patient{body, i.stream, i.progress}, weak, func(code string) error {
+		report, err = codescsv.Read(watched{i.stream.Body(body), i.progress}, weak, func(code string) error {
 			if !yield(code) {
 				return errEnough
 			}

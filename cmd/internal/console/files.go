@@ -2,8 +2,10 @@ package console
 
 import (
 	"encoding/json"
+	"errors"
 	"html/template"
 	"io"
+	"mime/multipart"
 	"net/http"
 	"strconv"
 	"strings"
@@ -79,25 +81,12 @@ func (c *Console) importCodes(w http.ResponseWriter, r *http.Request) {
 	}
 	campaign := r.PathValue("campaign")
 	v.Page, v.Title = pageNamed("codes"), "Import into "+campaign
-	parts, err := r.MultipartReader()
-	if err != nil {
-		v.fail(web.New(web.Malformed, "choose a file: "+err.Error()))
-		return
-	}
 	stream := web.NewStream(w)
-	query, file := "", io.Reader(nil)
-	for file == nil {
-		part, err := parts.NextPart()
-		if err != nil {
-			v.fail(web.New(web.Malformed, "choose a file"))
-			return
-		}
-		switch part.FormName() {
-		case "weak_codes":
-			query = "?weak_codes=1"
-		case "file":
-			file = part
-		}
+	query, file, problem := upload(stream, r)
+	if problem != nil {
+		stream.Writing(liveWait)
+		v.fail(problem)
+		return
 	}
 	req := request(r, v.Who, http.MethodPost, "/v1/campaigns/"+escape(campaign)+"/codes"+query, io.NopCloser(file))
 	req.Header.Set("Content-Type", "text/csv")
@@ -105,6 +94,32 @@ func (c *Console) importCodes(w http.ResponseWriter, r *http.Request) {
 	out := &importing{v: v, stream: stream, header: http.Header{}}
 	c.V1.ServeHTTP(out, req)
 	out.end()
+}
+
+// upload returns the file of a form, and what its fields add to the query. What comes before the file arrives at the least rate, too.
+func upload(stream web.Stream, r *http.Request) (query string, file io.Reader, problem *web.Problem) {
+	form := r.WithContext(r.Context())
+	form.Body = io.NopCloser(stream.Body(r.Body))
+	parts, err := form.MultipartReader()
+	for err == nil {
+		var part *multipart.Part
+		if part, err = parts.NextPart(); err != nil {
+			break
+		}
+		switch part.FormName() {
+		case "weak_codes":
+			query = "?weak_codes=1"
+		case "file":
+			return query, part, nil
+		}
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		return "", nil, web.New(web.Malformed, "choose a file")
+	case web.Late(err):
+		return "", nil, web.New(web.Malformed, "the file did not arrive in time; send it again, over a faster connection")
+	}
+	return "", nil, web.New(web.Malformed, "choose a file: "+err.Error())
 }
 
 // importing turns the lines of an import into a page.
@@ -155,6 +170,7 @@ func (i *importing) Write(b []byte) (int, error) {
 
 // piece writes a part of the page.
 func (i *importing) piece(name string) {
+	i.stream.Writing(liveWait)
 	if err := templates["import"].ExecuteTemplate(i.v.w, name, i.v); err != nil {
 		i.v.c.Logger.Debug("a page cannot be written", "page", "import", "err", err)
 	}
@@ -164,6 +180,7 @@ func (i *importing) piece(name string) {
 // end writes the report.
 func (i *importing) end() {
 	if i.problem.status != 0 {
+		i.stream.Writing(liveWait)
 		i.v.fail(i.problem.problem())
 		return
 	}

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -21,6 +22,9 @@ const (
 	// IdleWait ends connections without a request, and streams on which nothing arrives. It is longer than Prometheus's scrape
 	// interval.
 	IdleWait = 75 * time.Second
+	// BodyPart bytes of a body that is a stream may take BodyWait: a client that sends nothing, or a byte now and then, is cut off.
+	BodyPart = 32 << 10
+	BodyWait = 30 * time.Second
 	// MaxHeader bounds the headers of a request, in bytes.
 	MaxHeader = 16 << 10
 )
@@ -36,7 +40,8 @@ func NewServer(h http.Handler) *http.Server {
 // Stream renews the deadlines of a request whose body or answer is a stream: each read and write gets its own time.
 type Stream struct{ control *http.ResponseController }
 
-// NewStream returns the Stream of a request. The deadlines of the server are off until the first Reading and Writing.
+// NewStream returns the Stream of a request. The deadlines of the server are off, so the body is read by Body, and each write needs
+// Writing before it.
 func NewStream(w http.ResponseWriter) Stream {
 	s := Stream{http.NewResponseController(w)}
 	_ = s.control.SetReadDeadline(time.Time{}) // fails only for writers of tests, which have no connection
@@ -44,8 +49,31 @@ func NewStream(w http.ResponseWriter) Stream {
 	return s
 }
 
-// Reading gives the next read wait of time.
-func (s Stream) Reading(wait time.Duration) { _ = s.control.SetReadDeadline(time.Now().Add(wait)) }
+// Body returns a body that is a stream. Its deadline moves with what arrives: each BodyPart may take BodyWait. The time in which
+// nobody reads does not count: then the server is at work, for twice as long at most.
+func (s Stream) Body(body io.Reader) io.Reader { return &paced{body: body, stream: s, left: BodyWait} }
+
+// paced is a body that must arrive at a least rate.
+type paced struct {
+	body   io.Reader
+	stream Stream
+	got    int           // of this part
+	left   time.Duration // for the rest of it
+}
+
+func (p *paced) Read(b []byte) (n int, err error) {
+	started := time.Now()
+	_ = p.stream.control.SetReadDeadline(started.Add(p.left))
+	n, err = p.body.Read(b)
+	if err == nil { // over HTTP/2 a deadline that passes ends the body, although nobody reads; at the end the server reads what is left
+		_ = p.stream.control.SetReadDeadline(time.Now().Add(2 * BodyWait))
+	}
+	p.left -= time.Since(started)
+	if p.got += n; p.got >= BodyPart {
+		p.got, p.left = 0, BodyWait
+	}
+	return n, err
+}
 
 // Writing gives the next write wait of time.
 func (s Stream) Writing(wait time.Duration) { _ = s.control.SetWriteDeadline(time.Now().Add(wait)) }

@@ -135,10 +135,9 @@ func TestStreamsOutliveTheLimits(t *testing.T) {
 			}
 		case "/up":
 			s := NewStream(w)
-			s.Reading(10 * limit)
-			body, err := io.ReadAll(r.Body)
+			body, err := io.ReadAll(s.Body(r.Body))
 			s.Writing(limit)
-			fmt.Fprintf(w, "%d %v", len(body), err)
+			fmt.Fprintf(w, "%d %t", len(body), Late(err))
 		case "/plain":
 			time.Sleep(limit)
 			_, _ = io.WriteString(w, "too late")
@@ -163,11 +162,26 @@ func TestStreamsOutliveTheLimits(t *testing.T) {
 		if _, err := io.ReadFull(got.Body, parts); err != nil || string(parts) != strings.Repeat("part\n", 3) {
 			t.Errorf("a stream to the client is %q, %v", parts, err)
 		}
-		up := net.dial()
-		defer up.Close()
-		got = talk(up, func() { time.Sleep(limit) }, "POST /up"+head+"Content-Length: 15\r\n\r\n", "part\n", "part\n", "part\n")
-		if body, err := io.ReadAll(got.Body); string(body) != "15 <nil>" || err != nil {
-			t.Errorf("a stream from the client is %q, %v", body, err)
+		part := strings.Repeat("x", BodyPart)
+		for what, c := range map[string]struct {
+			pause time.Duration
+			parts []string
+			want  string
+			took  time.Duration
+		}{
+			"as slow as it may be": {BodyWait - time.Second, []string{part, part, part}, fmt.Sprintf("%d false", 3*BodyPart), 2 * (BodyWait - time.Second)},
+			"silent":               {0, []string{""}, "0 true", BodyWait},
+			"too slow":             {BodyWait/3 + time.Second, strings.Split(strings.Repeat("x", 100), ""), "3 true", BodyWait},
+			"silent after a part":  {2 * BodyWait, []string{part, "x"}, fmt.Sprintf("%d true", BodyPart), BodyWait},
+		} {
+			up, started := net.dial(), time.Now()
+			c.parts[0] = fmt.Sprintf("POST /up%sContent-Length: %d\r\n\r\n", head, 3*BodyPart) + c.parts[0]
+			got := talk(up, func() { time.Sleep(c.pause) }, c.parts...)
+			body, err := io.ReadAll(got.Body)
+			if took := time.Since(started); string(body) != c.want || err != nil || took < c.took || took > 2*c.took+time.Second {
+				t.Errorf("a client that is %s: %q, %v, after %s", what, body, err, took)
+			}
+			up.Close()
 		}
 		plain := net.dial()
 		defer plain.Close()
