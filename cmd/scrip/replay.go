@@ -85,8 +85,8 @@ to the same file removes the .FILE.<hex>.partial that a kill -9 leaves. With --n
 checkpoint is in FILE.NAME.replay, and another replay with the same name appends the new events, each exactly once, also
 after kill -9. --follow continues with new events until it is stopped; into a file it needs --name. A Parquet file cannot be
 appended to, so it supports neither. With --partition day it is a data set, the directory --out with files
-day=YYYY-MM-DD/LANE-FIRST-LAST.parquet, the days of UTC: each file is complete, each replay to the same directory adds the new
-events, each exactly once, also after kill -9, and --follow completes a file at least every five minutes.
+day=YYYY-MM-DD/NUMBER.parquet, the days of UTC: each file is complete, each replay to the same directory adds the new
+events, each exactly once, also after kill -9, and --follow completes one file of the day, for all lanes, every five minutes.
 
 ` + replay.SQLSyntax() + `
 The schema also holds the checkpoint, in the same transaction as the tables: with --follow they are live tables, and a
@@ -106,7 +106,7 @@ examples; --print shows one:
 	f := cmd.Flags()
 	f.Var(cli.Choice(&flags.format, string(replay.NDJSON), string(replay.NDJSON), string(replay.CSV), string(replay.Parquet), formatPostgres), "format", "format of the events")
 	f.StringVar(&flags.out, "out", standardOut, "`FILE` to write, - = standard output")
-	f.Var(cli.Choice(&flags.partition, "", "day"), "partition", "day: --out is the directory of a data set of Parquet files, one or more for each lane and day")
+	f.Var(cli.Choice(&flags.partition, "", "day"), "partition", "day: --out is the directory of a data set of Parquet files, one or more for each day")
 	f.StringVar(&flags.name, "name", "", "`NAME` of the checkpoint, from which a later replay continues; for postgres and --sql, the schema")
 	f.StringVar(&flags.sql, "sql", "", "`FILE` of a SQL projection, or "+replay.ExamplePrefix+"NAME")
 	database := pflag.NewFlagSet("", pflag.ContinueOnError)

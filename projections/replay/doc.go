@@ -3,7 +3,7 @@
 //
 //	SCRIP_EVT_0 ─┐            ┌─ Stream, File        NDJSON, CSV, Parquet
 //	SCRIP_EVT_1 ─┼─> Run ─────┼─ NamedFile           NDJSON, CSV, with a state file beside it
-//	             │            ├─ Partitions          a directory of Parquet files by lane and day
+//	             │            ├─ Partitions          a directory of Parquet files by day
 //	SCRIP_EVT_… ─┘  filter    ├─ Postgres            a schema of its own: typed rows, a SQL file, or Go
 //	                          └─ a Sink of yours     anything
 //

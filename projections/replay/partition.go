@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
@@ -18,20 +20,23 @@ import (
 )
 
 const (
-	// partitionBytes, of lines, is after how much the open files of a data set are completed, and partitionAge after how long.
+	// partitionBytes, of lines, is after how much the open files of a data set are completed, partitionAge after how long, and
+	// partitionDays from how many on: each has a row group in memory.
 	partitionBytes = 256 << 20
 	partitionAge   = 5 * time.Minute
+	partitionDays  = 8
 	// partitionState is the state file of a data set, and partitionLock the file that its writer locks.
 	partitionState, partitionLock = ".scrip-replay", ".scrip-replay.lock"
 	// partialFiles are those that are not complete.
 	partialFiles = ".*.partial"
 )
 
-// Partitions is a sink that adds to a data set of Parquet files: DIR/day=2026-11-26/LANE-FIRST-LAST.parquet has the events of
-// one lane and one day (UTC) in its messages FIRST to LAST. Each file is whole, or not there.
+// Partitions is a sink that adds to a data set of Parquet files: DIR/day=2026-11-26/NUMBER.parquet has events of one day (UTC), of
+// any lanes. Each file is whole, or not there. Their number does not grow with the lanes: a replay that follows completes one of
+// each day at a time.
 //
-// The state file is written after the files that it covers. What a killed run left, partial files and whole ones that the state
-// does not cover, is removed by the next run, which writes these events again: none is lost, and none is there twice.
+// The state file is written after the files that it covers, up to a number. What a killed run left, partial files and whole ones
+// with higher numbers, is removed by the next run, which writes these events again: none is lost, and none is there twice.
 func Partitions(dir string) Sink {
 	const remedy = "; complete files remain: make room and run it again, it continues there"
 	return &partitions{output: output{format: Parquet, name: dir, remedy: remedy, disk: room.At(dir)}, bytes: partitionBytes, age: partitionAge}
@@ -44,9 +49,9 @@ type partitions struct {
 
 	lock  *os.File
 	state partitionedState
-	open  map[partition]*partitionFile
-	size  int       // of the lines in open files
-	since time.Time // of the first change that is not saved; zero = there is none
+	open  map[string]*partitionFile // by day
+	size  int                       // of the lines in open files
+	since time.Time                 // of the first change that is not saved; zero = there is none
 }
 
 // partitionedState is the content of the state file.
@@ -54,19 +59,13 @@ type partitionedState struct {
 	Version int                       `json:"version"`
 	Filter  string                    `json:"filter"`
 	Places  map[int]eventlog.Position `json:"places"`
-	// Through are by lane the last messages that files have.
-	Through map[int]uint64 `json:"through"`
-}
-
-type partition struct {
-	day  string
-	lane int
+	// Files is the number of the last file.
+	Files uint64 `json:"files"`
 }
 
 type partitionFile struct {
 	*parquetEncoder
-	file        *os.File
-	first, last uint64
+	file *os.File
 }
 
 func (s *partitions) Begin(_ context.Context, _ topology.Log, f *Filter) (map[int]eventlog.Position, error) {
@@ -77,7 +76,7 @@ func (s *partitions) Begin(_ context.Context, _ topology.Log, f *Filter) (map[in
 	if err != nil {
 		return nil, fmt.Errorf("%w; stop the other replay to this directory, or give another --out", err)
 	}
-	s.lock, s.open, s.size, s.since, s.broken = lock, map[partition]*partitionFile{}, 0, time.Time{}, false
+	s.lock, s.open, s.size, s.since, s.broken = lock, map[string]*partitionFile{}, 0, time.Time{}, false
 	if err := s.resume(f.String()); err != nil {
 		return nil, errors.Join(err, atomicfile.Unlock(s.lock))
 	}
@@ -86,9 +85,9 @@ func (s *partitions) Begin(_ context.Context, _ topology.Log, f *Filter) (map[in
 
 // resume reads the state, and removes what it does not cover.
 func (s *partitions) resume(filter string) error {
-	s.state = partitionedState{Version: stateVersion, Filter: filter, Places: map[int]eventlog.Position{}, Through: map[int]uint64{}}
+	s.state = partitionedState{Version: stateVersion, Filter: filter, Places: map[int]eventlog.Position{}}
 	left, _ := filepath.Glob(filepath.Join(s.name, partialFiles)) // well formed, as the other one
-	files, _ := filepath.Glob(filepath.Join(s.name, "day=*", "*-*-*.parquet"))
+	files, _ := filepath.Glob(filepath.Join(s.name, "day=*", "*.parquet"))
 	err := readState(filepath.Join(s.name, partitionState), &s.state, &s.state.Version)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && len(files) > 0:
@@ -103,9 +102,8 @@ func (s *partitions) resume(filter string) error {
 		return invalid("out", "%s was started with filters %q, not with %q; give the same (as absolute times), or another directory", s.name, s.state.Filter, filter)
 	}
 	for _, path := range files {
-		var lane int
-		var first, last uint64
-		if n, _ := fmt.Sscanf(filepath.Base(path), "%d-%d-%d.parquet", &lane, &first, &last); n == 3 && last > s.state.Through[lane] {
+		number, err := strconv.ParseUint(strings.TrimSuffix(filepath.Base(path), ".parquet"), 10, 64)
+		if err == nil && number > s.state.Files { // other names are not of a replay
 			left = append(left, path)
 		}
 	}
@@ -115,8 +113,7 @@ func (s *partitions) resume(filter string) error {
 	return err
 }
 
-// Write adds a batch to the files of its lane. One that spans midnight completes them: the position of the batch then covers
-// both days.
+// Write adds a batch to the files of its days. All of them are completed together: the positions cover what is in any of them.
 func (s *partitions) Write(_ context.Context, b *Batch) error {
 	for rest := b.Events; len(rest) > 0; {
 		day := rest[0].day()
@@ -124,7 +121,7 @@ func (s *partitions) Write(_ context.Context, b *Batch) error {
 		if n < 0 {
 			n = len(rest)
 		}
-		if err := s.add(partition{day, b.Lane}, rest[:n]); err != nil {
+		if err := s.add(day, rest[:n]); err != nil {
 			return s.failed(err)
 		}
 		rest = rest[n:]
@@ -132,14 +129,8 @@ func (s *partitions) Write(_ context.Context, b *Batch) error {
 	if s.since.IsZero() {
 		s.since = time.Now()
 	}
-	s.state.Places[b.To.Lane], s.state.Through[b.Lane] = b.To, max(b.Last, s.state.Through[b.Lane])
-	days := 0
-	for p := range s.open {
-		if p.lane == b.Lane {
-			days++
-		}
-	}
-	if days > 1 || s.size >= s.bytes || time.Since(s.since) >= s.age {
+	s.state.Places[b.To.Lane] = b.To
+	if len(s.open) >= partitionDays || s.size >= s.bytes || time.Since(s.since) >= s.age {
 		return s.failed(s.complete())
 	}
 	return nil
@@ -147,21 +138,20 @@ func (s *partitions) Write(_ context.Context, b *Batch) error {
 
 func (e *Event) day() string { return e.At.Time().UTC().Format(time.DateOnly) }
 
-func (s *partitions) add(p partition, events []Event) (err error) {
-	f := s.open[p]
+func (s *partitions) add(day string, events []Event) (err error) {
+	f := s.open[day]
 	if f == nil {
-		f = &partitionFile{first: events[0].Position.Sequence}
+		f = &partitionFile{}
 		if f.file, err = os.CreateTemp(s.name, partialFiles); err != nil {
 			return err
 		}
-		s.open[p] = f
+		s.open[day] = f
 		w := s.disk.Writer(f.file)
 		if s.limit != nil {
 			w = s.limit(w)
 		}
 		f.parquetEncoder = newParquet(w)
 	}
-	f.last = events[len(events)-1].Position.Sequence
 	for i := range events {
 		s.size += len(events[i].Raw)
 	}
@@ -178,16 +168,17 @@ func (s *partitions) Flush(context.Context) error {
 
 // complete completes the open files and saves the state that covers them.
 func (s *partitions) complete() error {
-	for p, f := range s.open {
-		dir := filepath.Join(s.name, "day="+p.day)
+	for _, day := range slices.Sorted(maps.Keys(s.open)) {
+		f, dir := s.open[day], filepath.Join(s.name, "day="+day)
 		err := errors.Join(f.close(), atomicfile.MkdirAll(dir, 0o700))
 		if err == nil {
-			err = atomicfile.Commit(f.file, filepath.Join(dir, fmt.Sprintf("%d-%d-%d.parquet", p.lane, f.first, f.last)))
+			s.state.Files++
+			err = atomicfile.Commit(f.file, filepath.Join(dir, fmt.Sprintf("%06d.parquet", s.state.Files)))
 		}
 		if err != nil {
 			return err
 		}
-		delete(s.open, p)
+		delete(s.open, day)
 		_ = f.file.Close() // it is on disk
 	}
 	s.size, s.since = 0, time.Time{}

@@ -15,7 +15,9 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // dataSet are the positions of the events in a data set, by day and place.
@@ -25,14 +27,10 @@ func dataSet(t *testing.T, dir string) (all []string) {
 	streamtest.Must(t, err)
 	for _, path := range files {
 		_, rows := readParquet(t, path)
-		for i, row := range rows {
+		for _, row := range rows {
 			at := time.UnixMicro(row[5].Int64()).UTC().Format("2006-01-02")
 			if day := filepath.Base(filepath.Dir(path)); day != "day="+at {
 				t.Errorf("an event of %s is in %s", at, day)
-			}
-			want := fmt.Sprintf("%d-%d-", row[0].Int32(), row[1].Int64())
-			if i == 0 && !strings.HasPrefix(filepath.Base(path), want) {
-				t.Errorf("%s starts with %s", path, want)
 			}
 			all = append(all, fmt.Sprint(row[0].Int32(), " ", row[1].Int64(), " ", row[2].Int32()))
 		}
@@ -54,7 +52,7 @@ type killed struct{ *partitions }
 
 func (k killed) End(context.Context, error) error { return atomicfile.Unlock(k.lock) }
 
-// TestPartitions: a data set that grows by runs which are killed anywhere has each event once, in the file of its lane and day.
+// TestPartitions: a data set that grows by runs which are killed anywhere has each event once, in a file of its day.
 func TestPartitions(t *testing.T) {
 	r := newRig(t)
 	dir := filepath.Join(t.TempDir(), "events")
@@ -92,7 +90,7 @@ func TestPartitions(t *testing.T) {
 			whole, err := filepath.Glob(filepath.Join(dir, "day=*", "*.parquet"))
 			streamtest.Must(t, err)
 			if len(whole) > 0 {
-				streamtest.Must(t, os.WriteFile(filepath.Join(filepath.Dir(whole[0]), "0-900000-900001.parquet"), []byte("PAR1"), 0o600))
+				streamtest.Must(t, os.WriteFile(filepath.Join(filepath.Dir(whole[0]), "900000.parquet"), []byte("PAR1"), 0o600))
 			}
 		}
 		r.do(wire.ScopeTrusted, campaigns[1], fmt.Sprintf(`"type":"update_campaign","per_customer":%d`, day+10))
@@ -124,6 +122,48 @@ func TestPartitions(t *testing.T) {
 	if _, err := r.try(Partitions(dir), Options{}); err == nil || !strings.Contains(err.Error(), "without its state file") {
 		t.Errorf("no state: %v", err)
 	}
+}
+
+// TestPartitionsOfManyLanes: the number of files does not depend on the number of lanes, nor does what a kill leaves, anywhere
+// between the first of several files and the state.
+func TestPartitionsOfManyLanes(t *testing.T) {
+	const lanes, rounds = 300, 6
+	dir := t.TempDir()
+	begin := func() (*partitions, map[int]eventlog.Position) {
+		s := Partitions(dir).(*partitions)
+		s.age = time.Hour
+		places, err := s.Begin(t.Context(), topology.Log{UUID: "log", Lanes: lanes}, &Filter{})
+		streamtest.Must(t, err)
+		return s, places
+	}
+	s, places := begin()
+	var want []string
+	for round := range rounds {
+		for lane := range lanes {
+			at := startTime.Add(time.Duration(lane) * 4 * time.Minute) // of two days
+			p := Position{Lane: lane, Sequence: places[lane].Sequence + 1, Line: 1}
+			if round%2 == 0 {
+				want = append(want, fmt.Sprint(p.Lane, " ", p.Sequence, " ", p.Line))
+			}
+			b := &Batch{Lane: lane, First: p.Sequence, Last: p.Sequence, To: eventlog.Position{Log: "log", Lane: lane, Sequence: p.Sequence, Digest: "d"},
+				Events: []Event{{Position: p, Event: wire.Event{Type: wire.CampaignPausedEvent, Campaign: "c", At: wire.At(at)}, Raw: []byte("{}")}}}
+			streamtest.Must(t, s.Write(t.Context(), b))
+		}
+		state, err := os.ReadFile(filepath.Join(dir, partitionState))
+		streamtest.Must(t, err)
+		streamtest.Must(t, s.complete())
+		if round%2 == 1 { // it was killed before the state was written
+			streamtest.Must(t, os.WriteFile(filepath.Join(dir, partitionState), state, 0o600))
+		}
+		streamtest.Must(t, atomicfile.Unlock(s.lock))
+		s, places = begin()
+		slices.Sort(want)
+		streamtest.Equal(t, "events", strings.Join(dataSet(t, dir), "\n"), strings.Join(want, "\n"))
+	}
+	if files, _ := filepath.Glob(filepath.Join(dir, "day=*", "*.parquet")); len(files) != 2*rounds/2 {
+		t.Errorf("%d files", len(files))
+	}
+	streamtest.Must(t, atomicfile.Unlock(s.lock))
 }
 
 // TestPartitionsFollow: with Follow, files are completed after a while.
