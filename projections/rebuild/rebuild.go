@@ -205,6 +205,12 @@ func (sh *shadow) digests(ctx context.Context) (list []Table, why string, err er
 	if _, err := tx.Exec(ctx, "SELECT FROM "+s.now.Live+"."+checkpointTable+" LIMIT 0"); err != nil { // positions does not say that it may not read them
 		return nil, "", err
 	}
+	var whole bool
+	if err := tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", s.now.Live+".leaving").Scan(&whole); err != nil {
+		return nil, "", err
+	} else if !whole {
+		return nil, "the tables in use are incomplete", nil
+	}
 	at, none, err := s.positions(ctx, tx, s.now.Live)
 	if err != nil {
 		return nil, "", err
@@ -259,11 +265,11 @@ var snapshot = pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadO
 // Digest of rows, not of their text: PostgreSQL hashes the values, at a fifth of the cost of scrip.digest(); both sides
 // are in one database. A sum does not depend on order, and differs if a row is duplicated.
 //
-// The parameters of Sprintf are schema and table.
-const digestSQL = `SELECT count(*), coalesce(sum(hash_record_extended(x, 0)), 0)::text FROM %s.%s x`
+// The parameters of Sprintf are schema and table, and which rows are shown.
+const digestSQL = `SELECT count(*), coalesce(sum(hash_record_extended(x, 0)), 0)::text FROM %s.%s x WHERE %s`
 
-func digest(ctx context.Context, db schema.Querier, schema, table string, rows *int64, sum *string) error {
-	return db.QueryRow(ctx, fmt.Sprintf(digestSQL, schema, table)).Scan(rows, sum)
+func digest(ctx context.Context, db schema.Querier, name, table string, rows *int64, sum *string) error {
+	return db.QueryRow(ctx, fmt.Sprintf(digestSQL, name, table, schema.Staying(name, table))).Scan(rows, sum)
 }
 
 // catchUpLocked fills the shadow to the checkpoints of the live tables, which are locked.

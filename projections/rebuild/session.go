@@ -286,7 +286,7 @@ func (s *Session) inLog(ctx context.Context, what, name string) error {
 
 // A condition for relations of a schema, c in pg_class, that are compared: of coupons the view, whose rows do not depend on
 // segments.
-const comparedSQL = `(c.relkind = 'r' AND c.relname !~ '^coupon_claim_[0-9]' AND c.relname NOT IN ('segment', 'coupon_state') OR c.relname = '` + couponRow + `')`
+const comparedSQL = `(c.relkind = 'r' AND c.relname !~ '^coupon_claim_[0-9]' AND c.relname NOT IN ('segment', 'coupon_state', 'leaving') OR c.relname = '` + couponRow + `')`
 
 const couponRow = "coupon_row"
 

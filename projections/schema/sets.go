@@ -264,11 +264,27 @@ func Make(ctx context.Context, tx pgx.Tx) (name string, err error) {
 	return name, nil
 }
 
+// leaves are tables with rows that leave, see table leaving, and which of a campaign that is there.
+var leaves = map[string]string{
+	"allotment": "l.through >= x.from_n", "coupon_event": "l.through >= x.n", "expiry_event": "l.expiries >= x.through",
+	"redemption_row": "l.through >= x.n", "reminder": "l.reminders >= x.r",
+}
+
+// Staying is a condition for rows x of a table of a schema: that they have not left. It is no join, which the planner would have to
+// place among others and would estimate badly; the first part costs a look into a hash table.
+func Staying(name, table string) string {
+	left, there := leaves[table]
+	if !there {
+		return "true"
+	}
+	return fmt.Sprintf("(x.campaign IN (SELECT campaign FROM %s.leaving) AND EXISTS (SELECT FROM %[1]s.leaving l WHERE l.campaign = x.campaign AND %s)) IS NOT TRUE", name, left)
+}
+
 // Show makes the views and functions of a schema those of the tables of another one. Neither name needs quotes.
 func Show(ctx context.Context, tx pgx.Tx, views, name string) error {
 	var sql string
 	for _, relation := range shown {
-		sql += fmt.Sprintf("CREATE OR REPLACE VIEW %s.%s AS SELECT * FROM %s.%[2]s;\n", views, relation, name)
+		sql += fmt.Sprintf("CREATE OR REPLACE VIEW %s.%s AS SELECT * FROM %s.%[2]s x WHERE %[4]s;\n", views, relation, name, Staying(name, relation))
 	}
 	sql += strings.NewReplacer("scrip.", views+".", "{{tables}}", name).Replace(viewsSQL)
 	if err := run(ctx, tx, sql); err != nil {

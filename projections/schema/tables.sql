@@ -128,8 +128,8 @@ CREATE TABLE scrip.coupon_state (
 ) WITH (fillfactor = 85);
 
 -- Coupons that have left the tables, by setting tables.keep: numbers up to through of a campaign. What happens to one
--- of them later changes nothing. Rows of coupon_claim are hidden until their segment is rewritten, all others are
--- deleted. redeemed and expired are how many such coupons of the campaign there are. One row a campaign: in how many
+-- of them later changes nothing. Rows of coupon_claim are hidden until their segment is rewritten, all others until they are
+-- deleted, see table leaving. redeemed and expired are how many such coupons of the campaign there are. One row a campaign: in how many
 -- steps they left depends on when the setting was changed, and tables that show the same are to be the same.
 CREATE TABLE scrip.removal (
     through  bigint NOT NULL,
@@ -138,6 +138,17 @@ CREATE TABLE scrip.removal (
     campaign text COLLATE "C" NOT NULL,
 
     CONSTRAINT removal_key PRIMARY KEY (campaign)
+);
+
+-- Campaigns whose coupons have left the tables, while rows that the views hide are not deleted yet: those with numbers of coupons
+-- up to through, of reminders up to reminders, and expiries up to expiries. How far that is depends on the process, so it is not compared.
+CREATE TABLE scrip.leaving (
+    through   bigint NOT NULL,
+    reminders bigint,
+    expiries  timestamptz,
+    campaign  text COLLATE "C" NOT NULL,
+
+    CONSTRAINT leaving_key PRIMARY KEY (campaign)
 );
 
 -- Both, without the status: see view coupon.

@@ -54,17 +54,19 @@ DECLARE
     t record;
 BEGIN
     -- checkpoint carries the time of writing. How coupons are divided into segments differs. Processed expiry tasks are
-    -- removed after a while.
+    -- removed after a while. Views of tables that rows leave hide those that are not deleted yet.
     FOR t IN SELECT c.relname::text AS name FROM pg_class c
              WHERE c.relnamespace = '{{tables}}'::regnamespace AND c.relname !~ '^coupon_claim_[0-9]' AND (c.relkind = 'r' OR c.relname = 'coupon_row')
-               AND c.relname NOT IN ('checkpoint', 'segment', 'coupon_state')
+               AND c.relname NOT IN ('checkpoint', 'segment', 'coupon_state', 'leaving')
              ORDER BY c.relname COLLATE "C"
     LOOP
         relation := t.name;
         -- Two seeds make 128 bits; sums do not depend on order and notice a row that is there twice.
         EXECUTE format('SELECT count(*), to_hex(mod(coalesce(sum(hashtextextended(x::text, 0)::numeric), 0), 9223372036854775807)::bigint)'
             || ' || to_hex(mod(coalesce(sum(hashtextextended(x::text, 1)::numeric), 0), 9223372036854775807)::bigint)'
-            || ' FROM {{tables}}.%I x%s', t.name, CASE t.name WHEN 'expiry_own' THEN ' WHERE processed_at IS NULL' ELSE '' END)
+            || ' FROM %s x%s', CASE WHEN t.name IN ('allotment', 'coupon_event', 'expiry_event', 'redemption_row', 'reminder')
+                THEN format('scrip.%I', t.name) ELSE format('{{tables}}.%I', t.name) END,
+                CASE t.name WHEN 'expiry_own' THEN ' WHERE processed_at IS NULL' ELSE '' END)
             INTO row_count, digest;
         RETURN NEXT;
     END LOOP;

@@ -18,7 +18,7 @@
 // analyzes each alone, and queries that join coupons are planned by all.
 //
 // Coupons that leave the tables (setting tables.keep) are hidden at once. A segment is rewritten without them when it is
-// merged, or when they are half of it.
+// merged, or when they are half of it. What other tables have of them is deleted in pieces, see leave.go.
 //
 // Owner: the process that opened the set last: the projector, or a rebuild for its shadow. Open writes a number to the row of
 // segment 0, and each step locks that row and checks the number, so nothing of a former owner is committed after Open. What
@@ -127,6 +127,8 @@ type Set struct {
 
 	mu    sync.Mutex
 	fresh []int32 // segments that were begun and that a session may not list yet
+
+	leaving tables.Leaving // owned by leave
 
 	unfinished int // tries to finish a detach, owned by remove
 
@@ -251,6 +253,7 @@ func (s *Set) Run(ctx context.Context) error {
 	if !s.opts.KeysOnly {
 		g.Go(func() error { return s.each(within, s.remove) }) // which waits for readers
 		g.Go(func() error { return s.each(within, s.analyzeChanged) })
+		g.Go(func() error { return s.each(within, s.leave) }) // which may take hours
 	}
 	err := g.Wait()
 	switch {

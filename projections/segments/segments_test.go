@@ -22,7 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	lookEvery, sweepEvery, finishWait = 20*time.Millisecond, 0, 50*time.Millisecond
+	lookEvery, sweepEvery, finishWait, tables.LeavePiece = 20*time.Millisecond, 0, 50*time.Millisecond, 20
 	analyzeEvery, detail = 0, 3
 	os.Exit(projtest.Main(m))
 }

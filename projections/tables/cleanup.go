@@ -37,7 +37,8 @@ const (
 )
 
 // Coupons of campaigns that ended so many days ago, when no expiry task of their own is left: the row of the campaign, its events
-// and its counts by day remain. See table removal.
+// and its counts by day remain. Views hide the rows from now on, and Leaving deletes them later, so this costs as many rows as
+// there are campaigns. See tables removal and leaving.
 //
 // $1 = lane   $2 = midnight
 const removeSQL = `
@@ -48,13 +49,9 @@ WITH ended AS (
         OR c.expires_at IS NULL AND c.status = 'ended' AND c.inheriting_live = 0 AND EXISTS (
             SELECT FROM scrip.campaign_event e WHERE e.campaign = c.campaign AND e.type = 'campaign.ended' AND e.at < f.before))
       AND NOT EXISTS (SELECT FROM scrip.expiry_own t WHERE t.campaign = c.campaign)
-    RETURNING c.campaign, c.highest, c.redeemed, c.own_expired),
-removed AS (INSERT INTO scrip.removal AS m (campaign, through, redeemed, expired) SELECT * FROM ended
-    ON CONFLICT (campaign) DO UPDATE SET through = excluded.through, redeemed = excluded.redeemed, expired = excluded.expired),
-printed AS (DELETE FROM scrip.coupon_claim_0 x USING ended e WHERE x.campaign = e.campaign),
-states AS (DELETE FROM scrip.coupon_state x USING ended e WHERE x.campaign = e.campaign),
-allotments AS (DELETE FROM scrip.allotment x USING ended e WHERE x.campaign = e.campaign),
-redemptions AS (DELETE FROM scrip.redemption_row x USING ended e WHERE x.campaign = e.campaign),
-changes AS (DELETE FROM scrip.coupon_event x USING ended e WHERE x.campaign = e.campaign),
-expiries AS (DELETE FROM scrip.expiry_event x USING ended e WHERE x.campaign = e.campaign)
-DELETE FROM scrip.reminder x USING ended e WHERE x.campaign = e.campaign`
+    RETURNING c.campaign, c.highest, c.redeemed, c.own_expired, c.expired_through),
+removed AS (INSERT INTO scrip.removal AS m (campaign, through, redeemed, expired) SELECT campaign, highest, redeemed, own_expired FROM ended
+    ON CONFLICT (campaign) DO UPDATE SET through = excluded.through, redeemed = excluded.redeemed, expired = excluded.expired)
+INSERT INTO scrip.leaving AS l (campaign, through, reminders, expiries)
+SELECT campaign, highest, (SELECT max(r.r) FROM scrip.reminder r WHERE r.campaign = e.campaign), expired_through FROM ended e
+ON CONFLICT (campaign) DO UPDATE SET through = excluded.through, reminders = greatest(l.reminders, excluded.reminders), expiries = excluded.expiries`

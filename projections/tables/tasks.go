@@ -117,7 +117,8 @@ FROM scrip.coupon_row r JOIN scrip.campaign k ON k.campaign = r.campaign
 WHERE r.campaign = $1 AND r.voided_at IS NULL
 UNION ALL SELECT a.expires_at, k.expired_through, false, a.through_n - a.from_n + 1
     - (SELECT count(*) FROM scrip.coupon_row r WHERE r.campaign = a.campaign AND r.n BETWEEN a.from_n AND a.through_n)
-FROM scrip.allotment a JOIN scrip.campaign k ON k.campaign = a.campaign WHERE a.campaign = $1`
+FROM scrip.allotment a JOIN scrip.campaign k ON k.campaign = a.campaign WHERE a.campaign = $1
+  AND NOT EXISTS (SELECT FROM scrip.removal m WHERE m.campaign = a.campaign AND m.through >= a.from_n)`
 
 func recount(ctx context.Context, tx pgx.Tx, schema, campaign string) error {
 	batch := &pgx.Batch{}
