@@ -21,14 +21,20 @@ const lockedFor = 5 * time.Second
 
 // Locks out writers of checkpoint: the projector moves it first in each of its transactions, so no transaction is open
 // that wrote other rows of these tables. One that waits for this lock finds another generation when it gets it. Readers
-// do not wait.
-const lockSQL = `LOCK TABLE %s.checkpoint IN SHARE ROW EXCLUSIVE MODE`
+// do not wait. With the row of a lane alone it is so for that lane.
+const (
+	lockSQL     = `LOCK TABLE %s.checkpoint IN SHARE ROW EXCLUSIVE MODE`
+	lockLaneSQL = `SELECT FROM %s.checkpoint WHERE projection = '` + fill.Projection + `' AND lane = %d FOR UPDATE`
+)
 
-// locked runs f in a transaction that locks the projector out of the live tables, on the connection that holds the
-// session's lock. s.now has them, as they are then.
-func (s *Session) locked(ctx context.Context, f func(ctx context.Context, tx pgx.Tx) error) error {
+// allLanes is what an exchange locks.
+const allLanes = -1
+
+// locked runs f in a transaction that locks the projector of a lane, or of all, out of the live tables, on the connection that
+// holds the session's lock. s.now has them, as they are then.
+func (s *Session) locked(ctx context.Context, lane int, f func(ctx context.Context, tx pgx.Tx) error) error {
 	for attempt := 1; ; attempt++ {
-		err := s.tryLocked(ctx, attempt > waits.attempts, f)
+		err := s.tryLocked(ctx, lane, attempt > waits.attempts, f)
 		if !schema.Blocked(err) && !errors.Is(err, errLockedTooLong) || attempt > waits.attempts || ctx.Err() != nil {
 			return err
 		}
@@ -46,12 +52,13 @@ var (
 	errNoCheckpoints = errors.New("their table of checkpoints is missing")
 )
 
-func (s *Session) tryLocked(ctx context.Context, last bool, f func(ctx context.Context, tx pgx.Tx) error) error {
+func (s *Session) tryLocked(ctx context.Context, lane int, last bool, f func(ctx context.Context, tx pgx.Tx) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// Cancelling a query closes the connection and so releases the lock; ctx only limits what f does on other
 	// connections.
-	return pgx.BeginFunc(context.WithoutCancel(ctx), s.conn, func(tx pgx.Tx) (err error) {
+	// Each statement must see what others committed before this one got the lock.
+	return pgx.BeginTxFunc(context.WithoutCancel(ctx), s.conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
 		limit := waits.lock
 		if last {
 			limit = time.Minute
@@ -68,7 +75,7 @@ func (s *Session) tryLocked(ctx context.Context, last bool, f func(ctx context.C
 		if s.now, err = schema.Current(background, tx); err != nil {
 			return err
 		}
-		if s.unlocked, err = s.lockLive(background, tx); err != nil {
+		if s.unlocked, err = s.lockLive(background, tx, lane); err != nil {
 			return fmt.Errorf("waiting for the projector's transactions: %w", err)
 		}
 		locked, cancel := context.WithCancelCause(ctx)
@@ -88,8 +95,8 @@ func (s *Session) tryLocked(ctx context.Context, last bool, f func(ctx context.C
 	})
 }
 
-// lockLive locks the projector out of the live tables. why is the reason if that is impossible: an exchange goes on.
-func (s *Session) lockLive(ctx context.Context, tx pgx.Tx) (why, err error) {
+// lockLive locks the projector of a lane, or of all, out of the live tables. why is the reason if that is impossible: an exchange goes on.
+func (s *Session) lockLive(ctx context.Context, tx pgx.Tx, lane int) (why, err error) {
 	if s.now.Live == "" {
 		return errNoCheckpoints, nil
 	}
@@ -100,8 +107,12 @@ func (s *Session) lockLive(ctx context.Context, tx pgx.Tx) (why, err error) {
 	if !there {
 		return errNoCheckpoints, nil
 	}
+	sql := fmt.Sprintf(lockSQL, s.now.Live)
+	if lane != allLanes {
+		sql = fmt.Sprintf(lockLaneSQL, s.now.Live, lane)
+	}
 	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, fmt.Sprintf(lockSQL, s.now.Live))
+		_, err := tx.Exec(ctx, sql)
 		return err
 	})
 	if schema.State(err) == "42501" { // they belong to another role
@@ -124,7 +135,7 @@ ON CONFLICT (projection, lane) DO UPDATE SET sequence = excluded.sequence, updat
 // unwritable is why the former live tables cannot be given a generation, nil if they can: then they get another name,
 // and are no previous ones. A former projector may be able to write them all the same, and does not find them.
 func (s *Session) exchange(ctx context.Context, to string, prepare func(ctx context.Context, tx pgx.Tx) error) (unwritable, err error) {
-	err = s.locked(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+	err = s.locked(ctx, allLanes, func(ctx context.Context, tx pgx.Tx) (err error) {
 		if s.now.Live == "" {
 			return errors.New("the read tables were dropped in the meantime; run it again")
 		}

@@ -15,14 +15,15 @@ import (
 // Phase is a phase of a rebuild.
 type Phase string
 
-// The phases, in order. Copies end after Indexing; a verification after CatchingUp.
+// The phases, in order. Copies end after Indexing; a verification after Comparing, unless it repairs.
 const (
 	Loading    Phase = "loading"
 	Indexing   Phase = "indexing"
 	CatchingUp Phase = "catching up"
 	Comparing  Phase = "comparing"
 	Exchanging Phase = "exchanging" // the transaction is open; an error here rolls it back
-	Exchanged  Phase = "exchanged"
+	Repairing  Phase = "repairing"  // a piece is replaced, the transaction is open; an error here rolls that piece back
+	Exchanged  Phase = "exchanged"  // or repaired
 )
 
 // Progress is the progress of a rebuild.

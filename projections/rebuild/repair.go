@@ -1,159 +1,291 @@
 package rebuild
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/seed-4a2410e3/scrip/projections/fill"
-	"github.com/seed-4a2410e3/scrip/projections/tables"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
+	"github.com/seed-4a2410e3/scrip/projections/segments"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/natsx"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// repair replaces differing rows by those folded from the log. It locks the live tables and fills the scratch tables to
-// their checkpoints first: events that the projector has applied are in both, later ones in neither.
+const (
+	// mostRounds bounds how often a lane is compared again: its events go on, and one that meets a wrong row makes others wrong.
+	mostRounds = 10
+	// stepAttempts are made to hold a lane, or to find coupons that are not being merged.
+	stepAttempts = 40
+)
+
+// repair replaces rows that differ by those folded from the log, piece by piece. Each piece is a step in a transaction of its own: it
+// holds the piece's lane, fills the scratch tables to where that is, and replaces the rows that differ then. Other lanes go on, and
+// this one does between two steps. An event that met a wrong row in the meantime has made others wrong: so what was repaired is
+// compared again until it is equal. A crash leaves whole pieces; the next repair finds the others.
 func (c *check) repair(ctx context.Context) error {
 	if c.unreadable != nil {
 		return c.unreadable
 	}
-	if err := c.sh.catchUp(ctx, false); err != nil {
-		return err
-	}
-	list, err := shapes(ctx, c.s.pool, c.sh.name)
-	if err != nil {
-		return err
-	}
-	campaigns, lanes := c.differing(list)
-	err = c.s.locked(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if c.s.unlocked != nil {
-			return c.s.unlocked
+	byLane := map[int][]piece{}
+	var campaigns, lanes []string
+	for _, p := range c.pieces {
+		if byLane[p.lane] = append(byLane[p.lane], p); p.group == byCampaign {
+			campaigns = append(campaigns, p.name)
+		} else {
+			lanes = append(lanes, "lane "+p.name)
 		}
-		if err := c.sh.catchUpLocked(ctx, tx); err != nil {
+	}
+	if c.opts.Campaign != "" { // dead letters of its events were not compared
+		byLane[c.lane] = append(byLane[c.lane], c.parkedOf())
+	}
+	var later int64
+	for _, lane := range slices.Sorted(maps.Keys(byLane)) {
+		more, err := c.repairLane(ctx, lane, byLane[lane])
+		if later += more; err != nil {
 			return err
 		}
-		if err := c.level(ctx, tx); err != nil {
-			return err
-		}
-		if err := c.s.phase(Exchanging); err != nil {
-			return err
-		}
-		background := context.WithoutCancel(ctx)
-		if _, err := tx.Exec(background, "LOCK TABLE "+c.s.now.Live+".segment IN EXCLUSIVE MODE"); err != nil { // locks out merging
-			return err
-		}
-		for _, s := range list {
-			names := campaigns
-			if s.group != "x.campaign" {
-				names = lanes
-			}
-			if err := c.replace(background, tx, s, names); err != nil {
-				return fmt.Errorf("repairing table %s: %w", s.table, err)
-			}
-		}
-		if err := c.renewParked(background, tx, campaigns); err != nil {
-			return fmt.Errorf("repairing table %s: %w", deadLetter, err)
-		}
-		return fill.Fence(background, tx, c.s.now.Live, c.s.log.UUID, c.s.log.Lanes) // running projectors start again
-	})
-	if err != nil {
-		return err
 	}
-	c.report.Repaired = campaigns
-	for _, lane := range lanes {
-		c.report.Repaired = append(c.report.Repaired, "lane "+lane)
+	if later > 0 {
+		c.report.Notes = append(c.report.Notes, fmt.Sprintf("events conflicted with damaged rows meanwhile: %d more rows were written", later))
 	}
+	slices.Sort(campaigns)
+	slices.Sort(lanes)
+	c.report.Repaired = slices.Concat(slices.Compact(campaigns), slices.Compact(lanes))
 	return c.s.phase(Exchanged)
 }
 
-// level returns an error unless both are at the same positions. They differ if the tables were dropped and created
-// again in between, or their checkpoint was moved back: then later events would be applied twice to repaired rows.
-func (c *check) level(ctx context.Context, tx pgx.Tx) error {
-	live, _, err := c.s.positions(context.WithoutCancel(ctx), tx, c.s.now.Live)
-	if err != nil {
-		return err
+// repairLane repairs pieces of one lane, and returns how many rows it wrote that the comparison had not found.
+func (c *check) repairLane(ctx context.Context, lane int, pieces []piece) (later int64, err error) {
+	var campaigns []string
+	for _, p := range pieces {
+		if p.group == byCampaign && !slices.Contains(campaigns, p.name) {
+			campaigns = append(campaigns, p.name)
+		}
 	}
-	for n, l := range c.sh.lanes {
-		if (c.opts.Campaign == "" || n == c.lane) && live[n] != l.At {
-			return fmt.Errorf("%w (lane %d: the tables in use are now at message %d, the fold of the log is at %d)", ErrNotRepairable, n, live[n].Sequence, l.At.Sequence)
+	for round := 1; len(pieces) > 0; round++ {
+		if round > mostRounds {
+			return later, fmt.Errorf("rows of lane %d differ again each time they are repaired, which %d times they were; run it again", lane, mostRounds)
+		}
+		compared := c.at(lane)
+		slices.SortStableFunc(pieces, func(a, b piece) int { return cmp.Compare(a.turn(), b.turn()) })
+		for _, p := range pieces {
+			written, err := c.step(ctx, lane, p)
+			if err != nil {
+				return later, fmt.Errorf("repairing table %s: %w", p.table, err)
+			}
+			if round > 1 || p.parked != nil {
+				later += written
+			}
+		}
+		if c.at(lane) == compared {
+			break
+		}
+		if pieces, err = c.again(ctx, lane, campaigns); err != nil {
+			return later, fmt.Errorf("comparing what was repaired: %w", err)
+		}
+	}
+	return later, nil
+}
+
+// at is how far the scratch tables are. Damaged rows may name a lane that there is not.
+func (c *check) at(lane int) (at eventlog.Position) {
+	if c.has(lane) {
+		at = c.sh.lanes[lane].At
+	}
+	return at
+}
+
+func (c *check) has(lane int) bool { return lane >= 0 && lane < len(c.sh.lanes) }
+
+// step replaces what differs in a piece, and returns how many rows it wrote.
+func (c *check) step(ctx context.Context, lane int, p piece) (written int64, err error) {
+	err = c.holding(ctx, lane, func(ctx context.Context, tx pgx.Tx) error {
+		background := context.WithoutCancel(ctx)
+		if _, err := tx.Exec(background, "SET LOCAL enable_seqscan = off"); err != nil {
+			return err
+		}
+		if written, err = c.replace(background, tx, p); err != nil {
+			return err
+		}
+		return c.s.phase(Repairing)
+	})
+	return written, err
+}
+
+// holding runs f while the projector of a lane waits, and live and scratch tables are at the same place in it.
+func (c *check) holding(ctx context.Context, lane int, f func(ctx context.Context, tx pgx.Tx) error) error {
+	for attempt := 1; ; attempt++ {
+		if err := c.near(ctx, lane); err != nil {
+			return err
+		}
+		err := c.s.tryLocked(ctx, lane, false, func(ctx context.Context, tx pgx.Tx) error {
+			if c.s.unlocked != nil {
+				return c.s.unlocked
+			}
+			if err := c.align(ctx, tx, lane); err != nil {
+				return err
+			}
+			return f(ctx, tx)
+		})
+		again := schema.Blocked(err) || errors.Is(err, errLockedTooLong) || errors.Is(err, segments.ErrBusy)
+		if !again || attempt == stepAttempts || ctx.Err() != nil {
+			return err
+		}
+		if err := natsx.Pause(ctx, waits.lock); err != nil {
+			return err
+		}
+	}
+}
+
+// near fills the scratch tables of a lane until few messages are left, while nobody waits.
+func (c *check) near(ctx context.Context, lane int) error {
+	for range rounds {
+		to, err := c.place(ctx, c.s.pool, lane)
+		if err != nil || c.sh.lags(to) <= near {
+			return err
+		}
+		if err := c.sh.fill(ctx, CatchingUp, to); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// differing lists the campaigns with differing rows in any table, and the lanes for tables without a campaign column.
-func (c *check) differing(list []shape) (campaigns, lanes []string) {
-	for _, t := range c.report.Tables {
-		i := slices.IndexFunc(list, func(s shape) bool { return s.table == t.Table })
-		if list[i].group == "x.campaign" {
-			campaigns = append(campaigns, t.Groups...)
-		} else {
-			lanes = append(lanes, t.Groups...)
+// place returns where the live tables are in a lane, for fill: the other lanes stay where they are.
+func (c *check) place(ctx context.Context, db schema.Querier, lane int) ([]uint64, error) {
+	to := make([]uint64, len(c.sh.lanes))
+	for n, l := range c.sh.lanes {
+		to[n] = l.At.Sequence
+	}
+	if !c.has(lane) {
+		return to, nil
+	}
+	live, _, err := c.s.positions(context.WithoutCancel(ctx), db, c.s.now.Live)
+	if err != nil {
+		return nil, err
+	}
+	bounds, err := eventlog.Events(c.s.js, lane).Bounds(ctx)
+	to[lane] = min(live[lane].Sequence, bounds.Last)
+	return to, err
+}
+
+// align fills the scratch tables to where the live ones are in a lane that is held. They are not at the same place then if the live
+// ones were dropped and created again in between, or their checkpoint was moved back: later events would be applied twice.
+func (c *check) align(ctx context.Context, tx pgx.Tx, lane int) error {
+	to, err := c.place(ctx, tx, lane)
+	if err != nil || !c.has(lane) {
+		return err
+	}
+	if err := c.sh.fillLocked(ctx, CatchingUp, to); err != nil {
+		return err
+	}
+	live, _, err := c.s.positions(context.WithoutCancel(ctx), tx, c.s.now.Live)
+	if at := c.sh.lanes[lane].At; err == nil && live[lane] != at {
+		err = fmt.Errorf("%w (lane %d: the tables in use are now at message %d, the fold of the log is at %d)", ErrNotRepairable, lane, live[lane].Sequence, at.Sequence)
+	}
+	return err
+}
+
+// again compares campaigns that were repaired, and the dead letters of their lane, and returns the pieces that differ.
+func (c *check) again(ctx context.Context, lane int, campaigns []string) (pieces []piece, err error) {
+	var tx pgx.Tx
+	end := func() {
+		if tx != nil {
+			_ = tx.Rollback(context.WithoutCancel(ctx))
 		}
 	}
-	slices.Sort(campaigns)
-	slices.Sort(lanes)
-	return slices.Compact(campaigns), slices.Compact(lanes)
+	defer func() { end() }()
+	err = c.holding(ctx, lane, func(ctx context.Context, _ pgx.Tx) (err error) {
+		end() // of an attempt before
+		tx, err = c.s.begin(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range c.shapes {
+		where, args := s.group+" = ANY($1)", []any{campaigns}
+		switch {
+		case s.group == byCampaign:
+		case c.opts.Campaign != "":
+			pieces = append(pieces, c.parkedOf())
+			continue
+		default:
+			args = []any{[]string{strconv.Itoa(lane)}}
+		}
+		all, err := c.groups(ctx, tx, s, s.group, where, args)
+		if err != nil {
+			return nil, err
+		}
+		for _, g := range all {
+			if !g.Differs {
+				continue
+			}
+			of, err := c.divide(ctx, tx, s, g.Name)
+			if err != nil {
+				return nil, err
+			}
+			pieces = append(pieces, slices.DeleteFunc(of, func(p piece) bool { return p.lane != lane })...)
+		}
+	}
+	return pieces, nil
 }
 
 const deadLetter = "dead_letter"
 
-// Dead letters of events, in the lanes of some campaigns.
-//
-// $1 = lanes   $2 = their event streams   $3 = prefix of the quoted line, empty = any
-const parkedSQL = `x.lane = ANY($1) AND x.stream = ANY($2) AND x.payload ~ $3`
-
-// renewParked replaces the dead letters of events of repaired campaigns. The live projector makes a dead letter of an
-// event that conflicts with a damaged row, also after the snapshot that was compared, so the comparison may miss it.
-// Dead letters have no campaign column: all of the lane are replaced, or, if only one campaign was folded, those whose
-// line has the prefix of its events.
-func (c *check) renewParked(ctx context.Context, tx pgx.Tx, campaigns []string) error {
-	var lanes []int
-	var streams []string
-	for _, name := range campaigns {
-		lane := topology.LaneOf(name, c.s.log.Lanes)
-		lanes, streams = append(lanes, lane), append(streams, topology.EvtStream(lane))
-	}
-	prefix := ""
-	if c.opts.Campaign != "" {
-		prefix = `^\{"type":"[^"]*","campaign":"` + regexp.QuoteMeta(c.opts.Campaign) + `"`
-	}
-	scratch, live := c.sh.name+"."+deadLetter, c.s.now.Live+"."+deadLetter
-	removed, err := tx.Exec(ctx, "DELETE FROM "+live+" x WHERE "+parkedSQL+" AND NOT EXISTS (SELECT 1 FROM "+scratch+` s
-		WHERE s.lane = x.lane AND s.event_sequence = x.event_sequence AND s.event_line = x.event_line)`, lanes, streams, prefix)
-	if err != nil {
-		return err
-	}
-	added, err := tx.Exec(ctx, "INSERT INTO "+live+" SELECT x.* FROM "+scratch+" x WHERE "+parkedSQL+" ON CONFLICT DO NOTHING", lanes, streams, prefix)
-	if n := removed.RowsAffected() + added.RowsAffected(); err == nil && n > 0 {
-		c.report.Notes = append(c.report.Notes, fmt.Sprintf("dead letters of events that conflicted with damaged rows: %d repaired as well", n))
-	}
-	return err
+// parkedOf is the piece of the dead letters of the campaign that alone was folded: the live projector makes one of an event that
+// conflicts with a damaged row.
+func (c *check) parkedOf() piece {
+	s := c.shapes[slices.IndexFunc(c.shapes, func(s shape) bool { return s.table == deadLetter })]
+	return piece{shape: s, name: strconv.Itoa(c.lane), lane: c.lane, parked: &parked{
+		stream: topology.EvtStream(c.lane), prefix: `^\{"type":"[^"]*","campaign":"` + regexp.QuoteMeta(c.opts.Campaign) + `"`,
+	}}
 }
 
-// replace replaces rows of the live table by those of the scratch table. Of coupons, those of both tables are replaced; the new
-// ones go to segment 0, because the others are never written again.
-func (c *check) replace(ctx context.Context, tx pgx.Tx, s shape, names []string) error {
-	if len(names) == 0 {
-		return nil
+// turn orders the pieces of a repair: what table removal has decides which coupons are shown.
+func (p *piece) turn() int {
+	if p.table == "removal" {
+		return 0
 	}
-	if s.table == couponRow {
-		claim := shape{table: "coupon_claim", group: s.group, columns: strings.Split(tables.ClaimColumns, ", ")}
-		state := shape{table: "coupon_state", group: s.group, columns: strings.Fields("n redeemed_count expires_at redeemed_at voided_at campaign void_reason")}
-		return errors.Join(c.replace(ctx, tx, claim, names), c.replace(ctx, tx, state, names))
+	return 1
+}
+
+// replace replaces rows of a piece that differ, and returns how many it wrote. A row that is there twice differs.
+func (c *check) replace(ctx context.Context, tx pgx.Tx, p piece) (written int64, err error) {
+	live, scratch := c.s.now.Live, c.sh.name
+	where, args := p.where()
+	columns := "x." + strings.Join(p.columns, ", x.")
+	side := func(name string) string {
+		return fmt.Sprintf("SELECT %s FROM %s.%s x WHERE %s AND %s", columns, name, p.table, where, schema.Staying(name, p.table))
 	}
-	where, args := c.where(s)
-	where, args = fmt.Sprintf("%s AND %s = ANY($%d)", where, s.group, len(args)+1), append(slices.Clone(args), names)
-	if _, err := tx.Exec(ctx, fmt.Sprintf("DELETE FROM %s.%s x WHERE %s", c.s.now.Live, s.table, where), args...); err != nil {
-		return err
+	if p.table == couponRow {
+		numbers, err := schema.Collect(ctx, tx, pgx.RowTo[int64], fmt.Sprintf(
+			"SELECT DISTINCT n FROM ((%[1]s EXCEPT ALL %[2]s) UNION ALL (%[2]s EXCEPT ALL %[1]s)) x", side(live), side(scratch)), args...)
+		if err != nil {
+			return 0, err
+		}
+		return segments.Replace(ctx, tx, live, scratch, p.name, numbers)
 	}
-	columns := strings.Join(s.columns, ", ")
-	values := strings.Replace("x."+strings.ReplaceAll(columns, ", ", ", x."), "x.segment", "0", 1)
-	_, err := tx.Exec(ctx, fmt.Sprintf("INSERT INTO %s.%s (%s) SELECT %s FROM %s.%s x WHERE %s",
-		c.s.now.Live, s.table, columns, values, c.sh.name, s.table, where), args...)
-	return err
+	keys := strings.Join(p.key, ", ")
+	removed, err := tx.Exec(ctx, fmt.Sprintf("DELETE FROM %s.%s x WHERE %s AND (x.%s) IN (SELECT %s FROM (%s EXCEPT ALL %s) d)",
+		live, p.table, where, strings.ReplaceAll(keys, ", ", ", x."), keys, side(live), side(scratch)), args...)
+	if err != nil {
+		return 0, err
+	}
+	same := make([]string, len(p.key))
+	for i, k := range p.key {
+		same[i] = "y." + k + " = x." + k
+	}
+	added, err := tx.Exec(ctx, fmt.Sprintf("INSERT INTO %s.%s (%s) %s AND NOT EXISTS (SELECT FROM %[1]s.%[2]s y WHERE %[5]s)",
+		live, p.table, strings.Join(p.columns, ", "), side(scratch), strings.Join(same, " AND ")), args...)
+	return removed.RowsAffected() + added.RowsAffected(), err
 }

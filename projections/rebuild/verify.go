@@ -23,7 +23,7 @@ type VerifyOptions struct {
 	Campaign string
 	// Limit is how many differing rows are listed, each with all differing columns; all are counted. Defaults to 100.
 	Limit int
-	// Repair replaces differing rows, campaign by campaign, and changes no other row.
+	// Repair replaces differing rows, piece by piece, and changes no other row.
 	Repair bool
 }
 
@@ -99,6 +99,8 @@ type check struct {
 
 	lane       int // of VerifyOptions.Campaign
 	sh         *shadow
+	shapes     []shape
+	pieces     []piece      // that differ
 	lost       []Difference // checkpoints that are not in the log
 	unreadable error        // the reason why a repair would not help
 }
@@ -181,8 +183,17 @@ func (c *check) compare(ctx context.Context) error {
 	return nil
 }
 
+// begin returns a transaction that has its snapshot.
+func (s *Session) begin(ctx context.Context) (tx pgx.Tx, err error) {
+	ctx = context.WithoutCancel(ctx)
+	if tx, err = s.pool.BeginTx(ctx, snapshot); err == nil {
+		_, err = tx.Exec(ctx, "SELECT")
+	}
+	return tx, err
+}
+
 // snapshot fills the scratch tables to exactly where the live ones are, and returns a transaction that sees both so. The
-// projector is locked out for the last messages, and until the transaction has its snapshot.
+// projector is locked out for the last messages, and until the transaction has its snapshot: of the campaign's lane, or of all.
 func (c *check) snapshot(ctx context.Context) (tx pgx.Tx, err error) {
 	for range rounds {
 		to, err := c.positions(ctx, c.s.pool)
@@ -196,7 +207,11 @@ func (c *check) snapshot(ctx context.Context) (tx pgx.Tx, err error) {
 			return nil, err
 		}
 	}
-	err = c.s.locked(ctx, func(ctx context.Context, lock pgx.Tx) error {
+	hold := allLanes
+	if c.opts.Campaign != "" {
+		hold = c.lane
+	}
+	err = c.s.locked(ctx, hold, func(ctx context.Context, lock pgx.Tx) error {
 		if c.s.unlocked != nil && !errors.Is(c.s.unlocked, errNoCheckpoints) {
 			return c.s.unlocked
 		}
@@ -212,10 +227,7 @@ func (c *check) snapshot(ctx context.Context) (tx pgx.Tx, err error) {
 		if err := c.sh.fillLocked(ctx, CatchingUp, to); err != nil {
 			return err
 		}
-		if tx, err = c.s.pool.BeginTx(context.WithoutCancel(ctx), snapshot); err != nil {
-			return err
-		}
-		_, err = tx.Exec(context.WithoutCancel(ctx), "SELECT") // takes it
+		tx, err = c.s.begin(ctx)
 		return err
 	})
 	if err != nil && tx != nil {

@@ -2,6 +2,7 @@ package segments
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,7 +54,7 @@ const readersSQL = `
 SELECT DISTINCT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND relation = 'scrip.coupon_claim'::regclass
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND pid IS DISTINCT FROM pg_backend_pid()`
 
-// Locked, so that a repair waits: it then finds the rows in sources and copy. The lock does not conflict with marks.
+// Locked, so that a repair does not change what is being copied, see Replace. The lock does not conflict with marks.
 //
 // $1 = sources
 const sourcesSQL = `SELECT segment FROM scrip.segment WHERE segment = ANY($1) AND merged_at IS NULL FOR KEY SHARE`
@@ -100,6 +101,9 @@ func (s *Set) merge(ctx context.Context, sources []int32) error {
 		_, err = tx.Exec(ctx, s.in(fmt.Sprintf(indexSQL+"; ALTER TABLE scrip.%[1]s RESET (autovacuum_enabled)", table)))
 		return err
 	})
+	if tables.Missing(err) && s.givenUp(ctx, c.number) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -119,7 +123,7 @@ UPDATE scrip.segment SET merged_at = clock_timestamp(), merged_by = pg_current_x
 UPDATE scrip.segment SET rows = $2::bigint, merged_at = CASE $2::bigint WHEN 0 THEN clock_timestamp() END, merged_by = CASE $2::bigint WHEN 0 THEN pg_current_xact_id() END
 WHERE segment = $1 AND merged_at IS NOT NULL AND merged_by IS NULL`
 
-	// A copy that another owner made, or began.
+	// A copy that another owner made, or began; or all, when a repair replaces what one may have.
 	discardSQL = `UPDATE scrip.segment SET merged_by = pg_current_xact_id() WHERE merged_at IS NOT NULL AND merged_by IS NULL`
 )
 
@@ -200,17 +204,36 @@ func (s *Set) swap(ctx context.Context) error {
 	}
 	// Whether a commit without an answer took effect is not known. If it did not, the copy stays hidden until the next Open.
 	s.copied = nil
-	return s.do(ctx, "merging into "+tables.SegmentTable(c.number), func(tx pgx.Tx) error {
+	err = s.do(ctx, "merging into "+tables.SegmentTable(c.number), func(tx pgx.Tx) error {
 		hidden, err := tx.Exec(ctx, s.in(hideSQL), c.sources)
 		if err != nil {
 			return err
 		}
 		shown, err := tx.Exec(ctx, s.in(showSQL), c.number, c.rows)
-		if err == nil && (hidden.RowsAffected() != int64(len(c.sources)) || shown.RowsAffected() != 1) {
-			err = ErrFenced
+		switch {
+		case err != nil:
+			return err
+		case hidden.RowsAffected() != int64(len(c.sources)):
+			return ErrFenced
+		case shown.RowsAffected() != 1:
+			return errGivenUp
 		}
-		return err
+		return nil
 	})
+	if errors.Is(err, errGivenUp) {
+		return nil // its sources are merged again
+	}
+	return err
+}
+
+// errGivenUp: under the fence only Replace has given up a copy.
+var errGivenUp = errors.New("the copy was given up by a repair")
+
+// givenUp reports whether that is why the table of a copy is missing.
+func (s *Set) givenUp(ctx context.Context, number int32) bool {
+	var waits bool
+	err := s.db.QueryRow(ctx, s.in("SELECT EXISTS (SELECT FROM scrip.segment WHERE segment = $1 AND merged_by IS NULL)"), number).Scan(&waits)
+	return err == nil && !waits && !s.replaced(ctx)
 }
 
 const halfSQL = `SELECT 2 * count(*) FILTER (WHERE ` + leftSQL + `) >= count(*) FROM scrip.%s r`

@@ -169,7 +169,7 @@ func rows(t testing.TB, pool *pgxpool.Pool, query string) string {
 func truncate(t testing.TB, pool *pgxpool.Pool) {
 	t.Helper()
 	_, err := pool.Exec(context.Background(), `TRUNCATE scrip_1.campaign, scrip_1.coupon_claim, scrip_1.coupon_state, scrip_1.redemption_row, scrip_1.expiry_own,
-		scrip_1.reminder, scrip_1.day_stats, scrip_1.refusal_stats, scrip_1.dead_letter, scrip_1.coupon_event, scrip_1.expiry_event, scrip_1.allotment, scrip_1.campaign_event, scrip_1.removal`)
+		scrip_1.reminder, scrip_1.day_stats, scrip_1.refusal_stats, scrip_1.dead_letter, scrip_1.coupon_event, scrip_1.expiry_event, scrip_1.allotment, scrip_1.campaign_event, scrip_1.removal, scrip_1.leaving`)
 	if err != nil {
 		t.Fatalf("truncate: %v", err)
 	}
