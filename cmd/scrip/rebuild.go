@@ -86,8 +86,9 @@ security hides rows. A changed row is listed with a line per changed column, and
 column, or a damaged or missing checkpoint, counts as one row.
 
 The tables in use are only read; while they are compared, PostgreSQL keeps old versions of their rows, and for a moment
-before that the projector waits. With --repair, the rows of campaigns that differ are replaced by those folded from the log, in
-one transaction, and nothing else is changed. A damaged checkpoint, or a missing table or column, needs ` + "`scrip rebuild`" + `.
+before that the projector waits. With --repair, rows that differ are replaced by those folded from the log, and nothing else is
+changed: 4,096 numbers of a campaign in a transaction, in which the projector of its lane waits and others go on. If it is stopped,
+what was repaired stays; run it again for the rest. A damaged checkpoint, or a missing table or column, needs ` + "`scrip rebuild`" + `.
 
 A server with the role projector does it. ` + onServer + `
 

@@ -127,8 +127,8 @@ var (
 	errLockLost = errors.New("the connection that held the projector's lock is lost")
 	// errDropped: the read tables were dropped.
 	errDropped = errors.New("the read tables were dropped")
-	// errExchanged: a rebuild or its undo exchanged the tables, or a repair changed them.
-	errExchanged = errors.New("the read tables were exchanged or repaired")
+	// errExchanged: a rebuild or its undo exchanged the tables.
+	errExchanged = errors.New("the read tables were exchanged")
 )
 
 // Run projects until ctx ends, and then returns nil. Failures are retried, resolved or shown in Progress.

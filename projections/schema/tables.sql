@@ -363,7 +363,7 @@ CREATE TABLE scrip.checkpoint (
     log        text COLLATE "C" NOT NULL,
     digest     text COLLATE "C" NOT NULL, -- of that message
     log_time   timestamptz,               -- the lane's clock at that message
-    -- When the tables were last exchanged or mended by scrip (rebuild, undo, repair), in microseconds since 1970; 0 = never.
+    -- When the tables were last exchanged by scrip (rebuild, undo), or another projector began, in microseconds since 1970; 0 = never.
     -- A projector that loaded its state under another generation moves no checkpoint any more, and begins again.
     generation bigint NOT NULL DEFAULT 0,
 

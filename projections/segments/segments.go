@@ -49,7 +49,7 @@ import (
 )
 
 // ErrFenced: the step was not committed.
-var ErrFenced = errors.New("another process fills the tables, or they were exchanged (rebuild) or repaired (verify --repair)")
+var ErrFenced = errors.New("another process fills the tables, or they were exchanged (rebuild)")
 
 // Options of a set. The zero value selects the defaults, which are the projector's.
 type Options struct {
