@@ -192,4 +192,9 @@ func TestRepairOfWhatHasLeft(t *testing.T) {
 	streamtest.Equal(t, "digests", r.digest(), right)
 	streamtest.Equal(t, "coupons that left, as they are stored", r.text(stored), "5")
 	streamtest.Equal(t, "coupons", r.text("SELECT concat_ws(' ', count(*), min(n)) FROM scrip.coupon WHERE campaign = 'c0'"), "5 6")
+	r.exec("DELETE FROM live.coupon_claim WHERE campaign = 'c0' AND n <= 5") // as when their segment is rewritten
+	r.exec("UPDATE live.coupon_claim SET code = 'forged' WHERE campaign = 'c0' AND n = 7")
+	r.verify(VerifyOptions{Repair: true, Campaign: "c0"})
+	streamtest.Equal(t, "digests after their segment was rewritten", r.digest(), right)
+	streamtest.Equal(t, "coupons that left, as they are stored then", r.text(stored), "0")
 }
