@@ -197,4 +197,9 @@ func TestRepairOfWhatHasLeft(t *testing.T) {
 	r.verify(VerifyOptions{Repair: true, Campaign: "c0"})
 	streamtest.Equal(t, "digests after their segment was rewritten", r.digest(), right)
 	streamtest.Equal(t, "coupons that left, as they are stored then", r.text(stored), "0")
+	for _, table := range r.rebuild(Options{}).Tables {
+		if !table.Equal {
+			t.Errorf("rebuilt: %+v", table)
+		}
+	}
 }
