@@ -14,7 +14,8 @@
 //	log up to P ──────────> scrip_<n> ────┘                                     Verify; a repair copies pieces
 //
 // Read rebuild.go first: it has the phases of a rebuild in their order. loader.go fills the tables, exchange.go makes them the
-// live ones, kept.go goes on where that was prevented. session.go has the lock, room.go what a rebuild shares with live work. verify.go compares, repair.go replaces what differs.
+// live ones, kept.go goes on where that was prevented. session.go has the lock, room.go what a rebuild shares with live work.
+// verify.go compares, repair.go replaces what differs.
 //
 // It uses the projector's code from an empty start: only tables.Apply changes rows, in transactions that also move a
 // checkpoint.

@@ -27,8 +27,8 @@ const (
 	stepAttempts = 40
 )
 
-// repair replaces rows that differ by those folded from the log, piece by piece. Each piece is a step in a transaction of its own: it
-// holds the piece's lane, fills the scratch tables to where that is, and replaces the rows that differ then. Other lanes go on, and
+// repair replaces rows that differ by those folded from the log, piece by piece. Each piece is a step in one transaction: it
+// holds the piece's lane, fills the scratch tables to its place, and replaces the rows that differ then. Other lanes go on, and
 // this one does between two steps. An event that met a wrong row in the meantime has made others wrong: so what was repaired is
 // compared again until it is equal. A crash leaves whole pieces; the next repair finds the others.
 func (c *check) repair(ctx context.Context) error {
@@ -73,7 +73,7 @@ func (c *check) repairLane(ctx context.Context, lane int, pieces []piece) (later
 	}
 	for round := 1; len(pieces) > 0; round++ {
 		if round > mostRounds {
-			return later, fmt.Errorf("rows of lane %d differ again each time they are repaired, which %d times they were; run it again", lane, mostRounds)
+			return later, fmt.Errorf("rows of lane %d still differ after %d rounds; run it again", lane, mostRounds)
 		}
 		compared := c.at(lane)
 		slices.SortStableFunc(pieces, func(a, b piece) int { return cmp.Compare(a.turn(), b.turn()) })
@@ -146,7 +146,7 @@ func (c *check) holding(ctx context.Context, lane int, f func(ctx context.Contex
 	}
 }
 
-// near fills the scratch tables of a lane until few messages are left, while nobody waits.
+// near fills the scratch tables of a lane until few messages are left, while no projector waits.
 func (c *check) near(ctx context.Context, lane int) error {
 	for range rounds {
 		to, err := c.place(ctx, c.s.pool, lane)
@@ -190,7 +190,8 @@ func (c *check) align(ctx context.Context, tx pgx.Tx, lane int) error {
 	}
 	live, _, err := c.s.positions(context.WithoutCancel(ctx), tx, c.s.now.Live)
 	if at := c.sh.lanes[lane].At; err == nil && live[lane] != at {
-		err = fmt.Errorf("%w (lane %d: the tables in use are now at message %d, the fold of the log is at %d)", ErrNotRepairable, lane, live[lane].Sequence, at.Sequence)
+		err = fmt.Errorf("%w (lane %d: the tables in use are now at message %d, the fold of the log is at %d)",
+			ErrNotRepairable, lane, live[lane].Sequence, at.Sequence)
 	}
 	return err
 }

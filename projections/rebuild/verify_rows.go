@@ -47,7 +47,7 @@ type piece struct {
 	lane   int    // whose projector writes it
 	bucket int64  // of numbers
 
-	parked *parked // of dead letters those of one campaign; nil = all of the piece
+	parked *parked // only dead letters of one campaign; nil = all rows
 }
 
 // parked are dead letters of events of one campaign: they have no column for it, but the line that could not be applied.
@@ -222,7 +222,8 @@ type group struct {
 // groups digests both sides by an expression.
 func (c *check) groups(ctx context.Context, tx pgx.Tx, s shape, by, where string, args []any) ([]group, error) {
 	side := func(name string) string {
-		return fmt.Sprintf(`(SELECT %s COLLATE "C" AS name, count(*) AS n, sum(hash_record_extended(ROW(x.%s), 0)) AS digest FROM %s.%s x WHERE %s AND %s GROUP BY 1)`,
+		return fmt.Sprintf(`(SELECT %s COLLATE "C" AS name, count(*) AS n, sum(hash_record_extended(ROW(x.%s), 0)) AS digest
+			FROM %s.%s x WHERE %s AND %s GROUP BY 1)`,
 			by, strings.Join(s.columns, ", x."), name, s.table, where, schema.Staying(name, s.table))
 	}
 	return schema.Collect(ctx, tx, pgx.RowToStructByPos[group], `SELECT name, coalesce(f.n, 0), coalesce(e.n, 0), (f.n, f.digest) IS DISTINCT FROM (e.n, e.digest)

@@ -277,7 +277,8 @@ func Staying(name, table string) string {
 	if !there {
 		return "true"
 	}
-	return fmt.Sprintf("(x.campaign IN (SELECT campaign FROM %s.leaving) AND EXISTS (SELECT FROM %[1]s.leaving l WHERE l.campaign = x.campaign AND %s)) IS NOT TRUE", name, left)
+	return fmt.Sprintf("(x.campaign IN (SELECT campaign FROM %s.leaving) AND "+
+		"EXISTS (SELECT FROM %[1]s.leaving l WHERE l.campaign = x.campaign AND %s)) IS NOT TRUE", name, left)
 }
 
 // Show makes the views and functions of a schema those of the tables of another one. Neither name needs quotes.

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 )
 
-// leave deletes what other tables have of coupons that have left, piece by piece, each in a transaction of its own, and pauses for as
+// leave deletes what other tables have of coupons that have left, piece by piece, each in one transaction, and pauses for as
 // long as each took: lanes write at the same time. After a crash the rest is found again.
 func (s *Set) leave(ctx context.Context) error {
 	for more := true; more; {

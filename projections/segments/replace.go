@@ -18,7 +18,7 @@ import (
 var ErrBusy = errors.New("segments of these coupons are being merged")
 
 const (
-	// Rows of merged segments are hidden for good, and those of copies are given up.
+	// Merged segments are hidden for good, and copies are given up.
 	placesSQL = "SELECT segment FROM scrip.segment WHERE merged_at IS NULL ORDER BY segment DESC"
 
 	// Where a coupon goes that no segment has: the smallest one, so that it is merged and swept like all others.
@@ -34,7 +34,7 @@ SELECT segment FROM scrip.segment WHERE rows > 0 AND merged_at IS NULL AND segme
 )
 
 // Replace makes coupons of a campaign as they are in another schema, or removes them where that has none, in the caller's
-// transaction, in which nobody else changes them. It returns how many rows it wrote. A coupon stays in its segment; one that
+// transaction. Its lane must be held: no one else changes them. It returns how many rows it wrote. A coupon stays in its segment; one that
 // was missing goes to the smallest sealed segment, or to segment 0 while there is none: then the tables have few coupons.
 // Coupons that have left the other schema are not copied.
 //
@@ -72,7 +72,8 @@ func Replace(ctx context.Context, tx pgx.Tx, name, from, campaign string, number
 	}
 	for _, sql := range []string{
 		"DELETE FROM scrip.coupon_state WHERE campaign = $1 AND n = ANY($2)",
-		"INSERT INTO scrip.coupon_state (" + stateColumns + ") SELECT " + stateColumns + " FROM " + from + ".coupon_state r WHERE campaign = $1 AND n = ANY($2) AND NOT " + tables.In(from, leftSQL),
+		"INSERT INTO scrip.coupon_state (" + stateColumns + ") SELECT " + stateColumns + " FROM " + from + ".coupon_state r " +
+			"WHERE campaign = $1 AND n = ANY($2) AND NOT " + tables.In(from, leftSQL),
 	} {
 		if err := r.exec(ctx, sql, campaign, numbers); err != nil {
 			return 0, fmt.Errorf("writing what happened to coupons: %w", err)

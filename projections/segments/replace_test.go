@@ -29,7 +29,7 @@ func (r *rig) fold() (name string) {
 	return name
 }
 
-// replace replaces coupons of campaign c0 by those of a schema.
+// replace replaces coupons of campaign c0 by what a schema has.
 func (r *rig) replace(from string, numbers ...int64) (written int64, err error) {
 	r.t.Helper()
 	err = pgx.BeginFunc(r.t.Context(), r.pool, func(tx pgx.Tx) (err error) {

@@ -54,4 +54,5 @@ removed AS (INSERT INTO scrip.removal AS m (campaign, through, redeemed, expired
     ON CONFLICT (campaign) DO UPDATE SET through = excluded.through, redeemed = excluded.redeemed, expired = excluded.expired)
 INSERT INTO scrip.leaving AS l (campaign, through, reminders, expiries)
 SELECT campaign, highest, (SELECT max(r.r) FROM scrip.reminder r WHERE r.campaign = e.campaign), expired_through FROM ended e
-ON CONFLICT (campaign) DO UPDATE SET through = excluded.through, reminders = greatest(l.reminders, excluded.reminders), expiries = excluded.expiries`
+ON CONFLICT (campaign) DO UPDATE SET through = excluded.through, reminders = greatest(l.reminders, excluded.reminders),
+    expiries = excluded.expiries`

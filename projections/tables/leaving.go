@@ -22,7 +22,7 @@ var leftTables = []struct{ table, column, kind, highest string }{
 }
 
 // Leaving deletes rows that views hide since their coupons have left the tables, see table leaving: a campaign after the other, table
-// by table, in pieces. It needs no fence: what has left stays so, whoever deletes it. A crash loses the place, and another Leaving
+// by table, in pieces. It needs no fence: what has left stays so, and two that delete do no harm. A crash loses the place, and another Leaving
 // finds the rows that remain. The zero value is ready; after an error, of the commit as well, it must not be used again.
 type Leaving struct {
 	campaign  string // "" = none is looked at

@@ -49,8 +49,8 @@ func NewStream(w http.ResponseWriter) Stream {
 	return s
 }
 
-// Body returns a body that is a stream. Its deadline moves with what arrives: each BodyPart may take BodyWait. The time in which
-// nobody reads does not count: then the server is at work, for twice as long at most.
+// Body returns a body that is a stream. Its deadline moves with what arrives: each BodyPart may take BodyWait. The time between
+// two reads does not count: then the server is at work, for twice as long at most.
 func (s Stream) Body(body io.Reader) io.Reader { return &paced{body: body, stream: s, left: BodyWait} }
 
 // paced is a body that must arrive at a least rate.
@@ -65,7 +65,7 @@ func (p *paced) Read(b []byte) (n int, err error) {
 	started := time.Now()
 	_ = p.stream.control.SetReadDeadline(started.Add(p.left))
 	n, err = p.body.Read(b)
-	if err == nil { // over HTTP/2 a deadline that passes ends the body, although nobody reads; at the end the server reads what is left
+	if err == nil { // over HTTP/2 a deadline that passes between two reads ends the body; after the last one the server reads the rest
 		_ = p.stream.control.SetReadDeadline(time.Now().Add(2 * BodyWait))
 	}
 	p.left -= time.Since(started)
