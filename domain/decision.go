@@ -68,8 +68,11 @@ func (d *decision) coupon() (n uint32, ok bool) {
 	c, n, ok := d.lane.coupon(d.prepared)
 	if !ok {
 		missing := "there is no such code"
-		if d.cmd.N != 0 {
+		switch {
+		case d.cmd.N != 0:
 			missing = "no coupon of the campaign with this number has been claimed"
+		case d.cmd.Campaign == "" && !d.prepared.coupon.OK:
+			missing = wire.NoForm
 		}
 		d.refuse(wire.CodeNotFound, missing)
 		return 0, false

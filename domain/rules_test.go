@@ -102,7 +102,7 @@ func TestRules(t *testing.T) {
 			0 create_campaign codes=0 prefix=IGN
 			0 import_codes codes=SUMMER-10,SUMMER-11
 			0 claim customer_id=ann                          => claimed code=SUMMER-10
-			0 redeem code=SUMMER-10 order_id=o               => code_not_found
+			0 redeem code=SUMMER-10 order_id=o               => code_not_found message=campaign
 			0 redeem code=summer10 order_id=o campaign=s     => redeemed n=1 code=SUMMER-10
 			0 redeem code=SUMMER-11 order_id=o campaign=s    => code_not_found
 			0 redeem code=SUMMER-12 order_id=o campaign=s    => code_not_found`,

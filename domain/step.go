@@ -351,7 +351,7 @@ func (s *Step) tooMuch(m Message, l *commandLine, replies []byte) []byte {
 
 // park writes a dead letter, so that no bad line is lost silently, even if its sender does not wait for an outcome.
 // Those beyond maxParked of a step are counted instead, because dead letters stay in the log. All but the payload may
-// be read by people who do not see codes, so the reason has nothing of the line, and a campaign that does not exist is
+// be read by people who see neither codes nor customers, so the reason has nothing of the line, and a campaign that does not exist is
 // not named.
 func (s *Step) park(m Message, number uint32, line []byte, reason, campaignName string, now wire.Instant) {
 	if s.parked == maxParked {

@@ -593,6 +593,26 @@ func TestInventedCampaignsAreCountedTogether(t *testing.T) {
 	}
 }
 
+// TestWrongCodesAreCountedTogether: malformed, forged, of another's key, and unclaimed ones, however many texts there are.
+func TestWrongCodesAreCountedTogether(t *testing.T) {
+	s := stepOn(t, 9)
+	var payload []byte
+	wrong := []string{"hello", "SUMMER20", "7KQ2-9F3M-XW4T", "7KQ2-9F3M-XW4"}
+	for i, typed := range append(wrong, strings.Repeat("x", wire.MaxCodeInput)) {
+		payload = fmt.Appendf(payload, `{"id":"%d","type":"redeem","code":"%s","order_id":"o"}`+"\n", i, typed)
+	}
+	outs := outcomes(t, s.Add(Message{Sequence: 1, Scope: wire.ScopeTrusted, Payload: payload}, start, nil))
+	s.Close()
+	evs := checkEvents(t, s.Events)
+	want := wire.RefusalCount{Refusal: wire.CodeNotFound, Count: uint64(len(outs))}
+	if len(evs) != 1 || evs[0].Campaign != "" || !slices.Equal(evs[0].Refused, []wire.RefusalCount{want}) || evs[0].Sample != nil {
+		t.Errorf("%s", s.Events)
+	}
+	if outs[0].Message != wire.NoForm {
+		t.Errorf("%+v", outs[0])
+	}
+}
+
 func TestResetLeavesTheEventsBeforeAlone(t *testing.T) {
 	s := stepOn(t, 10)
 	s.Add(Message{Scope: wire.ScopeTrusted, Payload: []byte(claimLine(1) + "\n" + linetest.With(claimLine(2), "campaign", `"nowhere"`))}, start, nil)

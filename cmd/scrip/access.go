@@ -22,7 +22,7 @@ func (m *Main) accessCommand() *cobra.Command {
 			long: `Make a key and print it, once. NAME names its user, 1 to 64 bytes; events and settings show it as "by".`,
 			example: `  scrip access create checkout-eu --role producer --campaign summer,winter
   scrip access create web --role producer --public --campaign summer --origin https://shop.example
-  scrip access create 'Ann Lee' --role support
+  scrip access create 'Ann Lee' --role support --customers
   scrip access create mobile --role sender       for pushsender --name mobile
   scrip access create ci --role operator -o json`,
 			print: m.printMade,
@@ -61,7 +61,10 @@ Roles, and what they may do:
   sender     ` + mayDo(access.Principal{Role: access.Sender}) + `, for the audience that its name starts with (pushsender --name)
   analyst    ` + mayDo(access.Principal{Role: access.Analyst}) + `
   support    ` + mayDo(access.Principal{Role: access.Support}) + `
-  operator   everything that people may do, keys included`
+  operator   everything that people may do, keys included
+
+With --codes a key sees codes, with --customers ids of customers; without, stars or keyed hashes, equal for equal ones, but what its
+own requests name. Nobody gives a right that they have not.`
 	return g
 }
 
@@ -110,6 +113,9 @@ func limits(k *access.Key) string {
 	}
 	if k.Codes {
 		all = append(all, "codes")
+	}
+	if k.Customers {
+		all = append(all, "customers")
 	}
 	if k.NewOnly {
 		all = append(all, "codes of new claims only")

@@ -44,7 +44,7 @@ func TestAnAnalystReadsTables(t *testing.T) {
 	p.must("redeem", code, "--order", "o1")
 	p.row("1", "SELECT count(*)::text FROM scrip.redemption WHERE campaign = 'analysed'")
 	db, address, _ := p.analyst("eve")
-	clear, _, _ := p.analyst("eva", "--codes")
+	clear, _, _ := p.analyst("eva", "--codes", "--customers")
 	text := func(db *pgx.Conn, sql string) (got string) {
 		t.Helper()
 		if err := db.QueryRow(t.Context(), sql).Scan(&got); err != nil {
@@ -83,7 +83,7 @@ func TestAnAnalystReadsTables(t *testing.T) {
 	for _, refused := range append(not,
 		"UPDATE scrip.campaign SET status = 'ended'", "DELETE FROM scrip.campaign", "CREATE TABLE public.t (n int)", "CREATE TEMPORARY TABLE t (n int)", "CREATE SCHEMA s",
 		"SELECT * FROM scrip_meta.mask", "SELECT * FROM scrip_meta.dead_letter", "SELECT * FROM scrip_meta.format", "SELECT code FROM scrip.coupon_row", "SELECT code FROM "+p.tables()+".coupon_claim",
-		"SELECT code FROM scrip.redemption_row", "SELECT payload FROM scrip.dead_letter", "SELECT projection_roles.analyst(NULL)", "SELECT projection_roles.guard('[]', true)", "SET ROLE scrip_analyst_codes",
+		"SELECT code FROM scrip.redemption_row", "SELECT payload FROM scrip.dead_letter", "SELECT projection_roles.analyst(NULL)", "SELECT projection_roles.guard('[]', true)", "SET ROLE scrip_analyst_codes", "SET ROLE scrip_analyst_customers", "SET ROLE scrip_analyst_clear",
 		"SELECT lo_create(0)", "SELECT pg_advisory_lock(1)", "SELECT pg_notify('scrip', '')", "SET temp_file_limit = -1",
 	) {
 		var pg *pgconn.PgError
@@ -146,17 +146,23 @@ func TestAnAnalystReplays(t *testing.T) {
 		return db, []string{"replay", "--campaign", "replayer", "--key-file", file}
 	}
 	db, masked := keyFile("replayer-eve")
-	_, clear := keyFile("replayer-eva", "--codes")
-	var mask string
-	streamtest.Must(t, db.QueryRow(t.Context(), "SELECT code FROM scrip.coupon WHERE campaign = 'replayer'").Scan(&mask))
+	_, clear := keyFile("replayer-eva", "--codes", "--customers")
+	named, half := keyFile("replayer-ada", "--customers")
+	var mask, customer, seen string
+	streamtest.Must(t, db.QueryRow(t.Context(), "SELECT code, customer_id FROM scrip.coupon WHERE campaign = 'replayer'").Scan(&mask, &customer))
+	streamtest.Must(t, named.QueryRow(t.Context(), "SELECT code, customer_id FROM scrip.coupon WHERE campaign = 'replayer'").Scan(&seen, new(string)))
+	streamtest.Equal(t, "the code without that right", seen, mask)
 	own := p.run("replay", "--campaign", "replayer")
 	seeing := p.run(clear...)
 	if own.code != 0 || seeing != own {
 		t.Errorf("with the right to codes: %+v\nfrom the log: %+v", seeing, own)
 	}
 	hidden := p.run(masked...)
-	if hidden.code != 0 || !strings.Contains(hidden.out, mask) || strings.Contains(hidden.out, code) || strings.Contains(hidden.out, "replayer-ann") || strings.Count(hidden.out, "\n") != 2 {
+	if hidden.code != 0 || !strings.Contains(hidden.out, mask) || !strings.Contains(hidden.out, customer) || strings.Contains(hidden.out, code) || strings.Contains(hidden.out, "replayer-ann") || strings.Count(hidden.out, "\n") != 2 {
 		t.Errorf("without it: %+v", hidden)
+	}
+	if got := p.run(half...); got.code != 0 || !strings.Contains(got.out, mask) || !strings.Contains(got.out, "replayer-ann") || strings.Contains(got.out, customer) {
+		t.Errorf("with the right to customers alone: %+v", got)
 	}
 	if got := p.run(append(slices.Clone(clear), "--customer", "replayer-ann", "--since", "2026-01-01T00:00:00Z")...); got.code != 0 || strings.Count(got.out, "\n") != 1 {
 		t.Errorf("a customer: %+v", got)

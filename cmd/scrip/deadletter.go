@@ -43,7 +43,7 @@ dead letter quotes.`,
 The id of a dead letter is the position of its line, as stream.message.line: SCRIP_CMD_0.12.3; line 0 is the whole message.
 It stays open until it is retried or discarded. ` + "`scrip status`" + ` shows how many are open.
 
-Lines may hold codes: a key without the right to see codes gets the reasons and no lines.`
+Lines may hold codes and customers: a key that does not see both gets the reasons and no lines.`
 	return g
 }
 
@@ -78,7 +78,7 @@ func (m *Main) printLetter(d readmodel.ShownLetter) error {
 	case d.Cut:
 		text += "…"
 	case text+d.Subject+d.Missing == "": // as servers answer those who see no codes
-		text = "Lines may hold codes; your key does not see them."
+		text = "Lines may hold codes and customers; your key does not see both."
 	}
 	_, err := fmt.Fprintf(m.Out, "\n%s\n", cli.Text(strings.TrimRight(text, "\n")))
 	return err

@@ -57,7 +57,7 @@ and does not affect servers.
 
 ` + needsServers + ` But with the key of an
 analyst (--key-file, or the variable SCRIP_KEY) it reads the same events over HTTP, from --http or the server of --data; without
-the key's right to codes, codes and customers are masked. Lanes, times, positions and customers are then selected here.
+the key's rights to codes and customers these are masked. Lanes, times, positions and customers are then selected here.
 
 A replay with codes in clear is recorded in the audit stream.
 

@@ -154,7 +154,7 @@ func (u *tour) users() {
 			}
 		}
 	}
-	js, err := jetstream.NewWithAPIPrefix(u.as(u.Key(u.t, "analyst+codes")), strings.TrimSuffix(natsauth.API, "."))
+	js, err := jetstream.NewWithAPIPrefix(u.as(u.Key(u.t, "analyst+clear")), strings.TrimSuffix(natsauth.API, "."))
 	streamtest.Must(u.t, err)
 	stream, err := js.Stream(u.t.Context(), topology.EvtStream(0))
 	streamtest.Must(u.t, err)
@@ -162,7 +162,7 @@ func (u *tour) users() {
 	streamtest.Must(u.t, err)
 	id := u.field("id", "access create tour --role support")
 	u.do("access list", "access show "+id, "access rotate "+id, "audit")
-	u.do("access revoke " + u.IDs["analyst+codes"])
+	u.do("access revoke " + u.IDs["analyst+clear"])
 }
 
 // reminders fires one and delivers it, as senders of servers and with a key: it is refused once, and given up by another.

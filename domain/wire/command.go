@@ -156,6 +156,8 @@ func (t CommandType) Known() bool { return t != NoCommand && t < numCommands }
 const (
 	// CodeOnly is why a producer's request with n is refused: n can be guessed, so it must not do what takes the code.
 	CodeOnly = "campaign and n name a coupon for support and operators only; give its code"
+	// NoForm is why a code without a campaign is refused that no lane can have.
+	NoForm = "no generated code has this form; an imported code needs its campaign in the field campaign"
 	// MaskedCode is why a code with stars is refused.
 	MaskedCode = "is masked; give the whole code, or campaign and n instead"
 	// OneName is why a request with code and n is refused.

@@ -120,6 +120,11 @@ func (t EventType) Spec() *EventSpec { return &events[t] }
 
 func (t EventType) String() string { return events[t].Name }
 
+// NamesCustomers reports whether events of type t may have the id of a customer.
+func (t EventType) NamesCustomers() bool {
+	return slices.ContainsFunc(events[t].Fields, func(f Field) bool { return fieldSpecs[f&^always].secret == SecretCustomer })
+}
+
 // ChangesCoupon reports whether an event of type t changes coupon N, which an earlier event claimed.
 func (t EventType) ChangesCoupon() bool { return events[t].About == AboutCoupon && t != CouponClaimed }
 

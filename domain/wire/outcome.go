@@ -229,7 +229,7 @@ func (e *InvalidError) Error() string {
 	return e.Reason() + ": " + strconv.Quote(Shorten(e.Got, 64))
 }
 
-// Reason is for people who may not see codes: it has nothing of the line.
+// Reason is for people who may see neither codes nor customers: it has nothing of the line.
 func (e *InvalidError) Reason() string {
 	if e.Field == "" {
 		return e.Message

@@ -15,7 +15,7 @@ import (
 
 // analystRelations are those of the contract that analysts may read whole; of scrip.dead_letter they may not read the
 // lines.
-const analystRelations = "scrip.campaign, scrip.campaign_event, scrip.coupon, scrip.allotment, " +
+const analystRelations = "scrip.campaign, scrip.campaign_event, scrip.coupon, scrip.coupon_event, scrip.allotment, " +
 	"scrip.redemption, scrip.expiry_task, scrip.reminder, scrip.campaign_stats, " +
 	"scrip.refusal_stats, scrip.checkpoint, scrip.lag, scrip_meta.push_audience, scrip_meta.push_held, scrip_meta.push_dead_letter"
 
@@ -40,7 +40,7 @@ SELECT coalesce($1::bytea IS NULL OR (SELECT inner_pad FROM scrip_meta.mask) = $
        coalesce((SELECT bool_and(has_table_privilege(g.oid, r, 'SELECT'))
          FROM g, unnest('{` + analystRelations + `}'::regclass[]) r), false)
          AND NOT EXISTS (SELECT FROM pg_db_role_setting s JOIN pg_roles c ON c.oid = s.setrole
-         WHERE c.rolname IN (left(current_database(), 40) || '_analyst', left(current_database(), 40) || '_analyst_codes'))`
+         WHERE c.rolname ~ '_analyst(_codes|_customers|_clear|)$' AND starts_with(c.rolname, left(current_database(), 40) || '_analyst'))`
 
 const processesSQL = `
 SELECT a.pid FROM pg_stat_activity a JOIN pg_auth_members m ON m.member = a.usesysid JOIN pg_roles g ON g.oid = m.roleid

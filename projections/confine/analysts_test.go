@@ -54,11 +54,11 @@ func TestAnalystsOfAnotherDatabase(t *testing.T) {
 		}
 	}
 	var masked [2]bool
-	streamtest.Must(t, pool.QueryRow(t.Context(), "SELECT scrip_meta.masked()").Scan(&masked[0]))
+	streamtest.Must(t, pool.QueryRow(t.Context(), "SELECT scrip_meta.masked('codes')").Scan(&masked[0]))
 	analyst, err := pgx.Connect(t.Context(), strings.Replace(asOwner, owner, access.SQLUser(id), 1))
 	streamtest.Must(t, err)
 	defer analyst.Close(t.Context()) //nolint:errcheck // it is ended below
-	streamtest.Must(t, analyst.QueryRow(t.Context(), "SELECT scrip_meta.masked() FROM (SELECT count(code) FROM scrip.coupon) c").Scan(&masked[1]))
+	streamtest.Must(t, analyst.QueryRow(t.Context(), "SELECT scrip_meta.masked('codes') FROM (SELECT count(code) FROM scrip.coupon) c").Scan(&masked[1]))
 	streamtest.Equal(t, "masked for owner and analyst", masked, [2]bool{false, true})
 	streamtest.Must(t, set(wanted)) // nothing is to be done
 	streamtest.Must(t, set(nil))

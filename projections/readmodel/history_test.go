@@ -325,7 +325,7 @@ func TestManyCoupons(t *testing.T) {
 		`INSERT INTO scrip.expiry_event (through, at, place, campaign)
 			SELECT '2026-01-01Z'::timestamptz + h * interval '12 hours', '2026-01-01Z'::timestamptz + h * interval '12 hours', (200000 + h) * 1048576::bigint, 'c' || i
 			FROM generate_series(0, 39) i, generate_series(1, 60) h`,
-		`INSERT INTO scrip.reminder (r, n, before_us, set_at, set_place, campaign, customer_id, kind, state)
+		`INSERT INTO scrip_1.reminder (r, n, before_us, set_at, set_place, campaign, customer_id, kind, state)
 			SELECT n, n, 1, claimed_at, claimed_place + 1, campaign, customer_id, 'expires', 'pending' FROM scrip.coupon_row WHERE n % 13 = 0`,
 	} {
 		exec(t, pool, sql)

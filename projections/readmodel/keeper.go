@@ -229,10 +229,10 @@ func (k *Keeper) positions(ctx context.Context, b *pgx.Batch) error {
 
 const (
 	// A letter that was written again has another id.
-	dropOther = `DELETE FROM scrip_meta.push_dead_letter WHERE message = $1 AND id <> $2`
-	putLetter = `INSERT INTO scrip_meta.push_dead_letter (message, id, line, name, lane, sequence, campaign, kind, customer_id, due_at, fired_at, reason, tries, at)
+	dropOther = `DELETE FROM scrip_meta.push_dead_letter_row WHERE message = $1 AND id <> $2`
+	putLetter = `INSERT INTO scrip_meta.push_dead_letter_row (message, id, line, name, lane, sequence, campaign, kind, customer_id, due_at, fired_at, reason, tries, at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (message, line) DO NOTHING`
-	dropGone = `DELETE FROM scrip_meta.push_dead_letter WHERE message <> ALL ($1)`
+	dropGone = `DELETE FROM scrip_meta.push_dead_letter_row WHERE message <> ALL ($1)`
 )
 
 // letters queues a batch of letters that are new, or were written again. After the last one it removes those that are

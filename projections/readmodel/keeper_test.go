@@ -180,7 +180,7 @@ func TestManyLetters(t *testing.T) {
 	r.shows(`SELECT string_agg(customer_id, ' ' ORDER BY id) FROM scrip_meta.push_dead_letter WHERE sequence > 449`, `c449 a�b last`)
 	stop()
 
-	exec(t, r.pool, "TRUNCATE scrip_meta.push_dead_letter, scrip_meta.push_audience")
+	exec(t, r.pool, "TRUNCATE scrip_meta.push_dead_letter_row, scrip_meta.push_audience")
 	stop = r.keep()
 	r.shows(count, fmt.Sprint(many+3))
 

@@ -23,8 +23,8 @@ type Retry struct {
 	ID string
 	// Lines and IDName are how a user gives Text and ID, for messages.
 	Lines, IDName string
-	// Codes: the caller sees codes, so an error may name what a line has.
-	Codes bool
+	// Clear: the caller sees codes and customers, so an error may name what a line has.
+	Clear bool
 }
 
 // Commands returns the commands to send. Its errors are refusals: nothing was done.
@@ -72,7 +72,7 @@ func (r *Retry) command(line []byte, number int, subject string) (c wire.Command
 			hint = "correct it"
 		}
 		why := wire.Reason(err)
-		if r.Codes {
+		if r.Clear {
 			why = err.Error()
 		}
 		return c, fmt.Errorf("line %d is still not a command: %s; %s", number, why, hint)

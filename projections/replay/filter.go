@@ -32,7 +32,7 @@ type Filter struct {
 	// From and To are, by lane, the first and the last message sequence to read. Defaults to the first and the last
 	// message of the lane.
 	From, To map[int]uint64
-	// Mask, if not nil, replaces the codes of selected events. It is part of the filter because it changes the output:
+	// Mask, if not nil, replaces codes, customers or both in selected events. It is part of the filter because it changes the output:
 	// a replay that started with a mask does not continue without it.
 	Mask *Mask
 }
@@ -236,15 +236,17 @@ func (m *matcher) concernsCustomer(e *wire.Event) bool {
 	return known
 }
 
-// Mask replaces codes by a keyed hash. The same code has the same mask under the same key, so tables can be joined by
-// it. Without the key a code cannot be recovered from its mask, not even by trying all codes.
+// Mask replaces codes, ids of customers, or both, by a keyed hash. The same text has the same mask under the same key, so tables can be
+// joined by it. Without the key a text cannot be recovered from its mask, not even by trying all.
 type Mask struct {
-	key       []byte
-	customers bool // their ids too
+	key              []byte
+	codes, customers bool // are replaced
 }
 
-// NewMask returns the mask of a key, which must be secret. With customers it also replaces the ids of customers.
-func NewMask(key [sha256.Size]byte, customers bool) *Mask { return &Mask{key[:], customers} }
+// NewMask returns the mask of a key, which must be secret.
+func NewMask(key [sha256.Size]byte, codes, customers bool) *Mask {
+	return &Mask{key[:], codes, customers}
+}
 
 const (
 	// minMaskKey is the minimum length of a key in bytes: with a guessed key all codes could be tried.
@@ -274,18 +276,18 @@ func OpenMask(path string) (*Mask, error) {
 	if len(key) < minMaskKey {
 		return nil, invalid("mask-codes", "the key in %s has %d bytes; give a file with %d or more, or one that does not exist", path, len(key), minMaskKey)
 	}
-	return &Mask{key: []byte(key)}, nil
+	return &Mask{key: []byte(key), codes: true}, nil
 }
 
-// Code returns the mask of a code as written in the log and the tables; "" for "".
+// Code returns the mask of a code as written in the log and the tables; "" for "". Of a mask of customers alone it is the code.
 func (m *Mask) Code(code string) string {
-	if code == "" {
-		return ""
+	if code == "" || !m.codes {
+		return code
 	}
 	return maskPrefix + m.hash("code\x00"+code)
 }
 
-// Customer returns the mask of a customer's id; "" for "". Without customers it is the id.
+// Customer returns the mask of a customer's id; "" for "". Of a mask of codes alone it is the id.
 func (m *Mask) Customer(id string) string {
 	if id == "" || !m.customers {
 		return id
@@ -299,7 +301,8 @@ func (m *Mask) hash(text string) string {
 	return hex.EncodeToString(h.Sum(nil)[:maskedBytes])
 }
 
-// Pads are what PostgreSQL needs to mask a code as Code does, without HMAC: its hash is that of outer and the hash of inner and it.
+// Pads are what PostgreSQL needs to mask a text as Code and Customer do, without HMAC: its hash is that of outer and the hash of inner,
+// the word "code" or "customer", a zero byte, and it.
 func (m *Mask) Pads() (inner, outer []byte) {
 	inner, outer = make([]byte, sha256.BlockSize), make([]byte, sha256.BlockSize)
 	copy(inner, m.key)
@@ -308,7 +311,7 @@ func (m *Mask) Pads() (inner, outer []byte) {
 		inner[i] ^= 0x36
 		outer[i] ^= 0x5c
 	}
-	return append(inner, "code\x00"...), outer
+	return inner, outer
 }
 
 // event masks the secret fields of an event and of its raw line, those that the table of fields has. The line is encoded
@@ -327,5 +330,15 @@ func (m *Mask) event(e *Event) {
 	e.Raw = e.AppendJSON(nil)
 }
 
-// String returns a fingerprint of the key. It is stored with the output and compared when a replay continues.
-func (m *Mask) String() string { return "key " + m.hash("fingerprint")[:8] }
+// String returns a fingerprint of the key, and what else is masked than codes. It is stored with the output and compared when a replay
+// continues.
+func (m *Mask) String() string {
+	text := "key " + m.hash("fingerprint")[:8]
+	switch {
+	case !m.codes:
+		text += " (customers)"
+	case m.customers:
+		text += " (codes, customers)"
+	}
+	return text
+}

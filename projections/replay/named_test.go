@@ -186,7 +186,7 @@ func TestNamedFileRefuses(t *testing.T) {
 			raw, _ := os.ReadFile(path)
 			_ = os.WriteFile(path, bytes.Repeat([]byte("x"), len(raw)+1), 0o600)
 		}, NDJSON, Filter{}, "the file was changed"},
-		"a mask":         {func(string) {}, NDJSON, Filter{Mask: NewMask([32]byte{1}, false)}, "--mask-codes key "},
+		"a mask":         {func(string) {}, NDJSON, Filter{Mask: NewMask([32]byte{1}, true, false)}, "--mask-codes key "},
 		"another format": {func(string) {}, CSV, Filter{}, "was started as ndjson"},
 		"another filter": {func(string) {}, NDJSON, Filter{Types: []wire.EventType{wire.CouponVoided}}, "started with no filter, not with --type coupon.voided"},
 		"another log": {func(path string) {

@@ -22,7 +22,7 @@ import (
 )
 
 // Remote is where a replay reads events over HTTP instead of from the log, as GET /v1/events has them, with a key: without its
-// right to codes, codes and customers are masked. Run then takes no JetStream, and the log RemoteLog.
+// rights to codes and customers, these are masked. Run then takes no JetStream, and the log RemoteLog.
 type Remote struct {
 	URL, Key string // http://HOST:PORT
 	Client   *http.Client

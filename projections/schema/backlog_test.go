@@ -49,7 +49,7 @@ func withDue(t *testing.T) *pgxpool.Pool {
 	reminders := func(campaign, kind, due string, n int, state string) {
 		for range n {
 			r++
-			exec(t, p, fmt.Sprintf(`INSERT INTO scrip.reminder (r, before_us, due_at, set_at, settled_at, campaign, customer_id, kind, state, set_place)
+			exec(t, p, fmt.Sprintf(`INSERT INTO scrip_1.reminder (r, before_us, due_at, set_at, settled_at, campaign, customer_id, kind, state, set_place)
 				VALUES (%d, 0, %s + interval '%s', 'epoch', CASE '%s' WHEN 'pending' THEN NULL ELSE now() END, '%s', 'c', '%s', '%[4]s', 1)`, r, now, due, state, campaign, kind))
 		}
 	}
@@ -59,7 +59,7 @@ func withDue(t *testing.T) *pgxpool.Pool {
 	reminders("plain", "opens", "-50 seconds", 1, "cancelled")
 	reminders("plain", "opens", "20 minutes", 6, "pending")
 	reminders("plain", "expires", "2 hours", 1, "pending")
-	exec(t, p, `INSERT INTO scrip.reminder (r, before_us, set_at, campaign, customer_id, kind, state, set_place) VALUES (1000, 0, 'epoch', 'plain', 'c', 'opens', 'pending', 1)`)
+	exec(t, p, `INSERT INTO scrip_1.reminder (r, before_us, set_at, campaign, customer_id, kind, state, set_place) VALUES (1000, 0, 'epoch', 'plain', 'c', 'opens', 'pending', 1)`)
 	return p
 }
 
@@ -83,7 +83,7 @@ func TestBacklog(t *testing.T) {
 	if want := "normal expiry 3 t\nnormal reminder 6 t"; got != want {
 		t.Errorf("due in the next hour:\n%s\nwant:\n%s", got, want)
 	}
-	exec(t, p, `INSERT INTO scrip.reminder (r, before_us, due_at, set_at, campaign, customer_id, kind, state, set_place)
+	exec(t, p, `INSERT INTO scrip_1.reminder (r, before_us, due_at, set_at, campaign, customer_id, kind, state, set_place)
 		SELECT 10000 + i, 0, now() + interval '1 month' + i * interval '1 second', 'epoch', 'plain', 'c', 'opens', 'pending', 1 FROM generate_series(1, 20000) i`)
 	exec(t, p, "ANALYZE scrip_1.reminder, scrip_1.campaign")
 	for _, view := range []string{"backlog", "due_next_hour"} {

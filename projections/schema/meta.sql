@@ -9,9 +9,9 @@ CREATE TABLE IF NOT EXISTS scrip_meta.format (
     keep_days        bigint NOT NULL DEFAULT 0 -- setting tables.keep, as the projector found it
 );
 
--- The key of masks of codes, as HMAC-SHA256 uses it, of one row at most. Servers write it; without it masks are NULL.
+-- The key of masks of codes and customers, as HMAC-SHA256 uses it, of one row at most. Servers write it; without it masks are NULL.
 CREATE TABLE IF NOT EXISTS scrip_meta.mask (
-    inner_pad bytea NOT NULL, -- and the word that separates codes from other texts
+    inner_pad bytea NOT NULL,
     outer_pad bytea NOT NULL,
     one       boolean NOT NULL DEFAULT true,
 
@@ -19,12 +19,12 @@ CREATE TABLE IF NOT EXISTS scrip_meta.mask (
     CONSTRAINT mask_is_one CHECK (one)
 );
 
--- Whether this session is an analyst's without the right to codes. It is not immutable, and need not be: it cannot change within a
--- session, which logged in as one role. So it is computed when a statement is planned, and not once a row. The creator of
--- the roles may be a member of both.
-CREATE OR REPLACE FUNCTION scrip_meta.masked() RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog AS $$
+-- Whether this session is an analyst's without a right, which is codes or customers. It is not immutable, and need not be: it cannot
+-- change within a session, which logged in as one role. So it is computed when a statement is planned, and not once a row. The creator
+-- of the roles may be a member of all.
+CREATE OR REPLACE FUNCTION scrip_meta.masked(what text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog AS $$
 BEGIN
-    RETURN (SELECT bool_or(g.rolname = left(current_database(), 40) || '_analyst') AND NOT bool_or(g.rolname = left(current_database(), 40) || '_analyst_codes')
+    RETURN (SELECT bool_or(g.rolname = left(current_database(), 40) || '_analyst') AND NOT bool_or(g.rolname = left(current_database(), 40) || '_analyst_' || what)
             FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid JOIN pg_roles u ON u.oid = m.member WHERE u.rolname = session_user) IS TRUE;
 END
 $$;
@@ -96,7 +96,7 @@ CREATE TABLE IF NOT EXISTS scrip_meta.push_held (
     CONSTRAINT push_held_is_one_row CHECK (one)
 );
 
-CREATE TABLE IF NOT EXISTS scrip_meta.push_dead_letter (
+CREATE TABLE IF NOT EXISTS scrip_meta.push_dead_letter_row (
     message     text COLLATE "C" NOT NULL,
     line        bigint NOT NULL,
     id          bigint NOT NULL,
@@ -112,7 +112,19 @@ CREATE TABLE IF NOT EXISTS scrip_meta.push_dead_letter (
     tries       bigint NOT NULL,
     at          timestamptz NOT NULL,
 
-    CONSTRAINT push_dead_letter_key PRIMARY KEY (message, line)
+    CONSTRAINT push_dead_letter_row_key PRIMARY KEY (message, line)
 );
 
-CREATE INDEX IF NOT EXISTS push_dead_letter_customer ON scrip_meta.push_dead_letter USING hash (customer_id);
+CREATE INDEX IF NOT EXISTS push_dead_letter_row_customer ON scrip_meta.push_dead_letter_row USING hash (customer_id);
+
+-- Not replaced, which would wait for readers.
+DO $$
+BEGIN
+    IF to_regclass('scrip_meta.push_dead_letter') IS NULL THEN
+        CREATE VIEW scrip_meta.push_dead_letter AS
+        SELECT d.message, d.line, d.id, d.name, d.lane, d.sequence, d.campaign, d.kind, {{masked customer d.customer_id}} AS customer_id,
+               d.due_at, d.fired_at, d.reason, d.tries, d.at
+        FROM scrip_meta.push_dead_letter_row d;
+    END IF;
+END
+$$;

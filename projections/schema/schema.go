@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -61,11 +62,26 @@ func Ours(ctx context.Context, db Querier, name string) (ours bool, err error) {
 // lasts longer than a transaction; what excludes others for one transaction only locks a table, which no reader can.
 const RebuildLock = 0x7363726970726264
 
+func init() { viewsSQL, metaSQL = withMasks(viewsSQL), withMasks(metaSQL) }
+
+var masked = regexp.MustCompile(`\{\{masked (code|customer) ([a-z]+\.[a-z_]+)\}\}`)
+
+// withMasks replaces {{masked code COLUMN}} and {{masked customer COLUMN}} by what sessions without the right get: the masks of
+// replay.Mask. An empty text stays so.
+func withMasks(sql string) string {
+	return masked.ReplaceAllStringFunc(sql, func(found string) string {
+		part := masked.FindStringSubmatch(found)
+		what, column := part[1], part[2]
+		return fmt.Sprintf("CASE WHEN scrip_meta.masked('%ss') AND %[2]s <> '' THEN 'masked-' || left(encode(sha256((SELECT m.outer_pad FROM scrip_meta.mask m) "+
+			"|| sha256((SELECT m.inner_pad FROM scrip_meta.mask m) || '\\x%x'::bytea || convert_to(%[2]s, 'UTF8'))), 'hex'), 32) ELSE %[2]s END", what, column, what+"\x00")
+	})
+}
+
 // shown are the relations of which schema scrip has a view with the same columns, and made its other views.
 var (
 	shown = []string{"allotment", "campaign", "campaign_event", "campaign_stats", "checkpoint", "coupon_event", "coupon_row", "dead_letter", "expiry_event",
-		"expiry_task", "redemption_row", "refusal_stats", "reminder"}
-	made = []string{"coupon", "lag", "redemption"}
+		"expiry_task", "redemption_row", "refusal_stats"}
+	made = []string{"coupon", "lag", "redemption", "reminder"}
 
 	relations = slices.Concat(shown, made)
 	functions = []string{"backlog", "digest", "due_next_hour"}

@@ -210,6 +210,7 @@ CREATE TABLE scrip.coupon_event (
     what       text COLLATE "C" NOT NULL, -- the change of the event's type, such as voided
     order_id   text COLLATE "C",     -- rolled back
     reason     text,                 -- voided
+    by         text COLLATE "C",     -- the person whose command did it; NULL = a program's
 
     CONSTRAINT coupon_event_key PRIMARY KEY (campaign, n, place),
     CONSTRAINT coupon_event_rollback_has_order CHECK ((what = 'rolled_back') = (order_id IS NOT NULL)),
@@ -225,6 +226,7 @@ CREATE TABLE scrip.campaign_event (
     at       timestamptz NOT NULL,
     campaign text COLLATE "C" NOT NULL,
     type     text COLLATE "C" NOT NULL, -- of the event, such as campaign.updated
+    by       text COLLATE "C",          -- as in coupon_event
 
     CONSTRAINT campaign_event_key PRIMARY KEY (campaign, place)
 );

@@ -7,13 +7,12 @@
 -- Every coupon has its campaign. LEFT JOIN, because the planner then expects every coupon, whatever it knows of campaigns, and
 -- leaves the campaign out where no column needs it.
 --
--- Analysts without the right to codes get the masks of `scrip replay` and GET /v1/events: masked() is known when a statement is
--- planned, so for all others code is the column itself, with its index.
+-- Analysts without the right to codes, or to customers, get the masks of `scrip replay` and GET /v1/events: {{masked}} is what schema.go
+-- makes of it. masked() is known when a statement is planned, so for all others it is the column itself, with its index.
 CREATE OR REPLACE VIEW scrip.coupon AS
 SELECT r.campaign, r.n,
-       CASE WHEN scrip_meta.masked() THEN 'masked-' || left(encode(sha256((SELECT m.outer_pad FROM scrip_meta.mask m)
-           || sha256((SELECT m.inner_pad FROM scrip_meta.mask m) || convert_to(r.code, 'UTF8'))), 'hex'), 32) ELSE r.code END AS code,
-       r.customer_id,
+       {{masked code r.code}} AS code,
+       {{masked customer r.customer_id}} AS customer_id,
        CASE WHEN r.voided_at IS NOT NULL THEN 'voided'
             WHEN r.redeemed_count >= c.max_redemptions THEN 'redeemed'
             WHEN coalesce(r.expires_at, c.expires_at) <= c.expired_through THEN 'expired'
@@ -26,10 +25,14 @@ LEFT JOIN scrip.campaign c ON c.campaign = r.campaign;
 
 CREATE OR REPLACE VIEW scrip.redemption AS
 SELECT r.campaign, r.n,
-       CASE WHEN scrip_meta.masked() THEN 'masked-' || left(encode(sha256((SELECT m.outer_pad FROM scrip_meta.mask m)
-           || sha256((SELECT m.inner_pad FROM scrip_meta.mask m) || convert_to(r.code, 'UTF8'))), 'hex'), 32) ELSE r.code END AS code,
-       r.customer_id, r.order_id, r.redeemed_at, r.rolled_back_at, r.sequence, r.line
+       {{masked code r.code}} AS code,
+       {{masked customer r.customer_id}} AS customer_id, r.order_id, r.redeemed_at, r.rolled_back_at, r.sequence, r.line
 FROM scrip.redemption_row r;
+
+CREATE OR REPLACE VIEW scrip.reminder AS
+SELECT r.r, r.n, r.before_us, r.due_at, r.own_expires_at, r.set_at, r.settled_at, r.campaign, {{masked customer r.customer_id}} AS customer_id,
+       r.kind, r.state, r.set_place, r.settled_place
+FROM {{tables}}.reminder r;
 
 -- How late the tables are: messages that they lack, the age of the newest event in them while they lack any, and in
 -- how long they are current at the rate of the last seconds, NULL while they do not catch up. All are NULL while no

@@ -18,6 +18,7 @@ const (
 	claimed, claimedSummer   = 40_000, 200
 	counts, countsSummer     = 30_000, 300
 	reminders                = 30_000
+	events, eventsSummer     = 30_000, 300
 	letters, lettersExpiring = 1000, 5
 )
 
@@ -35,6 +36,7 @@ var reading = []struct {
 	{"select campaign, state, count(*) from scrip.reminder", reminders, true},
 	{"select campaign, n, redeemed_at, rolled_back_at from scrip.redemption where order_id", 1, false},
 	{"select r.* from scrip.coupon k join scrip.redemption r using (campaign, n) where k.customer_id", 10, false},
+	{"select at, what, by, n, expires_at, reason from scrip.coupon_event where campaign = 'summer'", eventsSummer, false},
 	{"select name, sum(delivered) as delivered,", 100, true},
 	{"select customer_id, campaign, kind, reason, tries, at from scrip_meta.push_dead_letter", letters, true},
 	{"select d.customer_id, d.reason, c.n, c.status, c.expires_at from scrip_meta.push_dead_letter d join scrip.coupon c", letters, false},
@@ -136,7 +138,9 @@ func fillForAnalysts(r *rig, s *Set) {
 			FROM generate_series(1, $1 / $2::int) c, generate_series(1, $2) i`: {counts, countsSummer},
 		`INSERT INTO scrip_1.reminder (r, before_us, set_at, campaign, customer_id, kind, state, set_place)
 			SELECT i, 0, '2026-01-01Z', 'c0', 'customer-' || i, 'opens', 'pending', i FROM generate_series(1, $1::int) i`: {reminders},
-		`INSERT INTO scrip_meta.push_dead_letter (message, line, id, name, lane, sequence, campaign, kind, customer_id, reason, tries, at)
+		`INSERT INTO scrip_1.coupon_event (n, place, at, campaign, what, reason, by)
+			SELECT i, i, '2026-01-01Z', CASE WHEN i <= $2::int THEN 'summer' ELSE 'c0' END, 'voided', 'fraud', 'ann' FROM generate_series(1, $1::int) i`: {events, eventsSummer},
+		`INSERT INTO scrip_meta.push_dead_letter_row (message, line, id, name, lane, sequence, campaign, kind, customer_id, reason, tries, at)
 			SELECT i, 1, i, 'mobile', 0, i, 'c0', CASE WHEN i <= $2::int THEN 'expires' ELSE 'opens' END, 'customer-' || 7 * i, 'gone', 1, '2026-01-01Z'
 			FROM generate_series(1, $1::int) i`: {letters, lettersExpiring},
 	} {

@@ -88,6 +88,16 @@ func TestEventsToRows(t *testing.T) {
 			{"type":"coupon.redeemed","campaign":"c","at":"@3","n":1,"code":"A","order_id":"o","redeemed_count":1}`,
 			map[string]string{"SELECT string_agg(attribute, '' ORDER BY attribute) FROM scrip.campaign_stats WHERE attribute <> ''": "abcdefgh",
 				"SELECT attributes::json->>'j' FROM scrip.coupon": "1"}},
+		{"who changed coupons and campaigns", `
+			{"type":"campaign.created","campaign":"c","at":"@1","number":4,"codes":10,"max_redemptions":1,"by":"ann"}
+			{"type":"coupon.claimed","campaign":"c","at":"@2","n":1,"code":"A","customer_id":"ann"}
+			{"type":"coupon.redeemed","campaign":"c","at":"@3","n":1,"code":"A","order_id":"o","redeemed_count":1} + {"type":"coupon.rolled_back","campaign":"c","at":"@4","n":1,"code":"A","order_id":"o","redeemed_count":0,"status":"claimed"}
+			{"type":"coupon.extended","campaign":"c","at":"@5","n":1,"code":"A","expires_at":"@90","status":"claimed","by":"bob\u0000"} + {"type":"campaign.updated","campaign":"c","at":"@6","number":4,"codes":20,"max_redemptions":1,"by":"bob"}
+			{"type":"coupon.voided","campaign":"c","at":"@7","n":1,"code":"A","reason":"fraud","status":"voided","by":"local:ann@ops1"} + {"type":"campaign.paused","campaign":"c","at":"@8"}`,
+			map[string]string{
+				"SELECT n, at, what, by, order_id, reason, expires_at FROM scrip.coupon_event ORDER BY at": "1 @4 rolled_back - o - -\n1 @5 extended bob\uFFFD - - @90\n1 @7 voided local:ann@ops1 - fraud -",
+				"SELECT at, type, by FROM scrip.campaign_event ORDER BY at":                                "@1 campaign.created ann\n@6 campaign.updated bob\n@8 campaign.paused -",
+			}},
 		{"refused and rejected commands", `
 			{"type":"commands.refused","campaign":"c","at":"@1","counts":{"sold_out":1000000,"claim_closed":1}}
 			{"type":"commands.refused","at":"@2","counts":{"code_not_found":2}} + {"type":"commands.refused","campaign":"c","at":"@2","counts":{"sold_out":5}}

@@ -146,15 +146,15 @@ func (f *fold) writeCounts(w *writer) {
 
 // campaignEvent is a new row of campaign_event.
 type campaignEvent struct {
-	campaign, kind string
-	position       int64
-	at             wire.Instant
+	campaign, kind, by string
+	position           int64
+	at                 wire.Instant
 }
 
 func (f *fold) copyCampaignEvents(ctx context.Context, tx pgx.Tx) error {
 	var rows pgcopy.Rows
 	for _, e := range f.changes {
-		rows.Add(e.position, e.at, e.campaign, e.kind)
+		rows.Add(e.position, e.at, e.campaign, e.kind, orNull(e.by))
 	}
-	return rows.Send(ctx, tx, In(f.schema, "scrip.campaign_event"), "place, at, campaign, type")
+	return rows.Send(ctx, tx, In(f.schema, "scrip.campaign_event"), "place, at, campaign, type, by")
 }

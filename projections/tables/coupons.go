@@ -145,7 +145,7 @@ type couponEvent struct {
 	position          int64
 	at                wire.Instant
 	expiresAt, before wire.Instant // extended
-	order, reason     string
+	order, reason, by string
 }
 
 // addCouponEvent records an event of coupon k other than claim and redemption. before is k's own expiry before the
@@ -156,7 +156,7 @@ func (f *fold) addCouponEvent(c *campaign, k *coupon, l *Line, before wire.Insta
 		return // it has a row of redemption
 	}
 	h := couponEvent{campaign: c.name, n: k.n, position: l.position(), at: e.At, what: e.Type.Spec().Change,
-		order: e.OrderID, reason: e.Reason, expiresAt: e.ExpiresAt}
+		order: e.OrderID, reason: e.Reason, by: e.By, expiresAt: e.ExpiresAt}
 	if h.expiresAt != 0 {
 		h.before = before
 	}
@@ -227,9 +227,9 @@ func (f *fold) copyCouponEvents(ctx context.Context, tx pgx.Tx) error {
 		if h.what != "rolled_back" {
 			order = nil
 		}
-		rows.Add(h.n, h.position, h.at, h.expiresAt, h.before, h.campaign, h.what, order, orNull(h.reason))
+		rows.Add(h.n, h.position, h.at, h.expiresAt, h.before, h.campaign, h.what, order, orNull(h.reason), orNull(h.by))
 	}
-	return rows.Send(ctx, tx, In(f.schema, "scrip.coupon_event"), "n, place, at, expires_at, own_before, campaign, what, order_id, reason")
+	return rows.Send(ctx, tx, In(f.schema, "scrip.coupon_event"), "n, place, at, expires_at, own_before, campaign, what, order_id, reason, by")
 }
 
 // $1, $2 = campaign, n   $3.. = their new values

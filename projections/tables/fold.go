@@ -65,7 +65,7 @@ func (f *fold) run(lines []Line) (done int, recount string) {
 // event folds one event. If it returns an error, nothing was changed.
 func (f *fold) event(l *Line) (recount string, err error) {
 	if recount, err = f.change(l); err == nil && l.Event.Type.Spec().Campaign {
-		f.changes = append(f.changes, campaignEvent{l.Event.Campaign, l.Event.Type.Spec().Name, l.position(), l.Event.At})
+		f.changes = append(f.changes, campaignEvent{l.Event.Campaign, l.Event.Type.Spec().Name, l.Event.By, l.position(), l.Event.At})
 	}
 	return recount, err
 }

@@ -42,7 +42,7 @@ func (l *Line) Read(sequence uint64, number uint32, raw []byte, at wire.Instant)
 		l.Problem = errors.New("campaign: is not a campaign's name")
 		return
 	}
-	for _, s := range [...]*string{&e.Code, &e.CustomerID, &e.OrderID, &e.Reason, &e.Kind, &e.Payload} {
+	for _, s := range [...]*string{&e.Code, &e.CustomerID, &e.OrderID, &e.Reason, &e.Kind, &e.By, &e.Payload} {
 		*s = pgcopy.Clean(*s)
 	}
 	if e.Type == wire.CampaignCreated || e.Type == wire.CampaignUpdated {

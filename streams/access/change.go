@@ -46,6 +46,7 @@ type New struct {
 	Public    bool     `json:"public,omitempty"`
 	Origins   []string `json:"origins,omitempty"` // of pages that may use a public key
 	Codes     bool     `json:"codes,omitempty"`
+	Customers bool     `json:"customers,omitempty"`
 	Rate      int      `json:"rate,omitempty"` // requests a second; 0 = any number
 	// NewOnly: a producer that gets the codes of new claims only, because who made its key sees no codes. Create sets it.
 	NewOnly bool `json:"new_codes_only,omitempty"`
@@ -95,6 +96,9 @@ func (n *New) check() error {
 	}
 	if n.Codes && n.Role == Sender {
 		return errors.New("codes is for roles that look up coupons or read events; reminders name no codes")
+	}
+	if n.Customers && n.Role == Sender {
+		return errors.New("customers is for roles that look up coupons or read events; a sender gets those of its reminders anyway")
 	}
 	return nil
 }

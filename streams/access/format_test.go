@@ -17,7 +17,7 @@ func TestTheFormat(t *testing.T) {
 	at, hash := time.Date(2026, 11, 20, 9, 1, 0, 123456789, time.UTC), bytes.Repeat([]byte{0x0f}, 32)
 	records := []record{
 		{Action: actionCreate, Key: "01h8z3qk", New: &New{Name: `Zoë <"shop">`, Role: Producer, Campaigns: []string{"summer", "winter"}, Public: true, Origins: []string{"https://shop.example"}}, SHA256: hash},
-		{Action: actionCreate, Key: "01h8z3qm", New: &New{Name: "ann", Role: Operator, Codes: true, Rate: 50}, SHA256: hash},
+		{Action: actionCreate, Key: "01h8z3qm", New: &New{Name: "ann", Role: Operator, Codes: true, Customers: true, Rate: 50}, SHA256: hash},
 		{Action: actionRotate, Key: "01h8z3qn", Replaces: "01h8z3qm", Until: at.Add(24 * time.Hour), SHA256: hash},
 		{Action: actionRevoke, Key: "01h8z3qn", Also: []string{"01h8z3qm"}},
 	}

@@ -44,7 +44,8 @@ type Key struct {
 
 // Principal is who uses the key.
 func (k *Key) Principal() Principal {
-	return Principal{ID: k.ID, First: k.first, Name: k.Name, Role: k.Role, Campaigns: k.Campaigns, Public: k.Public, Origins: k.Origins, Codes: k.Codes, NewOnly: k.NewOnly, Rate: k.Rate}
+	return Principal{ID: k.ID, First: k.first, Name: k.Name, Role: k.Role, Campaigns: k.Campaigns, Public: k.Public, Origins: k.Origins, Codes: k.Codes,
+		Customers: k.Customers, NewOnly: k.NewOnly, Rate: k.Rate}
 }
 
 // In reports whether the key is in force at an instant. Clocks differ between servers, so only the end of an overlap depends on
@@ -149,9 +150,10 @@ func digest(key string) [sha256.Size]byte { return sha256.Sum256([]byte(key)) }
 
 // Login is an analyst's key as PostgreSQL knows it: a role whose password is the key.
 type Login struct {
-	ID       string `json:"id"`
-	Verifier string `json:"verifier"` // as in pg_authid
-	Codes    bool   `json:"codes"`
+	ID        string `json:"id"`
+	Verifier  string `json:"verifier"` // as in pg_authid
+	Codes     bool   `json:"codes"`
+	Customers bool   `json:"customers"`
 }
 
 // SQLUser is the name of the role of the key with that id.

@@ -148,7 +148,7 @@ func (r *Registry) Logins() []Login {
 	all := []Login{}
 	for _, k := range *keys {
 		if k.scram != "" && k.In(now) {
-			all = append(all, Login{k.ID, k.scram, k.Codes})
+			all = append(all, Login{k.ID, k.scram, k.Codes, k.Customers})
 		}
 	}
 	slices.SortFunc(all, func(a, b Login) int { return strings.Compare(a.ID, b.ID) })

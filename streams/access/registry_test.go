@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { streamtest.VerifyTestMain(m) }
 
 // by is an author who may make every change.
 func by(name string) Author {
-	return Author{Principal: Principal{Name: name, Role: Operator, Codes: true}}
+	return Author{Principal: Principal{Name: name, Role: Operator, Codes: true, Customers: true}}
 }
 
 func open(t *testing.T, js jetstream.JetStream) *Store {
@@ -339,6 +339,7 @@ func TestRefusedChanges(t *testing.T) {
 		{New{Name: "x", Role: Producer, Rate: -1}, "rate"},
 		{New{Name: "x", Role: Producer, Rate: MaxRate + 1}, "rate"},
 		{New{Name: "x", Role: Sender, Codes: true}, "codes"},
+		{New{Name: "x", Role: Sender, Customers: true}, "customers"},
 		{New{Name: "Ωmega", Role: Sender}, "audience"},
 		{New{Name: "ann", Role: Support}, "name"},
 	} {

@@ -42,6 +42,8 @@ type Principal struct {
 	Origins []string
 	// Codes: it sees codes in clear.
 	Codes bool
+	// Customers: it sees ids of customers in clear that its own requests do not name. Others get a keyed hash, equal for equal ids.
+	Customers bool
 	// NewOnly: a producer that gets the codes of new claims only.
 	NewOnly bool
 	// Rate is how many requests a second it may make at each server, over HTTP and NATS together; 0 = as many as it likes. A
@@ -130,8 +132,11 @@ func Withhold(out *wire.Outcome) {
 // claimedBefore is the message of an outcome without its code.
 const claimedBefore = "the customer has claimed before; this key gets the code of a new claim only, or over HTTP by repeating that request with its Idempotency-Key"
 
-// ReadsLog reports whether p may read messages of the log on NATS, with codes in clear.
-func (p Principal) ReadsLog() bool { return p.Role == Analyst && p.Codes }
+// Clear reports whether p sees all there is: what quotes a line of a producer, or is one, may hold codes and ids of customers.
+func (p Principal) Clear() bool { return p.Codes && p.Customers }
+
+// ReadsLog reports whether p may read messages of the log on NATS, with all in clear.
+func (p Principal) ReadsLog() bool { return p.Role == Analyst && p.Clear() }
 
 // By is what events and settings show as author: the name of a person, "" for others.
 func (p Principal) By() string {
@@ -193,6 +198,9 @@ func (p Principal) mayMake(n *New) error {
 	if n.Codes && !p.Codes {
 		return fmt.Errorf("%w: codes: a key that does not see codes cannot make or replace one that does", ErrForbidden)
 	}
+	if (n.Customers || n.Role == Sender) && !p.Customers {
+		return fmt.Errorf("%w: customers: a key that does not see customers cannot make or replace one that does, or one of a sender, who gets those of reminders", ErrForbidden)
+	}
 	return nil
 }
 
@@ -211,7 +219,7 @@ const localPrefix = "local:"
 // Local is who uses the credentials of the data directory. name is what that client calls itself, such as
 // ann@ops1; it is shown with a prefix, because the credentials do not prove it.
 func Local(name string) Principal {
-	return Principal{Name: LocalName(name), Role: Operator, Codes: true}
+	return Principal{Name: LocalName(name), Role: Operator, Codes: true, Customers: true}
 }
 
 // LocalName is the name of a Local.

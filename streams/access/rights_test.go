@@ -12,17 +12,17 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-// TestNobodyGivesMoreThanTheyHave: each role that a key may have, with and without the right to see codes, and an operator limited to
-// campaigns, make and replace keys with and without that right. The test itself has what is allowed. A refused change stores and
+// TestNobodyGivesMoreThanTheyHave: each role that a key may have, with and without the rights to see codes and customers, and an operator
+// limited to campaigns, make and replace keys with and without these. The test itself has what is allowed. A refused change stores and
 // records nothing; one that is made is recorded once, with its author.
 func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 	m := access.NewMemory(t)
 	s := m.Store(nil)
-	authors := []access.Principal{{Name: "limited", Role: access.Operator, Codes: true, Campaigns: []string{"summer"}}}
+	authors := []access.Principal{{Name: "limited", Role: access.Operator, Codes: true, Customers: true, Campaigns: []string{"summer"}}}
 	for _, role := range access.Keyed {
-		for _, codes := range []bool{false, true} {
-			if role != access.Sender || !codes { // no key of a sender sees codes
-				authors = append(authors, access.Principal{Name: fmt.Sprintf("%s-codes=%t", role, codes), Role: role, Codes: codes})
+		for _, sees := range [][2]bool{{}, {true, false}, {false, true}, {true, true}} {
+			if role != access.Sender || sees == [2]bool{} { // no key of a sender has them
+				authors = append(authors, access.Principal{Name: fmt.Sprintf("%s-codes=%t-customers=%t", role, sees[0], sees[1]), Role: role, Codes: sees[0], Customers: sees[1]})
 			}
 		}
 	}
@@ -30,12 +30,13 @@ func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 	for _, by := range authors {
 		manages := by.Role == access.Operator && by.Campaigns == nil
 		for _, key := range []access.New{{Role: access.Support}, {Role: access.Support, Codes: true}, {Role: access.Operator}, {Role: access.Operator, Codes: true},
-			{Role: access.Producer}, {Role: access.Producer, Public: true}} {
+			{Role: access.Producer}, {Role: access.Producer, Public: true}, {Role: access.Support, Customers: true}, {Role: access.Analyst, Codes: true, Customers: true}, {Role: access.Sender}} {
 			for _, replace := range []bool{false, true} {
 				made++
 				key.Name = fmt.Sprint("key ", made)
-				shop := key.Role == access.Producer && !key.Public // a rotation hands its commands on, with their codes
-				changeKey(t, m, s, by, key, replace, manages && (by.Codes || !key.Codes && !(shop && replace)))
+				shop := key.Role == access.Producer && !key.Public  // a rotation hands its commands on, with their codes
+				named := key.Customers || key.Role == access.Sender // a sender gets customers without a right
+				changeKey(t, m, s, by, key, replace, manages && (by.Codes || !key.Codes && !(shop && replace)) && (by.Customers || !named))
 			}
 		}
 	}
@@ -44,7 +45,7 @@ func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 // changeKey makes or replaces a key as an author who may do so or not.
 func changeKey(t *testing.T, m *access.Memory, s *access.Store, author access.Principal, key access.New, replace, may bool) {
 	t.Helper()
-	what := fmt.Sprintf("by %s: a key of role %s, codes %t, replaced %t", author.Name, key.Role, key.Codes, replace)
+	what := fmt.Sprintf("by %s: a key of role %s, codes %t, customers %t, replaced %t", author.Name, key.Role, key.Codes, key.Customers, replace)
 	var old, k access.Key
 	var err error
 	if replace {
@@ -70,7 +71,7 @@ func changeKey(t *testing.T, m *access.Memory, s *access.Store, author access.Pr
 	}
 	if may {
 		newOnly := key.Role == access.Producer && !key.Public && !author.Codes
-		if err != nil || secret == "" || k.Codes != key.Codes || k.NewOnly != newOnly || !slices.Equal(recorded, []string{want}) {
+		if err != nil || secret == "" || k.Codes != key.Codes || k.Customers != key.Customers || k.NewOnly != newOnly || !slices.Equal(recorded, []string{want}) {
 			t.Errorf("%s: %+v %v, recorded %q", what, k, err, recorded)
 		}
 		return

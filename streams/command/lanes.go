@@ -150,10 +150,10 @@ func (l *Lanes) Of(campaign, code string) (lane int, ok bool) {
 	return int(number) % l.opts.Count, ok
 }
 
-// NoLane is the refusal of a command or query without a campaign, whose code no lane has.
+// NoLane is the refusal of a query without a campaign, whose code no lane has.
 func NoLane(id string) wire.Outcome {
 	return wire.Outcome{ID: id, Status: wire.StatusRefused, Refusal: wire.CodeNotFound,
-		Message: "no generated code has this form; an imported code needs its campaign in the field campaign"}
+		Message: wire.NoForm}
 }
 
 // Send sends a command that has an id to its lane; Options has Count and Codec. It waits while MaxPending lines of the lane are
@@ -161,8 +161,11 @@ func NoLane(id string) wire.Outcome {
 // not kept, but for its id.
 func (l *Lanes) Send(ctx context.Context, cmd *wire.Command, call Call) (Ticket, error) {
 	lane, ok := l.Of(cmd.Campaign, cmd.Code)
-	if !ok {
+	switch {
+	case !ok && cmd.Code == "":
 		return refuse(call, NoLane(cmd.ID))
+	case !ok: // a code that no lane can have: any lane refuses it, and counts it with all other wrong codes
+		lane = topology.LaneOf(cmd.Code, l.opts.Count)
 	}
 	return l.SendTo(ctx, lane, cmd, call)
 }

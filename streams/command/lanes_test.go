@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
@@ -217,6 +218,29 @@ func TestMessagesWithoutAnswerHoldUpNoOthers(t *testing.T) {
 			if err := r.giveUp(ticket); !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
+		}
+	})
+}
+
+// A code that has no form of a generated one, and no campaign, goes to a lane like every other wrong code: lanes count refusals.
+func TestAMalformedCodeReachesALane(t *testing.T) {
+	inBubble(t, Options{Codec: code.New([32]byte{1}), Count: 4, RetryAfter: time.Hour}, func(t *testing.T, r *rig) {
+		sent := map[string]bool{}
+		for _, typed := range []string{"hello", "SUMMER20", "hello", strings.Repeat("x", wire.MaxCodeInput)} {
+			w := make(waiter, 2)
+			cmd := wire.Command{Type: wire.Redeem, ID: fmt.Sprint("of ", len(r.sent)), Code: typed, OrderID: "o"}
+			if _, err := r.Send(t.Context(), &cmd, Call{To: w}); err != nil {
+				t.Fatal(err)
+			}
+			w.get(t)
+			last := r.sent[len(r.sent)-1]
+			if !strings.Contains(string(last.Data), `"`+typed+`"`) {
+				t.Errorf("%s: sent %s", typed, last.Data)
+			}
+			sent[typed+" "+last.Subject] = true
+		}
+		if len(sent) != 3 {
+			t.Errorf("one code goes to one lane: %v", sent)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,10 +20,20 @@ type ListAudit struct {
 	Paging
 }
 
-// ListAudit reads the audit stream, newest first.
-func (o *Ops) ListAudit(ctx context.Context, _ Caller, q ListAudit) (Page[audit.Entry], error) {
+// ListAudit reads the audit stream, newest first. Who does not see customers does not see whom entries are about, nor finds them by that.
+func (o *Ops) ListAudit(ctx context.Context, who Caller, q ListAudit) (Page[audit.Entry], error) {
 	before, _ := strconv.ParseUint(q.After, 10, 64) // 0 = the newest
 	entries, next, err := o.Audit.Read(ctx, audit.Filter{Actor: q.Actor, Kind: q.Kind, About: q.About, Since: q.Since, Until: q.Until, Before: before}, q.Limit)
+	if !who.Customers {
+		if q.About != "" {
+			entries = slices.DeleteFunc(entries, func(e audit.Entry) bool { return aboutCustomer(&e) })
+		}
+		for i := range entries {
+			if aboutCustomer(&entries[i]) {
+				entries[i].About = ""
+			}
+		}
+	}
 	page := Page[audit.Entry]{Items: entries}
 	if next > 0 {
 		page.Next = strconv.FormatUint(next, 10)

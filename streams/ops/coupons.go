@@ -34,7 +34,7 @@ type Coupon struct {
 	N             uint32          `json:"n" doc:"Its number in the campaign."`
 	Code          string          `json:"code" doc:"With stars, but for its end, unless the key sees codes."`
 	Status        string          `json:"status" enum:"claimed,redeemed,expired,voided"`
-	CustomerID    string          `json:"customer_id,omitempty"`
+	CustomerID    string          `json:"customer_id,omitempty" doc:"A keyed hash unless the key sees customers, or the request names it."`
 	ClaimedAt     *time.Time      `json:"claimed_at,omitempty"`
 	ExpiresAt     *time.Time      `json:"expires_at,omitempty"`
 	RedeemedCount uint32          `json:"redeemed_count"`
@@ -76,13 +76,17 @@ func (o *Ops) ListCoupons(ctx context.Context, who Caller, q ListCoupons) (page 
 	if err != nil {
 		return page, err
 	}
-	if who.Codes {
-		return page, o.record(ctx, who, audit.LookUp, "coupons", strings.TrimSpace(q.Campaign+" "+about))
+	if who.Codes || who.Customers {
+		err = o.record(ctx, who, audit.LookUp, "coupons", strings.TrimSpace(q.Campaign+" "+about))
 	}
 	for i := range page.Items {
-		page.Items[i].Code = code.Mask(page.Items[i].Code)
+		c := &page.Items[i]
+		if !who.Codes {
+			c.Code = code.Mask(c.Code)
+		}
+		c.CustomerID = o.ShownCustomer(who.Principal, c.CustomerID, q.CustomerID)
 	}
-	return page, nil
+	return page, err
 }
 
 // ListDays are the days of a campaign.

@@ -125,6 +125,7 @@ func (o *Ops) ShowJob(ctx context.Context, who Caller, q NamedJob) (Job, error) 
 	if err == nil && !job.shownTo(who) {
 		return Job{}, ErrNoJob
 	}
+	o.showCustomers(who.Principal, &job)
 	return job, err
 }
 
@@ -145,5 +146,8 @@ func (o *Ops) ListJobs(ctx context.Context, who Caller, q Paging) (Page[Job], er
 		return Page[Job]{}, err
 	}
 	all = slices.DeleteFunc(all, func(j Job) bool { return !j.shownTo(who) })
+	for i := range all {
+		o.showCustomers(who.Principal, &all[i])
+	}
 	return PageOf(all, q, func(j *Job) string { return j.ID })
 }

@@ -18,6 +18,7 @@ type CreateKey struct {
 	Public    bool        `json:"public,omitempty" doc:"A producer whose key may be in a browser: it may claim and validate only."`
 	Origins   []string    `json:"origins,omitempty" nullable:"false" doc:"Of pages that may use a public key, such as https://shop.example; at most 20."`
 	Codes     bool        `json:"codes,omitempty" doc:"It sees codes in clear."`
+	Customers bool        `json:"customers,omitempty" doc:"It sees ids of customers in clear, also those that its requests do not name."`
 	Rate      int         `json:"rate,omitempty" minimum:"1" maximum:"1000000" doc:"Requests a second at each server, over HTTP and NATS together; each line of /v1/commands counts as one, too. Absent = any number over NATS, and that of setting http.rate over HTTP."`
 }
 
@@ -32,7 +33,7 @@ type MadeKey struct {
 // CreateKey makes a key.
 func (o *Ops) CreateKey(ctx context.Context, who Caller, q CreateKey) (MadeKey, error) {
 	k, secret, err := o.Keys.Create(ctx, access.New{Name: q.Name, Role: q.Role, Campaigns: q.Campaigns, Public: q.Public, Origins: q.Origins,
-		Codes: q.Codes, Rate: q.Rate}, who)
+		Codes: q.Codes, Customers: q.Customers, Rate: q.Rate}, who)
 	return o.made(k, secret, err)
 }
 

@@ -63,13 +63,13 @@ type ListLetters struct {
 // ErrNoTables: this server was started without read tables.
 var ErrNoTables error = &Refusal{Code: Unavailable, Message: "this server has no read tables; start it with --postgres URL, or use another one"}
 
-// ListLetters lists dead letters, newest first. A caller who does not see codes gets the reasons, without what they quote, and no
-// lines.
+// ListLetters lists dead letters, newest first. A caller who does not see codes and customers gets the reasons, without what they quote,
+// and no lines.
 func (o *Ops) ListLetters(ctx context.Context, who Caller, q ListLetters) (Page[any], error) {
 	if o.Letters == nil {
 		return Page[any]{}, ErrNoTables
 	}
-	answer, err := o.Letters.List(ctx, q, !who.Codes)
+	answer, err := o.Letters.List(ctx, q, !who.Clear())
 	if err == nil {
 		err = o.seen(ctx, who, "")
 	}
@@ -86,7 +86,7 @@ func (o *Ops) ShowLetter(ctx context.Context, who Caller, q ShowLetter) (any, er
 	if o.Letters == nil {
 		return nil, ErrNoTables
 	}
-	answer, err := o.Letters.Show(ctx, q, !who.Codes)
+	answer, err := o.Letters.Show(ctx, q, !who.Clear())
 	if err == nil {
 		err = o.seen(ctx, who, q.ID)
 	}
@@ -95,7 +95,7 @@ func (o *Ops) ShowLetter(ctx context.Context, who Caller, q ShowLetter) (any, er
 
 // seen records that lines were shown in clear, before the answer is given.
 func (o *Ops) seen(ctx context.Context, who Caller, about string) error {
-	if !who.Codes {
+	if !who.Clear() {
 		return nil
 	}
 	return o.record(ctx, who, audit.LookUp, "deadletters", about)

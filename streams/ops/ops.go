@@ -53,6 +53,8 @@ type Ops struct {
 	Changes Changes
 	// Reminders are those in the read tables. Nil likewise.
 	Reminders Reminders
+	// MaskCustomer is the mask of a customer's id, the same as in events and tables.
+	MaskCustomer func(id string) string
 
 	searches turns // of FindCommand
 }

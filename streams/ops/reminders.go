@@ -25,12 +25,16 @@ type ListReminders struct {
 }
 
 // ListReminders lists the reminders of a campaign, those that were set last first.
-func (o *Ops) ListReminders(ctx context.Context, _ Caller, q ListReminders) (Page[domain.ReminderView], error) {
+func (o *Ops) ListReminders(ctx context.Context, who Caller, q ListReminders) (Page[domain.ReminderView], error) {
 	switch {
 	case !wire.ValidCampaignName(q.Campaign):
 		return Page[domain.ReminderView]{}, invalid("campaign", "must be the name of a campaign")
 	case o.Reminders == nil:
 		return Page[domain.ReminderView]{}, ErrNoTables
 	}
-	return o.Reminders.Reminders(ctx, q)
+	page, err := o.Reminders.Reminders(ctx, q)
+	for i := range page.Items {
+		page.Items[i].CustomerID = o.ShownCustomer(who.Principal, page.Items[i].CustomerID, q.CustomerID)
+	}
+	return page, err
 }

@@ -60,7 +60,7 @@ func (s *Service) coupon(ctx context.Context, q *query) ([]byte, error) {
 	if err := json.Unmarshal(body.Data, &view); err != nil {
 		return nil, fmt.Errorf("the lane's answer is not a coupon: %w", err)
 	}
-	coupon, err := q.shown(body.Data)
+	coupon, err := s.shown(q, body.Data)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (s *Service) customer(ctx context.Context, q *query) ([]byte, error) {
 		all = all[:min(at.Limit, len(all))]
 		own := q.included(all)
 		for i := range own {
-			if own[i].raw, err = q.shown(own[i].raw); err != nil {
+			if own[i].raw, err = s.shown(q, own[i].raw); err != nil {
 				return nil, err
 			}
 		}
@@ -167,7 +167,7 @@ func (s *Service) history(ctx context.Context, q *query, get func(context.Contex
 	for i := range page.Entries {
 		if e := &page.Entries[i]; !q.includes(e.Campaign) {
 			e.JSON = nil
-		} else if e.JSON, err = q.shown(e.JSON); err != nil {
+		} else if e.JSON, err = s.shown(q, e.JSON); err != nil {
 			return HistoryPage{}, err
 		}
 	}
@@ -181,8 +181,8 @@ func (s *Service) reminder(ctx context.Context, q *query) ([]byte, error) {
 		return reply, err
 	}
 	one := ops.ListReminders{Campaign: q.Campaign, CustomerID: q.CustomerID, Kind: q.Kind, Paging: ops.Paging{Limit: 1}}
-	one.Before, _ = time.ParseDuration(q.Before) // parseQuery has checked it
-	found, err := s.opts.Ops.ListReminders(ctx, ops.Caller{}, one)
+	one.Before, _ = time.ParseDuration(q.Before)                   // parseQuery has checked it
+	found, err := s.opts.Ops.ListReminders(ctx, ops.Caller{}, one) // whose customer is named
 	switch {
 	case err != nil:
 		return nil, err

@@ -50,8 +50,12 @@ func (s *Service) startPush(req *request, data []byte) {
 	})
 }
 
-// mayPush checks the name of a sender's request. Operators may deliver for every audience, as they may do everything.
+// mayPush checks the name of a sender's request. Operators may deliver for every audience, as they may do everything, if they see
+// customers.
 func (r *request) mayPush(name string) error {
+	if r.who.Role != access.Sender && !r.who.Customers {
+		return &ops.Refusal{Code: ops.Forbidden, Message: "reminders name customers, and the key does not see these; use one of role sender"}
+	}
 	if own := r.who.Audience(); r.who.Role == access.Sender && own != name {
 		return &ops.Refusal{Code: ops.Forbidden, Message: fmt.Sprintf("the key is for another audience: its name is %q, so it delivers for --name %s, and not for %s", r.who.Name, own, name)}
 	}

@@ -76,6 +76,7 @@ type query struct {
 	next  func(place string) string // seals the end of a page
 	own   []string                  // the answer leaves out other campaigns; nil = none
 	mask  bool                      // codes in the answer are masked
+	hide  bool                      // customers are, but one that the query names
 	about string                    // what was looked up, for the audit stream; set by an answer that has codes
 }
 
@@ -97,7 +98,7 @@ func (s *Service) startQuery(req *request, data []byte, run func(func(context.Co
 		return
 	}
 	q.next = func(place string) string { return s.opts.Cursors.Seal(q.Query, req.who, place) }
-	q.own, q.mask = req.who.Campaigns, req.keyed && !req.who.Codes
+	q.own, q.mask, q.hide = req.who.Campaigns, req.keyed && !req.who.Codes, req.keyed && !req.who.Customers
 	if q.mask && req.endpoint.operation == access.OpExportCodes {
 		req.deny("a key without the right to see codes may not print them")
 		return
@@ -121,10 +122,10 @@ func (s *Service) startQuery(req *request, data []byte, run func(func(context.Co
 	})
 }
 
-// recordLookUp records an answer with codes in clear. Programs in the servers' account name no user and are not recorded: HTTP
+// recordLookUp records an answer with codes or customers in clear. Programs in the servers' account name no user and are not recorded: HTTP
 // is one, and records its users by itself.
 func (s *Service) recordLookUp(ctx context.Context, req *request, q *query) error {
-	if q.about == "" || q.mask || req.who.Name == "" {
+	if q.about == "" || q.mask && q.hide || req.who.Name == "" {
 		return nil
 	}
 	kind := audit.LookUp
@@ -134,25 +135,37 @@ func (s *Service) recordLookUp(ctx context.Context, req *request, q *query) erro
 	return s.record(ctx, audit.By(req.who, kind, strings.TrimSuffix(q.Query, ".show"), q.about))
 }
 
-// shown is a coupon or an entry of a history, as JSON objects: with its code masked if the query's sender sees none.
-func (q *query) shown(object json.RawMessage) (json.RawMessage, error) {
-	if !q.mask {
+// shown is a coupon or an entry of a history, as JSON objects, with what the query's sender does not see masked.
+func (s *Service) shown(q *query, object json.RawMessage) (json.RawMessage, error) {
+	if !q.mask && !q.hide {
 		return object, nil
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(object, &fields); err != nil {
 		return nil, fmt.Errorf("a part of the answer is no object: %w", err)
 	}
-	if fields["code"] == nil {
-		return object, nil
+	replace := func(field string, mask func(string) string) error {
+		var text string
+		if fields[field] == nil {
+			return nil
+		}
+		if err := json.Unmarshal(fields[field], &text); err != nil {
+			return fmt.Errorf("%s in the answer is no text: %w", field, err)
+		}
+		var err error
+		fields[field], err = json.Marshal(mask(text))
+		return err
 	}
-	var text string
-	if err := json.Unmarshal(fields["code"], &text); err != nil {
-		return nil, fmt.Errorf("a code in the answer is no text: %w", err)
+	if q.mask {
+		if err := replace("code", code.Mask); err != nil {
+			return nil, err
+		}
 	}
-	var err error
-	if fields["code"], err = json.Marshal(code.Mask(text)); err != nil {
-		return nil, fmt.Errorf("encoding the answer: %w", err)
+	if q.hide {
+		err := replace("customer_id", func(id string) string { return s.opts.Ops.ShownCustomer(access.Principal{}, id, q.CustomerID) })
+		if err != nil {
+			return nil, err
+		}
 	}
 	return json.Marshal(fields)
 }

@@ -126,10 +126,25 @@ func (s Config) Validate() (Config, error) {
 
 // passes reports whether an event is delivered to the endpoint.
 func (s *Config) passes(e *wire.Event) bool {
-	if !delivered(e.Type) || len(s.Campaigns) > 0 && !slices.Contains(s.Campaigns, e.Campaign) {
+	return (len(s.Campaigns) == 0 || slices.Contains(s.Campaigns, e.Campaign)) && s.has(e.Type)
+}
+
+// namesCustomers reports whether the endpoint gets events that name customers.
+func (s *Config) namesCustomers() bool {
+	for t := range wire.Events() {
+		if t.NamesCustomers() && s.has(t) {
+			return true
+		}
+	}
+	return s.has(wire.ReminderDue)
+}
+
+// has reports whether the endpoint gets events of a type.
+func (s *Config) has(t wire.EventType) bool {
+	if !delivered(t) {
 		return false
 	}
-	name := e.Type.String()
+	name := t.String()
 	for _, pattern := range s.Types {
 		family, any := strings.CutSuffix(pattern, "*")
 		if any && strings.HasPrefix(name, family) || pattern == name {

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) { streamtest.VerifyTestMain(m) }
 var codeKey = [32]byte{7}
 
 // ann is a person.
-var ann = Author{Principal: access.Principal{ID: "01h8z3qk", Name: "ann", Role: access.Operator, Codes: true}, Via: "test"}
+var ann = Author{Principal: access.Principal{ID: "01h8z3qk", Name: "ann", Role: access.Operator, Codes: true, Customers: true}, Via: "test"}
 
 // rig is a log of one lane, whose events the test writes, and an endpoint over TLS on this machine.
 type rig struct {

@@ -28,8 +28,8 @@ var (
 	ErrNotFound = errors.New("there is no such webhook; scrip webhook list shows all")
 	// ErrChanged: the webhook has another version than the change is for.
 	ErrChanged = errors.New("the webhook has changed since; read it again")
-	// ErrForbidden: an author who does not see codes cannot send them to a URL.
-	ErrForbidden = errors.New("codes: a key that does not see codes cannot make or change a webhook that gets them")
+	// ErrForbidden: an author who does not see codes, or customers, cannot send them to a URL.
+	ErrForbidden = errors.New("a key that does not see codes (or customers) cannot make or change a webhook that gets them: codes, or types of events that name customers")
 )
 
 // InvalidError is described there.
@@ -111,7 +111,7 @@ func (s *Store) write(ctx context.Context, who Author, c Change, version uint64,
 		}
 		switch {
 		case c.Config == nil:
-		case c.Config.Codes && !who.Codes:
+		case c.Config.Codes && !who.Codes, c.Config.namesCustomers() && !who.Customers:
 			return c, ErrForbidden
 		case s.Reach != nil && c.Config.URL != reached && (e == nil || c.Config.URL != e.URL):
 			if _, err := c.Config.Validate(); err != nil {

@@ -344,9 +344,9 @@ func TestEveryActionThroughEveryDoor(t *testing.T) {
 	in := newInbox(t)
 	r := apitest.Serve(t, func(o *server.Options) { o.WebhookAllow = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
 	campaign := r.Campaign(t, map[string]any{"codes": 9})
-	first, second := "operator+codes", "operator+codes2"
+	first, second := "operator+clear", "operator+clear2"
 	r.Key(t, first)
-	made := r.Ask(t, "", "POST", "/v1/keys", map[string]any{"name": "second", "role": "operator", "codes": true}).Want(t, 201).Object(t)
+	made := r.Ask(t, "", "POST", "/v1/keys", map[string]any{"name": "second", "role": "operator", "codes": true, "customers": true}).Want(t, 201).Object(t)
 	r.Keys[second], r.IDs[second] = made["secret"].(string), made["id"].(string)
 	apitest.Until(t, "the second key is in force", func() bool { return r.Ask(t, second, "GET", "/v1/settings", nil).Status == 200 })
 	theirs := r.Ask(t, "", "POST", "/v1/webhooks", map[string]any{"url": in.URL, "types": []string{"coupon.*"}}).Want(t, 201).Object(t)["id"].(string)

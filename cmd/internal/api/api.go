@@ -37,7 +37,7 @@ type Options struct {
 	DB *pgxpool.Pool
 	// Ops carries out actions of operators.
 	Ops *ops.Ops
-	// MaskKey is the secret under which codes and customers are masked for keys that must not see codes: equal on all servers.
+	// MaskKey is the secret under which codes and customers are masked for keys that must not see them: equal on all servers.
 	MaskKey [32]byte
 	// Sessions end the streams of a revoked key.
 	Sessions *web.Sessions

@@ -24,7 +24,7 @@ var cellBodies = map[string]string{
 	"importCodes":    "code\nIMPORTED1000\n",
 	"changeSettings": `{"reminder.batch":"77"}`,
 	"createKey":      `{"name":"refused","role":"support"}`,
-	"createWebhook":  `{"url":"https://shop.example/","types":["coupon.claimed"]}`,
+	"createWebhook":  `{"url":"https://shop.example/","types":["campaign.ended"]}`,
 	"startBackup":    `{"name":"refused"}`,
 }
 

@@ -22,7 +22,7 @@ const exportPage = 2000
 func (a *API) exportRoute() {
 	readStream(a, Route{Method: http.MethodGet, Path: "/v1/campaigns/{campaign}/codes", ID: "exportCodes", Tag: "codes", Summary: "Export the claimed coupons as CSV",
 		About: "In the order in which they were claimed, from the read tables: those of the last seconds may be missing. Codes that are not claimed " +
-			"are not exported. Without the right to see codes they are masked by a keyed hash, equal for equal codes. Exports are recorded in the audit stream. " +
+			"are not exported. Without the right to see codes, or customers, these are keyed hashes, equal for equal ones. Exports are recorded in the audit stream. " +
 			"A transfer that ends early is cut off, not completed. Texts that a spreadsheet would run as a formula, and those that start with a single quote, have a single quote before them.",
 		Operation: access.OpExportCodes},
 		huma.Operation{
@@ -51,8 +51,8 @@ func (a *API) exportCoupons(w http.ResponseWriter, req *http.Request, in *OneCam
 		return
 	}
 	form := codescsv.Form{}
-	if !p.Codes {
-		form.Mask = replay.NewMask(a.MaskKey, false)
+	if !p.Clear() {
+		form.Mask = replay.NewMask(a.MaskKey, !p.Codes, !p.Customers)
 	}
 	w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 	w.Header().Set("Content-Disposition", `attachment; filename="`+campaign+`.csv"`)

@@ -79,8 +79,8 @@ func TestImportAndExport(t *testing.T) {
 		return rows
 	}
 	r.Key(t, "operator")
-	r.Key(t, "operator+codes")
-	clear, masked := export("operator+codes"), export("operator")
+	r.Key(t, "operator+clear")
+	clear, masked := export("operator+clear"), export("operator")
 	if clear[1][2] != "SUMMER-00000" || clear[1][4] != "redeemed" || clear[5][3] != "'=cmd4" {
 		t.Errorf("%v", clear)
 	}
@@ -96,7 +96,7 @@ func TestImportAndExport(t *testing.T) {
 func TestAllotments(t *testing.T) {
 	r := apitest.Shared(t)
 	r.Key(t, "operator")
-	r.Key(t, "operator+codes")
+	r.Key(t, "operator+clear")
 	c := r.Campaign(t, map[string]any{"codes": 9, "prefix": "sun"})
 	path := "/v1/campaigns/" + c + "/allotments"
 	ask := func(path string, count any, batch string, status int, code string) *apitest.Response {
@@ -122,15 +122,15 @@ func TestAllotments(t *testing.T) {
 	if a := second["items"].([]any)[0].(map[string]any); a["batch"] != "rest" || a["from_n"] != 4.0 || a["through_n"] != 9.0 || second["next"] != nil {
 		t.Errorf("%v then %v", first, second)
 	}
-	all := string(r.Ask(t, "operator+codes", "GET", path+"/flyer/codes", nil).Want(t, 200).Body)
-	rest := string(r.Ask(t, "operator+codes", "GET", path+"/flyer/codes?from_n=3", nil).Want(t, 200).Body)
+	all := string(r.Ask(t, "operator+clear", "GET", path+"/flyer/codes", nil).Want(t, 200).Body)
+	rest := string(r.Ask(t, "operator+clear", "GET", path+"/flyer/codes?from_n=3", nil).Want(t, 200).Body)
 	rows := strings.SplitAfter(all, "\n")
 	if len(rows) != 5 || rows[0] != "campaign,n,code\n" || !strings.HasPrefix(rows[1], c+",1,SUN-") || rest != rows[3] {
 		t.Errorf("%q and %q", all, rest)
 	}
 	r.Ask(t, "operator", "GET", path+"/flyer/codes", nil).Want(t, 403)
-	r.Ask(t, "operator+codes", "GET", path+"/flyer/codes?from_n=5", nil).Want(t, 422)
-	r.Ask(t, "operator+codes", "GET", path+"/none/codes", nil).Want(t, 404)
+	r.Ask(t, "operator+clear", "GET", path+"/flyer/codes?from_n=5", nil).Want(t, 422)
+	r.Ask(t, "operator+clear", "GET", path+"/none/codes", nil).Want(t, 404)
 	if entries := r.Ask(t, "", "GET", "/v1/audit?kind=export", nil); strings.Count(string(entries.Body), `"about":"`+c+` flyer from`) != 2 {
 		t.Errorf("%s", entries.Body)
 	}

@@ -227,11 +227,11 @@ func (a *API) oneCoupon(ctx context.Context, w *Wanted) (*OneCoupon, error) {
 		out.OrderID = w.OrderID
 	}
 	a.complete(ctx, &out.Coupon)
-	if err := a.unmasked(ctx, "coupon", audit.Coupon(out.Campaign, out.N, w.N != 0)); err != nil {
+	if err := a.lookedUp(ctx, "coupon", audit.Coupon(out.Campaign, out.N, w.N != 0)); err != nil {
 		return nil, err
 	}
-	mask(&out.Coupon, p)
-	out.History, err = historyOf(found.History, p, nil)
+	a.mask(&out.Coupon, p, "")
+	out.History, err = a.historyOf(found.History, p, nil, "")
 	return out, err
 }
 
@@ -260,18 +260,28 @@ func (a *API) unmasked(ctx context.Context, action, about string) error {
 	return a.record(ctx, audit.LookUp, action, about)
 }
 
+// lookedUp records a look-up whose answer has codes or customers in clear.
+func (a *API) lookedUp(ctx context.Context, action, about string) error {
+	if p := principal(ctx); !p.Codes && !p.Customers {
+		return nil
+	}
+	return a.record(ctx, audit.LookUp, action, about)
+}
+
 func couponOf(v domain.CouponView) Coupon {
 	return Coupon{Campaign: v.Campaign, N: v.N, Code: v.Code, Status: v.Status, ExpiresAt: v.ExpiresAt, RedeemedCount: v.RedeemedCount, Benefit: v.Benefit}
 }
 
-func mask(c *Coupon, p access.Principal) {
+// mask masks what the key does not see. customer is the one that the request names; "" = none.
+func (a *API) mask(c *Coupon, p access.Principal, customer string) {
 	if !p.Codes {
 		c.Code = code.Mask(c.Code)
 	}
+	c.CustomerID = a.Ops.ShownCustomer(p, c.CustomerID, customer)
 }
 
-// historyOf reads the history that the service sent. campaigns limits it; nil = all.
-func historyOf(h client.History, p access.Principal, campaigns []string) (History, error) {
+// historyOf reads the history that the service sent. campaigns limits it; nil = all. customer is as mask has it.
+func (a *API) historyOf(h client.History, p access.Principal, campaigns []string, customer string) (History, error) {
 	out := History{Unavailable: h.Unavailable, Note: h.Note}
 	if h.History == nil {
 		return out, nil
@@ -283,9 +293,11 @@ func historyOf(h client.History, p access.Principal, campaigns []string) (Histor
 		out.History = slices.DeleteFunc(out.History, func(e readmodel.Entry) bool { return !slices.Contains(campaigns, e.Campaign) })
 	}
 	for i := range out.History {
-		if e := &out.History[i]; !p.Codes && e.Code != "" {
+		e := &out.History[i]
+		if !p.Codes && e.Code != "" {
 			e.Code = code.Mask(e.Code)
 		}
+		e.CustomerID = a.Ops.ShownCustomer(p, e.CustomerID, customer)
 	}
 	return out, nil
 }
@@ -324,13 +336,13 @@ func (a *API) getCustomer(ctx context.Context, in *CustomerPage) (*OneCustomer, 
 			out.Items = append(out.Items, couponOf(v))
 		}
 	}
-	if err := a.unmasked(ctx, "customer", in.Customer); err != nil {
+	if err := a.lookedUp(ctx, "customer", in.Customer); err != nil {
 		return nil, err
 	}
 	for i := range out.Items {
-		mask(&out.Items[i], p)
+		a.mask(&out.Items[i], p, in.Customer)
 	}
-	if out.History, err = historyOf(found.History, p, p.Campaigns); err != nil {
+	if out.History, err = a.historyOf(found.History, p, p.Campaigns, in.Customer); err != nil {
 		return nil, err
 	}
 	out.Next = a.Ops.Cursors.Seal("customer", p, found.Next)

@@ -19,7 +19,7 @@ func TestSupportActsOnWhatItFinds(t *testing.T) {
 	first, second := r.Claim(t, c, ann), r.Claim(t, c, ann)
 	r.Redeem(t, first, "order 1")
 	r.Key(t, "support")
-	r.Key(t, "support+codes")
+	r.Key(t, "support+clear")
 	r.Key(t, "support+"+c+"-other")
 	r.Key(t, "analyst")
 	masked := "****-****-" + second[len(second)-4:]
@@ -80,7 +80,7 @@ func TestSupportActsOnWhatItFinds(t *testing.T) {
 	if strings.Count(events, `"by_n":true,"by":"test-support-`) != 3 {
 		t.Errorf("the events are\n%s", events)
 	}
-	r.Ask(t, "support+codes", "POST", "/v1/coupons/search", name(2)).Want(t, 200)
+	r.Ask(t, "support+clear", "POST", "/v1/coupons/search", name(2)).Want(t, 200)
 	if log := string(r.Ask(t, "", "GET", "/v1/audit?kind=lookup", nil).Want(t, 200).Body); !strings.Contains(log, fmt.Sprintf(`"about":"%s 2 by n"`, c)) {
 		t.Errorf("the audit stream has %s", log)
 	}

@@ -77,7 +77,7 @@ func TestCoupons(t *testing.T) {
 		return len(all.Items) == 1 && len(find(t, r, "", "history=true&code="+codes[3]).History) == 3 && len(find(t, r, "", "history=true&code="+codes[0]).History) == 3
 	})
 	r.Key(t, "support")
-	r.Key(t, "support+codes")
+	r.Key(t, "support+clear")
 	r.Key(t, "support+"+b)
 
 	for query, want := range map[string]string{
@@ -104,7 +104,7 @@ func TestCoupons(t *testing.T) {
 	}
 
 	// A key that does not see codes gets stars, in lists and in histories; of those that do, look-ups are recorded.
-	for as, clear := range map[string]bool{"support": false, "support+codes": true} {
+	for as, clear := range map[string]bool{"support": false, "support+clear": true} {
 		var found coupons
 		r.Ask(t, as, "POST", "/v1/coupons/search", map[string]any{"code": codes[0], "history": true}).Want(t, 200).Into(t, &found)
 		shown := []string{found.Items[0].Code, found.History[0].Code, find(t, r, as, "order_id="+url.QueryEscape(order2)).Items[0].Code}
@@ -126,7 +126,7 @@ func TestCoupons(t *testing.T) {
 	var page coupons
 	r.Ask(t, "support", "GET", "/v1/coupons?limit=1&campaign="+a, nil).Want(t, 200).Into(t, &page)
 	r.Ask(t, "support", "GET", "/v1/coupons?limit=1&campaign="+a+"&after="+page.Next, nil).Want(t, 200)
-	r.Ask(t, "support+codes", "GET", "/v1/coupons?limit=1&campaign="+a+"&after="+page.Next, nil).Problem(t, 422, "invalid", "query.after")
+	r.Ask(t, "support+clear", "GET", "/v1/coupons?limit=1&campaign="+a+"&after="+page.Next, nil).Problem(t, 422, "invalid", "query.after")
 
 	// A customer, whose id has a slash.
 	who := "/v1/customers/" + url.PathEscape(ann)

@@ -44,7 +44,7 @@ func (a *API) eventRoutes() {
 	readStream(a, Route{Method: http.MethodGet, Path: "/v1/events", ID: readEventsID, Tag: "events", Summary: "Read the log of events",
 		About: "NDJSON; or server-sent events with Accept: text/event-stream, where the id of an event is the cursor and Last-Event-ID continues. " +
 			"Each lane is in its order; lanes are read one after another, and with follow side by side. A client that reconnects may get events after its cursor again: " +
-			"lane, sequence and line identify them. Without the right to see codes, codes and customers are keyed hashes, equal for equal ones. " +
+			"lane, sequence and line identify them. Without the right to see codes, or customers, these are keyed hashes, equal for equal ones. " +
 			"While nothing happens a cursor is sent every 15 seconds. A client that takes nothing for 30 seconds is cut off.",
 		Operation: access.OpReadEvents, Later: true},
 		huma.Operation{
@@ -121,13 +121,14 @@ func (a *API) readEvents(w http.ResponseWriter, req *http.Request, in *EventsWan
 		a.refuse(w, err)
 		return
 	}
-	if p.Codes {
+	if p.Codes || p.Customers {
 		if err := a.record(ctx, audit.Export, audit.Events, filter.String()); err != nil {
 			a.refuse(w, err)
 			return
 		}
-	} else {
-		filter.Mask = replay.NewMask(a.MaskKey, true)
+	}
+	if !p.Clear() {
+		filter.Mask = replay.NewMask(a.MaskKey, !p.Codes, !p.Customers)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -57,8 +57,8 @@ func readEvents(t *testing.T, r *apitest.Rig) {
 	}
 	code := r.Claim(t, b, "ann")
 	r.Key(t, "analyst")
-	r.Key(t, "analyst+codes")
-	all, cursor := events(t, r, "analyst+codes", "")
+	r.Key(t, "analyst+clear")
+	all, cursor := events(t, r, "analyst+clear", "")
 	seen := map[string]bool{}
 	for _, e := range all {
 		seen[e.place()] = true
@@ -66,22 +66,22 @@ func readEvents(t *testing.T, r *apitest.Rig) {
 	if len(all) != 23 || len(seen) != 23 || cursor == "" {
 		t.Fatalf("%d events at %d places, cursor %q", len(all), len(seen), cursor)
 	}
-	if more, again := events(t, r, "analyst+codes", "after="+cursor); len(more) != 0 || again == "" {
+	if more, again := events(t, r, "analyst+clear", "after="+cursor); len(more) != 0 || again == "" {
 		t.Errorf("after the end: %+v %s", more, again)
 	}
 	r.Redeem(t, code, "o1")
 	for what, read := range map[string]func() []eventLine{
-		"after":         func() []eventLine { e, _ := events(t, r, "analyst+codes", "after="+cursor); return e },
-		"Last-Event-ID": func() []eventLine { e, _ := events(t, r, "analyst+codes", "", "Last-Event-ID", cursor); return e },
+		"after":         func() []eventLine { e, _ := events(t, r, "analyst+clear", "after="+cursor); return e },
+		"Last-Event-ID": func() []eventLine { e, _ := events(t, r, "analyst+clear", "", "Last-Event-ID", cursor); return e },
 	} {
 		if more := read(); len(more) != 1 || more[0].Type != "coupon.redeemed" || more[0].Code != code || seen[more[0].place()] {
 			t.Errorf("%s: %+v", what, more)
 		}
 	}
-	if some, _ := events(t, r, "analyst+codes", "types=coupon.claimed,coupon.redeemed&campaign="+b); len(some) != 2 || some[0].Customer_ID != "ann" {
+	if some, _ := events(t, r, "analyst+clear", "types=coupon.claimed,coupon.redeemed&campaign="+b); len(some) != 2 || some[0].Customer_ID != "ann" {
 		t.Errorf("%+v", some)
 	}
-	if none, _ := events(t, r, "analyst+codes", "after=now"); len(none) != 0 {
+	if none, _ := events(t, r, "analyst+clear", "after=now"); len(none) != 0 {
 		t.Errorf("%+v", none)
 	}
 	// Without codes: keyed hashes, equal for equal ones.
@@ -137,7 +137,7 @@ func TestStreamsOfOneKey(t *testing.T) {
 	r := apitest.Shared(t)
 	r.Campaign(t, map[string]any{"codes": 1})
 	r.Key(t, "analyst")
-	r.Key(t, "analyst+codes")
+	r.Key(t, "analyst+clear")
 	var last *http.Response
 	for range 8 {
 		lines, resp := follow(t, r, "analyst", "")
@@ -148,7 +148,7 @@ func TestStreamsOfOneKey(t *testing.T) {
 	if refused.Problem(t, 429, "overloaded", ""); refused.Header.Get("Retry-After") == "" {
 		t.Error(refused.Header)
 	}
-	events(t, r, "analyst+codes", "")
+	events(t, r, "analyst+clear", "")
 	events(t, r, "", "")
 	last.Body.Close()
 	apitest.Until(t, "a stream that ended makes room", func() bool { return r.Ask(t, "analyst", "GET", "/v1/events", nil).Status == 200 })
@@ -158,9 +158,9 @@ func TestStreamsOfOneKey(t *testing.T) {
 // server that stops end. TestRevokedWhileStreaming ends those of a key.
 func followEvents(t *testing.T, r *apitest.Rig) {
 	c := r.Campaign(t, map[string]any{"codes": 100})
-	r.Key(t, "analyst+codes")
+	r.Key(t, "analyst+clear")
 	r.Key(t, "analyst")
-	lines, _ := follow(t, r, "analyst+codes", "after=now")
+	lines, _ := follow(t, r, "analyst+clear", "after=now")
 	sse, resp := follow(t, r, "analyst", "campaign="+c, "Accept", "text/event-stream")
 	if resp.Header.Get("Content-Type") != "text/event-stream" {
 		t.Error(resp.Header)
@@ -179,7 +179,7 @@ func followEvents(t *testing.T, r *apitest.Rig) {
 		t.Error(data)
 	}
 	r.Claim(t, c, "bob")
-	if more, _ := events(t, r, "analyst+codes", "campaign="+c, "Last-Event-ID", id); len(more) != 1 || more[0].Type != "coupon.claimed" || more[0].Customer_ID != "bob" {
+	if more, _ := events(t, r, "analyst+clear", "campaign="+c, "Last-Event-ID", id); len(more) != 1 || more[0].Type != "coupon.claimed" || more[0].Customer_ID != "bob" {
 		t.Errorf("after the cursor of ann's claim: %+v", more)
 	}
 

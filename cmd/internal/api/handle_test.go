@@ -17,7 +17,7 @@ func TestWhatWasMadeIsThere(t *testing.T) {
 	r := apitest.Shared(t)
 	c, other := r.Campaign(t, map[string]any{"codes": 9}), r.Campaign(t, map[string]any{"codes": 9})
 	r.Claim(t, other, "ann")
-	for _, as := range []string{"producer", "producer+codes", "producer+public", "producer+" + other, "analyst"} {
+	for _, as := range []string{"producer", "producer+clear", "producer+public", "producer+" + other, "analyst"} {
 		r.Key(t, as)
 	}
 	claims := "/v1/campaigns/" + c + "/claims"
@@ -33,7 +33,7 @@ func TestWhatWasMadeIsThere(t *testing.T) {
 	if v := shown("producer", at); at != "/v1/campaigns/"+c+"/coupons/2" || v["n"] != 2.0 || v["status"] != "claimed" || v["code"] != "****-****-"+code[len(code)-4:] {
 		t.Errorf("%s is %v", at, v)
 	}
-	if v := shown("producer+codes", at); v["code"] != code {
+	if v := shown("producer+clear", at); v["code"] != code {
 		t.Errorf("%s is %v", at, v)
 	}
 	if log := string(r.Ask(t, "", "GET", "/v1/audit?kind=lookup", nil).Want(t, 200).Body); !strings.Contains(log, fmt.Sprintf(`"about":"%s 2 by n"`, c)) {

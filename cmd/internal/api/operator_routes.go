@@ -56,11 +56,11 @@ var actionRoutes = []actionRoute{
 		about: "Its events. There is no index: for 200 ms the log is searched, from its newest messages on, until some are found. What was not reached is unknown: searched has how far it came, and next goes on there. " +
 			"A command that was refused, or repeated, has no event. A server does one search at a time and rests after it; a key has four that run or wait, further ones are 429 overloaded."},
 	{method: get, path: "/v1/dead-letters", action: "deadletter.list", id: "listDeadLetters", summary: "List dead letters", answer: ops.Page[readmodel.Letter]{},
-		about: "Lines that could not be parsed or applied. They may hold codes: a key without the right to see codes gets the reasons, without what they quote, and no lines."},
+		about: "Lines that could not be parsed or applied. They may hold codes and customers: a key that does not see both gets the reasons, without what they quote, and no lines."},
 	{method: get, path: "/v1/dead-letters/groups", action: "deadletter.groups", id: "groupDeadLetters", summary: "Group open dead letters by cause",
 		about: "Among the newest 10,000, the largest group first."},
 	{method: get, path: "/v1/dead-letters/{id}", action: "deadletter.show", id: "getDeadLetter", summary: "Show a dead letter and its whole line", answer: readmodel.ShownLetter{},
-		about: "Without the right to see codes, without the line."},
+		about: "Without the rights to see codes and customers, without the line."},
 	{method: post, path: "/v1/dead-letters/retry", action: "deadletter.retry", id: "retryDeadLetter", summary: "Send a refused command line again", answer: Retried{},
 		about: "Unchanged, which helps after an upgrade, or corrected. Lines keep their ids, so that a second retry has no second effect. " +
 			"When all lines are accepted the dead letter is closed. Events cannot be retried."},

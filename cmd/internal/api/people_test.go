@@ -13,7 +13,7 @@ func TestPeopleSeeTheCodesTheyMay(t *testing.T) {
 	r := apitest.Shared(t)
 	c := r.Campaign(t, map[string]any{"codes": 3})
 	code := r.Claim(t, c, "ann")
-	for as, sees := range map[string]bool{"operator": false, "operator+codes": true} {
+	for as, sees := range map[string]bool{"operator": false, "operator+clear": true} {
 		r.Key(t, as)
 		for _, ask := range []struct {
 			path, kind string

@@ -79,7 +79,7 @@ func subjectTable() string {
 	var b strings.Builder
 	b.WriteString("| key | subjects beside those |\n|---|---|\n")
 	for _, role := range access.Keyed {
-		for what, p := range map[string]access.Principal{"": {}, ", sees codes": {Codes: true}} {
+		for what, p := range map[string]access.Principal{"": {}, ", sees codes and customers": {Codes: true, Customers: true}} {
 			p.Role, p.ID = role, "01h8z3qk"
 			perms, _ := natsauth.Of(p, 1)
 			more := slices.DeleteFunc(perms.Publish, func(subject string) bool {
@@ -107,10 +107,10 @@ func sqlTable(t *testing.T) string {
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, left(current_database(), 40) AS d (name), LATERAL (
 			SELECT CASE WHEN has_table_privilege(d.name || '_analyst', c.oid, 'SELECT') THEN 'all columns' ELSE (
 				SELECT string_agg('`+"`' || a.attname || '`"+`', ', ' ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND has_column_privilege(d.name || '_analyst', c.oid, a.attnum, 'SELECT')) END,
-			CASE WHEN has_table_privilege(d.name || '_analyst', c.oid, 'SELECT') OR has_table_privilege(d.name || '_analyst_codes', c.oid, 'SELECT') THEN 'all columns' END) p (masked, clear)
+			CASE WHEN has_table_privilege(d.name || '_analyst', c.oid, 'SELECT') OR has_table_privilege(d.name || '_analyst_clear', c.oid, 'SELECT') THEN 'all columns' END) p (masked, clear)
 		WHERE n.nspname LIKE 'scrip%' AND c.relkind IN ('r', 'v', 'p') AND coalesce(p.masked, p.clear) IS NOT NULL ORDER BY 1`)
 	streamtest.Must(t, err)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	streamtest.Must(t, err)
-	return "| relation in PostgreSQL | an analyst reads, with codes masked | an analyst who sees codes |\n|---|---|---|\n" + strings.Join(lines, "\n") + "\n"
+	return "| relation in PostgreSQL | an analyst reads, with codes and customers as its key sees them | an analyst who sees both |\n|---|---|---|\n" + strings.Join(lines, "\n") + "\n"
 }

@@ -38,7 +38,7 @@ func TestRevokedWhileStreaming(t *testing.T) {
 	}
 	first := servers[0]
 	c := first.Campaign(t, map[string]any{"codes": 1_000_000})
-	for _, name := range []string{"analyst", "analyst+codes"} {
+	for _, name := range []string{"analyst", "analyst+clear"} {
 		secret := first.Key(t, name)
 		for _, r := range servers {
 			r.Keys[name] = secret
@@ -79,7 +79,7 @@ func TestRevokedWhileStreaming(t *testing.T) {
 				ends <- ended{fmt.Sprintf("%s of server %d", how, i), last, time.Now()}
 			}()
 		}
-		lines, _ := follow(t, r, "analyst+codes", "after=now")
+		lines, _ := follow(t, r, "analyst+clear", "after=now")
 		other = append(other, lines)
 	}
 

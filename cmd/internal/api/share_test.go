@@ -21,7 +21,7 @@ func TestAKeyHasAShareOfWhatIsRecorded(t *testing.T) {
 	c := r.Campaign(t, map[string]any{"codes": 9})
 	r.Key(t, "support")
 	r.Key(t, "support+"+c)
-	r.Key(t, "operator+codes")
+	r.Key(t, "operator+clear")
 	for _, customer := range []string{"ann", "bob"} {
 		r.Claim(t, c, customer)
 	}
@@ -39,7 +39,7 @@ func TestAKeyHasAShareOfWhatIsRecorded(t *testing.T) {
 	}
 	refused("support", "POST", changes, dry)
 	refused("support", "POST", "/v1/coupons/void", void(1))
-	refused("operator+codes", "GET", coupon, nil)
+	refused("operator+clear", "GET", coupon, nil)
 	nc, err := nats.Connect(r.NATS, nats.Token(r.Keys["support"]), nats.CustomInboxPrefix(natsx.KeyInbox(r.Keys["support"])))
 	streamtest.Must(t, err)
 	defer nc.Close()

@@ -25,13 +25,13 @@ type Row struct {
 
 // Form is how an export is written.
 type Form struct {
-	Mask *replay.Mask // nil = codes in clear
+	Mask *replay.Mask // nil = all in clear
 }
 
-// Hide masks the code.
+// Hide masks the code and the customer.
 func (f *Form) Hide(r *Row) {
 	if f.Mask != nil {
-		r.Code = f.Mask.Code(r.Code)
+		r.Code, r.CustomerID = f.Mask.Code(r.Code), f.Mask.Customer(r.CustomerID)
 	}
 }
 

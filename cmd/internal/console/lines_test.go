@@ -309,12 +309,12 @@ func TestLines(t *testing.T) {
 	r := serve(t, func(o *server.Options) { data = o.Data })
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(receiver.Close)
-	browser := logIn(t, r, "operator+codes")
+	browser := logIn(t, r, "operator+clear")
 	s := &stand{t, r, receiver.URL}
 	s.claimed() // an event that a webhook may rehearse
 	run := func(line string) ([]byte, error) {
 		cmd := exec.CommandContext(t.Context(), "bash", "-c", `curl() { `+curl+` -sS --fail-with-body "$@"; }; `+line)
-		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "SCRIP_DATA="+data, "SCRIP_KEY="+r.Keys["operator+codes"], "no_proxy=127.0.0.1")
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "SCRIP_DATA="+data, "SCRIP_KEY="+r.Keys["operator+clear"], "no_proxy=127.0.0.1")
 		if strings.HasPrefix(line, "scrip ") { // as the owner of the machine
 			cmd.Env = append(cmd.Env, "SCRIP_KEY=")
 		}

@@ -18,9 +18,9 @@ var managePages = []page{
 }
 
 var manageActs = []act{
-	{id: "createKey", title: "Make a key", fields: []string{"name", "role", "campaigns", "codes", "rate", "public", "origins"}, shows: true, then: "/access",
+	{id: "createKey", title: "Make a key", fields: []string{"name", "role", "campaigns", "codes", "customers", "rate", "public", "origins"}, shows: true, then: "/access",
 		about: "The secret is shown once. If it is lost, revoke the key and make another.",
-		cli:   "scrip access create {name} --role {role} [--campaign {campaigns}] [--codes={codes}] [--rate {rate}] [--public={public}] [--origin {origins}]"},
+		cli:   "scrip access create {name} --role {role} [--campaign {campaigns}] [--codes={codes}] [--customers={customers}] [--rate {rate}] [--public={public}] [--origin {origins}]"},
 	{id: "rotateKey", title: "Replace", fields: []string{"overlap"}, shows: true, then: "/access",
 		about: "The new key has the same name and rights. Its secret is shown once.", cli: "scrip access rotate {key} [--overlap {overlap}]"},
 	{id: "revokeKey", title: "Revoke", then: "/access", about: "In force at every server within a second; streams and sessions in progress end. A key that was revoked stays so.",

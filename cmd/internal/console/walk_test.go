@@ -97,7 +97,7 @@ func (w *walker) allowed(act string) bool {
 	case strings.HasPrefix(w.role, "analyst"):
 		return false
 	}
-	return w.role == "operator" || w.role == "operator+codes" || slices.Contains(limitedDo, act)
+	return w.role == "operator" || w.role == "operator+clear" || slices.Contains(limitedDo, act)
 }
 
 // check fails the test for what no page may have.
@@ -108,7 +108,7 @@ func (w *walker) check(t *testing.T, path, body string) {
 	}
 	folded := strings.ReplaceAll(body, "-", "")
 	for _, code := range w.codes {
-		if !strings.HasSuffix(w.role, "+codes") && strings.Contains(folded, code) {
+		if !strings.HasSuffix(w.role, "+clear") && strings.Contains(folded, code) {
 			t.Errorf("%s: %s has a code in clear", w.role, path)
 		}
 	}
@@ -124,7 +124,7 @@ func (w *walker) walk(t *testing.T) {
 	for queue := []string{"/"}; len(queue) > 0; queue = queue[1:] {
 		path := queue[0]
 		want := []int{http.StatusOK}
-		if path == "/" && w.role != "operator" && w.role != "operator+codes" {
+		if path == "/" && w.role != "operator" && w.role != "operator+clear" {
 			want = []int{http.StatusSeeOther} // it is that of operators; others go to their first page
 		}
 		body, to := w.get(t, path, want...)
@@ -297,7 +297,7 @@ func TestWalk(t *testing.T) {
 	}
 	th.Key(t, "sender")
 	var all []*walker
-	for _, role := range []string{"analyst", "support+" + th.campaign, "support", "support+codes", "operator+" + th.campaign, "operator+codes", "operator"} {
+	for _, role := range []string{"analyst", "support+" + th.campaign, "support", "support+clear", "operator+" + th.campaign, "operator+clear", "operator"} {
 		w := &walker{logIn(t, th.Rig, role), th, role, other, codes, map[string]bool{}, map[string]string{}}
 		w.walk(t)
 		all = append(all, w)

@@ -242,6 +242,9 @@ func (u *user) look(ctx context.Context, own *nats.Conn) []Finding {
 	if u.record.Codes {
 		limits += ", codes in clear"
 	}
+	if u.record.Customers {
+		limits += ", customers in clear"
+	}
 	if u.record.NewOnly {
 		limits += ", codes of new claims only"
 	}

@@ -30,7 +30,7 @@ const (
 	exposedEvery = time.Minute
 )
 
-// maskKey is the secret under which codes are masked, equal on all servers that have the code key.
+// maskKey is the secret under which codes and customers are masked, equal on all servers that have the code key.
 func (s *server) maskKey() ([sha256.Size]byte, error) {
 	key, err := hkdf.Key(sha256.New, s.key[:], []byte(s.stream.UUID), "scrip mask v1", sha256.Size)
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *server) startAnalysts(context.Context) error {
 	}
 	a := &analysts{s: s, guarded: time.Now(), why: errors.New("they were not compared yet")}
 	if s.key != ([32]byte{}) {
-		a.inner, a.outer = replay.NewMask(key, false).Pads()
+		a.inner, a.outer = replay.NewMask(key, true, true).Pads()
 	}
 	if s.opts.has(RoleProjector) {
 		s.health.add("analysts", false, a.check)

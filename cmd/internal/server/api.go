@@ -13,6 +13,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/projections/readmodel"
+	"github.com/seed-4a2410e3/scrip/projections/replay"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/command"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
@@ -87,6 +88,9 @@ func (s *server) newOps(js jetstream.JetStream, lanes *command.Lanes) *ops.Ops {
 		JetStream: js, Log: s.stream, Overview: func() any { return s.sampler.Overview(time.Now()) },
 		Cursors: ops.Cursors{Secret: s.key, Log: s.stream.UUID},
 		Once:    once.Open(js, s.key, s.stream.UUID),
+	}
+	if key, err := s.maskKey(); err == nil {
+		all.MaskCustomer = replay.NewMask(key, false, true).Customer
 	}
 	if s.tables != nil {
 		all.Letters = newLetters(s.tables.pool, js, lanes)

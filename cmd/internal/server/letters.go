@@ -97,7 +97,7 @@ func (l *letters) Retry(ctx context.Context, who ops.Caller, q ops.RetryLetter) 
 		return nil, &ops.Refusal{Code: ops.NotRetriable, Message: q.ID + " is an event. It cannot be applied now: later events were applied without it. " +
 			"With a scrip version that supports it, `scrip rebuild` applies it in log order"}
 	}
-	r := readmodel.Retry{Letter: &letter, ID: q.CommandID, Lines: "lines", IDName: "command_id", Codes: who.Codes}
+	r := readmodel.Retry{Letter: &letter, ID: q.CommandID, Lines: "lines", IDName: "command_id", Clear: who.Clear()}
 	if q.Lines != nil {
 		r.Text = []byte(strings.Join(q.Lines, "\n"))
 	}
@@ -111,7 +111,9 @@ func (l *letters) Retry(ctx context.Context, who ops.Caller, q ops.RetryLetter) 
 		if err != nil {
 			return nil, fmt.Errorf("%w; the dead letter stays %s: retry it again, lines that took effect are repeats", err, letter.State)
 		}
-		who.Hide(&got)
+		if who.Hide(&got); !who.Customers {
+			got.CustomerID = ""
+		}
 		if out.Outcomes = append(out.Outcomes, api.Outcome{Outcome: got}); !got.Refused() {
 			accepted[got.Status]++
 			all++

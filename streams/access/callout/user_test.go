@@ -27,14 +27,14 @@ func TestWhoReadsTheLogLogsInEachHour(t *testing.T) {
 	user, err := pair.PublicKey()
 	streamtest.Must(t, err)
 	clock := streamtest.NewClock()
-	for codes, want := range map[bool]time.Duration{true: time.Hour, false: validFor} {
-		p := access.Principal{ID: "01h8z3qk", Name: "eve", Role: access.Analyst, Codes: codes}
+	for rights, want := range map[[2]bool]time.Duration{{true, true}: time.Hour, {true, false}: validFor, {false, true}: validFor, {}: validFor} {
+		p := access.Principal{ID: "01h8z3qk", Name: "eve", Role: access.Analyst, Codes: rights[0], Customers: rights[1]}
 		r := &Responder{lanes: 1, issuer: issuer, keys: only{p}, clock: clock}
 		signed, err := r.user(user, p, natsauth.Permissions{})
 		streamtest.Must(t, err)
 		claims, err := jwt.DecodeUserClaims(signed)
 		if err != nil || claims.Expires != clock.Now().Add(want).Unix() {
-			t.Errorf("codes %t: %+v, %v", codes, claims, err)
+			t.Errorf("codes and customers %t: %+v, %v", rights, claims, err)
 		}
 	}
 }

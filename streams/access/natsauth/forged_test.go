@@ -215,7 +215,7 @@ func TestALimitedOperatorMakesNoKeys(t *testing.T) {
 	}
 }
 
-const makeOperator = `{"name":"eve","role":"operator","codes":true}`
+const makeOperator = `{"name":"eve","role":"operator","codes":true,"customers":true}`
 
 // TestByIsNeverForged: whichever block a person's command has, it is refused, or the lane gets that person's name.
 func TestByIsNeverForged(t *testing.T) {

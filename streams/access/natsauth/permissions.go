@@ -44,8 +44,8 @@ func (r *Row) permits(p access.Principal, lanes int) []string {
 		return nil
 	case p.Public && r.Subject != Info:
 		return nil // HTTP alone hides the codes of earlier claims from public keys, and counts their wrong codes
-	case r.Codes && !p.Codes:
-		return nil // HTTP masks codes
+	case r.Clear && !p.Clear():
+		return nil // HTTP masks codes and customers
 	case r.names != nil:
 		return r.names(lanes)
 	case !r.Campaign || p.Campaigns == nil:

@@ -35,7 +35,7 @@ type ring struct {
 // add makes a key with the rights of a principal, and waits until it is in force.
 func (r *ring) add(p access.Principal) (key string) {
 	r.t.Helper()
-	n := access.New{Name: fmt.Sprint(p.Name, " ", r.n.Add(1)), Role: p.Role, Campaigns: p.Campaigns, Public: p.Public, Codes: p.Codes, Rate: p.Rate}
+	n := access.New{Name: fmt.Sprint(p.Name, " ", r.n.Add(1)), Role: p.Role, Campaigns: p.Campaigns, Public: p.Public, Codes: p.Codes, Customers: p.Customers, Rate: p.Rate}
 	by := access.Local("test")
 	by.Codes = !p.NewOnly
 	_, key, err := r.store.Create(context.Background(), n, access.Author{Principal: by})
@@ -170,7 +170,7 @@ var kinds = map[string]access.Principal{
 	"support":  {Name: "ann", Role: access.Support},
 	"operator": {Name: "bob", Role: access.Operator},
 	"analyst":  {Name: "eve", Role: access.Analyst},
-	"clear":    {Name: "eva", Role: access.Analyst, Codes: true},
+	"clear":    {Name: "eva", Role: access.Analyst, Codes: true, Customers: true},
 	"sender":   {Name: "push", Role: access.Sender},
 }
 

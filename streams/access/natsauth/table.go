@@ -63,8 +63,8 @@ type Row struct {
 	Campaign bool
 	// Many: a request may have several answers.
 	Many bool
-	// Codes: its answers have codes in clear; only a key that sees codes may publish to it.
-	Codes bool
+	// Clear: its answers have codes and customers in clear; only a key that sees both may publish to it.
+	Clear bool
 	// names are the local subjects that may be published to, lane by lane; nil = one with the wildcards.
 	names func(lanes int) []string
 }
@@ -86,9 +86,9 @@ const (
 )
 
 // fromAPI is a row of JetStream API requests about some streams.
-func fromAPI(op access.Operation, account, request string, codes bool, streams func(lanes int) []string) Row {
+func fromAPI(op access.Operation, account, request string, clear bool, streams func(lanes int) []string) Row {
 	return Row{
-		Op: op, Account: account, Subject: serversAPI + request + "*", Local: API + request + "*", Codes: codes,
+		Op: op, Account: account, Subject: serversAPI + request + "*", Local: API + request + "*", Clear: clear,
 		names: func(lanes int) []string {
 			var all []string
 			for _, stream := range streams(lanes) {

@@ -140,7 +140,7 @@ func start(t *testing.T) *running {
 	}
 	r.ask(t, "POST", "/v1/keys", `{"name":"sue","role":"support"}`, &made)
 	r.Support = made.Secret
-	r.ask(t, "POST", "/v1/keys", `{"name":"ada","role":"analyst","codes":true}`, &made)
+	r.ask(t, "POST", "/v1/keys", `{"name":"ada","role":"analyst","codes":true,"customers":true}`, &made)
 	r.analyst = made.ID
 	if u, err = url.Parse(made.PostgresURL); err != nil || made.PostgresURL == "" {
 		t.Fatalf("the analyst reads at %q: %v", made.PostgresURL, err)

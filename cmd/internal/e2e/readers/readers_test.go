@@ -134,7 +134,7 @@ func start(t *testing.T) *site {
 	s.key(t, `{"name":"sue","role":"support"}`, &made)
 	s.support = made.Secret
 	for i := range analysts {
-		s.key(t, fmt.Sprintf(`{"name":"ada-%d","role":"analyst","codes":true}`, i), &made)
+		s.key(t, fmt.Sprintf(`{"name":"ada-%d","role":"analyst","codes":true,"customers":true}`, i), &made)
 		u, err := url.Parse(made.PostgresURL)
 		if err != nil || made.PostgresURL == "" {
 			t.Fatalf("the analyst reads at %q: %v", made.PostgresURL, err)

@@ -209,7 +209,7 @@ func Until(t testing.TB, what string, f func() bool) {
 	}
 }
 
-// Key makes a key, once for each name, which is the role with what it may in addition: support+codes.
+// Key makes a key, once for each name, which is the role with what it may in addition: support+codes, +customers, or +clear for both.
 func (r *Rig) Key(t testing.TB, named string) string {
 	t.Helper()
 	if k, ok := r.Keys[named]; ok {
@@ -218,8 +218,10 @@ func (r *Rig) Key(t testing.TB, named string) string {
 	role, rest, _ := strings.Cut(named, "+")
 	body := map[string]any{"name": Name("test-" + role), "role": role}
 	switch {
-	case rest == "codes":
-		body["codes"] = true
+	case rest == "codes", rest == "customers":
+		body[rest] = true
+	case rest == "clear":
+		body["codes"], body["customers"] = true, true
 	case rest == "public":
 		body["public"] = true
 	case strings.HasPrefix(rest, "rate="):
