@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -158,6 +159,9 @@ func (o *Owner) decide(lane int, cmd *wire.Command, err error) wire.Outcome {
 	}
 	if err != nil {
 		return wire.Outcome{ID: cmd.ID, Status: wire.StatusRefused, Refusal: wire.Invalid, Message: err.Error()}
+	}
+	if _, _, form := code.New([32]byte{}).Decode(cmd.Code); cmd.Code != "" && cmd.Campaign == "" && !form {
+		return wire.Outcome{ID: cmd.ID, Status: wire.StatusRefused, Refusal: wire.CodeNotFound, Message: wire.NoForm}
 	}
 	key := fmt.Sprintf("%d %s", lane, cmd.ID)
 	if was, ok := o.decided[key]; ok {
