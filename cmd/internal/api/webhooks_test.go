@@ -58,10 +58,10 @@ func TestWebhooks(t *testing.T) {
 	in := newInbox(t)
 	r := apitest.Serve(t, func(o *server.Options) { o.WebhookAllow = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
 	c := r.Campaign(t, map[string]any{"codes": 9})
-	r.Key(t, "operator")
+	r.Key(t, "operator+customers")
 	as := func(method, path string, body any, header ...string) *apitest.Response {
 		t.Helper()
-		return r.Ask(t, "operator", method, "/v1/webhooks"+path, body, header...)
+		return r.Ask(t, "operator+customers", method, "/v1/webhooks"+path, body, header...)
 	}
 	as("POST", "", map[string]any{"url": in.URL, "types": []string{"coupon.*"}, "codes": true}).Problem(t, 403, "forbidden", "")
 	as("POST", "", map[string]any{"url": in.URL}).Problem(t, 400, "malformed", "body.types")

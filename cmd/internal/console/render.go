@@ -48,6 +48,7 @@ var funcs = template.FuncMap{
 	"join":    strings.Join,
 	"escape":  url.PathEscape,
 	"plain":   plain,
+	"masked":  func(customer string) bool { return strings.HasPrefix(customer, "masked-") }, // it leads nowhere
 	"oldest": func(b *scheduler.Backlog) time.Duration {
 		return max(b.High.OldestDue, b.Normal.OldestDue, b.Low.OldestDue)
 	},

@@ -22,7 +22,7 @@ func TestSearch(t *testing.T) {
 	apitest.Until(t, "the tables have the redemption", func() bool {
 		return len(th.Ask(t, "", "GET", "/v1/coupons?order_id="+url.QueryEscape(both), nil).Want(t, 200).Object(t)["items"].([]any)) == 1
 	})
-	s := logIn(t, th.Rig, "support")
+	s := logIn(t, th.Rig, "support+customers")
 	find := func(q string) (status int, to, body string) { return s.post(t, "/search", url.Values{"q": {q}}) }
 	coupon := "/coupons/" + th.campaign + "/1"
 	for q, want := range map[string]string{
