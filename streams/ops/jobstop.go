@@ -33,7 +33,9 @@ func (o *Ops) StopJob(ctx context.Context, who Caller, q NamedJob) (Job, error) 
 	if _, err := o.ShowJob(ctx, who, q); err != nil {
 		return Job{}, err
 	}
-	return o.Jobs.Stop(ctx, who, q.ID)
+	job, err := o.Jobs.Stop(ctx, who, q.ID)
+	o.showCustomers(who.Principal, &job)
+	return job, err
 }
 
 // Stop requests the end of a job. It returns when the request is stored and recorded in the audit stream: the server that runs the

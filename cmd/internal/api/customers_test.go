@@ -76,6 +76,9 @@ func TestCustomersAreSeenByRight(t *testing.T) {
 			}
 		}
 	}
+	if body := string(r.Ask(t, "operator", "POST", "/v1/jobs/"+job+"/stop", nil).Body); strings.Contains(body, ann) {
+		t.Errorf("who stops the job sees the customer: %s", body)
+	}
 	for as, most := range map[string]int{"operator": 0, "operator+customers": 1} {
 		page := r.Ask(t, as, "GET", "/v1/audit?kind=lookup&limit=1&about="+ann, nil).Want(t, 200).Object(t)
 		if n := len(page["items"].([]any)); n != most {
