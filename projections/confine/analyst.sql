@@ -1,7 +1,7 @@
 -- The body of a function with the parameter who: an analyst {"id","verifier","codes","customers"}; one that is revoked, {"id"}; or
--- NULL, for the roles whose members analysts are: that of all of them, one for each right, and one for both. It runs with the rights of the function's owner, or of the
--- caller. Repeated, it changes nothing. Of each statement that may wait there is one a call, so that no analyst holds
--- up another; the caller bounds how long locks are waited for.
+-- NULL, for the roles whose members analysts are: that of all of them, one for each right, and one for both. It runs with the
+-- rights of the function's owner, or of the caller. Repeated, it changes nothing. Of each statement that may wait there is
+-- one a call, so that no analyst holds up another; the caller bounds how long locks are waited for.
 DECLARE
   readers name := left(current_database(), 40) || '_analyst';
   groups name[] := ARRAY[readers, readers || '_codes', readers || '_customers', readers || '_clear'];
