@@ -32,7 +32,7 @@ func TestCustomersAreSeenByRight(t *testing.T) {
 			len(find(t, r, "", "campaign="+c+"&status=redeemed").Items) == 1
 	})
 
-	lookUps := []string{"/v1/coupons?campaign=" + c, "/v1/coupons?order_id=o&campaign=" + c, "/v1/campaigns/" + c + "/coupons/1", reminders}
+	lookUps := []string{"/v1/coupons?campaign=" + c, "/v1/coupons?order_id=o&campaign=" + c, "/v1/campaigns/" + c + "/coupons/1?history=1", reminders}
 	events, export := "/v1/events?campaign="+c, "/v1/campaigns/"+c+"/codes"
 	pattern := regexp.MustCompile(`"customer_id":"(masked-[0-9a-f]+)|,(masked-[0-9a-f]+),(?:claimed|redeemed)`)
 	masks := map[string]bool{}
