@@ -287,7 +287,7 @@ func Show(ctx context.Context, tx pgx.Tx, views, name string) error {
 	for _, relation := range shown {
 		sql += fmt.Sprintf("CREATE OR REPLACE VIEW %s.%s AS SELECT * FROM %s.%[2]s x WHERE %[4]s;\n", views, relation, name, Staying(name, relation))
 	}
-	sql += strings.NewReplacer("scrip.", views+".", "{{tables}}", name).Replace(viewsSQL)
+	sql += strings.NewReplacer("scrip.", views+".", "{{tables}}", name, "{{staying reminder}}", Staying(name, "reminder")).Replace(viewsSQL)
 	if err := run(ctx, tx, sql); err != nil {
 		return fmt.Errorf("creating the views of schema %s: %w", views, allowed(err))
 	}

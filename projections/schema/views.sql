@@ -1,5 +1,5 @@
 -- What of schema scrip is more than a view of one table. A rebuild replaces all of it, so grants and what others built on it stay.
--- {{tables}} is the schema of those in use.
+-- {{tables}} is the schema of those in use, {{staying reminder}} what Staying returns for that table.
 
 -- The status of a coupon follows from its row and its campaign. Ten million coupons expire by one update of
 -- campaign.expired_through.
@@ -30,9 +30,9 @@ SELECT r.campaign, r.n,
 FROM scrip.redemption_row r;
 
 CREATE OR REPLACE VIEW scrip.reminder AS
-SELECT r.r, r.n, r.before_us, r.due_at, r.own_expires_at, r.set_at, r.settled_at, r.campaign, {{masked customer r.customer_id}} AS customer_id,
-       r.kind, r.state, r.set_place, r.settled_place
-FROM {{tables}}.reminder r;
+SELECT x.r, x.n, x.before_us, x.due_at, x.own_expires_at, x.set_at, x.settled_at, x.campaign, {{masked customer x.customer_id}} AS customer_id,
+       x.kind, x.state, x.set_place, x.settled_place
+FROM {{tables}}.reminder x WHERE {{staying reminder}};
 
 -- How late the tables are: messages that they lack, the age of the newest event in them while they lack any, and in
 -- how long they are current at the rate of the last seconds, NULL while they do not catch up. All are NULL while no
