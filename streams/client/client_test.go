@@ -378,7 +378,8 @@ func TestQueries(t *testing.T) {
 	if err != nil || len(customer.Items) != 2 || customer.Items[1].Campaign != "on-1" || customer.Unavailable == "" {
 		t.Errorf("CustomerHistory: %+v, %v", customer, err)
 	}
-	customer, err = r.Customer(ctx, "paged", client.Page{Limit: 3, After: ops.Cursors{}.Seal("customer.show", access.Principal{}, `{"c":"summer","n":7}`)})
+	ends := ops.Cursors{}.Of("customer.show", access.Principal{}, map[string]string{"query": "customer.show", "customer_id": "paged"})
+	customer, err = r.Customer(ctx, "paged", client.Page{Limit: 3, After: ends.Seal(`{"c":"summer","n":7}`)})
 	if err != nil || len(customer.Items) != 2 || customer.Items[0].Campaign != "after summer, most 4" || customer.Unavailable != "" {
 		t.Errorf("Customer: %+v, %v", customer, err)
 	}

@@ -104,14 +104,16 @@ func action[Q, A any](name string, method func(*Ops, context.Context, Caller, Q)
 		if err != nil {
 			return nil, err
 		}
-		if q, ok := any(&q).(paged); ok {
-			if *q.cursor(), err = o.Cursors.Open(name, who.Principal, *q.cursor()); err != nil {
+		ends := Ends{}
+		if list, ok := any(&q).(paged); ok {
+			ends = o.Cursors.Of(name, who.Principal, &q)
+			if *list.cursor(), err = ends.Open(*list.cursor()); err != nil {
 				return nil, err
 			}
 		}
 		answer, err := method(o, ctx, who, q)
-		if list, ok := any(&answer).(page); ok {
-			*list.next() = o.Cursors.Seal(name, who.Principal, *list.next())
+		if part, ok := any(&answer).(page); ok {
+			*part.next() = ends.Seal(*part.next())
 		}
 		return answer, err
 	}

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -214,19 +216,56 @@ func TestPagesWithoutHistory(t *testing.T) {
 	}
 }
 
-// TestBadCursors: a cursor of another client or list is none, and one coupon without its history has no pages.
+// TestBadCursors: a cursor of another list, or of other parameters, is none: of each query that has pages. One coupon without its
+// history has no pages.
 func TestBadCursors(t *testing.T) {
 	r := newRig(t)
 	r.serve(t, Options{History: history(long{3, 10}.page)})
 	r.held(t, three)
-	next := r.page(t, "scrip.customer.show", map[string]any{"customer_id": "ann", "limit": 1}).Next
-	for _, c := range [][3]string{
-		{"scrip.customer.show", `"customer_id":"ann","after":"` + next[1:], "after: must be"},
-		{"scrip.coupon.show", `"code":"X","campaign":"summer","history":true,"after":"` + next, "after: must be"},
-		{"scrip.coupon.show", `"code":"X","campaign":"summer","after":"` + next, "after: is a place in the history; give history"},
-	} {
-		if out := r.outcome(t, c[0], "{"+c[1]+`"}`); out.Refusal != wire.Invalid || !strings.HasPrefix(out.Message, c[2]) {
-			t.Errorf("%s: %+v", c[0], out)
+	pages := map[*queryKind]map[string]any{
+		showCustomer: {"customer_id": "ann"}, showCoupon: {"code": "X", "campaign": "summer", "history": true}, listCampaigns: {}, listAllotments: {"campaign": "summer"},
+	}
+	other := map[string]any{"customer_id": "bob", "code": "Y", "campaign": "winter", "n": 3, "order_id": "o", "history": true}
+	var zero ops.Cursors
+	for i := range endpoints {
+		kind := endpoints[i].query
+		if kind == nil || !slices.ContainsFunc(kind.fields, func(f ops.Field) bool { return f.Name == "after" }) {
+			continue
+		}
+		of, known := pages[kind]
+		if !known {
+			t.Errorf("%s has pages, and is not looked at", kind.name)
+			continue
+		}
+		q := query{Query: kind.name}
+		streamtest.Must(t, json.Unmarshal(encoded(t, of), &q))
+		own := zero.Of(kind.name, access.Principal{}, &q).Seal("{}")
+		wrong := []map[string]any{{"after": own[1:]}, {"after": zero.Of("another", access.Principal{}, &q).Seal("{}")}}
+		for _, f := range kind.fields {
+			if value, ok := other[f.Name]; ok && of[f.Name] != value && !(f.Name == "n" && of["code"] != nil) {
+				wrong = append(wrong, map[string]any{"after": own, f.Name: value})
+			}
+		}
+		for _, change := range wrong {
+			request := maps.Clone(of)
+			maps.Copy(request, change)
+			if out := r.outcome(t, "scrip."+kind.name, string(encoded(t, request))); out.Refusal != wire.Invalid || !strings.HasPrefix(out.Message, "after: must be") {
+				t.Errorf("%s %v: %+v", kind.name, request, out)
+			}
 		}
 	}
+	if out := r.outcome(t, "scrip.coupon.show", `{"code":"X","campaign":"summer","after":"x"}`); out.Refusal != wire.Invalid || !strings.HasPrefix(out.Message, "after: is a place in the history; give history") {
+		t.Errorf("without the history: %+v", out)
+	}
+	first := r.page(t, "scrip.customer.show", map[string]any{"customer_id": "ann", "limit": 1})
+	if second := r.page(t, "scrip.customer.show", map[string]any{"customer_id": "ann", "limit": 2, "after": first.Next}); len(second.campaigns(t)) != 2 {
+		t.Errorf("with another limit: %+v", second)
+	}
+}
+
+func encoded(t *testing.T, v any) []byte {
+	t.Helper()
+	text, err := json.Marshal(v)
+	streamtest.Must(t, err)
+	return text
 }

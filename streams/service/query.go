@@ -86,8 +86,9 @@ func (s *Service) startQuery(req *request, data []byte, run func(func(context.Co
 		run = func(answer func(context.Context)) { s.background(s.queries, req, answer) }
 	}
 	q, err := parseQuery(req.endpoint.query, data)
+	ends := s.opts.Cursors.Of(q.Query, req.who, q)
 	if err == nil {
-		q.After, err = s.opts.Cursors.Open(q.Query, req.who, q.After)
+		q.After, err = ends.Open(q.After)
 	}
 	if err != nil {
 		req.refuse(&wire.Outcome{ID: q.ID, Campaign: q.Campaign, Refusal: wire.Invalid, Message: err.Error()})
@@ -97,7 +98,7 @@ func (s *Service) startQuery(req *request, data []byte, run func(func(context.Co
 	if !req.allowed(q.Campaign, q.N) || !req.mayTry(q.Code) {
 		return
 	}
-	q.next = func(place string) string { return s.opts.Cursors.Seal(q.Query, req.who, place) }
+	q.next = ends.Seal
 	q.own, q.mask, q.hide = req.who.Campaigns, req.keyed && !req.who.Codes, req.keyed && !req.who.Customers
 	if q.mask && req.endpoint.operation == access.OpExportCodes {
 		req.deny("a key without the right to see codes may not print them")

@@ -37,8 +37,8 @@ func (a *API) listAllotments(ctx context.Context, in *AllotmentsWanted) (out ops
 	if err := checkCampaign(in.Campaign); err != nil {
 		return out, err
 	}
-	p, list := principal(ctx), "allotments of "+in.Campaign
-	after, err := a.Ops.Cursors.Open(list, p, in.After)
+	ends := a.Ops.Cursors.Of("allotments", principal(ctx), in)
+	after, err := ends.Open(in.After)
 	if err != nil {
 		return out, err
 	}
@@ -46,7 +46,7 @@ func (a *API) listAllotments(ctx context.Context, in *AllotmentsWanted) (out ops
 	if err != nil {
 		return out, unanswered("the list of allotments", err)
 	}
-	out.Next = a.Ops.Cursors.Seal(list, p, out.Next)
+	out.Next = ends.Seal(out.Next)
 	return out, nil
 }
 

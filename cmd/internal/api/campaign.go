@@ -16,7 +16,8 @@ type CampaignList = ops.Page[domain.CampaignView]
 
 func (a *API) listCampaigns(ctx context.Context, in *ops.Paging) (out CampaignList, err error) {
 	p := principal(ctx)
-	after, err := a.Ops.Cursors.Open("campaigns", p, in.After)
+	ends := a.Ops.Cursors.Of("campaigns", p, in)
+	after, err := ends.Open(in.After)
 	if err != nil {
 		return out, err
 	}
@@ -25,7 +26,7 @@ func (a *API) listCampaigns(ctx context.Context, in *ops.Paging) (out CampaignLi
 	} else if out.Items, out.Next, err = a.Queries.Campaigns(ctx, client.Page{Limit: in.Limit, After: after}); err != nil {
 		err = unanswered("the list of campaigns", err)
 	}
-	out.Next = a.Ops.Cursors.Seal("campaigns", p, out.Next)
+	out.Next = ends.Seal(out.Next)
 	return out, err
 }
 

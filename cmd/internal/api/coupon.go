@@ -208,10 +208,11 @@ func (a *API) oneCoupon(ctx context.Context, w *Wanted) (*OneCoupon, error) {
 	if err != nil {
 		return nil, err
 	}
+	ends := a.Ops.Cursors.Of("history", p, w)
 	name := []client.Option{client.Campaign(campaign), client.N(uint32(w.N)), client.Order(w.OrderID)}
 	var found client.Coupon
 	if w.History {
-		after, wrong := a.Ops.Cursors.Open("history", p, w.After)
+		after, wrong := ends.Open(w.After)
 		if wrong != nil {
 			return nil, wrong
 		}
@@ -222,7 +223,7 @@ func (a *API) oneCoupon(ctx context.Context, w *Wanted) (*OneCoupon, error) {
 	if err != nil {
 		return nil, unanswered("the coupon", err)
 	}
-	out := &OneCoupon{Coupon: couponOf(found.CouponView), OrderStatus: found.OrderStatus, Next: a.Ops.Cursors.Seal("history", p, found.Next)}
+	out := &OneCoupon{Coupon: couponOf(found.CouponView), OrderStatus: found.OrderStatus, Next: ends.Seal(found.Next)}
 	if found.OrderStatus != "" {
 		out.OrderID = w.OrderID
 	}
@@ -317,7 +318,8 @@ type CustomerPage struct {
 
 func (a *API) getCustomer(ctx context.Context, in *CustomerPage) (*OneCustomer, error) {
 	p := principal(ctx)
-	after, err := a.Ops.Cursors.Open("customer", p, in.After)
+	ends := a.Ops.Cursors.Of("customer", p, in)
+	after, err := ends.Open(in.After)
 	if err != nil {
 		return nil, err
 	}
@@ -345,6 +347,6 @@ func (a *API) getCustomer(ctx context.Context, in *CustomerPage) (*OneCustomer, 
 	if out.History, err = a.historyOf(found.History, p, p.Campaigns, in.Customer); err != nil {
 		return nil, err
 	}
-	out.Next = a.Ops.Cursors.Seal("customer", p, found.Next)
+	out.Next = ends.Seal(found.Next)
 	return out, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/replay"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
 // eventBatch bounds what is in memory for one client, and how much it may get again after it resumed.
@@ -116,7 +117,8 @@ func (a *API) readEvents(w http.ResponseWriter, req *http.Request, in *EventsWan
 		return
 	}
 	defer end()
-	at, err := a.places(ctx, cmp.Or(req.Header.Get("Last-Event-ID"), in.After))
+	ends := a.eventEnds(in)
+	at, err := a.places(ctx, ends, cmp.Or(req.Header.Get("Last-Event-ID"), in.After))
 	if err != nil {
 		a.refuse(w, err)
 		return
@@ -139,7 +141,8 @@ func (a *API) readEvents(w http.ResponseWriter, req *http.Request, in *EventsWan
 		case <-ctx.Done():
 		}
 	}()
-	sink := newEventSink(w, a.eventCursor, at, strings.Contains(req.Header.Get("Accept"), eventStream))
+	cursor := func(at map[int]eventlog.Position) string { return ends.Seal(a.eventPlaces(at)) }
+	sink := newEventSink(w, cursor, at, strings.Contains(req.Header.Get("Accept"), eventStream))
 	_, err = replay.Run(ctx, a.JS, a.Log, sink, replay.Options{Filter: filter, Follow: in.Follow == "1", Limits: eventBatch, Narrow: true, Logger: quiet(a.Logger)})
 	switch cause := context.Cause(ctx); {
 	case cause != nil && req.Context().Err() == nil:

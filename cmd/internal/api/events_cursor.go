@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -11,6 +13,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
 // eventPlace is the last message of a lane that a client has. The start of its digest shows that the log is still the one that the
@@ -23,9 +26,21 @@ type eventPlace struct {
 // digestStart is how many symbols of a digest a cursor has.
 const digestStart = 8
 
-// eventCursor is the cursor of the last messages of all lanes. Unlike those of lists it is of any client: a program that gets another
-// key goes on where it was.
-func (a *API) eventCursor(at map[int]eventlog.Position) string {
+// eventEnds are the cursors of a stream: of what it selects, since events before a cursor that another stream leaves out would be lost
+// without a word. Unlike those of lists they are of any client: a program that gets another key goes on where it was.
+func (a *API) eventEnds(in *EventsWanted) ops.Ends {
+	return a.Ops.Cursors.Of("events", access.Principal{}, &EventsWanted{Types: sorted(in.Types), Campaign: sorted(in.Campaign)})
+}
+
+// sorted is a text of names in their order.
+func sorted(names string) string {
+	all := listed(names)
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), ",")
+}
+
+// eventPlaces is the place of a cursor: the last messages of all lanes.
+func (a *API) eventPlaces(at map[int]eventlog.Position) string {
 	all := make([]eventPlace, a.Log.Lanes)
 	for lane := range all {
 		if pos := at[lane]; pos.Sequence > 0 {
@@ -36,11 +51,11 @@ func (a *API) eventCursor(at map[int]eventlog.Position) string {
 	if err != nil {
 		panic("api: places of events are no JSON: " + err.Error()) // they are numbers and texts
 	}
-	return a.Ops.Cursors.Seal("events", access.Principal{}, string(text))
+	return string(text)
 }
 
 // places returns where a stream starts: by lane, the last message that the client has.
-func (a *API) places(ctx context.Context, after string) (map[int]eventlog.Position, error) {
+func (a *API) places(ctx context.Context, ends ops.Ends, after string) (map[int]eventlog.Position, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryWait)
 	defer cancel()
 	switch after {
@@ -49,10 +64,10 @@ func (a *API) places(ctx context.Context, after string) (map[int]eventlog.Positi
 	case "now":
 		return a.ends(ctx)
 	}
-	text, err := a.Ops.Cursors.Open("events", access.Principal{}, after)
+	text, err := ends.Open(after)
 	var all []eventPlace
 	if err != nil || json.Unmarshal([]byte(text), &all) != nil || len(all) != a.Log.Lanes {
-		return nil, invalid("query.after", "must be a cursor of the events of this log, or now; start again without it")
+		return nil, invalid("query.after", "must be a cursor of the events of this log, with the same types and campaign, or now; start again without it")
 	}
 	return a.verified(ctx, all)
 }
