@@ -70,9 +70,9 @@ func TestReadsMeetExchanges(t *testing.T) {
 			_, err := history.Reminders(ctx, ops.ListReminders{Campaign: "a", Paging: paging})
 			return err
 		},
-		"letters":         func(ctx context.Context) error { _, _, err := letters.List(ctx, LetterFilter{}); return err },
+		"letters":         func(ctx context.Context) error { _, _, _, err := letters.List(ctx, LetterFilter{}); return err },
 		"letters counted": func(ctx context.Context) error { _, err := letters.Open(ctx); return err },
-		"letters grouped": func(ctx context.Context) error { _, err := letters.Groups(ctx); return err },
+		"letters grouped": func(ctx context.Context) error { _, err := letters.Groups(ctx, ""); return err },
 	} {
 		for _, going = range []bool{false, true} {
 			met = 0

@@ -34,7 +34,7 @@ func (s *History) Changes(ctx context.Context, q ops.ListChangesOf) (page ops.Pa
 	}
 	all, err := s.changes(ctx, changesSQL, q.Campaign, before, q.Limit+1)
 	if err != nil {
-		return page, fmt.Errorf("the read tables cannot be read: %w", err)
+		return page, err
 	}
 	list, more := cut(all, q.Limit)
 	if more {
@@ -78,7 +78,7 @@ func place(c *ops.CampaignChange) int64 {
 }
 
 func (s *History) changes(ctx context.Context, sql string, args ...any) ([]ops.CampaignChange, error) {
-	return collect(ctx, s.db, func(row pgx.CollectableRow) (c ops.CampaignChange, err error) {
+	return read(ctx, s.db, readWait, func(row pgx.CollectableRow) (c ops.CampaignChange, err error) {
 		var at int64
 		err = row.Scan(&c.At, &c.Type, &c.Lane, &at)
 		c.At, c.Sequence, c.Line = c.At.UTC(), uint64(at/positionLines), int(at%positionLines)

@@ -6,7 +6,7 @@ const checkpointSQL = `SELECT sequence FROM scrip.checkpoint WHERE projection = 
 
 // Checkpoint implements ops.Coupons.
 func (c *Coupons) Checkpoint(ctx context.Context, lane int) (sequence uint64, ok bool, err error) {
-	got, err := query[struct{ Sequence uint64 }](ctx, c, checkpointSQL, lane)
+	got, err := query[struct{ Sequence uint64 }](ctx, c.db, checkpointSQL, lane)
 	if err != nil || len(got) == 0 {
 		return 0, false, err
 	}

@@ -2,8 +2,9 @@ package readmodel
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,15 +25,23 @@ const readWait = 5 * time.Second
 
 // query runs one query and collects its rows, by position. Like all reads of this package it is tried once more after an exchange
 // was in its way.
-func query[R any](ctx context.Context, c *Coupons, sql string, args ...any) ([]R, error) {
+func query[R any](ctx context.Context, db beginner, sql string, args ...any) ([]R, error) {
+	begin := fmt.Sprintf("BEGIN READ ONLY; SET LOCAL statement_timeout = %d", readWait.Milliseconds())
+	return within(ctx, db, begin, pgx.RowToStructByPos[R], sql, args...)
+}
+
+// beginner is a pool or a connection.
+type beginner interface {
+	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
+}
+
+// within runs one query in a transaction.
+func within[R any](ctx context.Context, db beginner, begin string, row pgx.RowToFunc[R], sql string, args ...any) ([]R, error) {
 	all, err := schema.Again(func() (all []R, err error) {
-		err = pgx.BeginTxFunc(ctx, c.db, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d", readWait.Milliseconds())); err != nil {
-				return err
-			}
+		err = pgx.BeginTxFunc(ctx, db, pgx.TxOptions{BeginQuery: begin}, func(tx pgx.Tx) error {
 			rows, err := tx.Query(ctx, sql, args...)
 			if err == nil {
-				all, err = pgx.AppendRows([]R{}, rows, pgx.RowToStructByPos[R])
+				all, err = pgx.AppendRows([]R{}, rows, row)
 			}
 			return err
 		})
@@ -57,129 +66,168 @@ func HasCampaign(ctx context.Context, db schema.Querier, campaign string) (bool,
 	})
 }
 
-// given is a value of a filter, nil if it is the zero value.
-func given[T comparable](v T) *T {
-	var zero T
-	if v == zero {
-		return nil
-	}
-	return &v
-}
-
-// pageOf cuts a page from its entries and the one after it. Its cursor is the place of the last one, as JSON.
-func pageOf[T any](list []T, limit int, place func(*T) any) (page ops.Page[T]) {
-	if page.Items = list; len(list) > limit {
-		page.Items, page.Next = list[:limit], cursorOf(place(&list[limit-1]))
-	}
-	return page
-}
-
-func cursorOf(place any) string {
-	text, _ := json.Marshal(place) // never fails
-	return string(text)
-}
-
-// placed reads a cursor; "" is the start. Only servers seal one.
-func placed[P any](after string) (place P, err error) {
-	if after != "" {
-		err = json.Unmarshal([]byte(after), &place)
-	}
-	return place, err
-}
-
 // In UTC, as the other answers are.
-const couponColumns = `SELECT c.campaign, c.n, c.code, c.status, c.customer_id, c.claimed_at AT TIME ZONE 'UTC' AS claimed_at, c.expires_at AT TIME ZONE 'UTC' AS expires_at,
+const couponValues = `SELECT c.campaign, c.n, c.code, c.status, c.customer_id, c.claimed_at AT TIME ZONE 'UTC' AS claimed_at, c.expires_at AT TIME ZONE 'UTC' AS expires_at,
        c.redeemed_count, c.redeemed_at AT TIME ZONE 'UTC' AS redeemed_at, c.voided_at AT TIME ZONE 'UTC' AS voided_at, coalesce(c.void_reason, '') AS void_reason,
-       c.attributes FROM scrip.coupon c WHERE `
+       c.attributes FROM `
 
-// hitsSQL reads a page of a campaign by its key: $1 the campaign, $2 the last n before it, $3 how many rows. It returns the coupons
-// of the page that the filter selects, its end, and how many rows it has. Coupons of a customer are collected by their hash index
-// first: the planner would else walk the key. A short code, of which a mask shows fewer than four symbols, is not found by them.
+const couponColumns = couponValues + `scrip.coupon c WHERE `
+
+// hitsSQL reads a part of a campaign by its key: $1 the campaign, $2 the last n before it, $3 how many rows. It returns the coupons
+// of the part that the filter selects, its end, and how many rows it has. Coupons of a customer are collected by their hash index
+// first: the planner would else walk the key. Redemptions for an order are found by the coupon's key, and so not by an expression over the
+// order. A short code, of which a mask shows fewer than four symbols, is not found by them.
 const (
-	hitsSQL = `SELECT coalesce(array_agg(c.n ORDER BY c.n) FILTER (WHERE c.status = coalesce($4, c.status) AND c.customer_id = coalesce($5, c.customer_id)
-    AND c.claimed_at >= coalesce($6, c.claimed_at) AND ($7::timestamptz IS NULL OR c.claimed_at < $7)
-    AND ($8::text IS NULL OR length(replace(c.code, '-', '')) >= 12 AND right(replace(c.code, '-', ''), 4) = $8)), '{}'),
+	hitsSQL = `SELECT coalesce(array_agg(c.n ORDER BY c.n) FILTER (WHERE ($4::text IS NULL OR c.status = $4) AND ($5::text IS NULL OR c.customer_id = $5)
+    AND ($6::timestamptz IS NULL OR c.claimed_at >= $6) AND ($7::timestamptz IS NULL OR c.claimed_at < $7)
+    AND ($8::text IS NULL OR length(replace(c.code, '-', '')) >= 12 AND right(replace(c.code, '-', ''), 4) = $8)
+    AND ($9::text IS NULL OR EXISTS (SELECT FROM scrip.redemption_row x WHERE x.campaign = $1 AND x.n = c.n AND x.order_id || '' = $9))), '{}'),
     coalesce(max(c.n), $2::bigint), count(*) FROM (`
 	hitsByKey      = hitsSQL + `SELECT * FROM scrip.coupon c WHERE c.campaign = $1 AND c.n > $2::bigint ORDER BY c.n LIMIT $3) c`
 	hitsByCustomer = `WITH k AS MATERIALIZED (SELECT * FROM scrip.coupon c WHERE c.customer_id = $5) ` + hitsSQL +
 		`SELECT * FROM k c WHERE c.campaign = $1 AND c.n > $2::bigint ORDER BY c.n LIMIT $3) c`
 )
 
-// Hits implements ops.Coupons.
-func (c *Coupons) Hits(ctx context.Context, campaign, lastFour string, f ops.CouponFilter, after uint32, rows int) (hits []uint32, last uint32, more bool, err error) {
-	sql := hitsByKey
-	if f.CustomerID != "" {
-		sql = hitsByCustomer
-	}
-	got, err := query[struct {
+// wantedCoupons are the coupons of a campaign that a list or a change selects.
+type wantedCoupons struct {
+	campaign, lastFour, order string
+	ops.CouponFilter
+}
+
+// hits reads a part of a campaign: see ops.Coupons.
+func (c *Coupons) hits(ctx context.Context, sql string, w *wantedCoupons, after uint32, rows int) (hits []uint32, last uint32, more bool, err error) {
+	type part struct {
 		Hits []uint32
 		Last uint32
 		Rows int
-	}](ctx, c, sql, campaign, after, rows, given(f.Status), given(f.CustomerID), given(f.ClaimedFrom), given(f.ClaimedBefore), given(lastFour))
+	}
+	got, rows, err := inParts(ctx, rows, func(rows int) ([]part, error) {
+		return read(ctx, c.db, partWait, pgx.RowToStructByPos[part], sql, w.campaign, after, rows, given(w.Status), given(w.CustomerID),
+			given(w.ClaimedFrom), given(w.ClaimedBefore), given(w.lastFour), given(w.order))
+	})
 	if err != nil {
 		return nil, 0, false, err
 	}
 	return got[0].Hits, got[0].Last, got[0].Rows == rows, nil
 }
 
+// Hits implements ops.Coupons.
+func (c *Coupons) Hits(ctx context.Context, campaign, lastFour string, f ops.CouponFilter, after uint32, rows int) (hits []uint32, last uint32, more bool, err error) {
+	sql := hitsByKey
+	if f.CustomerID != "" {
+		crowded, err := crowded(ctx, c.db, countOfCustomer, f.CustomerID)
+		if err != nil {
+			return nil, 0, false, err
+		}
+		if !crowded {
+			sql = hitsByCustomer
+		}
+	}
+	return c.hits(ctx, sql, &wantedCoupons{campaign: campaign, lastFour: lastFour, CouponFilter: f}, after, rows)
+}
+
 // The pages of a customer and of an order: $1 is either, $2 and $3 the place, $4 the most rows, $5 the campaigns that may be seen, $6
-// the status. The coupons are collected by their hash index before they are sorted, as in hitsByCustomer.
+// the status. The coupons are collected by their hash index before they are sorted, as in hitsByCustomer. The counts end at $2.
 const (
 	after = ` AND (c.campaign, c.n) > ($2::text COLLATE "C", $3::bigint) AND ($5::text[] IS NULL OR c.campaign = ANY($5))
     AND ($6::text IS NULL OR c.status = $6) ORDER BY c.campaign, c.n LIMIT $4`
 	ofCustomer = `WITH k AS MATERIALIZED (` + couponColumns + `c.customer_id = $1) SELECT * FROM k c WHERE true` + after
 	ofOrder    = `WITH o AS MATERIALIZED (SELECT DISTINCT x.campaign, x.n FROM scrip.redemption_row x WHERE x.order_id = $1), k AS MATERIALIZED (` +
-		couponColumns + `(c.campaign, c.n) IN (SELECT o.campaign, o.n FROM o)) SELECT * FROM k c WHERE true` + after
-	byNumber = couponColumns + `c.campaign = $1 AND c.n = ANY($2::bigint[]) ORDER BY c.n`
+		couponValues + `o CROSS JOIN LATERAL (SELECT * FROM scrip.coupon c WHERE c.campaign = o.campaign AND c.n = o.n OFFSET 0) c) SELECT * FROM k c WHERE true` + after
+	byNumber = couponValues + `unnest($2::bigint[]) k (n) CROSS JOIN LATERAL (SELECT * FROM scrip.coupon c WHERE c.campaign = $1 AND c.n = k.n OFFSET 0) c ORDER BY c.n`
 
-	// scanned is how many coupons of a campaign one statement of a filtered list reads.
-	scanned = 300_000
+	countOfCustomer = `SELECT count(*) FROM (SELECT FROM scrip.coupon_row c WHERE c.customer_id = $1 LIMIT $2) x`
+	countOfOrder    = `SELECT count(*) FROM (SELECT FROM scrip.redemption_row x WHERE x.order_id = $1 LIMIT $2) x`
+	// $1 = campaign   $2 = campaigns that may be seen
+	nextCampaign = `SELECT c.campaign FROM scrip.campaign c WHERE c.campaign > $1 AND ($2::text[] IS NULL OR c.campaign = ANY($2)) ORDER BY c.campaign LIMIT 1`
 )
 
 // couponPlace is a coupon at which a page ends.
 type couponPlace struct {
 	Campaign string
 	N        uint32
+	Walk     bool `json:",omitempty"` // the key is walked
 }
 
-// List implements ops.Coupons. A page of a campaign may be short, since one call reads scanned rows at most.
+// List implements ops.Coupons.
 func (c *Coupons) List(ctx context.Context, q ops.ListCoupons, campaigns []string) (page ops.Page[ops.Coupon], err error) {
 	at, err := placed[couponPlace](q.After)
 	if err != nil {
 		return page, err
 	}
-	if q.CustomerID == "" && q.OrderID == "" {
-		rows := q.Limit
-		if q.Status != "" || q.LastFour != "" {
-			rows = scanned
-		}
-		hits, last, more, err := c.Hits(ctx, q.Campaign, q.LastFour, ops.CouponFilter{Status: q.Status}, at.N, rows)
-		if err != nil {
-			return page, err
-		}
-		if len(hits) > q.Limit {
-			hits, last, more = hits[:q.Limit], hits[q.Limit-1], true
-		}
-		if more {
-			page.Next = cursorOf(couponPlace{q.Campaign, last})
-		}
-		page.Items, err = c.ByNumber(ctx, q.Campaign, hits...)
-		return page, err
-	}
-	sql, of := ofCustomer, q.CustomerID
+	sql, count, of := ofCustomer, countOfCustomer, q.CustomerID
 	if q.OrderID != "" {
-		sql, of = ofOrder, q.OrderID
+		sql, count, of = ofOrder, countOfOrder, q.OrderID
+	}
+	if of == "" {
+		return c.walk(ctx, &q, at, nil)
 	}
 	if q.Campaign != "" {
 		campaigns = []string{q.Campaign}
 	}
-	list, err := query[ops.Coupon](ctx, c, sql, of, at.Campaign, at.N, q.Limit+1, campaigns, given(q.Status))
-	return pageOf(list, q.Limit, func(c *ops.Coupon) any { return couponPlace{c.Campaign, c.N} }), err
+	if !at.Walk {
+		if at.Walk, err = crowded(ctx, c.db, count, of); err != nil {
+			return page, err
+		}
+	}
+	if at.Walk {
+		return c.walk(ctx, &q, at, campaigns)
+	}
+	list, err := read(ctx, c.db, readWait, pgx.RowToStructByPos[ops.Coupon], sql, of, at.Campaign, at.N, q.Limit+1, campaigns, given(q.Status))
+	return pageOf(list, q.Limit, func(c *ops.Coupon) any { return couponPlace{Campaign: c.Campaign, N: c.N} }), err
+}
+
+// walk reads a part of one campaign by its key: of that of the list, or of one campaign after the other, nil = all.
+func (c *Coupons) walk(ctx context.Context, q *ops.ListCoupons, at couponPlace, campaigns []string) (page ops.Page[ops.Coupon], err error) {
+	if at.Campaign == "" && q.Campaign != "" {
+		at.Campaign = q.Campaign
+	}
+	if at.Campaign == "" {
+		if at.Campaign, err = c.campaignAfter(ctx, "", campaigns); at.Campaign == "" {
+			return page, err
+		}
+	}
+	rows := partRows
+	if q.Status == "" && q.LastFour == "" && !at.Walk {
+		rows = q.Limit
+	}
+	w := &wantedCoupons{campaign: at.Campaign, lastFour: q.LastFour, order: q.OrderID, CouponFilter: ops.CouponFilter{Status: q.Status, CustomerID: q.CustomerID}}
+	hits, last, more, err := c.hits(ctx, hitsByKey, w, at.N, rows)
+	if err != nil {
+		return page, err
+	}
+	if len(hits) > q.Limit {
+		hits, last, more = hits[:q.Limit], hits[q.Limit-1], true
+	}
+	next := couponPlace{at.Campaign, last, at.Walk}
+	if page.Looked = strconv.FormatUint(uint64(last), 10); q.Campaign == "" {
+		page.Looked = at.Campaign + " " + page.Looked
+	}
+	if !more && q.Campaign == "" {
+		next.N = 0
+		if next.Campaign, err = c.campaignAfter(ctx, at.Campaign, campaigns); err != nil {
+			return page, err
+		}
+		more = next.Campaign != ""
+	}
+	if more {
+		page.Next = cursorOf(next)
+	}
+	if len(hits) > 0 {
+		page.Items, err = c.ByNumber(ctx, at.Campaign, hits...)
+	}
+	return page, err
+}
+
+// campaignAfter is the campaign after one, by name; "" = there is none.
+func (c *Coupons) campaignAfter(ctx context.Context, campaign string, of []string) (string, error) {
+	found, err := read(ctx, c.db, readWait, pgx.RowTo[string], nextCampaign, campaign, of)
+	return strings.Join(found, ""), err
 }
 
 // ByNumber implements ops.Coupons.
 func (c *Coupons) ByNumber(ctx context.Context, campaign string, n ...uint32) ([]ops.Coupon, error) {
-	return query[ops.Coupon](ctx, c, byNumber, campaign, n)
+	return read(ctx, c.db, readWait, pgx.RowToStructByPos[ops.Coupon], byNumber, campaign, n)
 }
 
 // daysSQL is a page of days, newest first: $1 the campaign, $2 the attribute, ” = the totals, $3 and $4 the place, $5 the most rows.
@@ -198,7 +246,7 @@ func (c *Coupons) Days(ctx context.Context, q ops.ListDays) (page ops.Page[ops.D
 	if err != nil {
 		return page, err
 	}
-	list, err := query[ops.Day](ctx, c, daysSQL, q.Campaign, q.Attribute, given(at.Day), at.Value, q.Limit+1)
+	list, err := query[ops.Day](ctx, c.db, daysSQL, q.Campaign, q.Attribute, given(at.Day), at.Value, q.Limit+1)
 	return pageOf(list, q.Limit, func(d *ops.Day) any { return ops.Day{Day: d.Day, Value: d.Value} }), err
 }
 
@@ -214,10 +262,10 @@ func (c *Coupons) Due(ctx context.Context, q ops.Paging) (page ops.DuePage, err 
 	if err != nil {
 		return page, err
 	}
-	if page.Backlog, err = query[ops.Overdue](ctx, c, backlogSQL); err != nil {
+	if page.Backlog, err = query[ops.Overdue](ctx, c.db, backlogSQL); err != nil {
 		return page, err
 	}
-	list, err := query[ops.DueSecond](ctx, c, dueSQL, given(at.Second), at.Priority, at.Kind, q.Limit+1)
+	list, err := query[ops.DueSecond](ctx, c.db, dueSQL, given(at.Second), at.Priority, at.Kind, q.Limit+1)
 	page.Page = pageOf(list, q.Limit, func(s *ops.DueSecond) any { return s })
 	return page, err
 }

@@ -63,6 +63,7 @@ type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
 }
 
 // Letters reads and settles dead letters in one database.
@@ -85,13 +86,28 @@ var (
 	ErrManyLetters = errors.New("several dead letters have this id, because the command stream was created again")
 )
 
-// lettersSQL are all dead letters with their states.
-const lettersSQL = `
+// lettersSQL are all dead letters with their states, and partSQL those of a part, each with its own.
+const (
+	lettersSQL = `
 FROM scrip.dead_letter d LEFT JOIN scrip.checkpoint c ON c.projection = 'tables' AND c.lane = d.lane
-LEFT JOIN scrip_meta.dead_letter h ON h.log = c.log AND h.lane = d.lane AND h.event_sequence = d.event_sequence AND h.event_line = d.event_line AND h.at = d.at`
+LEFT JOIN scrip_meta.dead_letter h ON ` + stateOfIt
+	partSQL = `
+FROM (SELECT d.*` + oneAfterTheOther + `LIMIT $10) d LEFT JOIN scrip.checkpoint c ON c.projection = 'tables' AND c.lane = d.lane
+LEFT JOIN LATERAL (SELECT * FROM scrip_meta.dead_letter h WHERE ` + stateOfIt + ` OFFSET 0) h ON true`
+	stateOfIt = `h.log = c.log AND h.lane = d.lane AND h.event_sequence = d.event_sequence AND h.event_line = d.event_line AND h.at = d.at`
 
-const letterColumns = `SELECT d.stream, d.lane, d.sequence, d.line, d.reason, d.payload, d.at, d.event_sequence, d.event_line,
-    coalesce(h.state, 'open'), h.settled_at, coalesce(h.note, ''), coalesce(c.log, '')` + lettersSQL
+	// Dead letters, newest first, after the end of the page before.
+	//
+	// $3 = since   $6..$9 = that end: time, lane, event   $10 = rows of the part
+	oneAfterTheOther = ` FROM scrip.dead_letter d WHERE ($3::timestamptz IS NULL OR d.at >= $3)
+  AND (d.at, d.lane, d.event_sequence, d.event_line) < ($6::timestamptz, $7::bigint, $8::bigint, $9::bigint)
+ORDER BY d.at DESC, d.lane DESC, d.event_sequence DESC, d.event_line DESC `
+)
+
+const letterValues = `SELECT d.stream, d.lane, d.sequence, d.line, d.reason, d.payload, d.at, d.event_sequence, d.event_line,
+    coalesce(h.state, 'open'), h.settled_at, coalesce(h.note, ''), coalesce(c.log, '')`
+
+const letterColumns = letterValues + lettersSQL
 
 // LetterFilter selects dead letters. The zero value selects all of them, in any state.
 type LetterFilter struct {
@@ -146,10 +162,13 @@ const letterWanted = ` WHERE (d.stream = $1 OR $1 = '' OR right($1, 1) = '_' AND
 // causeSQL is what dead letters of one cause have in common.
 const causeSQL = `regexp_replace(d.reason, '[0-9]+', '…', 'g')`
 
-// $6..$9 = end of the previous page: time, lane, event   $10 = page size
-const listSQL = letterColumns + letterWanted + `
-  AND d.at <= $6::timestamptz AND (d.at, d.lane, d.event_sequence, d.event_line) < ($6::timestamptz, $7::bigint, $8::bigint, $9::bigint)
-ORDER BY d.at DESC, d.lane DESC, d.event_sequence DESC, d.event_line DESC LIMIT $10`
+// $1..$10 as above   $11 = page size
+const listSQL = letterValues + partSQL + letterWanted + `
+ORDER BY d.at DESC, d.lane DESC, d.event_sequence DESC, d.event_line DESC LIMIT $11`
+
+// The last row of a part. $1 = rows of the part   $2 = since   $3..$6 = the end of the page before
+var endOfLetters = strings.NewReplacer("$3", "$2", "$6", "$3", "$7", "$4", "$8", "$5", "$9", "$6").Replace(
+	"SELECT d.at, d.lane, d.event_sequence, d.event_line" + oneAfterTheOther + "OFFSET $1 - 1 LIMIT 1")
 
 func (f *LetterFilter) args() []any {
 	stream := f.Stream
@@ -162,16 +181,21 @@ func (f *LetterFilter) args() []any {
 	return []any{stream, f.Lane, pgtype.Timestamptz{Time: f.Since, Valid: !f.Since.IsZero()}, string(f.State), f.Cause}
 }
 
-// List returns a page of dead letters, newest first. older is empty on the last page.
-func (s *Letters) List(ctx context.Context, f LetterFilter) (list []Letter, older string, err error) {
+// List returns a part of the dead letters, newest first. older is where the next one begins, empty on the last one; looked is how far
+// a part has looked that has fewer than the limit.
+func (s *Letters) List(ctx context.Context, f LetterFilter) (list []Letter, older, looked string, err error) {
 	if err := f.Check(); err != nil {
-		return nil, "", err
+		return nil, "", "", err
 	}
 	limit := cmp.Or(f.Limit, DefaultLetters)
 	after, _ := parseCursor(f.Before, 3)
-	list, err = s.read(ctx, "listing dead letters", listSQL, append(slices.Concat(f.args(), after), limit+1)...)
+	rows := partRows
+	if f == (LetterFilter{Limit: f.Limit, Since: f.Since, Before: f.Before, Masked: f.Masked}) {
+		rows = limit + 1
+	}
+	list, err = read(ctx, s.db, readWait, scanLetter, listSQL, append(slices.Concat(f.args(), after), rows, limit+1)...)
 	if err != nil {
-		return nil, "", err
+		return nil, "", "", explain("listing dead letters", err)
 	}
 	for i := range list {
 		if f.Masked {
@@ -181,9 +205,25 @@ func (s *Letters) List(ctx context.Context, f LetterFilter) (list []Letter, olde
 	list, more := cut(list, limit)
 	if more {
 		last := &list[limit-1]
-		older = cursor(last.At, int64(last.Lane), int64(last.EventSequence), int64(last.EventLine))
+		return list, cursor(last.At, int64(last.Lane), int64(last.EventSequence), int64(last.EventLine)), "", nil
 	}
-	return list, older, nil
+	older, looked, err = s.endOf(ctx, &f, after, rows)
+	return list, older, looked, err
+}
+
+// endOf returns the end of a part of so many rows; "" = it was the last part.
+func (s *Letters) endOf(ctx context.Context, f *LetterFilter, after []any, rows int) (older, looked string, err error) {
+	ends, err := read(ctx, s.db, readWait, func(row pgx.CollectableRow) (older string, err error) {
+		var at time.Time
+		var lane, sequence, line int64
+		err = row.Scan(&at, &lane, &sequence, &line)
+		looked = lookedAt(at)
+		return cursor(at, lane, sequence, line), err
+	}, endOfLetters, slices.Concat([]any{rows, f.args()[2]}, after)...)
+	if err != nil || len(ends) == 0 {
+		return "", "", explain("listing dead letters", err)
+	}
+	return ends[0], looked, nil
 }
 
 // $1..$3 = stream, sequence, line   $4 = lane, with which the key starts   $5, $6 = the event, 0 = any
@@ -213,18 +253,20 @@ func (s *Letters) Find(ctx context.Context, id LetterID) (Letter, error) {
 }
 
 func (s *Letters) read(ctx context.Context, doing, sql string, args ...any) ([]Letter, error) {
-	list, err := collect(ctx, s.db, func(row pgx.CollectableRow) (l Letter, err error) {
-		var settled pgtype.Timestamptz
-		err = row.Scan(&l.Stream, &l.Lane, &l.Sequence, &l.Line, &l.Reason, &l.Payload, &l.At, &l.EventSequence, &l.EventLine,
-			&l.State, &settled, &l.Note, &l.log)
-		l.At, l.SettledAt = l.At.UTC(), timeOf(settled)
-		l.ID = LetterID{Stream: l.Stream, Sequence: l.Sequence, Line: l.Line, lane: l.Lane}
-		return l, err
-	}, sql, args...)
+	list, err := collect(ctx, s.db, scanLetter, sql, args...)
 	if err != nil {
 		return nil, explain(doing, err)
 	}
 	return list, nil
+}
+
+func scanLetter(row pgx.CollectableRow) (l Letter, err error) {
+	var settled pgtype.Timestamptz
+	err = row.Scan(&l.Stream, &l.Lane, &l.Sequence, &l.Line, &l.Reason, &l.Payload, &l.At, &l.EventSequence, &l.EventLine,
+		&l.State, &settled, &l.Note, &l.log)
+	l.At, l.SettledAt = l.At.UTC(), timeOf(settled)
+	l.ID = LetterID{Stream: l.Stream, Sequence: l.Sequence, Line: l.Line, lane: l.Lane}
+	return l, err
 }
 
 // LetterCounts is the number of open dead letters. More: there are more than MostCounted, at which counting ended.
@@ -301,22 +343,29 @@ func (s *Letters) DiscardAll(ctx context.Context, f LetterFilter, note string) (
 	return tag.RowsAffected(), explain("discarding dead letters", err)
 }
 
-// mostGrouped bounds the dead letters that Groups looks at.
-const mostGrouped = 10_000
-
+// groupsSQL groups the dead letters of a part.
 const groupsSQL = `SELECT cause, kind, count(*), min(at), max(at), (array_agg(place ORDER BY at DESC))[1] FROM (
   SELECT ` + causeSQL + ` AS cause, CASE WHEN starts_with(d.stream, '` + topology.CmdStreamPrefix + `') THEN 'commands' ELSE 'events' END AS kind, d.at,
-    d.stream || '.' || d.sequence || '.' || d.line AS place` + lettersSQL + letterWanted + ` ORDER BY d.at DESC LIMIT $6) g
+    d.stream || '.' || d.sequence || '.' || d.line AS place` + partSQL + letterWanted + `) g
 GROUP BY cause, kind ORDER BY count(*) DESC, cause, kind`
 
-// Groups groups the newest open dead letters by cause, the largest group first.
-func (s *Letters) Groups(ctx context.Context) ([]ops.LetterGroup, error) {
-	groups, err := collect(ctx, s.db, func(row pgx.CollectableRow) (g ops.LetterGroup, err error) {
+// Groups groups the open dead letters of a part by cause, the largest group first. Next is where the next part begins.
+func (s *Letters) Groups(ctx context.Context, before string) (page ops.Page[ops.LetterGroup], err error) {
+	f := LetterFilter{State: Open, Before: before}
+	after, ok := parseCursor(f.Before, 3)
+	if !ok {
+		return page, fmt.Errorf("%q is no place among dead letters", before)
+	}
+	page.Items, err = read(ctx, s.db, readWait, func(row pgx.CollectableRow) (g ops.LetterGroup, err error) {
 		err = row.Scan(&g.Cause, &g.Stream, &g.Count, &g.Oldest, &g.Newest, &g.Example)
 		g.Oldest, g.Newest = g.Oldest.UTC(), g.Newest.UTC()
 		return g, err
-	}, groupsSQL, append((&LetterFilter{State: Open}).args(), mostGrouped)...)
-	return groups, explain("grouping dead letters", err)
+	}, groupsSQL, append(slices.Concat(f.args(), after), partRows)...)
+	if err != nil {
+		return page, explain("grouping dead letters", err)
+	}
+	page.Next, page.Looked, err = s.endOf(ctx, &f, after, partRows)
+	return page, err
 }
 
 // explain adds to an error of PostgreSQL what to do; nil for nil.

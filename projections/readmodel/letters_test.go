@@ -78,7 +78,7 @@ const all = "SCRIP_CMD_1.5.1 SCRIP_EVT_1.1.1 SCRIP_CMD_0.12.0 SCRIP_CMD_0.11.2"
 
 func (r *letterRig) list(f LetterFilter) string {
 	r.t.Helper()
-	list, _, err := r.List(r.t.Context(), f)
+	list, _, _, err := r.List(r.t.Context(), f)
 	streamtest.Must(r.t, err)
 	return ids(list)
 }
@@ -104,7 +104,7 @@ func TestList(t *testing.T) {
 	for _, limit := range []int{1, 2, 3, 4} {
 		var got []Letter
 		for before := ""; ; {
-			list, older, err := r.List(t.Context(), LetterFilter{Limit: limit, Before: before})
+			list, older, _, err := r.List(t.Context(), LetterFilter{Limit: limit, Before: before})
 			streamtest.Must(t, err)
 			got = append(got, list...)
 			if before = older; before == "" {
@@ -116,7 +116,7 @@ func TestList(t *testing.T) {
 		}
 	}
 	for _, f := range []LetterFilter{{Limit: -1}, {Stream: "SCRIP_CMD_\x00"}, {Stream: "letters"}, {Limit: MostLetters + 1}, {Before: "x"}, {Before: "1.2.3"}, {Before: "1.2.3.4.5"}, {Before: "9000000000000000000.1.1.1"}} {
-		if _, _, err := r.List(t.Context(), f); err == nil {
+		if _, _, _, err := r.List(t.Context(), f); err == nil {
 			t.Errorf("%+v was accepted", f)
 		}
 	}
@@ -302,7 +302,7 @@ func TestStreamNamesAreComparedWhole(t *testing.T) {
 	}
 	store := NewLetters(r.pool)
 	for stream, want := range map[string]int{"": 16, OfCommands: 16, OfEvents: 0, "SCRIP_CMD_1": 1, "SCRIP_CMD_15": 1, "SCRIP_EVT_1": 0} {
-		list, _, err := store.List(t.Context(), LetterFilter{Stream: stream})
+		list, _, _, err := store.List(t.Context(), LetterFilter{Stream: stream})
 		if err != nil || len(list) != want {
 			t.Errorf("%q: %d dead letters, want %d (%v)", stream, len(list), want, err)
 		}
@@ -325,9 +325,9 @@ func TestCauses(t *testing.T) {
 		}
 	}
 	causes := func() (all string) {
-		groups, err := r.Groups(t.Context())
+		groups, err := r.Groups(t.Context(), "")
 		streamtest.Must(t, err)
-		for _, g := range groups {
+		for _, g := range groups.Items {
 			all += fmt.Sprintf("%d %s of %s, %s; ", g.Count, g.Cause, g.Stream, g.Example)
 		}
 		return all

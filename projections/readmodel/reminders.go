@@ -3,7 +3,6 @@ package readmodel
 import (
 	"context"
 	"math"
-	"strconv"
 	"strings"
 	"time"
 
@@ -12,47 +11,96 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
-// Those of a customer are collected by their hash index first: for a short page the planner would else walk the key, in the hope of
-// finding some soon.
+// $1 = campaign   $2..$5 = customer, state, kind, before   $6 = place   $7 = how many   $8 = rows of the part
+//
+// Reminders of a customer are collected by their hash index first: for a short page the planner would else walk the key, in the hope
+// of finding some soon.
 const (
-	remindersSQL = `SELECT x.r, x.campaign, x.customer_id, x.kind, x.before_us, coalesce(x.n, 0), x.due_at, x.state, x.settled_at FROM scrip.reminder x
-WHERE x.campaign = $1 AND $2::text IN ('', x.customer_id) AND $3::text IN ('', x.state) AND $4::text IN ('', x.kind) AND $5::bigint IN (-1, x.before_us) AND x.r < $6 ORDER BY x.r DESC LIMIT $7`
-	ofTheCustomer = `(SELECT * FROM scrip.reminder WHERE customer_id = $2 OFFSET 0)`
+	remindersSQL = `SELECT x.r, x.campaign, x.customer_id, x.kind, x.before_us, coalesce(x.n, 0), x.due_at, x.state, x.settled_at FROM {{rows}} x
+WHERE x.campaign = $1 AND ($2::text IS NULL OR x.customer_id = $2) AND ($3::text IS NULL OR x.state = $3) AND ($4::text IS NULL OR x.kind = $4)
+  AND ($5::bigint IS NULL OR x.before_us = $5) AND x.r < $6 ORDER BY x.r DESC LIMIT $7`
+	remindersByKey      = `(SELECT * FROM scrip.reminder k WHERE k.campaign = $1 AND k.r < $6 ORDER BY k.r DESC LIMIT $8)`
+	remindersOfCustomer = `(SELECT * FROM scrip.reminder k WHERE k.customer_id = $2 AND $8::bigint > 0 OFFSET 0)`
+
+	countOfReminders = `SELECT count(*) FROM (SELECT FROM scrip.reminder x WHERE x.customer_id = $1 LIMIT $2) x`
+	// The last row of a part. $1 = campaign   $2 = place   $3 = rows of the part
+	endOfReminders = `SELECT x.r, x.set_at FROM scrip.reminder x WHERE x.campaign = $1 AND x.r < $2 ORDER BY x.r DESC OFFSET $3 - 1 LIMIT 1`
 )
 
+// reminderPlace is the reminder after which a part goes on.
+type reminderPlace struct {
+	R    int64
+	Walk bool `json:",omitempty"` // the key is walked, although a customer is given
+}
+
+// numbered is a reminder with its number in the campaign.
+type numbered struct {
+	r int64
+	domain.ReminderView
+}
+
 // Reminders implements ops.Reminders.
-func (s *History) Reminders(ctx context.Context, q ops.ListReminders) (ops.Page[domain.ReminderView], error) {
-	sql, before, end := remindersSQL, int64(-1), int64(math.MaxInt64)
-	if q.CustomerID != "" {
-		sql = strings.Replace(sql, "scrip.reminder", ofTheCustomer, 1)
+func (s *History) Reminders(ctx context.Context, q ops.ListReminders) (page ops.Page[domain.ReminderView], err error) {
+	at, err := placed[reminderPlace](q.After)
+	if err != nil {
+		return page, err
 	}
-	if q.Kind != "" {
-		before = q.Before.Microseconds()
+	if q.After == "" {
+		at.R = math.MaxInt64
 	}
-	if q.After != "" {
-		end, _ = strconv.ParseInt(q.After, 10, 64)
-	}
-	return schema.Again(func() (page ops.Page[domain.ReminderView], err error) {
-		rows, err := s.db.Query(ctx, sql, q.Campaign, q.CustomerID, q.State, q.Kind, before, end, q.Limit+1)
-		if err != nil {
+	if q.CustomerID != "" && !at.Walk {
+		if at.Walk, err = crowded(ctx, s.db, countOfReminders, q.CustomerID); err != nil {
 			return page, err
 		}
-		var r, last, us, n int64
-		var v domain.ReminderView
-		var due, settled pgtype.Timestamptz
-		_, err = pgx.ForEachRow(rows, []any{&r, &v.Campaign, &v.CustomerID, &v.Kind, &us, &n, &due, &v.State, &settled}, func() error {
-			if len(page.Items) == q.Limit { // there are more
-				page.Next = strconv.FormatInt(last, 10)
-				return nil
-			}
-			v.Before, v.N, v.DueAt, v.SettledAt = wire.Period(time.Duration(us)*time.Microsecond).String(), uint32(n), timeOf(due), timeOf(settled)
-			page.Items, last = append(page.Items, v), r
-			return nil
-		})
-		return page, err
+	}
+	from, filtered := remindersByKey, q.CustomerID != "" || q.State != "" || q.Kind != ""
+	if q.CustomerID != "" && !at.Walk {
+		from = remindersOfCustomer
+	}
+	var before *int64
+	if q.Kind != "" {
+		us := q.Before.Microseconds()
+		before = &us
+	}
+	most := q.Limit + 1
+	if filtered {
+		most = partRows
+	}
+	list, rows, err := inParts(ctx, most, func(rows int) ([]numbered, error) {
+		return read(ctx, s.db, partWait, scanReminder, strings.Replace(remindersSQL, "{{rows}}", from, 1),
+			q.Campaign, given(q.CustomerID), given(q.State), given(q.Kind), before, at.R, q.Limit+1, rows)
 	})
+	if err != nil {
+		return page, err
+	}
+	whole := pageOf(list, q.Limit, func(v *numbered) any { return reminderPlace{v.r, at.Walk} })
+	page.Next = whole.Next
+	for i := range whole.Items {
+		page.Items = append(page.Items, whole.Items[i].ReminderView)
+	}
+	if page.Next != "" || from == remindersOfCustomer || !filtered {
+		return page, nil
+	}
+	ends, err := read(ctx, s.db, readWait, pgx.RowToStructByPos[struct {
+		R     int64
+		SetAt time.Time
+	}], endOfReminders, q.Campaign, at.R, rows)
+	if err == nil && len(ends) > 0 {
+		page.Next, page.Looked = cursorOf(reminderPlace{ends[0].R, at.Walk}), lookedAt(ends[0].SetAt)
+	}
+	return page, err
+}
+
+// lookedAt is how far a part of a list that is in the order of time has looked.
+func lookedAt(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+func scanReminder(row pgx.CollectableRow) (v numbered, err error) {
+	var us, n int64
+	var due, settled pgtype.Timestamptz
+	err = row.Scan(&v.r, &v.Campaign, &v.CustomerID, &v.Kind, &us, &n, &due, &v.State, &settled)
+	v.Before, v.N, v.DueAt, v.SettledAt = wire.Period(time.Duration(us)*time.Microsecond).String(), uint32(n), timeOf(due), timeOf(settled)
+	return v, err
 }

@@ -231,6 +231,9 @@ CREATE TABLE scrip.campaign_event (
     CONSTRAINT campaign_event_key PRIMARY KEY (campaign, place)
 );
 
+-- Those that have settings, of which each is compared with the one before, among any number of others.
+CREATE INDEX campaign_event_settings ON scrip.campaign_event (campaign, place) WHERE type IN ('campaign.created', 'campaign.updated');
+
 -- What falls due: expiries and reminders.
 
 -- One row per campaign and instant at which coupons of it fall that have an expiry of their own. Every claimed one that expires
@@ -390,4 +393,5 @@ CREATE TABLE scrip.dead_letter (
     CONSTRAINT dead_letter_key PRIMARY KEY (lane, event_sequence, event_line)
 );
 
-CREATE INDEX dead_letter_at ON scrip.dead_letter (at);
+-- In the order of lists, which go on after any of them.
+CREATE INDEX dead_letter_at ON scrip.dead_letter (at, lane, event_sequence, event_line);

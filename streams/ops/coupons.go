@@ -15,7 +15,7 @@ import (
 
 // Coupons are the coupons in the read tables.
 type Coupons interface {
-	// List lists coupons of these campaigns, nil = all, with their codes.
+	// List reads a part of a list of coupons of these campaigns, nil = all, with their codes.
 	List(ctx context.Context, q ListCoupons, campaigns []string) (Page[Coupon], error)
 	// ByNumber returns coupons of a campaign, without those that are not claimed.
 	ByNumber(ctx context.Context, campaign string, n ...uint32) ([]Coupon, error)
@@ -71,7 +71,11 @@ func (o *Ops) ListCoupons(ctx context.Context, who Caller, q ListCoupons) (page 
 	case q.LastFour != "" && (about != "" || q.Campaign == "" || len(q.LastFour) != 4):
 		err = invalid("last_four", "must be the last four symbols of a code, such as LRR5, with campaign and without customer_id and order_id")
 	default:
-		page, err = o.Coupons.List(ctx, q, who.Campaigns)
+		indexed := about != "" || q.Status == "" && q.LastFour == ""
+		page, err = list(ctx, o, who, indexed, q.Paging, func(ctx context.Context, p Paging) (Page[Coupon], error) {
+			q.Paging = p
+			return o.Coupons.List(ctx, q, who.Campaigns)
+		})
 	}
 	if err != nil {
 		return page, err
@@ -152,9 +156,14 @@ type DuePage struct {
 }
 
 // ListDue lists what falls due within an hour, and what is due and not done.
-func (o *Ops) ListDue(ctx context.Context, _ Caller, q Paging) (DuePage, error) {
+func (o *Ops) ListDue(ctx context.Context, who Caller, q Paging) (DuePage, error) {
 	if o.Coupons == nil {
 		return DuePage{}, ErrNoTables
 	}
+	end, err := o.lists.take(ctx, who.Client(), &listTurn) // it counts what is due, however much
+	if err != nil {
+		return DuePage{}, err
+	}
+	defer end()
 	return o.Coupons.Due(ctx, q)
 }

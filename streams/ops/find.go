@@ -76,7 +76,7 @@ func (o *Ops) FindCommand(ctx context.Context, who Caller, q FindCommand) (out F
 	if q.After != "" && !s.goOn([]byte(q.After)) {
 		return out, invalid("after", "must be the next of a search in the same log, with the same campaign")
 	}
-	end, err := o.searches.take(ctx, who.Client())
+	end, err := o.searches.take(ctx, who.Client(), &searchTurn)
 	if err != nil {
 		return out, err
 	}

@@ -1,9 +1,12 @@
 package ops
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,35 +17,70 @@ import (
 // Letters are the dead letters of the read tables. The answers are of a package above this one. Errors that no retry changes are
 // refusals.
 type Letters interface {
+	// List reads a part of a list.
 	List(ctx context.Context, q ListLetters, masked bool) (Page[any], error)
 	Show(ctx context.Context, q ShowLetter, masked bool) (any, error)
 	// Retry sends the lines of a dead letter again, and Discard settles dead letters, or opens them again.
 	Retry(ctx context.Context, who Caller, q RetryLetter) (any, error)
 	Discard(ctx context.Context, q DiscardLetters) (LettersDone, error)
-	// Groups groups the newest 10,000 open ones by cause.
-	Groups(ctx context.Context) ([]LetterGroup, error)
+	// Groups groups open ones by cause, a part of all of them after another, the newest first.
+	Groups(ctx context.Context, after string) (Page[LetterGroup], error)
 }
 
 // LetterGroup are open dead letters of one cause.
 type LetterGroup struct {
 	Cause   string    `json:"cause" doc:"The reason, without what it quotes and without numbers."`
 	Stream  string    `json:"stream" enum:"commands,events" doc:"Of lines of which streams."`
-	Count   int64     `json:"count" doc:"Among the newest 10,000 open ones."`
+	Count   int64     `json:"count" doc:"Among the newest 10,000 open ones, and up to as many more."`
 	Oldest  time.Time `json:"oldest"`
 	Newest  time.Time `json:"newest"`
 	Example string    `json:"example" doc:"The id of the newest one."`
 }
 
+// mostGrouped is how many open dead letters are grouped, but for those of the last part.
+const mostGrouped = 10_000
+
 // GroupLetters groups open dead letters by cause, the largest group first.
-func (o *Ops) GroupLetters(ctx context.Context, _ Caller, q Paging) (Page[LetterGroup], error) {
+func (o *Ops) GroupLetters(ctx context.Context, who Caller, q Paging) (Page[LetterGroup], error) {
 	if o.Letters == nil {
 		return Page[LetterGroup]{}, ErrNoTables
 	}
-	all, err := o.Letters.Groups(ctx)
+	open := int64(0)
+	parts, err := list(ctx, o, who, true, Paging{Limit: math.MaxInt}, func(ctx context.Context, p Paging) (Page[LetterGroup], error) {
+		part, err := o.Letters.Groups(ctx, p.After)
+		for i := range part.Items {
+			open += part.Items[i].Count
+		}
+		if open >= mostGrouped {
+			part.Next = ""
+		}
+		return part, err
+	})
 	if err != nil {
 		return Page[LetterGroup]{}, err
 	}
-	return PageOf(all, q, func(g *LetterGroup) string { return g.Stream + " " + g.Cause })
+	page, err := PageOf(mergedGroups(parts.Items), q, func(g *LetterGroup) string { return g.Stream + " " + g.Cause })
+	page.Looked = parts.Looked
+	return page, err
+}
+
+// mergedGroups makes one group of those of one cause, of which the first is the newest.
+func mergedGroups(parts []LetterGroup) (all []LetterGroup) {
+	at := map[[2]string]int{}
+	for i := range parts {
+		g := &parts[i]
+		n, ok := at[[2]string{g.Stream, g.Cause}]
+		if !ok {
+			at[[2]string{g.Stream, g.Cause}] = len(all)
+			all = append(all, *g)
+			continue
+		}
+		all[n].Count, all[n].Oldest = all[n].Count+g.Count, g.Oldest
+	}
+	slices.SortFunc(all, func(a, b LetterGroup) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Cause, b.Cause), strings.Compare(a.Stream, b.Stream))
+	})
+	return all
 }
 
 // SelectLetters selects dead letters.
@@ -69,7 +107,10 @@ func (o *Ops) ListLetters(ctx context.Context, who Caller, q ListLetters) (Page[
 	if o.Letters == nil {
 		return Page[any]{}, ErrNoTables
 	}
-	answer, err := o.Letters.List(ctx, q, !who.Clear())
+	answer, err := list(ctx, o, who, q.Cause == "", q.Paging, func(ctx context.Context, p Paging) (Page[any], error) {
+		q.Paging = p
+		return o.Letters.List(ctx, q, !who.Clear())
+	})
 	if err == nil {
 		err = o.seen(ctx, who, "")
 	}

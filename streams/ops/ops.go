@@ -57,6 +57,7 @@ type Ops struct {
 	MaskCustomer func(id string) string
 
 	searches turns // of FindCommand
+	lists    turns // of those that no index serves
 }
 
 // record adds an entry to the audit stream. An action without its entry is not answered as done.

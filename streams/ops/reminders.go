@@ -10,6 +10,7 @@ import (
 
 // Reminders are those of the read tables.
 type Reminders interface {
+	// Reminders reads a part of a list.
 	Reminders(ctx context.Context, q ListReminders) (Page[domain.ReminderView], error)
 }
 
@@ -32,7 +33,10 @@ func (o *Ops) ListReminders(ctx context.Context, who Caller, q ListReminders) (P
 	case o.Reminders == nil:
 		return Page[domain.ReminderView]{}, ErrNoTables
 	}
-	page, err := o.Reminders.Reminders(ctx, q)
+	page, err := list(ctx, o, who, q.CustomerID != "" || q.State == "", q.Paging, func(ctx context.Context, p Paging) (Page[domain.ReminderView], error) {
+		q.Paging = p
+		return o.Reminders.Reminders(ctx, q)
+	})
 	for i := range page.Items {
 		page.Items[i].CustomerID = o.ShownCustomer(who.Principal, page.Items[i].CustomerID, q.CustomerID)
 	}

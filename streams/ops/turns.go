@@ -7,33 +7,42 @@ import (
 	"time"
 )
 
-// turns bounds what reads without an index cost a server: one runs at a time, and after it there is a rest, so that together they
-// take a share of the time however many callers there are. A client has one in the line; its others wait behind that, where they
-// delay no other client. It is safe for concurrent use; the zero value is ready. A crash ends what waits.
+// turns bounds what reads without an index cost a server: few run at a time, however many callers there are. A client has still
+// fewer that run; its others wait behind them, where they delay no other client. It is safe for concurrent use; the zero value is
+// ready. A crash ends what waits.
 type turns struct {
 	mu   sync.Mutex
-	line chan struct{}            // holds a token while one runs or the rest after it lasts
+	line chan struct{}            // holds a token for each that runs, and while the rest after one lasts
 	by   map[string]chan struct{} // likewise, of a client that has one in the line
 	wait map[string]int           // how many of a client run or wait
 }
 
-const (
-	// turnRest is the ratio of the rest after a turn to the turn.
-	turnRest = 4
-	// mostRest bounds the rest after a slow turn: one that waits from then on still has its turn.
-	mostRest = turnWait / 2
-	// turnWait is how long a request waits for its turn.
-	turnWait = 5 * time.Second
-	// turnsMost is how many requests of a client run or wait.
-	turnsMost = 4
+// turn is a kind of reads that take turns.
+type turn struct {
+	what string // in messages
+	// beside is how many run at a time, and each how many of a client; most is how many of a client run or wait.
+	beside, each, most int
+	// wait is how long a request waits for its turn.
+	wait time.Duration
+	// rest is the ratio of the rest after a turn to the turn, so that all together take a share of the time; mostRest bounds it after a
+	// slow one: one that waits from then on still has its turn.
+	rest     time.Duration
+	mostRest time.Duration
+}
+
+var (
+	searchTurn = turn{what: "searches", beside: 1, each: 1, most: 4, wait: 5 * time.Second, rest: 4, mostRest: 5 * time.Second / 2}
+	// A page of a list takes a second of one CPU. Three together leave time to the projector, whose processes have the same priority;
+	// a client leaves one to the others.
+	listTurn = turn{what: "lists without an index", beside: 3, each: 2, most: 2, wait: time.Second}
 )
 
 // take waits for the turn of a client, who calls end after it.
-func (t *turns) take(ctx context.Context, client string) (end func(), err error) {
-	late := &Refusal{Code: Overloaded, Message: fmt.Sprintf("searches before this one took longer than %s; retry", turnWait)}
-	ctx, cancel := context.WithTimeoutCause(ctx, turnWait, late)
+func (t *turns) take(ctx context.Context, client string, of *turn) (end func(), err error) {
+	late := &Refusal{Code: Overloaded, Message: fmt.Sprintf("%s before this one took longer than %s; retry", of.what, of.wait)}
+	ctx, cancel := context.WithTimeoutCause(ctx, of.wait, late)
 	defer cancel()
-	line, mine, err := t.enter(client)
+	line, mine, err := t.enter(client, of)
 	if err != nil {
 		return nil, err
 	}
@@ -50,24 +59,24 @@ func (t *turns) take(ctx context.Context, client string) (end func(), err error)
 	}
 	began := time.Now()
 	return func() {
-		time.AfterFunc(min(turnRest*time.Since(began), mostRest), func() { <-line })
+		time.AfterFunc(min(of.rest*time.Since(began), of.mostRest), func() { <-line })
 		<-mine
 		t.leave(client)
 	}, nil
 }
 
-func (t *turns) enter(client string) (line, mine chan struct{}, err error) {
+func (t *turns) enter(client string, of *turn) (line, mine chan struct{}, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.wait[client] == turnsMost {
-		why := fmt.Sprintf("%d searches of this key run or wait at this server; wait for one, then retry", turnsMost)
+	if t.wait[client] == of.most {
+		why := fmt.Sprintf("%d %s of this key run or wait at this server; wait for one, then retry", of.most, of.what)
 		return nil, nil, &Refusal{Code: Overloaded, Message: why}
 	}
 	if t.line == nil {
-		t.line, t.by, t.wait = make(chan struct{}, 1), map[string]chan struct{}{}, map[string]int{}
+		t.line, t.by, t.wait = make(chan struct{}, of.beside), map[string]chan struct{}{}, map[string]int{}
 	}
 	if t.by[client] == nil {
-		t.by[client] = make(chan struct{}, 1)
+		t.by[client] = make(chan struct{}, of.each)
 	}
 	t.wait[client]++
 	return t.line, t.by[client], nil

@@ -45,7 +45,7 @@ var actionRoutes = []actionRoute{
 	{method: get, path: "/v1/audit", action: "audit.list", id: "readAudit", summary: "Read the audit stream",
 		about: "Log-ins, changes of keys, settings and webhooks, exports, and look-ups of codes in clear: newest first. A page selects from 4,000 entries: it may be short, or empty, and have a next."},
 	{method: get, path: reminders, action: "reminder.list", id: "listReminders", tag: "shop", summary: "List the reminders of a campaign",
-		about: "Newest first, from the read tables, which may lag a little."},
+		about: "Newest first, from the read tables, which may lag a little. " + partsAbout},
 
 	{method: http.MethodPut, path: "/v1/opt-outs/{customer_id}", action: "optout.add", id: "addOptOut", tag: "shop", summary: "Let a customer get no reminders",
 		about: "Of any campaign. No delivery to the customer starts once this is answered; what is under way is not recalled. Repeating it changes nothing."},
@@ -126,7 +126,7 @@ var actionRoutes = []actionRoute{
 			"Its result, if it has one, is what it did until then. One that has ended stays as it is."},
 
 	{method: get, path: "/v1/coupons", action: "coupon.list", id: "listCoupons", tag: "coupons", summary: "List coupons of a campaign, a customer or an order",
-		about: "From the read tables, by campaign and number. With status or last_four a page of a campaign may be short, or empty, and have a next."},
+		about: "From the read tables, by campaign and number. " + partsAbout},
 	{method: post, path: oneCampaign + "/coupons/void", action: "coupons.void", id: "voidCoupons", tag: "coupons", summary: "Void many coupons of a campaign", status: http.StatusAccepted,
 		about: "Those that n, codes or a filter selects, or all. " + couponsAbout},
 	{method: post, path: oneCampaign + "/coupons/extend", action: "coupons.extend", id: "extendCoupons", tag: "coupons", summary: "Change the expiry of many coupons of a campaign", status: http.StatusAccepted,
@@ -141,6 +141,10 @@ var actionRoutes = []actionRoute{
 	{method: get, path: "/v1/due", action: "due.list", id: "listDue", summary: "List what falls due within an hour, and what is due and not done",
 		about: "From the read tables."},
 }
+
+// partsAbout is what lists have in common whose filter no index serves.
+const partsAbout = "Where no index has what is wanted, the list is read for a second: a page may be short, or empty, and have a next, and looked, which is how far " +
+	"it has looked. A server reads three such pages at a time, two of a key; further ones are 429 overloaded."
 
 // couponsAbout is what changes of many coupons have in common.
 const couponsAbout = "They are counted first: if more than most are selected nothing is changed, and with dry_run nothing is changed at all. After a failure " +

@@ -46,11 +46,11 @@ func (l *letters) List(ctx context.Context, q ops.ListLetters, masked bool) (pag
 	if err != nil {
 		return page, err
 	}
-	list, older, err := l.Letters.List(ctx, f)
+	list, older, looked, err := l.Letters.List(ctx, f)
 	for i := range list {
 		page.Items = append(page.Items, &list[i])
 	}
-	page.Next = older
+	page.Next, page.Looked = older, looked
 	return page, err
 }
 
