@@ -28,7 +28,7 @@ func (s *server) startProjector(ctx context.Context) error {
 	if s.trace != nil {
 		opts.Trace = s.trace.Project
 	}
-	p, err := projector.New(s.tables.pool, js, s.stream, opts)
+	p, err := projector.New(s.tables.work, js, s.stream, opts)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (s *server) startProjector(ctx context.Context) error {
 		}
 		return p.Run(ctx)
 	})
-	deliveries := readmodel.NewKeeper(s.tables.pool, js, readmodel.KeeperOptions{Logger: s.log})
+	deliveries := readmodel.NewKeeper(s.tables.work, js, readmodel.KeeperOptions{Logger: s.log})
 	s.group.start("deliveries", func(ctx context.Context) error {
 		for !s.settled() { // the projector makes the tables
 			if natsx.Pause(ctx, readyPoll) != nil {

@@ -43,3 +43,26 @@ func TestNoTransactionStaysOpen(t *testing.T) {
 		t.Errorf("a transaction may idle for %q", got)
 	}
 }
+
+// TestConnectionsOfAServer: whatever the URL, the CPUs and the lanes, two servers have enough with reserved_connections, see package
+// pgd, and the projector has those of its lanes and of the keeper of segments.
+func TestConnectionsOfAServer(t *testing.T) {
+	s := &tables{given: "postgres://127.0.0.1/x?pool_max_conns=500&pool_min_conns=3"}
+	for _, lanes := range []int{1, 6, 1024} {
+		sum := int32(otherConns)
+		for _, most := range s.pools(lanes) {
+			pool, err := s.newPool(t.Context(), most)
+			if err != nil {
+				t.Fatal(err)
+			}
+			now := pool.Config()
+			if sum += now.MaxConns; now.MaxConns != most || now.MinConns != 0 {
+				t.Errorf("%d lanes: from %d to %d connections", lanes, now.MinConns, now.MaxConns)
+			}
+			pool.Close()
+		}
+		if work := s.pools(lanes)[&s.work]; sum > 50/2 || int(work) < min(lanes, 6)+4 {
+			t.Errorf("%d lanes: %d connections, the projector %d", lanes, sum, work)
+		}
+	}
+}

@@ -25,13 +25,16 @@ const (
 	tablesStop = 4 * time.Second
 	// tablesNice gives claims priority over the read tables: these lag under load and catch up afterwards.
 	tablesNice = 10
-	// poolMost bounds the connections: lanes are projected in parallel, and requests for coupons read their history.
-	poolMost = 16
+	// mostRead and mostProjected bound the connections of a server: those of requests, and those of what fills the tables, so that no
+	// request waits before it. Lanes are projected in parallel, and segments are sealed, merged and removed beside them. The guard has
+	// one, and otherConns are those of the projector's lock and of the look at the settings. Jobs have their own.
+	mostRead, mostProjected, otherConns = 8, 10, 2
 )
 
 // tables is the database with the read tables. It may be unavailable: claims do not need it.
 type tables struct {
-	pool    *pgxpool.Pool
+	pool    *pgxpool.Pool // of requests
+	work    *pgxpool.Pool // of the projector, the keeper of segments and that of deliveries
 	guard   *pgxpool.Pool // one connection for the rounds of analysts, which no request takes
 	cluster *pgd.Cluster  // nil = external
 	given   string        // URL of an external one
@@ -68,15 +71,12 @@ func (s *server) startTables(ctx context.Context) error {
 		s.cluster.Store(t.cluster)
 		s.group.start("postgres", func(ctx context.Context) error { return s.keepCluster(ctx, t) })
 	}
-	var err error
-	if t.pool, err = t.newPool(ctx, s.stream.Lanes); err != nil {
-		return err
-	}
-	one := t.pool.Config()
-	one.MaxConns, one.MinConns, one.MinIdleConns = 1, 0, 0
-	if t.guard, err = pgxpool.NewWithConfig(ctx, one); err != nil {
-		t.pool.Close()
-		return err
+	for pool, most := range t.pools(s.stream.Lanes) {
+		var err error
+		if *pool, err = t.newPool(ctx, most); err != nil {
+			t.close()
+			return err
+		}
 	}
 	s.tables = t
 	if err := s.metrics.registry.Register(newPostgresMetric(t.pool)); err != nil {
@@ -152,9 +152,14 @@ func (t *tables) url() string {
 	return t.cluster.URL()
 }
 
+// pools are the pools, each with the most connections that it has: no setting of the URL and no number of CPUs raises them.
+func (t *tables) pools(lanes int) map[**pgxpool.Pool]int32 {
+	return map[**pgxpool.Pool]int32{&t.pool: mostRead, &t.work: int32(min(lanes+4, mostProjected)), &t.guard: 1}
+}
+
 // newPool makes a pool that connects on use. A private cluster may not run yet and may move to another port, so each
 // new connection reads its current URL.
-func (t *tables) newPool(ctx context.Context, lanes int) (*pgxpool.Pool, error) {
+func (t *tables) newPool(ctx context.Context, most int32) (*pgxpool.Pool, error) {
 	url := t.given
 	if t.cluster != nil {
 		url = "postgres://127.0.0.1/" // replaced at each connection
@@ -163,7 +168,7 @@ func (t *tables) newPool(ctx context.Context, lanes int) (*pgxpool.Pool, error) 
 	if err != nil {
 		return nil, fmt.Errorf("--postgres is not a valid PostgreSQL URL: %w", err)
 	}
-	config.MaxConns = max(config.MaxConns, int32(min(lanes+3, poolMost)))
+	config.MaxConns, config.MinConns, config.MinIdleConns = most, 0, 0
 	config.ConnConfig.RuntimeParams["application_name"] = "scrip"
 	config.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = schema.MostIdle
 	schema.Pin(config.ConnConfig)
@@ -186,7 +191,7 @@ func (t *tables) newPool(ctx context.Context, lanes int) (*pgxpool.Pool, error) 
 }
 
 func (t *tables) close() {
-	for _, pool := range []*pgxpool.Pool{t.pool, t.guard} {
+	for _, pool := range []*pgxpool.Pool{t.pool, t.work, t.guard} {
 		if pool != nil {
 			pool.Close()
 		}
