@@ -38,7 +38,7 @@ func command[A any](m *Main, a action[A]) *cobra.Command {
 		m.byFlag(cmd)
 	}
 	takesID := ops.Named(a.name).TakesID()
-	m.query(cmd, func(ctx context.Context, s *session, args []string) error {
+	m.query(cmd, func(_ context.Context, s *session, args []string) error {
 		if err := cli.Require(cmd, required...); err != nil {
 			return err
 		}
@@ -54,16 +54,21 @@ func command[A any](m *Main, a action[A]) *cobra.Command {
 			}
 		}
 		var answer A
-		if err := s.ask(ctx, a.name, given, &answer); err != nil {
+		body, err := m.whole(cmd.Context(), s, ops.Named(a.name), given)
+		if body == nil {
 			return err
 		}
+		if wrong := json.Unmarshal(body, &answer); wrong != nil {
+			return fmt.Errorf("scrip.%s: the answer cannot be read: %w", a.name, wrong)
+		}
+		m.instants = instants(given)
 		switch {
 		case m.global.output == outputJSON && a.json != nil:
-			return cli.JSON(m.Out, a.json(answer))
+			return errors.Join(cli.JSON(m.Out, a.json(answer)), err)
 		case m.global.output == outputJSON:
-			return cli.JSON(m.Out, answer)
+			return errors.Join(cli.JSON(m.Out, answer), err)
 		}
-		return a.print(answer)
+		return errors.Join(a.print(answer), err)
 	})
 	if takesID {
 		cmd.Flags().Lookup("id").Usage = onceUsage

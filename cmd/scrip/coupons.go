@@ -56,7 +56,7 @@ func (m *Main) couponList() *cobra.Command {
 	return command(m, action[ops.Page[ops.Coupon]]{
 		use: "list", name: "coupon.list", short: "List coupons of a campaign, a customer or an order",
 		long: `List coupons of a campaign, a customer or an order, by campaign and number, from the read tables. With --status or --last-four a
-page of a campaign may be short, or empty, and yet not the last one.`,
+campaign is read as far as --limit needs, which may take a while; what was found is printed when it is interrupted.`,
 		example: `  scrip coupon list --campaign summer --last-four LRR5
   scrip coupon list --campaign summer --status voided --limit 1000 -o json
   scrip coupon list --order 4711`,

@@ -51,6 +51,7 @@ type Main struct {
 	global    globalFlags
 	natsFlags cli.NATSFlags
 	by        string // the user that requests name; "" = user@host
+	instants  string // flags of the times of a list, for its next page
 }
 
 // globalFlags are the flags of every command; each can also be set by a variable SCRIP_…, or by SCRIP_…_FILE with the name

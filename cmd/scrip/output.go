@@ -72,7 +72,7 @@ func (m *Main) table(next, header string, rows [][]string) error {
 
 func (m *Main) more(next string) {
 	if next != "" {
-		fmt.Fprintf(m.Err, "scrip: there is more: --after %s\n", next)
+		fmt.Fprintf(m.Err, "scrip: there is more: %s--after %s\n", m.instants, next)
 	}
 }
 
