@@ -65,6 +65,9 @@ var parts = []part{
 	{name: "doors", weight: 3, dir: "cmd/internal/e2e/doors", apart: 30 * time.Second, args: func(last time.Duration, seed uint64) []string {
 		return tests("^TestClaimsBesideOthers$", "doors.for", last, "doors.seed", seed)
 	}},
+	{name: "lists", weight: 3, dir: "cmd/internal/e2e/doors", apart: 40 * time.Second, args: func(last time.Duration, seed uint64) []string {
+		return tests("^TestClaimsBesideLists$", "lists.for", last, "lists.seed", seed, "lists.coupons", min(1_600_000, 20_000+3000*int(last.Seconds())))
+	}},
 	{name: "readers", weight: 10, dir: "cmd/internal/e2e/readers", apart: 40 * time.Second,
 		args: func(last time.Duration, seed uint64) []string {
 			return tests("^TestRebuildsBesideReaders$", "readers.for", last, "readers.seed", seed)

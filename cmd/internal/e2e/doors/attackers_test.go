@@ -31,14 +31,17 @@ import (
 // siteVariable has the site, as JSON, in the environment of the attackers' process.
 const siteVariable = "SCRIP_DOORS_SITE"
 
-// attackers are all, each with how many do it side by side, and the most times a second that they do it together; 0 = as often as
-// the server answers.
-var attackers = []struct {
+// attacker is a kind of them: how many do it side by side, and the most times a second that they do it together; 0 = as often as the
+// server answers.
+type attacker struct {
 	what   string
 	beside int
 	rate   float64
 	once   func(context.Context, *attack) error
-}{
+}
+
+// attackers are all.
+var attackers = []attacker{
 	{"wrong log-ins to NATS", 8, 300, wrongNATS},
 	{"wrong keys over HTTP", 4, 300, wrongHTTP},
 	{"requests over HTTP/2 that are reset", 4, 300, reset},
@@ -54,8 +57,9 @@ var attackers = []struct {
 // attack is what attackers share.
 type attack struct {
 	site
-	web *http.Client
-	n   atomic.Int64
+	web    *http.Client
+	n      atomic.Int64
+	broken atomic.Int64 // answers that say that the server failed, where none may
 }
 
 // attackAll attacks until its input ends, and prints how often each attacker did what it does, and how often that failed.
@@ -68,8 +72,12 @@ func attackAll(text string) {
 	a.web = &http.Client{Transport: &http.Transport{TLSClientConfig: certs.OfFile(a.CA), ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16}, Timeout: time.Minute}
 	ctx, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	done, failed := make([]atomic.Int64, len(attackers)), make([]atomic.Int64, len(attackers))
-	for i, kind := range attackers {
+	kinds := attackers
+	if a.Lists > 0 {
+		kinds = []attacker{{"lists by the last four", a.Lists, 0, lastFour}}
+	}
+	done, failed := make([]atomic.Int64, len(kinds)), make([]atomic.Int64, len(kinds))
+	for i, kind := range kinds {
 		if !strings.Contains(kind.what, a.Only) {
 			continue
 		}
@@ -97,11 +105,15 @@ func attackAll(text string) {
 	stop()
 	all.Wait()
 	sum := int64(0)
-	for i, kind := range attackers {
+	for i, kind := range kinds {
 		fmt.Printf("%s: %d, failed %d\n", kind.what, done[i].Load(), failed[i].Load())
 		sum += done[i].Load()
 	}
 	fmt.Printf("soak: %d attacks\n", sum)
+	if n := a.broken.Load(); n > 0 {
+		fmt.Printf("%d answers were 5xx\n", n)
+		os.Exit(1)
+	}
 }
 
 // failedPause is the pause of an attacker whom the server refuses: many who do not pause would measure their own CPU.
@@ -129,9 +141,14 @@ func wrongKey() string { return "sk_operator_" + rand.Text()[:8] + "_" + rand.Te
 
 // get asks for something with a key, and reads the answer.
 func (a *attack) get(ctx context.Context, key, method, path, body string) error {
+	_, _, err := a.answer(ctx, key, method, path, body)
+	return err
+}
+
+func (a *attack) answer(ctx context.Context, key, method, path, body string) (status int, answer []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, method, a.HTTP+path, strings.NewReader(body))
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
 	req.Header.Set("Authorization", "Bearer "+key)
 	if body != "" {
@@ -139,16 +156,36 @@ func (a *attack) get(ctx context.Context, key, method, path, body string) error 
 	}
 	resp, err := a.web.Do(req)
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
 	defer resp.Body.Close() //nolint:errcheck // read
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-		return err
+	if answer, err = io.ReadAll(resp.Body); err != nil {
+		return 0, nil, err
 	}
 	if resp.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("%s %s: %d", method, path, resp.StatusCode)
+		err = fmt.Errorf("%s %s: %d", method, path, resp.StatusCode)
 	}
-	return nil
+	return resp.StatusCode, answer, err
+}
+
+// lastFour reads a list by the last four symbols of a code to its end. A server that has no room says so.
+func lastFour(ctx context.Context, a *attack) error {
+	n := a.n.Add(1)
+	key := a.Keys[n%int64(len(a.Keys))]
+	path := fmt.Sprintf("/v1/coupons?campaign=%s&last_four=%04d", a.Campaign, (int64(a.Seed)+n)%10_000)
+	for after := ""; ; {
+		status, answer, err := a.answer(ctx, key, "GET", path+"&after="+after, "")
+		if status >= http.StatusInternalServerError {
+			a.broken.Add(1)
+		}
+		var page struct{ Next string }
+		if err == nil {
+			err = json.Unmarshal(answer, &page)
+		}
+		if after = page.Next; err != nil || after == "" {
+			return err
+		}
+	}
 }
 
 func wrongHTTP(ctx context.Context, a *attack) error {

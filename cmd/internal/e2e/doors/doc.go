@@ -9,6 +9,9 @@
 // wants the CPU, and print how often each did what it does. Their requests have rates, which are in the table of attackers_test.go,
 // near those at which a review found claims at a half or less. Only searches for commands and statements have none.
 //
+// TestClaimsBesideLists does likewise with callers of lists that no index serves: claims may take three times as long as calm ones, and
+// their rows reach the tables within a second.
+//
 // At the end the key of the analyst is revoked: sessions that run a statement, are in a transaction, or start anew read nothing two
 // seconds later.
 //

@@ -99,7 +99,9 @@ type site struct {
 	HTTP, NATS, CA    string // addresses, and the file with the certificate
 	Postgres          string // with the analyst's key
 	Support, Campaign string
-	Only              string // of the flag
+	Only              string   // of the flag
+	Lists             int      // callers of lists, instead of all attackers
+	Keys              []string // theirs
 	Seed              uint64
 }
 
