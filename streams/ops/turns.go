@@ -32,9 +32,9 @@ type turn struct {
 
 var (
 	searchTurn = turn{what: "searches", beside: 1, each: 1, most: 4, wait: 5 * time.Second, rest: 4, mostRest: 5 * time.Second / 2}
-	// A page of a list takes a second of one CPU. Three together leave time to the projector, whose processes have the same priority;
-	// a client leaves one to the others.
-	listTurn = turn{what: "lists without an index", beside: 3, each: 2, most: 2, wait: time.Second}
+	// A page of a list takes a second of one CPU, and the projector's processes have the same priority: with the rests they take less
+	// than one CPU together. Of several clients none has both places.
+	listTurn = turn{what: "lists without an index", beside: 2, each: 1, most: 2, wait: 2 * time.Second, rest: 2, mostRest: 3 * time.Second / 2}
 )
 
 // take waits for the turn of a client, who calls end after it.

@@ -75,39 +75,53 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// Lists without an index: three run at a time, two of a client, which are all that it may have; the next one waits for a second.
+// Lists without an index: two run at a time, one of a client, which has another one that waits. Who has the server for itself waits for
+// half of the rests.
 func TestTurnsOfLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var line turns
-		take := func(client string) (end func(), why string) {
+		take := func(client string) (end func(), waited time.Duration) {
+			began := time.Now()
 			end, err := line.take(t.Context(), client, &listTurn)
-			if err == nil {
-				return end, ""
-			}
-			if RefusalOf(err).Code != Overloaded {
+			if err != nil && RefusalOf(err).Code != Overloaded {
 				t.Error(err)
 			}
-			return nil, err.Error()
+			return end, time.Since(began)
 		}
-		first, _ := take("ann")
-		second, _ := take("ann")
-		began := time.Now()
-		if _, why := take("ann"); why == "" || time.Since(began) > 0 {
-			t.Errorf("a third one of ann: %q after %s", why, time.Since(began))
-		}
-		third, _ := take("bob")
-		if _, why := take("cid"); why == "" || time.Since(began) != listTurn.wait {
-			t.Errorf("a fourth one: %q after %s", why, time.Since(began))
-		}
-		time.AfterFunc(listTurn.wait/2, first)
-		fourth, why := take("cid")
-		if why != "" {
-			t.Fatal(why)
-		}
-		for _, end := range []func(){second, third, fourth} {
+		for n := range 5 {
+			end, waited := take("ann")
+			if most := min(time.Duration(n/2), 1) * time.Second; waited > most {
+				t.Errorf("ann, alone, waits %s for page %d", waited, n)
+			}
+			time.Sleep(time.Second)
 			end()
 		}
+		time.Sleep(listTurn.mostRest)
+		first, _ := take("ann")
+		second, waited := take("bob")
+		if second == nil || waited > 0 {
+			t.Errorf("bob, beside ann, waits %s", waited)
+		}
+		if end, waited := take("cid"); end != nil || waited != listTurn.wait {
+			t.Errorf("cid, beside two, has a turn %v, after %s", end != nil, waited)
+		}
+		second()
+		ended := make(chan time.Duration)
+		go func() {
+			end, waited := take("ann")
+			end()
+			ended <- waited
+		}()
 		synctest.Wait()
+		if end, waited := take("ann"); end != nil || waited > 0 {
+			t.Errorf("a third one of ann has a turn %v, after %s", end != nil, waited)
+		}
+		time.Sleep(listTurn.wait / 2)
+		first()
+		if waited := <-ended; waited != listTurn.mostRest {
+			t.Errorf("the second one of ann waits %s", waited)
+		}
+		time.Sleep(time.Minute)
 		if len(line.line)+len(line.by)+len(line.wait) != 0 {
 			t.Errorf("%d in the line, %v, %v are left", len(line.line), line.by, line.wait)
 		}

@@ -144,7 +144,7 @@ var actionRoutes = []actionRoute{
 
 // partsAbout is what lists have in common whose filter no index serves.
 const partsAbout = "Where no index has what is wanted, the list is read for a second: a page may be short, or empty, and have a next, and looked, which is how far " +
-	"it has looked. A server reads three such pages at a time, two of a key; further ones are 429 overloaded."
+	"it has looked. A server reads two such pages at a time, one of a key, and one more of a key waits; further ones are 429 overloaded."
 
 // couponsAbout is what changes of many coupons have in common.
 const couponsAbout = "They are counted first: if more than most are selected nothing is changed, and with dry_run nothing is changed at all. After a failure " +

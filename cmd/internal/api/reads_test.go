@@ -72,6 +72,7 @@ var readsMore = map[string]struct {
 	why       string
 }{
 	"getCommand":  {400 * time.Millisecond, 0, "it searches for 200 ms, one request at a time, and rests"},
+	"listCoupons": {1500 * time.Millisecond, 0, "without an index it reads for a second, two requests at a time, and rests"},
 	"getCustomer": {200 * time.Millisecond, 0, "a page of 1,000 entries has as many messages of the log"},
 	"readEvents":  {0, 40 * time.Microsecond, "it has the whole log; a key has 8 streams"},
 	"exportCodes": {0, 40 * time.Microsecond, "it has the whole campaign; a key has 2 exports"},

@@ -116,6 +116,9 @@ func attackAll(text string) {
 	}
 }
 
+// retryAfter is what Retry-After of a list is.
+const retryAfter = time.Second
+
 // failedPause is the pause of an attacker whom the server refuses: many who do not pause would measure their own CPU.
 const failedPause = 20 * time.Millisecond
 
@@ -168,7 +171,8 @@ func (a *attack) answer(ctx context.Context, key, method, path, body string) (st
 	return resp.StatusCode, answer, err
 }
 
-// lastFour reads a list by the last four symbols of a code to its end. A server that has no room says so.
+// lastFour reads a list by the last four symbols of a code to its end. A server that has no room says so, and is left alone for the
+// time that it names.
 func lastFour(ctx context.Context, a *attack) error {
 	n := a.n.Add(1)
 	key := a.Keys[n%int64(len(a.Keys))]
@@ -182,7 +186,10 @@ func lastFour(ctx context.Context, a *attack) error {
 		if err == nil {
 			err = json.Unmarshal(answer, &page)
 		}
-		if after = page.Next; err != nil || after == "" {
+		if after = page.Next; status == http.StatusTooManyRequests {
+			return errors.Join(err, sleep(ctx, retryAfter))
+		}
+		if err != nil || after == "" {
 			return err
 		}
 	}

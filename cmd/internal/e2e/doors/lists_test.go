@@ -32,7 +32,7 @@ const (
 	rowMost, rowPoll = time.Second, 10 * time.Millisecond
 	// batchOf claims are sent at once, each batchPause.
 	batchOf, batchPause = 100, 50 * time.Millisecond
-	// listKeys is how many keys callers have: more than have turns at once.
+	// listKeys is how many keys callers have: more than have turns at once, as many requests as their rates allow.
 	listKeys = 4
 )
 
@@ -41,12 +41,14 @@ func TestClaimsBesideLists(t *testing.T) {
 	if *listsFor == 0 {
 		t.Skip("it takes minutes: make soak PARTS=lists")
 	}
-	contain(t)
+	if !contain(t) {
+		t.Logf("%s is on and no control group can be made: PostgreSQL has the same right to the CPU as claims", autogroups)
+	}
 	s := start(t)
 	s.Lists, s.Seed = *listsCallers, *listsSeed
 	for n := range listKeys {
 		var made struct{ Secret string }
-		s.ask(t, "POST", "/v1/keys", fmt.Sprintf(`{"name":"shop%d","role":"producer","rate":1000000}`, n), &made)
+		s.ask(t, "POST", "/v1/keys", fmt.Sprintf(`{"name":"shop%d","role":"producer"}`, n), &made)
 		s.Keys = append(s.Keys, made.Secret)
 	}
 	c := s.shop(t)
