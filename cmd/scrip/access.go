@@ -45,7 +45,8 @@ overlap. It cannot be undone; make a new key instead.`,
 		command(m, action[ops.MadeKey]{
 			use: "rotate KEY", name: "access.rotate", args: []string{"key"}, short: "Replace a key by a new one with the same name and rights, and print it, once",
 			long: `Replace a key by a new one with the same name and rights, and print it, once. The old key ends at once, or after --overlap:
-until then both work, so that programs can be given the new one without an outage.`,
+until then both work, so that programs can be given the new one without an outage. But an analyst's user in PostgreSQL, which
+is the key's name, has one password: there the new key alone works, at once.`,
 			example: `  scrip access rotate checkout-eu --overlap 24h`,
 			print:   m.printMade,
 		}))

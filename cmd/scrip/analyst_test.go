@@ -23,16 +23,22 @@ import (
 func (p *process) analyst(name string, more ...string) (_ *pgx.Conn, address, key string) {
 	p.t.Helper()
 	made := p.must(append([]string{"access", "create", name, "--role", "analyst"}, more...)...)
+	db := p.opened(made)
+	return db, db.Config().ConnString(), made["secret"].(string)
+}
+
+// opened connects with a key that was made, once it is the password of its user.
+func (p *process) opened(made map[string]any) (db *pgx.Conn) {
+	p.t.Helper()
 	u, err := url.Parse(made["postgres_url"].(string))
 	streamtest.Must(p.t, err)
 	u.User = url.UserPassword(u.User.Username(), made["secret"].(string))
-	var db *pgx.Conn
 	streamtest.Eventually(p.t, "the key opens PostgreSQL", func() bool {
 		db, err = pgx.Connect(p.t.Context(), u.String())
 		return err == nil
 	})
 	p.t.Cleanup(func() { _ = db.Close(context.Background()) })
-	return db, u.String(), made["secret"].(string)
+	return db
 }
 
 // TestAnAnalystReadsTables: with its key and psql an analyst reads what the contract lists, with codes masked as everywhere, and
@@ -70,20 +76,24 @@ func TestAnAnalystReadsTables(t *testing.T) {
 		switch {
 		case strings.Contains(row[0], "Not for analysts"):
 			not = append(not, "SELECT * FROM "+name)
-		case name != "scrip.dead_letter":
+		default:
 			text(db, "SELECT count(*)::text FROM (SELECT * FROM "+name+") x")
 		}
 	}
 	streamtest.Equal(t, "not for analysts", strings.Join(not, "; "), "SELECT * FROM scrip.digest()")
-	text(db, "SELECT count(reason)::text FROM scrip.dead_letter")
-	text(clear, "SELECT count(payload)::text FROM scrip.dead_letter")
+	letter := p.parked("scrip.cmd.analysed", "{", 1)
+	streamtest.Equal(t, "lines of dead letters", text(db, "SELECT concat_ws(' ', count(*) > 0, count(payload)) FROM scrip.dead_letter"), "t 0")
+	streamtest.Equal(t, "with the right to codes", text(clear, "SELECT (count(payload) > 0)::text FROM scrip.dead_letter"), "true")
+	p.must("deadletter", "discard", letter)
+	streamtest.Equal(t, "what she sees of schema scrip and may not read", text(db, `SELECT coalesce(string_agg(c.relname, ' '), '') FROM pg_class c
+		JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'scrip' AND NOT has_table_privilege(c.oid, 'SELECT')`), "")
 	streamtest.Equal(t, "limits", text(db, "SHOW statement_timeout")+" "+text(db, "SHOW default_transaction_read_only"), "1min on")
 	_, err = db.Exec(t.Context(), "SET default_transaction_read_only = off") // it has no rights in any case
 	streamtest.Must(t, err)
 	for _, refused := range append(not,
 		"UPDATE scrip.campaign SET status = 'ended'", "DELETE FROM scrip.campaign", "CREATE TABLE public.t (n int)", "CREATE TEMPORARY TABLE t (n int)", "CREATE SCHEMA s",
-		"SELECT * FROM scrip_meta.mask", "SELECT * FROM scrip_meta.dead_letter", "SELECT * FROM scrip_meta.format", "SELECT code FROM scrip.coupon_row", "SELECT code FROM "+p.tables()+".coupon_claim",
-		"SELECT code FROM scrip.redemption_row", "SELECT payload FROM scrip.dead_letter", "SELECT projection_roles.analyst(NULL)", "SELECT projection_roles.guard('[]', true)", "SET ROLE scrip_analyst_codes", "SET ROLE scrip_analyst_customers", "SET ROLE scrip_analyst_clear",
+		"SELECT * FROM scrip_meta.mask", "SELECT * FROM scrip_meta.dead_letter", "SELECT * FROM scrip_meta.format", "SELECT code FROM scrip_tables.coupon_row", "SELECT code FROM "+p.tables()+".coupon_claim",
+		"SELECT code FROM scrip_tables.redemption_row", "SELECT projection_roles.analyst(NULL)", "SELECT projection_roles.guard('[]', true)", "SET ROLE scrip_analyst_codes", "SET ROLE scrip_analyst_customers", "SET ROLE scrip_analyst_clear",
 		"SELECT lo_create(0)", "SELECT pg_advisory_lock(1)", "SELECT pg_notify('scrip', '')", "SET temp_file_limit = -1",
 	) {
 		var pg *pgconn.PgError
@@ -100,10 +110,15 @@ func TestAnAnalystReadsTables(t *testing.T) {
 		t.Error("it connects to another database")
 		_ = other.Close(t.Context())
 	}
+	// A new password of the same user, who keeps what it was granted.
+	owner := p.postgres()
+	_, err = owner.Exec(t.Context(), "CREATE SCHEMA reports; CREATE TABLE reports.t AS SELECT 'mine' AS v; GRANT USAGE ON SCHEMA reports TO analyst_eva; GRANT SELECT ON reports.t TO analyst_eva")
+	streamtest.Must(t, err)
+	clear = p.opened(p.must("access", "rotate", "eva"))
+	streamtest.Equal(t, "after a rotation", text(clear, "SELECT session_user || ' ' || v FROM reports.t"), "analyst_eva mine")
 	// After a rebuild, and in tables that are made again.
 	p.must("rebuild")
 	streamtest.Equal(t, "after a rebuild", text(db, both), masked)
-	owner := p.postgres()
 	_, err = owner.Exec(t.Context(), "DROP SCHEMA scrip CASCADE")
 	streamtest.Must(t, err)
 	streamtest.Eventually(t, "the analyst reads new tables", func() bool {

@@ -25,7 +25,8 @@ projection is "tables", which is also the default.
   scrip rebuild --undo                    exchange the previous tables back, and catch them up; a second undo reverses it
   scrip rebuild --drop-previous           drop the previous tables, and filled ones that were not exchanged
   scrip rebuild --until 2026-11-26T18:00:00Z --schema yesterday
-                                          a copy as of that time in another schema; drop it when you are done
+                                          a copy as of that time in another schema, for analysts to read; drop it when you are
+                                          done
 
 A server with the role projector does it. ` + onServer + `
 

@@ -156,5 +156,5 @@ func TestSupportsDay(t *testing.T) {
 	if answer := ended(again); id(again) != id(first) || !strings.Contains(answer, `"matched":20000`) || strings.Contains(answer, "refused") {
 		t.Errorf("%s and again %s: %s", first, again, answer)
 	}
-	p.row("20000 20000", `SELECT count(*) || ' ' || count(DISTINCT n) FROM scrip.coupon_event WHERE campaign = 'many' AND what = 'extended'`)
+	p.row("20000 20000", `SELECT count(*) || ' ' || count(DISTINCT n) FROM scrip_tables.coupon_event WHERE campaign = 'many' AND what = 'extended'`)
 }

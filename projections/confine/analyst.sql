@@ -1,12 +1,16 @@
--- The body of a function with the parameter who: an analyst {"id","verifier","codes","customers"}; one that is revoked, {"id"}; or
--- NULL, for the roles whose members analysts are: that of all of them, one for each right, and one for both. It runs with the
--- rights of the function's owner, or of the caller. Repeated, it changes nothing. Of each statement that may wait there is
--- one a call, so that no analyst holds up another; the caller bounds how long locks are waited for.
+-- The body of a function with the parameter who: an analyst {"name","id","verifier","codes","customers"}; one that is revoked,
+-- {"name"}, and once it is closed and has no session, {"name","drop":true}; or NULL, for the roles whose members analysts are:
+-- that of all of them, one for each right, and one for both. It runs with the rights of the function's owner, or of the caller.
+-- Repeated, it changes nothing. Of each statement that may wait there is one a call, so that no analyst holds up another; the
+-- caller bounds how long locks are waited for.
+--
+-- The role has the key's name, and its comment the id of the first key of the rotations: a rotated key keeps what was granted to
+-- the role, and a new key of a name that was revoked gets a new role.
 DECLARE
   readers name := left(current_database(), 40) || '_analyst';
   groups name[] := ARRAY[readers, readers || '_codes', readers || '_customers', readers || '_clear'];
   has boolean[] := ARRAY[true, (who ->> 'codes')::boolean, (who ->> 'customers')::boolean, (who ->> 'codes')::boolean AND (who ->> 'customers')::boolean];
-  member name := 'analyst_' || (who ->> 'id');
+  member name := 'analyst_' || (who ->> 'name');
   one text;
   was record;
 BEGIN
@@ -20,20 +24,31 @@ BEGIN
       LEFT JOIN pg_database d ON d.oid = s.setdatabase WHERE g.rolname = ANY (groups) LOOP
       EXECUTE format('ALTER ROLE %I', was.role) || coalesce(' IN DATABASE ' || quote_ident(was.base), '') || ' RESET ALL';
     END LOOP;
-    -- The lines of dead letters have codes and customers.
-    EXECUTE format('GRANT USAGE ON SCHEMA scrip, scrip_meta TO %I', readers);
+{{readers}}
+    EXECUTE format('GRANT USAGE ON SCHEMA scrip_meta TO %I', readers);
     EXECUTE format('GRANT SELECT ON {{relations}} TO %I', readers);
-    EXECUTE format('GRANT SELECT (stream, lane, sequence, line, reason, at) ON scrip.dead_letter TO %I', readers);
-    EXECUTE format('GRANT SELECT ON scrip.dead_letter TO %I', groups[4]);
     RETURN;
   END IF;
-  IF who ->> 'id' !~ '^[0-9a-z]{8}$' OR who ->> 'verifier' !~ '^SCRAM-SHA-256\$' THEN
-    RAISE EXCEPTION 'not an analyst: %', who ->> 'id';
+  IF who ->> 'name' IS NULL OR octet_length('analyst_' || (who ->> 'name')) > 63 OR who ->> 'id' !~ '^[0-9a-z]{8}$'
+      OR who ->> 'verifier' !~ '^SCRAM-SHA-256\$' THEN
+    RAISE EXCEPTION 'not an analyst: %', who ->> 'name';
   END IF;
   IF to_regrole(quote_ident(member)) IS NOT NULL AND NOT pg_has_role(to_regrole(quote_ident(member)), to_regrole(quote_ident(readers)), 'MEMBER') THEN
-    RAISE EXCEPTION 'role % is there, and is not an analyst of scrip', member;
+    RAISE EXCEPTION 'role % is there, and is not an analyst of this database; give the key another name', member;
   END IF;
-  IF who ->> 'verifier' IS NULL THEN
+  IF who ->> 'verifier' IS NULL AND to_regrole(quote_ident(member)) IS NULL THEN
+    RETURN; -- another server was first
+  ELSIF who ->> 'drop' = 'true' THEN
+    EXECUTE format('REASSIGN OWNED BY %I TO %I', member, session_user); -- what others made it the owner of
+    EXECUTE format('DROP OWNED BY %I', member); -- its rights
+    BEGIN
+      EXECUTE format('DROP ROLE %I', member);
+    EXCEPTION WHEN dependent_objects_still_exist THEN -- of another database: the role keeps that, and nobody becomes it again
+      EXECUTE format('REVOKE %I FROM %I', readers, member);
+      EXECUTE format('ALTER ROLE %I RENAME TO %I', member, 'revoked_' || to_regrole(quote_ident(member))::oid);
+    END;
+    RETURN;
+  ELSIF who ->> 'verifier' IS NULL THEN
     EXECUTE format('ALTER ROLE %I NOLOGIN', member);
     RETURN;
   END IF;
@@ -42,6 +57,9 @@ BEGIN
   END IF;
   IF to_regrole(quote_ident(member)) IS NULL THEN
     EXECUTE format('CREATE ROLE %I IN ROLE %I', member, readers);
+    EXECUTE format('COMMENT ON ROLE %I IS %L', member, 'key ' || (who ->> 'id'));
+  ELSIF shobj_description(to_regrole(quote_ident(member)), 'pg_authid') IS DISTINCT FROM 'key ' || (who ->> 'id') THEN
+    RETURN; -- it is a revoked key's, and will be dropped
   END IF;
   IF NOT pg_has_role(to_regrole(quote_ident(member)), 'USAGE') THEN -- to end its sessions
     EXECUTE format('GRANT %I TO %I', member, session_user);

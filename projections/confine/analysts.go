@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -13,11 +14,19 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access"
 )
 
-// analystRelations are those of the contract that analysts may read whole; of scrip.dead_letter they may not read the
-// lines.
-const analystRelations = "scrip.campaign, scrip.campaign_event, scrip.coupon, scrip.coupon_event, scrip.allotment, " +
-	"scrip.redemption, scrip.expiry_task, scrip.reminder, scrip.campaign_stats, " +
-	"scrip.refusal_stats, scrip.checkpoint, scrip.lag, scrip_meta.push_audience, scrip_meta.push_held, scrip_meta.push_dead_letter"
+// What analysts may read: analystViews in schema scrip and in each copy, and analystTables. They are those of the contract.
+const (
+	analystViews = "allotment,campaign,campaign_event,campaign_stats,checkpoint,coupon,coupon_event,dead_letter,expiry_task,lag," +
+		"redemption,refusal_stats,reminder"
+	analystTables = "scrip_meta.push_audience, scrip_meta.push_held, scrip_meta.push_dead_letter"
+)
+
+// copyMark begins the comment on the schema with the views of a copy.
+const copyMark = "read tables of scrip as of "
+
+// readableSQL are the schemas n with these views. Who does not own schema scrip makes no copy.
+const readableSQL = `(n.nspname = 'scrip' OR starts_with(obj_description(n.oid, 'pg_namespace'), '` + copyMark + `')
+        AND n.nspowner = (SELECT o.nspowner FROM pg_namespace o WHERE o.nspname = 'scrip'))`
 
 // lockTimeout bounds what waits for a lock: an analyst holds one on the row of its role while it changes its own
 // password.
@@ -38,7 +47,10 @@ const tablesSQL = `
 WITH g AS (SELECT oid FROM pg_roles WHERE rolname = left(current_database(), 40) || '_analyst')
 SELECT coalesce($1::bytea IS NULL OR (SELECT inner_pad FROM scrip_meta.mask) = $1, false), EXISTS (SELECT FROM g),
        coalesce((SELECT bool_and(has_table_privilege(g.oid, r, 'SELECT'))
-         FROM g, unnest('{` + analystRelations + `}'::regclass[]) r), false)
+         FROM g, unnest('{` + analystTables + `,scrip.campaign}'::regclass[]) r), false)
+         AND NOT EXISTS (SELECT FROM g, pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid
+         WHERE c.relkind = 'v' AND c.relname = ANY ('{` + analystViews + `}') AND ` + readableSQL + `
+           AND NOT has_table_privilege(g.oid, c.oid, 'SELECT'))
          AND NOT EXISTS (SELECT FROM pg_db_role_setting s JOIN pg_roles c ON c.oid = s.setrole
          WHERE c.rolname ~ '_analyst(_codes|_customers|_clear|)$' AND starts_with(c.rolname, left(current_database(), 40) || '_analyst'))`
 
@@ -49,6 +61,7 @@ WHERE g.rolname = left(current_database(), 40) || '_analyst' AND a.usename ~ '^a
 // The reasons for which sessions are ended.
 const (
 	Revoked       = "revoked"       // the key is not in force
+	Closed        = "closed"        // the key is not in force, its role is closed and has no session
 	Changed       = "changed"       // the role is new, or has another password or other settings than scrip gave it
 	Disk          = "disk"          // the disk has less than its reserve
 	Notifications = "notifications" // PostgreSQL's queue fills, and a transaction may keep it
@@ -75,26 +88,33 @@ type Round struct {
 
 // Analysts makes the roles of analysts in the database of the read tables equal to the keys in force. First it ends the
 // sessions of other keys, which waits for nothing that an analyst may hold, and those that take what all share; full is
-// true while the disk has less than its reserve. Then it closes the roles of other keys, each by a statement of its
-// own, and ends their sessions once more. At last it stores the key of masks, unless inner is nil, and gives the others
-// their roles, members of DATABASE_analyst, which may read the relations of the contract. Without the right to make
-// roles the error names what to do.
+// true while the disk has less than its reserve. Then it closes the roles of other keys, each by a separate statement,
+// and ends their sessions once more; roles that a round before has closed are dropped, with what was granted to them. At
+// last it stores the key of masks, unless inner is nil, and gives the others their roles, members of DATABASE_analyst,
+// which may read the relations of the contract. Without the right to make roles the error names what to do.
+//
+// stale is true while a server may have missed changes of keys: then it only ends and closes, and neither opens what another
+// server has closed nor drops what it has made.
 //
 // Servers do so at the same time, without a lock: what fails because another one was first is as it should be in the
 // next round. After a crash that continues.
-func Analysts(ctx context.Context, pool *pgxpool.Pool, wanted []access.Login, inner, outer []byte, full bool) (
+func Analysts(ctx context.Context, pool *pgxpool.Pool, wanted []access.Login, inner, outer []byte, full, stale bool) (
 	Round, error) {
 	r := round{of: map[string]access.Login{}, list: append([]access.Login{}, wanted...)} // null is no list
 	for _, login := range wanted {
-		r.of[access.SQLUser(login.ID)] = login
+		r.of[access.SQLUser(login.Name)] = login
 	}
 	err := pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		r.conn = conn.Conn()
-		changed, err := r.guard(ctx, full)
+		closed, changed, err := r.guard(ctx, full)
 		if err != nil {
 			return err
 		}
-		return r.make(ctx, changed, inner, outer)
+		if stale {
+			return nil
+		}
+		// In this order: a new key may have the name of one whose role is dropped.
+		return errors.Join(r.drop(ctx, closed), r.make(ctx, changed, inner, outer))
 	})
 	return r.done, err
 }
@@ -108,43 +128,57 @@ type round struct {
 	done     Round
 }
 
-// guard ends what is to end; changed are the roles that are to be set.
-func (r *round) guard(ctx context.Context, full bool) (changed []string, err error) {
+// guard ends what is to end; closed are the roles that are to be dropped, and changed those that are to be set.
+func (r *round) guard(ctx context.Context, full bool) (closed, changed []string, err error) {
 	var superuser bool
 	var comment string
 	if err := r.conn.QueryRow(ctx, meSQL).Scan(&r.me, &superuser, &comment); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	r.function = comment == installed(r.me)
 	if superuser && !r.function && len(r.list) > 0 { // as in the compose file
 		if err := r.install(ctx); err != nil {
-			return nil, fmt.Errorf("taking rights from everybody: %w", err)
+			return nil, nil, fmt.Errorf("taking rights from everybody: %w", err)
 		}
 	}
 	found, err := r.end(ctx, full)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var errs []error
-	var closed bool
+	var revoked bool
 	for _, one := range found {
 		switch {
-		case one.Why == Changed && one.Sessions == 0:
+		case one.Sessions > 0:
+		case one.Why == Closed:
+			closed = append(closed, one.Role)
+		case one.Why == Changed:
 			changed = append(changed, one.Role)
-		case one.Why == Revoked && one.Sessions == 0:
-			closed = true
-			if err := r.set(ctx, map[string]string{"id": strings.TrimPrefix(one.Role, "analyst_")}); err != nil {
+		case one.Why == Revoked:
+			revoked = true
+			if err := r.set(ctx, map[string]any{"name": access.SQLName(one.Role)}); err != nil {
 				errs = append(errs, fmt.Errorf("closing role %s: %w", one.Role, err))
 			}
 		}
 	}
-	if closed { // those that began before it was
+	if revoked { // those that began before it was closed
 		_, err := r.end(ctx, full)
 		errs = append(errs, err)
 	}
 	err = errors.Join(errs...)
 	r.done.Guarded = err == nil
-	return changed, err
+	return closed, changed, err
+}
+
+// drop drops roles. What fails is tried again in the next round: nobody can log in as one of them.
+func (r *round) drop(ctx context.Context, closed []string) error {
+	var errs []error
+	for _, role := range closed {
+		if err := r.set(ctx, map[string]any{"name": access.SQLName(role), "drop": true}); err != nil {
+			errs = append(errs, fmt.Errorf("dropping role %s of a revoked key: %w", role, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (r *round) install(ctx context.Context) error {
@@ -195,8 +229,8 @@ func (r *round) set(ctx context.Context, who any) error {
 		case err != nil:
 		case r.function:
 			_, err = tx.Exec(ctx, "SELECT "+Schema+".analyst(nullif($1::jsonb, 'null'))", string(value))
-		default: // the same statements with the caller's rights; the value has no quotes but JSON's
-			declared := "DECLARE\n  who jsonb := nullif('" + string(value) + "'::jsonb, 'null');\n"
+		default: // the same statements with the caller's rights; a name may have any character
+			declared := fmt.Sprintf("DECLARE\n  who jsonb := nullif(convert_from('\\x%x', 'UTF8')::jsonb, 'null');\n", value)
 			_, err = tx.Exec(ctx, "DO $confine$"+strings.Replace(analystBody(false), "DECLARE\n", declared, 1)+"$confine$")
 		}
 		return err
@@ -226,6 +260,14 @@ func (r *round) make(ctx context.Context, changed []string, inner, outer []byte)
 			"have an administrator of the database run: ALTER ROLE %s CREATEROLE", err, pgx.Identifier{r.me}.Sanitize())
 	}
 	return err
+}
+
+// Copied is a statement that marks a schema as that of a copy as of a time, and lets the analysts that there are read it. Who comes
+// later may read it from the next round of Analysts on.
+func Copied(name string, asOf time.Time) string {
+	return fmt.Sprintf("COMMENT ON SCHEMA %s IS '%s%s'; ", pgx.Identifier{name}.Sanitize(), copyMark, asOf.UTC().Format(time.RFC3339Nano)) +
+		"DO $confine$ DECLARE readers name := left(current_database(), 40) || '_analyst'; was record; BEGIN\n" +
+		"IF to_regrole(quote_ident(readers)) IS NOT NULL THEN\n" + readersBody() + "\nEND IF; END $confine$"
 }
 
 // Processes are those of PostgreSQL that work for analysts, parallel workers too.

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { os.Exit(projtest.Main(m)) }
 // TestAnalystsOfAnotherDatabase: with the caller's rights, as in a PostgreSQL that scrip does not run. Without CREATEROLE the error
 // names the statement, and with it all is as in the private one, which package main tests.
 func TestAnalystsOfAnotherDatabase(t *testing.T) {
-	const owner, id = "confine_owner", "0abcdefg"
+	const owner, id, name = "confine_owner", "0abcdefg", "Ada's $confine$ \"1\""
 	url := projtest.Foreign(t)
 	asOwner := projtest.Role(t, url, owner)
 	admin, err := pgx.Connect(t.Context(), projtest.Admin(t, url))
@@ -34,9 +34,9 @@ func TestAnalystsOfAnotherDatabase(t *testing.T) {
 	pool := projtest.Pool(t, asOwner)
 	_, err = schema.Ensure(t.Context(), pool, slog.New(slog.DiscardHandler))
 	streamtest.Must(t, err)
-	wanted := []access.Login{{ID: id, Verifier: verifier}}
+	wanted := []access.Login{{Name: name, ID: id, Verifier: verifier}}
 	set := func(logins []access.Login) error {
-		_, err := confine.Analysts(t.Context(), pool, logins, []byte("inner"), []byte("outer"), false)
+		_, err := confine.Analysts(t.Context(), pool, logins, []byte("inner"), []byte("outer"), false, false)
 		return err
 	}
 	streamtest.Must(t, set(nil))
@@ -55,8 +55,16 @@ func TestAnalystsOfAnotherDatabase(t *testing.T) {
 	}
 	var masked [2]bool
 	streamtest.Must(t, pool.QueryRow(t.Context(), "SELECT scrip_meta.masked('codes')").Scan(&masked[0]))
-	analyst, err := pgx.Connect(t.Context(), strings.Replace(asOwner, owner, access.SQLUser(id), 1))
-	streamtest.Must(t, err)
+	connect := func() *pgx.Conn {
+		t.Helper()
+		config, err := pgx.ParseConfig(asOwner)
+		streamtest.Must(t, err)
+		config.User = access.SQLUser(name)
+		conn, err := pgx.ConnectConfig(t.Context(), config)
+		streamtest.Must(t, err)
+		return conn
+	}
+	analyst := connect()
 	defer analyst.Close(t.Context()) //nolint:errcheck // it is ended below
 	streamtest.Must(t, analyst.QueryRow(t.Context(), "SELECT scrip_meta.masked('codes') FROM (SELECT count(code) FROM scrip.coupon) c").Scan(&masked[1]))
 	streamtest.Equal(t, "masked for owner and analyst", masked, [2]bool{false, true})
@@ -70,15 +78,14 @@ func TestAnalystsOfAnotherDatabase(t *testing.T) {
 	_, err = admin.Exec(t.Context(), "CREATE ROLE analyst_0zzzzzzz")
 	streamtest.Must(t, err)
 	t.Cleanup(func() { _, _ = admin.Exec(t.Context(), "DROP ROLE analyst_0zzzzzzz") })
-	if err := set(append(wanted, access.Login{ID: "0zzzzzzz", Verifier: verifier})); err == nil || !strings.Contains(err.Error(), "is not an analyst of scrip") {
+	if err := set(append(wanted, access.Login{Name: "0zzzzzzz", ID: "0zzzzzzz", Verifier: verifier})); err == nil || !strings.Contains(err.Error(), "is not an analyst of this database; give the key another name") {
 		t.Errorf("a role of others: %v", err)
 	}
 	// What a superuser runs for it.
 	_, err = admin.Exec(t.Context(), confine.Script(owner))
 	streamtest.Must(t, err)
 	streamtest.Must(t, set(wanted))
-	again, err := pgx.Connect(t.Context(), strings.Replace(asOwner, owner, access.SQLUser(id), 1))
-	streamtest.Must(t, err)
+	again := connect()
 	defer again.Close(t.Context()) //nolint:errcheck // of a test
 	if exposed, err := confine.Exposed(t.Context(), pool); err != nil || exposed != "" {
 		t.Errorf("after it: %q, %v", exposed, err)

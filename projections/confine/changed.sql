@@ -1,7 +1,7 @@
 -- Those of the wanted analysts whose role is not there, or not as analyst.sql makes it: a role may change its own
 -- password and settings.
-SELECT w.name FROM (SELECT 'analyst_' || x.id AS name, x.verifier, coalesce(x.codes, false) AS codes, coalesce(x.customers, false) AS customers
-  FROM jsonb_to_recordset({{wanted}}) AS x (id text, verifier text, codes boolean, customers boolean)) w
+SELECT w.name FROM (SELECT 'analyst_' || x.name AS name, x.verifier, coalesce(x.codes, false) AS codes, coalesce(x.customers, false) AS customers
+  FROM jsonb_to_recordset({{wanted}}) AS x (name text, verifier text, codes boolean, customers boolean)) w
 LEFT JOIN {{roles}} u ON u.rolname = w.name
 WHERE u.oid IS NULL OR NOT u.rolcanlogin OR u.rolconnlimit <> {{connections}} OR {{forged}}
   OR (SELECT coalesce(array_agg(c ORDER BY c COLLATE "C"), '{}') FROM pg_db_role_setting s, unnest(s.setconfig) c WHERE s.setrole = u.oid) <> '{{settings}}'::text[]

@@ -17,7 +17,9 @@
 //
 //	keys in force ──> guard.sql: pg_terminate_backend of the revoked, the idle, the writing, of all while the disk is full
 //	                     │ no locks: it reads the catalog and sends signals
-//	                     └──> analyst.sql, a transaction for each role: NOLOGIN, or password, settings and memberships put back
+//	                     └──> analyst.sql, a transaction for each role: NOLOGIN, later DROP; or password, settings and memberships put back
+//
+// They read schema scrip, copies of the tables (Copied), and the projections whose files name them (Share).
 //
 // Owner: every server runs rounds, and none needs to be the only one.
 //

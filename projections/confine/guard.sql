@@ -1,15 +1,16 @@
--- Ends sessions of analysts and projections, and shows of whom, why and how many; and with none those that are to be
--- closed ("revoked") or set again ("changed"). It waits for nothing: it reads the catalog, and sends signals.
+-- Ends sessions of analysts and projections, and shows of whom, why and how many; and with none the roles that are to be
+-- closed ("revoked"), dropped ("closed") or set again ("changed"). It waits for nothing: it reads the catalog, and sends signals.
 WITH changed AS ({{changed}}),
-wanted AS (SELECT 'analyst_' || x.id AS name FROM jsonb_to_recordset({{wanted}}) AS x (id text)),
 subject AS (
-  SELECT u.oid, u.rolname::text AS name, u.rolcanlogin, g.rolname LIKE '%\_analyst' AS analyst
+  SELECT u.oid, u.rolname::text AS name, u.rolcanlogin, g.rolname LIKE '%\_analyst' AS analyst,
+    NOT EXISTS (SELECT FROM jsonb_to_recordset({{wanted}}) AS x (name text, id text)
+      WHERE 'analyst_' || x.name = u.rolname AND 'key ' || x.id = shobj_description(u.oid, 'pg_authid')) AS revoked
   FROM pg_auth_members m JOIN pg_roles u ON u.oid = m.member JOIN pg_roles g ON g.oid = m.roleid
   WHERE g.rolname = left(current_database(), 40) || '_analyst' AND u.rolname ~ '^analyst_' OR g.rolname = left(current_database(), 40) || '_projection' AND u.rolname ~ '^scrip_'
 ),
 judged AS MATERIALIZED (
   SELECT s.name, a.pid, CASE
-      WHEN s.analyst AND (NOT s.rolcanlogin OR s.name NOT IN (SELECT name FROM wanted)) THEN 'revoked'
+      WHEN s.analyst AND (NOT s.rolcanlogin OR s.revoked) THEN 'revoked'
       WHEN s.analyst AND s.name IN (SELECT name FROM changed) THEN 'changed'
       WHEN {{full}} THEN 'disk'
       WHEN pg_notification_queue_usage() > {{queue}} AND a.xact_start < now() - interval '{{unread}}' THEN 'notifications'
@@ -21,5 +22,6 @@ judged AS MATERIALIZED (
   FROM subject s JOIN pg_stat_activity a ON a.usesysid = s.oid WHERE a.backend_type = 'client backend'
 )
 SELECT name, why, count(*) FILTER (WHERE pg_terminate_backend(pid))::int AS ended FROM judged WHERE why IS NOT NULL GROUP BY name, why
-UNION ALL SELECT name, 'revoked', 0 FROM subject WHERE analyst AND rolcanlogin AND name NOT IN (SELECT name FROM wanted)
+UNION ALL SELECT s.name, CASE WHEN s.rolcanlogin THEN 'revoked' ELSE 'closed' END, 0 FROM subject s
+  WHERE s.analyst AND s.revoked AND (s.rolcanlogin OR NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.usesysid = s.oid))
 UNION ALL SELECT name, 'changed', 0 FROM changed

@@ -47,6 +47,8 @@ var (
 	guardSQL string
 	//go:embed analyst.sql
 	analystSQL string
+	//go:embed readable.sql
+	readersSQL string
 	//go:embed role.sql
 	roleSQL string
 )
@@ -73,12 +75,17 @@ func filled(text string, superuser bool, wanted, full string) string {
 		"{{connections}}", connections, "{{wanted}}", wanted).Replace(changedSQL)
 	return strings.NewReplacer("{{changed}}", changed, "{{wanted}}", wanted, "{{full}}", full, "{{idle}}", idle,
 		"{{long}}", long, "{{queue}}", queue, "{{unread}}", unread, "{{sessions}}", sessions, "{{connections}}", connections,
-		"{{settings}}", "{"+set+"}", "{{relations}}", analystRelations,
+		"{{settings}}", "{"+set+"}", "{{relations}}", analystTables, "{{readers}}", readersBody(),
 		"{{temp}}", strings.TrimPrefix(tempFiles, "temp_file_limit="), "{{open}}", openFunctions()).Replace(text)
 }
 
 func openFunctions() string {
 	return strings.Replace(openSQL, "{{kept}}", strings.Join(kept(), ","), 1)
+}
+
+// readersBody is readable.sql. An empty line after a semicolon would end the statement that it is a part of where initdb runs it.
+func readersBody() string {
+	return strings.TrimSpace(strings.NewReplacer("{{views}}", "{"+analystViews+"}", "{{readable}}", readableSQL).Replace(readersSQL))
 }
 
 // analystBody is analyst.sql.

@@ -53,7 +53,7 @@ func (w *world) connect(url string) *pgx.Conn {
 // login is a new analyst's, with password "secret".
 func (w *world) login(id string) access.Login {
 	w.t.Helper()
-	login := access.Login{ID: id}
+	login := access.Login{Name: id, ID: id}
 	for _, sql := range []string{"CREATE ROLE template_" + id + " PASSWORD 'secret'", "DROP ROLE template_" + id} {
 		_, err := w.admin.Exec(w.t.Context(), sql)
 		streamtest.Must(w.t, err)
@@ -68,13 +68,13 @@ func (w *world) login(id string) access.Login {
 func (w *world) as(login access.Login, password string) string {
 	u, err := url.Parse(w.url)
 	streamtest.Must(w.t, err)
-	u.User = url.UserPassword(access.SQLUser(login.ID), password)
+	u.User = url.UserPassword(access.SQLUser(login.Name), password)
 	return u.String()
 }
 
 func (w *world) round(wanted ...access.Login) confine.Round {
 	w.t.Helper()
-	done, err := confine.Analysts(w.t.Context(), w.pool, wanted, []byte("inner"), []byte("outer"), false)
+	done, err := confine.Analysts(w.t.Context(), w.pool, wanted, []byte("inner"), []byte("outer"), false, false)
 	streamtest.Must(w.t, err)
 	return done
 }
@@ -186,7 +186,7 @@ func TestAnAnalystCannotMakeItGrow(t *testing.T) {
 	w.exec(analyst, "SET ROLE "+group+"; "+big+"; RESET ROLE")
 	w.exec(analyst, "SET ROLE "+group+"; ALTER ROLE current_user IN DATABASE postgres SET search_path = x")
 	done := w.round(login)
-	if !slices.Contains(done.Ended, confine.Ended{Role: "analyst_" + login.ID, Why: confine.Changed, Sessions: 1}) {
+	if !slices.Contains(done.Ended, confine.Ended{Role: "analyst_" + login.Name, Why: confine.Changed, Sessions: 1}) {
 		t.Errorf("after it changed its role: %+v", done)
 	}
 	w.ends(analyst)
@@ -229,7 +229,7 @@ func TestRevocationWaitsForNothing(t *testing.T) {
 				_, _ = analyst.Exec(t.Context(), hold) // perhaps refused
 				started := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-				done, err := confine.Analysts(ctx, w.pool, nil, []byte("inner"), []byte("outer"), false)
+				done, err := confine.Analysts(ctx, w.pool, nil, []byte("inner"), []byte("outer"), false, false)
 				cancel()
 				if err != nil || !done.Guarded {
 					t.Errorf("%s: %v after %s", hold, err, time.Since(started))
@@ -276,7 +276,7 @@ func TestRevocationOfOneWhoComesBack(t *testing.T) {
 	defer cancel()
 	var err error
 	for done := (confine.Round{}); !done.Guarded && within.Err() == nil; {
-		done, err = confine.Analysts(within, w.pool, nil, nil, nil, false)
+		done, err = confine.Analysts(within, w.pool, nil, nil, nil, false, false)
 	}
 	if within.Err() != nil {
 		t.Errorf("it still logs in after 2 s: %v", err)

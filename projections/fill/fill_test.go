@@ -145,7 +145,7 @@ func parse(messages []eventlog.Message, keep func(*tables.Line) bool) (lines []t
 	return lines
 }
 
-const stateSQL = `SELECT concat_ws(' ', (SELECT count(*) FROM scrip.coupon_row), (SELECT count(*) FROM scrip.dead_letter), (SELECT sequence FROM scrip.checkpoint))`
+const stateSQL = `SELECT concat_ws(' ', (SELECT count(*) FROM scrip_tables.coupon_row), (SELECT count(*) FROM scrip.dead_letter), (SELECT sequence FROM scrip.checkpoint))`
 
 // Data that PostgreSQL rejects becomes a dead letter, line by line; all else of the batch is applied. Lines after the last
 // message are applied, and the checkpoint stays before theirs. Who was overtaken changes nothing. No commit sends a notification.

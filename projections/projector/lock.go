@@ -83,8 +83,10 @@ func (p *Projector) heldBy(ctx context.Context, who schema.Holder) {
 	p.each(func(l *follower) { l.progress.state(Waiting, err) })
 }
 
-// generationSQL identifies the tables, and whether they are those of a schema; NULL = there are none.
-const generationSQL = `SELECT max(generation), (SELECT live::text = $2 FROM scrip_meta.format) FROM scrip.checkpoint WHERE projection = $1`
+// generationSQL identifies the tables, and whether they are those of a schema; NULL = there are none. Who drops the tables
+// may drop schema scrip alone.
+const generationSQL = `SELECT max(generation), (SELECT live::text = $2 FROM scrip_meta.format) FROM scrip_tables.checkpoint
+WHERE projection = $1 AND EXISTS (SELECT FROM scrip.checkpoint)`
 
 // watch returns an error when the lock may be lost, or the tables were dropped or exchanged. A lane detects the latter
 // itself when it commits; an idle or stopped lane does not.

@@ -17,11 +17,11 @@ import (
 //
 // The row after a page, of a type that has settings, is what its last change is compared with.
 const changesSQL = `
-SELECT e.at, e.type, c.lane, e.place FROM scrip.campaign_event e JOIN scrip.campaign c ON c.campaign = e.campaign
+SELECT e.at, e.type, c.lane, e.place FROM scrip_tables.campaign_event e JOIN scrip_tables.campaign c ON c.campaign = e.campaign
 WHERE e.campaign = $1 AND e.place < $2 ORDER BY e.place DESC LIMIT $3`
 
 const settingsBeforeSQL = `
-SELECT e.at, e.type, c.lane, e.place FROM scrip.campaign_event e JOIN scrip.campaign c ON c.campaign = e.campaign
+SELECT e.at, e.type, c.lane, e.place FROM scrip_tables.campaign_event e JOIN scrip_tables.campaign c ON c.campaign = e.campaign
 WHERE e.campaign = $1 AND e.place < $2 AND e.type IN ('campaign.created', 'campaign.updated') ORDER BY e.place DESC LIMIT 1`
 
 // Changes implements ops.Changes: the tables have when, the log what and by whom.

@@ -61,7 +61,7 @@ func collect[R any](ctx context.Context, db schema.Querier, row pgx.RowToFunc[R]
 // HasCampaign reports whether the tables have a campaign.
 func HasCampaign(ctx context.Context, db schema.Querier, campaign string) (bool, error) {
 	return schema.Again(func() (known bool, err error) {
-		err = db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM scrip.campaign WHERE campaign = $1)`, campaign).Scan(&known)
+		err = db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM scrip_tables.campaign WHERE campaign = $1)`, campaign).Scan(&known)
 		return known, err
 	})
 }
@@ -81,7 +81,7 @@ const (
 	hitsSQL = `SELECT coalesce(array_agg(c.n ORDER BY c.n) FILTER (WHERE ($4::text IS NULL OR c.status = $4) AND ($5::text IS NULL OR c.customer_id = $5)
     AND ($6::timestamptz IS NULL OR c.claimed_at >= $6) AND ($7::timestamptz IS NULL OR c.claimed_at < $7)
     AND ($8::text IS NULL OR length(replace(c.code, '-', '')) >= 12 AND right(replace(c.code, '-', ''), 4) = $8)
-    AND ($9::text IS NULL OR EXISTS (SELECT FROM scrip.redemption_row x WHERE x.campaign = $1 AND x.n = c.n AND x.order_id || '' = $9))), '{}'),
+    AND ($9::text IS NULL OR EXISTS (SELECT FROM scrip_tables.redemption_row x WHERE x.campaign = $1 AND x.n = c.n AND x.order_id || '' = $9))), '{}'),
     coalesce(max(c.n), $2::bigint), count(*) FROM (`
 	hitsByKey      = hitsSQL + `SELECT * FROM scrip.coupon c WHERE c.campaign = $1 AND c.n > $2::bigint ORDER BY c.n LIMIT $3) c`
 	hitsByCustomer = `WITH k AS MATERIALIZED (SELECT * FROM scrip.coupon c WHERE c.customer_id = $5) ` + hitsSQL +
@@ -132,14 +132,14 @@ const (
 	after = ` AND (c.campaign, c.n) > ($2::text COLLATE "C", $3::bigint) AND ($5::text[] IS NULL OR c.campaign = ANY($5))
     AND ($6::text IS NULL OR c.status = $6) ORDER BY c.campaign, c.n LIMIT $4`
 	ofCustomer = `WITH k AS MATERIALIZED (` + couponColumns + `c.customer_id = $1) SELECT * FROM k c WHERE true` + after
-	ofOrder    = `WITH o AS MATERIALIZED (SELECT DISTINCT x.campaign, x.n FROM scrip.redemption_row x WHERE x.order_id = $1), k AS MATERIALIZED (` +
+	ofOrder    = `WITH o AS MATERIALIZED (SELECT DISTINCT x.campaign, x.n FROM scrip_tables.redemption_row x WHERE x.order_id = $1), k AS MATERIALIZED (` +
 		couponValues + `o CROSS JOIN LATERAL (SELECT * FROM scrip.coupon c WHERE c.campaign = o.campaign AND c.n = o.n OFFSET 0) c) SELECT * FROM k c WHERE true` + after
 	byNumber = couponValues + `unnest($2::bigint[]) k (n) CROSS JOIN LATERAL (SELECT * FROM scrip.coupon c WHERE c.campaign = $1 AND c.n = k.n OFFSET 0) c ORDER BY c.n`
 
-	countOfCustomer = `SELECT count(*) FROM (SELECT FROM scrip.coupon_row c WHERE c.customer_id = $1 LIMIT $2) x`
-	countOfOrder    = `SELECT count(*) FROM (SELECT FROM scrip.redemption_row x WHERE x.order_id = $1 LIMIT $2) x`
+	countOfCustomer = `SELECT count(*) FROM (SELECT FROM scrip_tables.coupon_row c WHERE c.customer_id = $1 LIMIT $2) x`
+	countOfOrder    = `SELECT count(*) FROM (SELECT FROM scrip_tables.redemption_row x WHERE x.order_id = $1 LIMIT $2) x`
 	// $1 = campaign   $2 = campaigns that may be seen
-	nextCampaign = `SELECT c.campaign FROM scrip.campaign c WHERE c.campaign > $1 AND ($2::text[] IS NULL OR c.campaign = ANY($2)) ORDER BY c.campaign LIMIT 1`
+	nextCampaign = `SELECT c.campaign FROM scrip_tables.campaign c WHERE c.campaign > $1 AND ($2::text[] IS NULL OR c.campaign = ANY($2)) ORDER BY c.campaign LIMIT 1`
 )
 
 // couponPlace is a coupon at which a page ends.

@@ -11,7 +11,7 @@ import (
 )
 
 func aCampaign(name string) string {
-	return `INSERT INTO scrip.campaign (campaign, number, lane, status, generated_codes, imported_codes, claimed, redeemed, voided, max_redemptions, per_customer, opens_at, created_at, inheriting_live, inheriting_redeemed)
+	return `INSERT INTO scrip_tables.campaign (campaign, number, lane, status, generated_codes, imported_codes, claimed, redeemed, voided, max_redemptions, per_customer, opens_at, created_at, inheriting_live, inheriting_redeemed)
     VALUES ('` + name + `', 1, 3, 'active', 99, 0, 9, 0, 0, 1, 1, now(), now(), 0, 0);`
 }
 
@@ -28,7 +28,7 @@ INSERT INTO scrip_1.coupon_state (campaign, n, redeemed_count, redeemed_at, void
     SELECT c, n, (n % 4 = 0)::int, CASE WHEN n % 4 = 0 THEN now() END, CASE WHEN n % 5 = 0 THEN now() END
     FROM generate_series(1, 20) n, (VALUES ('a'), ('b')) x (c) WHERE n % 4 = 0 OR n % 5 = 0;
 UPDATE scrip_1.coupon_claim SET code = 'ABCDCC02' WHERE campaign = 'b' AND n = 2;
-INSERT INTO scrip.redemption_row (campaign, n, redeemed_at, sequence, line, code, customer_id, order_id) SELECT 'a', n, now(), n, 1, 'x', 'k1', 'o' FROM generate_series(4, 16, 4) n`)
+INSERT INTO scrip_tables.redemption_row (campaign, n, redeemed_at, sequence, line, code, customer_id, order_id) SELECT 'a', n, now(), n, 1, 'x', 'k1', 'o' FROM generate_series(4, 16, 4) n`)
 	coupons := NewCoupons(db)
 	list := func(q ops.ListCoupons, campaigns []string) (all []string) {
 		t.Helper()
@@ -93,7 +93,7 @@ func TestDaysAndWhatIsDue(t *testing.T) {
 INSERT INTO scrip_1.day_stats (campaign, day, attribute, value, claimed, redeemed, rolled_back, voided) VALUES
     ('a', '2026-01-01Z', '', '', 5, 2, 1, 0), ('a', '2026-01-03Z', '', '', 7, 0, 0, 4),
     ('a', '2026-01-01Z', 'shop', 'bonn', 2, 1, 0, 0), ('a', '2026-01-01Z', 'shop', 'ulm', 3, 1, 1, 0), ('b', '2026-01-01Z', '', '', 99, 0, 0, 0);
-INSERT INTO scrip.refusal_stats (campaign, day, lane, reason, refused) VALUES
+INSERT INTO scrip_tables.refusal_stats (campaign, day, lane, reason, refused) VALUES
     ('a', '2026-01-01Z', 3, 'sold_out', 2), ('a', '2026-01-01Z', 1, 'sold_out', 1), ('a', '2026-01-02Z', 3, 'expired', 1), ('b', '2026-01-02Z', 3, 'expired', 9);
 INSERT INTO scrip_1.expiry_own (campaign, due_at, live, redeemed, lane) SELECT 'a', date_trunc('second', now()) + m * interval '1 minute', 2, 0, 3 FROM generate_series(-1, 3) m`)
 	coupons := NewCoupons(db)

@@ -144,8 +144,8 @@ var (
 // printedSQL is a printed coupon to which nothing happened: it has no row.
 const printedSQL = `
     UNION ALL SELECT a.campaign, $8, NULL, NULL, a.allotted_at, a.place, NULL, a.expires_at, NULL, c.lane, c.max_redemptions
-    FROM scrip.allotment a JOIN scrip.campaign c ON c.campaign = a.campaign
-    WHERE a.campaign = $1 AND a.from_n <= $8 AND a.through_n >= $8 AND NOT EXISTS (SELECT FROM scrip.coupon_row r WHERE r.campaign = $1 AND r.n = $8)`
+    FROM scrip_tables.allotment a JOIN scrip_tables.campaign c ON c.campaign = a.campaign
+    WHERE a.campaign = $1 AND a.from_n <= $8 AND a.through_n >= $8 AND NOT EXISTS (SELECT FROM scrip_tables.coupon_row r WHERE r.campaign = $1 AND r.n = $8)`
 
 func (s *History) read(ctx context.Context, sql string, limit int, before, of string, more ...any) (page historyPage, err error) {
 	if limit < 0 || limit > MostEntries {

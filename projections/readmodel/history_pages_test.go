@@ -60,7 +60,7 @@ func TestManyRedemptions(t *testing.T) {
 	early := session(t, pool)
 	pages(early)
 	for _, sql := range []string{
-		`INSERT INTO scrip.campaign (campaign, status, claimed, redeemed, voided, opens_at, created_at, lane, number, per_customer,
+		`INSERT INTO scrip_tables.campaign (campaign, status, claimed, redeemed, voided, opens_at, created_at, lane, number, per_customer,
 			max_redemptions, generated_codes, imported_codes, inheriting_live, inheriting_redeemed, expired_through)
 			SELECT 'c' || i, 'active', 1, 0, 0, 'epoch', 'epoch', i, i, 0, 25000, 1000, 0, 0, 0, '2026-02-01Z' FROM generate_series(0, 1) i`,
 		`INSERT INTO scrip_1.coupon_claim (n, claimed_at, claimed_place, segment, campaign, code, customer_id, expires_at)
@@ -68,19 +68,19 @@ func TestManyRedemptions(t *testing.T) {
 		`INSERT INTO scrip_1.coupon_state (campaign, n, redeemed_count, redeemed_at, expires_at, voided_at)
 			SELECT 'c' || i, 1, 25000, '2026-01-02Z', '2026-01-02Z', '2026-01-03Z' FROM generate_series(0, 1) i`,
 		// A redemption each second. All are rolled back one by one, until the second half: those count.
-		`INSERT INTO scrip.redemption_row (n, redeemed_at, rolled_back_at, sequence, line, campaign, code, customer_id, order_id, redeemed_count)
+		`INSERT INTO scrip_tables.redemption_row (n, redeemed_at, rolled_back_at, sequence, line, campaign, code, customer_id, order_id, redeemed_count)
 			SELECT 1, '2026-01-01Z'::timestamptz + k * interval '1 s', CASE WHEN k <= 25000 THEN '2026-01-01Z'::timestamptz + k * interval '1 s' END,
 				2 * k, 1, 'c' || i, 'code-' || i, 'agency', 'o' || k, greatest(1, k - 25000)
 			FROM generate_series(0, 1) i, generate_series(1, 50000) k WHERE i = 0 OR k % 50 = 0`,
-		`INSERT INTO scrip.coupon_event (n, place, at, order_id, campaign, what)
+		`INSERT INTO scrip_tables.coupon_event (n, place, at, order_id, campaign, what)
 			SELECT 1, (2 * k + 1) * 1048576::bigint + 1, '2026-01-01Z'::timestamptz + k * interval '1 s', 'o' || k, 'c' || i, 'rolled_back'
 			FROM generate_series(0, 1) i, generate_series(1, 25000) k WHERE i = 0 OR k % 50 = 0`,
-		`INSERT INTO scrip.coupon_event (n, place, at, expires_at, own_before, reason, campaign, what)
+		`INSERT INTO scrip_tables.coupon_event (n, place, at, expires_at, own_before, reason, campaign, what)
 			SELECT 1, 43201 * 1048576::bigint + e.line, '2026-01-01 06:00Z'::timestamptz + e.hours * interval '1 hour', e.expires_at, e.before, e.reason, 'c' || i, e.what
 			FROM generate_series(0, 1) i, (VALUES (3, 0, '2026-01-01 12:00Z'::timestamptz, '2026-01-01 06:00Z'::timestamptz, NULL, 'extended'),
 				(56800::bigint * 1048576, 8, '2026-01-02Z', '2026-01-01 12:00Z', NULL, 'extended'), (302401::bigint * 1048576, 42, NULL, NULL, 'over', 'voided'))
 				e (line, hours, expires_at, before, reason, what)`,
-		`INSERT INTO scrip.expiry_event (through, at, place, campaign)
+		`INSERT INTO scrip_tables.expiry_event (through, at, place, campaign)
 			SELECT '2026-01-01Z'::timestamptz + h * interval '6 hours', '2026-01-01Z'::timestamptz + h * interval '6 hours', (h * 43200 + 1) * 1048576::bigint + 2, 'c' || i
 			FROM generate_series(0, 1) i, generate_series(1, 60) h`,
 	} {
@@ -113,15 +113,15 @@ func TestManyRedemptions(t *testing.T) {
 func TestPagesOfOneInstant(t *testing.T) {
 	pool := database(t)
 	for _, sql := range []string{
-		`INSERT INTO scrip.campaign (campaign, status, claimed, redeemed, voided, opens_at, created_at, lane, number, per_customer,
+		`INSERT INTO scrip_tables.campaign (campaign, status, claimed, redeemed, voided, opens_at, created_at, lane, number, per_customer,
 			max_redemptions, generated_codes, imported_codes, inheriting_live, inheriting_redeemed)
 			SELECT 'c' || i, 'active', 1, 0, 0, 'epoch', 'epoch', i, i, 0, 9, 1000, 0, 0, 0 FROM generate_series(0, 2) i`,
 		`INSERT INTO scrip_1.coupon_claim (n, claimed_at, claimed_place, segment, campaign, code, customer_id)
 			SELECT 1, '2026-01-01Z', 1048577, 0, 'c' || i, 'code-' || i, 'agency' FROM generate_series(0, 2) i`,
-		`INSERT INTO scrip.redemption_row (n, redeemed_at, rolled_back_at, sequence, line, campaign, code, customer_id, order_id, redeemed_count)
+		`INSERT INTO scrip_tables.redemption_row (n, redeemed_at, rolled_back_at, sequence, line, campaign, code, customer_id, order_id, redeemed_count)
 			SELECT 1, '2026-01-02Z'::timestamptz + (k / 10) * interval '1 s', '2026-01-03Z', 10 + k, 1, 'c' || i, 'code-' || i, 'agency', 'o' || k, 1
 			FROM generate_series(0, 2) i, generate_series(1, 20) k`,
-		`INSERT INTO scrip.coupon_event (n, place, at, order_id, campaign, what)
+		`INSERT INTO scrip_tables.coupon_event (n, place, at, order_id, campaign, what)
 			SELECT 1, (40 + k) * 1048576::bigint + 1, '2026-01-03Z', 'o' || k, 'c' || i, 'rolled_back' FROM generate_series(0, 2) i, generate_series(1, 20) k`,
 	} {
 		exec(t, pool, sql)

@@ -311,22 +311,22 @@ func TestManyCoupons(t *testing.T) {
 	early := session(t, pool)
 	plans(early)
 	for _, sql := range []string{
-		`INSERT INTO scrip.campaign (campaign, status, claimed, redeemed, voided, opens_at, created_at, lane, number, per_customer,
+		`INSERT INTO scrip_tables.campaign (campaign, status, claimed, redeemed, voided, opens_at, created_at, lane, number, per_customer,
 			max_redemptions, generated_codes, imported_codes, inheriting_live, inheriting_redeemed, expired_through)
 			SELECT 'c' || i, 'active', 1000, 0, 0, 'epoch', 'epoch', i % 4, i, 0, 1, 1000, 0, 0, 0, '2026-02-01Z' FROM generate_series(0, 39) i`,
 		`INSERT INTO scrip_1.coupon_claim (n, claimed_at, claimed_place, segment, campaign, code, customer_id)
 			SELECT i / 40 + 1, '2026-01-01Z'::timestamptz + i * interval '1 ms', i::bigint * 1048576 + 1, 0, 'c' || i % 40, 'code-' || i,
 				CASE WHEN i % 8 = 0 THEN 'agency' ELSE 'customer-' || i END FROM generate_series(0, 39999) i`,
-		`INSERT INTO scrip.redemption_row (n, redeemed_at, sequence, line, campaign, code, customer_id, order_id)
-			SELECT n, claimed_at + interval '1 hour', claimed_place / 1048576 + 40000, 1, campaign, code, customer_id, 'o' || n FROM scrip.coupon_row WHERE n % 7 = 0`,
-		`INSERT INTO scrip.coupon_event (n, place, at, expires_at, campaign, what)
-			SELECT n, claimed_place + 50000 * 1048576::bigint, claimed_at + interval '2 hours', '2026-01-10Z', campaign, 'extended' FROM scrip.coupon_row WHERE n % 11 = 0`,
-		`INSERT INTO scrip_1.coupon_state (campaign, n, redeemed_count, expires_at) SELECT campaign, n, 0, '2026-01-10Z' FROM scrip.coupon_row WHERE n % 11 = 0`,
-		`INSERT INTO scrip.expiry_event (through, at, place, campaign)
+		`INSERT INTO scrip_tables.redemption_row (n, redeemed_at, sequence, line, campaign, code, customer_id, order_id)
+			SELECT n, claimed_at + interval '1 hour', claimed_place / 1048576 + 40000, 1, campaign, code, customer_id, 'o' || n FROM scrip_tables.coupon_row WHERE n % 7 = 0`,
+		`INSERT INTO scrip_tables.coupon_event (n, place, at, expires_at, campaign, what)
+			SELECT n, claimed_place + 50000 * 1048576::bigint, claimed_at + interval '2 hours', '2026-01-10Z', campaign, 'extended' FROM scrip_tables.coupon_row WHERE n % 11 = 0`,
+		`INSERT INTO scrip_1.coupon_state (campaign, n, redeemed_count, expires_at) SELECT campaign, n, 0, '2026-01-10Z' FROM scrip_tables.coupon_row WHERE n % 11 = 0`,
+		`INSERT INTO scrip_tables.expiry_event (through, at, place, campaign)
 			SELECT '2026-01-01Z'::timestamptz + h * interval '12 hours', '2026-01-01Z'::timestamptz + h * interval '12 hours', (200000 + h) * 1048576::bigint, 'c' || i
 			FROM generate_series(0, 39) i, generate_series(1, 60) h`,
 		`INSERT INTO scrip_1.reminder (r, n, before_us, set_at, set_place, campaign, customer_id, kind, state)
-			SELECT n, n, 1, claimed_at, claimed_place + 1, campaign, customer_id, 'expires', 'pending' FROM scrip.coupon_row WHERE n % 13 = 0`,
+			SELECT n, n, 1, claimed_at, claimed_place + 1, campaign, customer_id, 'expires', 'pending' FROM scrip_tables.coupon_row WHERE n % 13 = 0`,
 	} {
 		exec(t, pool, sql)
 	}
@@ -337,7 +337,7 @@ func TestManyCoupons(t *testing.T) {
 	plans(early)
 	var want, last int
 	if err := pool.QueryRow(ctx, `SELECT count(*) FILTER (WHERE true) + count(*) FILTER (WHERE n % 7 = 0) + count(*) FILTER (WHERE n % 11 = 0)
-		+ count(*) FILTER (WHERE n % 11 = 0 AND n % 7 <> 0) + count(*) FILTER (WHERE n % 13 = 0) FROM scrip.coupon_row WHERE customer_id = 'agency'`).Scan(&want); err != nil {
+		+ count(*) FILTER (WHERE n % 11 = 0 AND n % 7 <> 0) + count(*) FILTER (WHERE n % 13 = 0) FROM scrip_tables.coupon_row WHERE customer_id = 'agency'`).Scan(&want); err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}

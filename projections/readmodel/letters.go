@@ -89,17 +89,17 @@ var (
 // lettersSQL are all dead letters with their states, and partSQL those of a part, each with its own.
 const (
 	lettersSQL = `
-FROM scrip.dead_letter d LEFT JOIN scrip.checkpoint c ON c.projection = 'tables' AND c.lane = d.lane
+FROM scrip_tables.dead_letter d LEFT JOIN scrip_tables.checkpoint c ON c.projection = 'tables' AND c.lane = d.lane
 LEFT JOIN scrip_meta.dead_letter h ON ` + stateOfIt
 	partSQL = `
-FROM (SELECT d.*` + oneAfterTheOther + `LIMIT $10) d LEFT JOIN scrip.checkpoint c ON c.projection = 'tables' AND c.lane = d.lane
+FROM (SELECT d.*` + oneAfterTheOther + `LIMIT $10) d LEFT JOIN scrip_tables.checkpoint c ON c.projection = 'tables' AND c.lane = d.lane
 LEFT JOIN LATERAL (SELECT * FROM scrip_meta.dead_letter h WHERE ` + stateOfIt + ` OFFSET 0) h ON true`
 	stateOfIt = `h.log = c.log AND h.lane = d.lane AND h.event_sequence = d.event_sequence AND h.event_line = d.event_line AND h.at = d.at`
 
 	// Dead letters, newest first, after the end of the page before.
 	//
 	// $3 = since   $6..$9 = that end: time, lane, event   $10 = rows of the part
-	oneAfterTheOther = ` FROM scrip.dead_letter d WHERE ($3::timestamptz IS NULL OR d.at >= $3)
+	oneAfterTheOther = ` FROM scrip_tables.dead_letter d WHERE ($3::timestamptz IS NULL OR d.at >= $3)
   AND (d.at, d.lane, d.event_sequence, d.event_line) < ($6::timestamptz, $7::bigint, $8::bigint, $9::bigint)
 ORDER BY d.at DESC, d.lane DESC, d.event_sequence DESC, d.event_line DESC `
 )
@@ -376,7 +376,7 @@ func explain(doing string, err error) error {
 	switch schema.State(err) {
 	case "42501":
 		return fmt.Errorf("%s: %w; the role needs to read schema scrip, and to write the state of dead letters: "+
-			"GRANT USAGE ON SCHEMA scrip, scrip_meta TO …; GRANT SELECT ON scrip.dead_letter, scrip.checkpoint TO …; "+
+			"GRANT USAGE ON SCHEMA scrip_tables, scrip_meta TO …; GRANT SELECT ON scrip_tables.dead_letter, scrip_tables.checkpoint TO …; "+
 			"GRANT SELECT, INSERT, UPDATE, DELETE ON scrip_meta.dead_letter TO …", doing, err)
 	case "42P01", "3F000":
 		return fmt.Errorf("%s: %w; the read tables do not exist: start `scrip serve`, which creates them", doing, err)

@@ -47,7 +47,7 @@ func (r *letterRig) apply(lane int, sequence uint64, at int, lines ...string) {
 	if _, err := tables.Apply(ctx, tx, batch); err != nil {
 		r.t.Fatal(err)
 	}
-	if _, err := tx.Exec(ctx, `INSERT INTO scrip.checkpoint (projection, lane, sequence, updated_at, log, digest) VALUES ('tables', $1, $2, now(), 'the-log', 'd')
+	if _, err := tx.Exec(ctx, `INSERT INTO scrip_tables.checkpoint (projection, lane, sequence, updated_at, log, digest) VALUES ('tables', $1, $2, now(), 'the-log', 'd')
 		ON CONFLICT (projection, lane) DO UPDATE SET sequence = excluded.sequence`, lane, int64(sequence)); err != nil {
 		r.t.Fatal(err)
 	}
@@ -225,9 +225,9 @@ func TestSettle(t *testing.T) {
 	streamtest.Equal(t, "open after all were discarded", r.open(), LetterCounts{})
 
 	// Another log, and the same log with another event in that place.
-	exec(t, r.pool, "UPDATE scrip.dead_letter SET at = at + interval '1 s' WHERE lane = 0")
+	exec(t, r.pool, "UPDATE scrip_tables.dead_letter SET at = at + interval '1 s' WHERE lane = 0")
 	streamtest.Equal(t, "open where other events took the places", r.open(), LetterCounts{Commands: 2})
-	exec(t, r.pool, "UPDATE scrip.checkpoint SET log = 'another'")
+	exec(t, r.pool, "UPDATE scrip_tables.checkpoint SET log = 'another'")
 	streamtest.Equal(t, "open in another log", r.open(), LetterCounts{Commands: 3, Events: 1})
 }
 
@@ -237,8 +237,8 @@ func TestNoRights(t *testing.T) {
 	r.fill()
 	l := r.find("SCRIP_CMD_0.11.2")
 	as := projtest.Role(t, r.pool.Config().ConnString(), "reader")
-	for _, sql := range []string{"GRANT USAGE ON SCHEMA scrip, scrip_meta TO reader",
-		"GRANT SELECT ON ALL TABLES IN SCHEMA scrip TO reader", "GRANT SELECT ON scrip_meta.dead_letter TO reader"} {
+	for _, sql := range []string{"GRANT USAGE ON SCHEMA scrip_tables, scrip_meta TO reader",
+		"GRANT SELECT ON ALL TABLES IN SCHEMA scrip_tables TO reader", "GRANT SELECT ON scrip_meta.dead_letter TO reader"} {
 		exec(t, r.pool, sql)
 	}
 	weak := NewLetters(projtest.Pool(t, as))
@@ -248,7 +248,7 @@ func TestNoRights(t *testing.T) {
 	if err := weak.Settle(t.Context(), &l, Discarded, ""); err == nil || !strings.Contains(err.Error(), "GRANT SELECT, INSERT") {
 		t.Errorf("writing: %v", err)
 	}
-	exec(t, r.pool, "DROP SCHEMA scrip CASCADE")
+	exec(t, r.pool, "DROP SCHEMA scrip, scrip_tables CASCADE")
 	if _, err := r.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "scrip serve") {
 		t.Errorf("without tables: %v", err)
 	}
@@ -296,7 +296,7 @@ func TestStreamNamesAreComparedWhole(t *testing.T) {
 	for lane := range 16 {
 		r.apply(lane, 1, 0)
 	}
-	if _, err := r.pool.Exec(t.Context(), `INSERT INTO scrip.dead_letter (lane, sequence, line, event_sequence, event_line, at, stream, reason, payload)
+	if _, err := r.pool.Exec(t.Context(), `INSERT INTO scrip_tables.dead_letter (lane, sequence, line, event_sequence, event_line, at, stream, reason, payload)
 		SELECT g, 3, 1, 4, 1, now(), 'SCRIP_CMD_' || g, 'r', 'p' FROM generate_series(0, 15) g`); err != nil {
 		t.Fatal(err)
 	}
@@ -315,11 +315,11 @@ func TestStreamNamesAreComparedWhole(t *testing.T) {
 // A cause is a reason without numbers: of what it has, all are discarded, and no others.
 func TestCauses(t *testing.T) {
 	r := newLetterRig(t)
-	if _, err := r.pool.Exec(t.Context(), `INSERT INTO scrip.checkpoint (projection, lane, sequence, updated_at, log, digest) VALUES ('tables', 0, 9, now(), 'the-log', 'd')`); err != nil {
+	if _, err := r.pool.Exec(t.Context(), `INSERT INTO scrip_tables.checkpoint (projection, lane, sequence, updated_at, log, digest) VALUES ('tables', 0, 9, now(), 'the-log', 'd')`); err != nil {
 		t.Fatal(err)
 	}
 	for n, reason := range []string{`n: 12 is more than 10`, `n: 13 is more than 10`, `customer_id: line 1 has it`, `customer_id: line 2 has it`, `customer_id: line 30 has it`, `customer_id: missing`} {
-		if _, err := r.pool.Exec(t.Context(), `INSERT INTO scrip.dead_letter (lane, sequence, line, event_sequence, event_line, at, stream, reason, payload)
+		if _, err := r.pool.Exec(t.Context(), `INSERT INTO scrip_tables.dead_letter (lane, sequence, line, event_sequence, event_line, at, stream, reason, payload)
 			VALUES (0, $1::int, 1, $1::int, 1, now() + $1::int * interval '1 second', 'SCRIP_CMD_0', $2, 'p')`, n+1, reason); err != nil {
 			t.Fatal(err)
 		}

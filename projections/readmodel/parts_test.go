@@ -215,17 +215,17 @@ INSERT INTO scrip_1.coupon_claim (campaign, n, code, customer_id, claimed_at, cl
 INSERT INTO scrip_1.coupon_claim (campaign, n, code, customer_id, claimed_at, claimed_place, segment)
     SELECT 'b', n, 'S-CCCC-DDDD-' || lpad(n::text, 4, '0'), 'ann', now(), n, 0 FROM generate_series(1, 50) n;
 INSERT INTO scrip_1.coupon_state (campaign, n, redeemed_count, voided_at) SELECT 'a', n, 0, now() FROM generate_series({every}, {rows}, {every}) n;
-INSERT INTO scrip.redemption_row (campaign, n, redeemed_at, sequence, line, code, customer_id, order_id)
+INSERT INTO scrip_tables.redemption_row (campaign, n, redeemed_at, sequence, line, code, customer_id, order_id)
     SELECT 'a', n, now(), n, 1, 'x', 'k', CASE n % 2 WHEN 0 THEN 'test' ELSE 'o' || n END FROM generate_series(1, {rows}) n;
 INSERT INTO scrip_1.reminder (campaign, r, before_us, due_at, set_at, settled_at, customer_id, kind, state, set_place)
     SELECT 'a', r, 3600000000, now(), '2026-01-01Z'::timestamptz + r * interval '1 s', CASE r % {every} WHEN 0 THEN now() END,
         CASE r % 2 WHEN 1 THEN 'agency' ELSE 'k' || r END, 'opens', CASE r % {every} WHEN 0 THEN 'fired' ELSE 'pending' END, r FROM generate_series(1, {rows}) r;
-INSERT INTO scrip.checkpoint (projection, lane, sequence, updated_at, log, digest) VALUES ('tables', 0, 9, now(), 'l', 'd');
-INSERT INTO scrip.dead_letter (lane, sequence, line, event_sequence, event_line, at, stream, reason, payload)
+INSERT INTO scrip_tables.checkpoint (projection, lane, sequence, updated_at, log, digest) VALUES ('tables', 0, 9, now(), 'l', 'd');
+INSERT INTO scrip_tables.dead_letter (lane, sequence, line, event_sequence, event_line, at, stream, reason, payload)
     SELECT 0, i, 1, i, 1, '2026-01-01Z'::timestamptz + i / 10 * interval '1 s', 'SCRIP_CMD_0', 'r ' || i, 'p' FROM generate_series(1, {rows}) i;
 INSERT INTO scrip_meta.dead_letter (log, lane, event_sequence, event_line, at, settled_at, state, note)
-    SELECT 'l', 0, d.event_sequence, 1, d.at, now(), 'discarded', '' FROM scrip.dead_letter d WHERE d.event_sequence % {every} <> 0;
-INSERT INTO scrip.campaign_event (campaign, place, at, type) SELECT 'a', i, now(), CASE i WHEN 1 THEN 'campaign.created' ELSE 'campaign.paused' END FROM generate_series(1, {rows} + 1) i`))
+    SELECT 'l', 0, d.event_sequence, 1, d.at, now(), 'discarded', '' FROM scrip_tables.dead_letter d WHERE d.event_sequence % {every} <> 0;
+INSERT INTO scrip_tables.campaign_event (campaign, place, at, type) SELECT 'a', i, now(), CASE i WHEN 1 THEN 'campaign.created' ELSE 'campaign.paused' END FROM generate_series(1, {rows} + 1) i`))
 }
 
 // TestASlowPartGetsSmaller: as long as statements take too long, down to a least one, and only then.

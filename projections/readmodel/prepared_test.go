@@ -79,7 +79,7 @@ func TestLookUpsAfterAnExchange(t *testing.T) {
 				if next, err = schema.Make(t.Context(), tx); err != nil {
 					return err
 				}
-				if _, err = tx.Exec(t.Context(), fmt.Sprintf(aCoupon, next, "NEW")+"; "+strings.Replace(aCampaign("a"), "scrip.", next+".", 1)); err != nil {
+				if _, err = tx.Exec(t.Context(), fmt.Sprintf(aCoupon, next, "NEW")+"; "+strings.Replace(aCampaign("a"), "scrip_tables.", next+".", 1)); err != nil {
 					return err
 				}
 			}
@@ -91,10 +91,10 @@ func TestLookUpsAfterAnExchange(t *testing.T) {
 // TestViewsOfOtherTypes: after schema scrip was made by another program, PostgreSQL refuses to run what a connection prepared, once.
 func TestViewsOfOtherTypes(t *testing.T) {
 	db := database(t)
-	exec(t, db, aCampaign("a")+`INSERT INTO scrip.campaign_event (campaign, place, at, type) VALUES ('a', 1048577, now(), 'campaign.ended')`)
+	exec(t, db, aCampaign("a")+`INSERT INTO scrip_tables.campaign_event (campaign, place, at, type) VALUES ('a', 1048577, now(), 'campaign.ended')`)
 	history := NewHistory(single(t, db), func(context.Context, int, []uint64, func(uint64, eventlog.Raw, error)) {})
 	for _, kind := range []string{"text", "varchar"} {
-		exec(t, db, `DROP VIEW scrip.campaign_event; CREATE VIEW scrip.campaign_event AS SELECT place, at, campaign, type::`+kind+` FROM scrip_1.campaign_event`)
+		exec(t, db, `DROP VIEW scrip_tables.campaign_event; CREATE VIEW scrip_tables.campaign_event AS SELECT place, at, campaign, type::`+kind+` FROM scrip_1.campaign_event`)
 		for range 2 {
 			page, err := history.Changes(t.Context(), ops.ListChangesOf{Campaign: "a", Paging: ops.Paging{Limit: 5}})
 			if err != nil || len(page.Items) != 1 || page.Items[0].Type != "campaign.ended" {

@@ -22,12 +22,12 @@ const (
 	remindersSQL = `SELECT x.r, x.campaign, x.customer_id, x.kind, x.before_us, coalesce(x.n, 0), x.due_at, x.state, x.settled_at FROM {{rows}} x
 WHERE x.campaign = $1 AND ($2::text IS NULL OR x.customer_id = $2) AND ($3::text IS NULL OR x.state = $3) AND ($4::text IS NULL OR x.kind = $4)
   AND ($5::bigint IS NULL OR x.before_us = $5) AND x.r < $6 ORDER BY x.r DESC LIMIT $7`
-	remindersByKey      = `(SELECT * FROM scrip.reminder k WHERE k.campaign = $1 AND k.r < $6 ORDER BY k.r DESC LIMIT $8)`
-	remindersOfCustomer = `(SELECT * FROM scrip.reminder k WHERE k.customer_id = $2 AND $8::bigint > 0 OFFSET 0)`
+	remindersByKey      = `(SELECT * FROM scrip_tables.reminder k WHERE k.campaign = $1 AND k.r < $6 ORDER BY k.r DESC LIMIT $8)`
+	remindersOfCustomer = `(SELECT * FROM scrip_tables.reminder k WHERE k.customer_id = $2 AND $8::bigint > 0 OFFSET 0)`
 
-	countOfReminders = `SELECT count(*) FROM (SELECT FROM scrip.reminder x WHERE x.customer_id = $1 LIMIT $2) x`
+	countOfReminders = `SELECT count(*) FROM (SELECT FROM scrip_tables.reminder x WHERE x.customer_id = $1 LIMIT $2) x`
 	// The last row of a part. $1 = campaign   $2 = place   $3 = rows of the part
-	endOfReminders = `SELECT x.r, x.set_at FROM scrip.reminder x WHERE x.campaign = $1 AND x.r < $2 ORDER BY x.r DESC OFFSET $3 - 1 LIMIT 1`
+	endOfReminders = `SELECT x.r, x.set_at FROM scrip_tables.reminder x WHERE x.campaign = $1 AND x.r < $2 ORDER BY x.r DESC OFFSET $3 - 1 LIMIT 1`
 )
 
 // reminderPlace is the reminder after which a part goes on.

@@ -68,8 +68,8 @@ func TestPointInTimeCopies(t *testing.T) {
 			t.Errorf("as of %s:\n%s\nthe live tables were\n%s", until, got, digest)
 		}
 		if digest == "" {
-			n := r.text(fmt.Sprintf(`SELECT count(*)::text FROM %s.coupon_row`, name))
-			if live := r.text("SELECT count(*)::text FROM scrip.coupon_row WHERE claimed_at <= $1", asOf); n != live {
+			n := r.text(fmt.Sprintf(`SELECT count(*)::text FROM %s_rows.coupon_row`, name))
+			if live := r.text("SELECT count(*)::text FROM scrip_tables.coupon_row WHERE claimed_at <= $1", asOf); n != live {
 				t.Errorf("as of %s there are %s coupons, want %s", until, n, live)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/confine"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
@@ -302,7 +303,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Copy creates tables as of a time in a separate schema. A zero time is now. No projector updates them.
+// Copy creates tables as of a time in a separate schema, for analysts to read. A zero time is now. No projector updates
+// them.
 func (s *Session) Copy(ctx context.Context, name string, until time.Time) (r Result, err error) {
 	started := time.Now()
 	if err := CheckName(name); err != nil {
@@ -343,7 +345,15 @@ func (s *Session) Copy(ctx context.Context, name string, until time.Time) (r Res
 			if _, err := tx.Exec(ctx, fmt.Sprintf("CREATE SCHEMA %s; ALTER SCHEMA %s RENAME TO %s", name, sh.name, rows)); err != nil {
 				return err
 			}
-			return schema.Show(ctx, tx, name, rows)
+			if err := schema.Show(ctx, tx, name, rows); err != nil {
+				return err
+			}
+			asOf := until
+			if asOf.IsZero() {
+				asOf = started
+			}
+			_, err := tx.Exec(ctx, confine.Copied(name, asOf), pgx.QueryExecModeSimpleProtocol)
+			return err
 		})
 	})
 	r.Took = time.Since(started)

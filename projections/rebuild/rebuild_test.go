@@ -15,9 +15,9 @@ func TestRebuildUndoDrop(t *testing.T) {
 		t.Fatalf("live tables are not the fold of the log:\n%s%s", right, want)
 	}
 	r.exec("DELETE FROM live.coupon_claim WHERE n = 3")
-	r.exec("UPDATE scrip.campaign SET claimed = 77 WHERE campaign = 'c1'")
+	r.exec("UPDATE scrip_tables.campaign SET claimed = 77 WHERE campaign = 'c1'")
 	// Checkpoints of other projections, whose tables lie elsewhere, are not lost.
-	r.exec("INSERT INTO scrip.checkpoint (projection, lane, sequence, updated_at, log, digest) VALUES ('daily', 0, 3, now(), 'l', 'd')")
+	r.exec("INSERT INTO scrip_tables.checkpoint (projection, lane, sequence, updated_at, log, digest) VALUES ('daily', 0, 3, now(), 'l', 'd')")
 	got := r.rebuild(Options{})
 	if r.digest() != right {
 		t.Errorf("the rebuilt tables differ:\n%s%s", r.digest(), right)
@@ -42,7 +42,7 @@ func TestRebuildUndoDrop(t *testing.T) {
 
 	s := r.open(Options{})
 	defer s.Close()
-	r.exec("UPDATE scrip.checkpoint SET sequence = 5 WHERE projection = 'daily'")
+	r.exec("UPDATE scrip_tables.checkpoint SET sequence = 5 WHERE projection = 'daily'")
 	if err := s.Undo(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -39,9 +39,9 @@ func (r *rig) wrong() int64 {
 		"INSERT INTO live.coupon_claim (n, claimed_at, claimed_place, segment, campaign, code, customer_id) VALUES (20000, now(), 1, 0, 'c0', 'x', 'y')",
 		`INSERT INTO live.coupon_claim (n, claimed_at, expires_at, claimed_place, segment, campaign, code, customer_id, attributes)
 			SELECT n, claimed_at, expires_at, claimed_place, 0, campaign, code, customer_id, attributes FROM live.coupon_claim WHERE campaign = 'c0' AND n = 4400`,
-		"UPDATE scrip.redemption_row SET order_id = 'other' WHERE campaign = 'c0' AND n = 1 AND line = 1",
-		"DELETE FROM scrip.reminder WHERE campaign = 'c0' AND r = 1",
-		"UPDATE scrip.campaign SET claimed = 9999 WHERE campaign = 'c0'",
+		"UPDATE scrip_tables.redemption_row SET order_id = 'other' WHERE campaign = 'c0' AND n = 1 AND line = 1",
+		"DELETE FROM scrip_tables.reminder WHERE campaign = 'c0' AND r = 1",
+		"UPDATE scrip_tables.campaign SET claimed = 9999 WHERE campaign = 'c0'",
 	} {
 		r.exec(sql)
 	}
@@ -121,8 +121,8 @@ func TestRepairIsKilled(t *testing.T) {
 	r := filled(t)
 	right, left := r.digest(), int64(5)
 	r.exec("UPDATE live.coupon_claim SET customer_id = 'mallory' WHERE n = 5") // of both lanes
-	r.exec("DELETE FROM scrip.reminder WHERE campaign = 'c0' AND r = 1")
-	r.exec("UPDATE scrip.campaign SET claimed = 9999 WHERE campaign = 'c0'")
+	r.exec("DELETE FROM scrip_tables.reminder WHERE campaign = 'c0' AND r = 1")
+	r.exec("UPDATE scrip_tables.campaign SET claimed = 9999 WHERE campaign = 'c0'")
 	r.exec("UPDATE live.expiry_own SET live = live + 1 WHERE campaign = 'c1'")
 	for try := 0; left > 0; try++ {
 		repaired, died := 0, false

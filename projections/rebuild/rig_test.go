@@ -142,7 +142,7 @@ func (r *rig) rebuild(opts Options) Result {
 func (r *rig) schemas() string {
 	r.T.Helper()
 	return r.text(`SELECT concat_ws(' ', 'scrip', CASE WHEN previous IS NOT NULL THEN 'previous' END, (SELECT 'and ' || string_agg(nspname, ' ') FROM pg_namespace
-		WHERE nspname LIKE 'scrip_%' AND nspname NOT IN ('scrip_meta', live, coalesce(previous, '')))) FROM scrip_meta.format`)
+		WHERE nspname LIKE 'scrip_%' AND nspname NOT IN ('scrip_meta', 'scrip_tables', live, coalesce(previous, '')))) FROM scrip_meta.format`)
 }
 
 func (r *rig) verify(opts VerifyOptions) *Report { return r.verifyWith(Options{}, opts) }

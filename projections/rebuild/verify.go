@@ -307,7 +307,7 @@ type definition struct {
 
 // The index of a constraint is part of the constraint.
 //
-// $1 = schemas
+// $1 = schemas   $2 = the one of views with all columns
 const definitionsSQL = `
 SELECT t.relname::text, 'index ' || i.relname, pg_get_indexdef(i.oid) || CASE WHEN x.indisvalid THEN '' ELSE ' (invalid)' END
 FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_class t ON t.oid = x.indrelid JOIN pg_namespace s ON s.oid = t.relnamespace
@@ -316,7 +316,7 @@ UNION ALL
 SELECT t.relname::text, 'constraint ' || k.conname, pg_get_constraintdef(k.oid)
 FROM pg_constraint k JOIN pg_class t ON t.oid = k.conrelid JOIN pg_namespace s ON s.oid = t.relnamespace WHERE s.nspname = ANY($1) AND t.relname !~ '^coupon_claim_[1-9]'
 UNION ALL
-SELECT v.relname::text, 'view ' || v.relname, pg_get_viewdef(v.oid)
+SELECT v.relname::text, CASE s.nspname WHEN $2 THEN 'whole view ' ELSE 'view ' END || v.relname, pg_get_viewdef(v.oid)
 FROM pg_class v JOIN pg_namespace s ON s.oid = v.relnamespace WHERE s.nspname = ANY($1) AND v.relkind = 'v'
 UNION ALL
 SELECT '', format('function %s(%s)', p.proname, pg_get_function_identity_arguments(p.oid)), pg_get_functiondef(p.oid)
@@ -329,7 +329,7 @@ ORDER BY 1, 2`
 // definitions compares indexes, constraints, views, functions and row security with what this program creates:
 // without them tables with correct rows give wrong, slow or duplicate results. Additional ones of others are ignored.
 func (c *check) definitions(ctx context.Context, live pgx.Tx, there []string) error {
-	found, err := definitionsOf(ctx, live, schema.Name, c.s.now.Live)
+	found, err := definitionsOf(ctx, live, schema.Name, schema.Whole, c.s.now.Live)
 	if err != nil {
 		return err
 	}
@@ -339,14 +339,17 @@ func (c *check) definitions(ctx context.Context, live pgx.Tx, there []string) er
 		return err
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	const reference = "scrip_reference"
+	const reference, whole = "scrip_reference", "scrip_reference_tables"
 	if _, err := tx.Exec(ctx, "CREATE SCHEMA "+reference); err != nil {
 		return err
 	}
 	if err := schema.Show(ctx, tx, reference, c.sh.name); err != nil {
 		return err
 	}
-	expected, err := definitionsOf(ctx, tx, reference, c.sh.name)
+	if err := schema.ShowWhole(ctx, tx, whole, c.sh.name); err != nil {
+		return err
+	}
+	expected, err := definitionsOf(ctx, tx, reference, whole, c.sh.name)
 	if err != nil {
 		return err
 	}
@@ -359,7 +362,7 @@ func (c *check) definitions(ctx context.Context, live pgx.Tx, there []string) er
 		switch {
 		case i >= 0:
 			d.Problem, d.Found = DefinitionChanged, &found[i].Text
-		case want.Relation != "" && want.What != "view "+want.Relation && !slices.Contains(there, want.Relation) && !strings.HasPrefix(want.Relation, "coupon_"):
+		case want.Relation != "" && !strings.HasSuffix(want.What, "view "+want.Relation) && !slices.Contains(there, want.Relation) && !strings.HasPrefix(want.Relation, "coupon_"):
 			continue // its table is missing, which is already reported
 		}
 		c.lacks(d)
@@ -368,12 +371,12 @@ func (c *check) definitions(ctx context.Context, live pgx.Tx, there []string) er
 }
 
 // definitionsOf reads the definitions of views and of the tables behind them, but not those of segments, which differ.
-func definitionsOf(ctx context.Context, tx pgx.Tx, views, tables string) ([]definition, error) {
+func definitionsOf(ctx context.Context, tx pgx.Tx, views, whole, tables string) ([]definition, error) {
 	// So that PostgreSQL writes every name with its schema.
 	if _, err := tx.Exec(ctx, "SET LOCAL search_path = pg_catalog"); err != nil {
 		return nil, err
 	}
-	list, err := schema.Collect(ctx, tx, pgx.RowToStructByPos[definition], definitionsSQL, []string{views, tables})
+	list, err := schema.Collect(ctx, tx, pgx.RowToStructByPos[definition], definitionsSQL, []string{views, whole, tables}, whole)
 	if err != nil {
 		return nil, fmt.Errorf("reading the definitions of schema %s: %w", views, err)
 	}

@@ -18,42 +18,42 @@ var damages = []struct {
 	sql, table, key, column, problem string
 	rows                             int64
 }{
-	{"UPDATE scrip.campaign SET redeemed = 5, claimed = 99 WHERE campaign = 'c0'", "campaign", "c0", "claimed", Changed, 1},
-	{"INSERT INTO scrip.campaign (campaign, status, claimed, redeemed, voided, opens_at, created_at, lane, number, per_customer, max_redemptions, generated_codes, imported_codes, highest, inheriting_live, inheriting_redeemed) VALUES ('forged', 'active', 0, 0, 0, now(), now(), 0, 9, 1, 1, 1, 0, 0, 0, 0)", "campaign", "forged", "", TooMany, 1},
-	{"DELETE FROM scrip.campaign WHERE campaign = 'c1'", "campaign", "c1", "", Missing, 1},
+	{"UPDATE scrip_tables.campaign SET redeemed = 5, claimed = 99 WHERE campaign = 'c0'", "campaign", "c0", "claimed", Changed, 1},
+	{"INSERT INTO scrip_tables.campaign (campaign, status, claimed, redeemed, voided, opens_at, created_at, lane, number, per_customer, max_redemptions, generated_codes, imported_codes, highest, inheriting_live, inheriting_redeemed) VALUES ('forged', 'active', 0, 0, 0, now(), now(), 0, 9, 1, 1, 1, 0, 0, 0, 0)", "campaign", "forged", "", TooMany, 1},
+	{"DELETE FROM scrip_tables.campaign WHERE campaign = 'c1'", "campaign", "c1", "", Missing, 1},
 	{"UPDATE live.coupon_claim SET customer_id = 'mallory' WHERE campaign = 'c1' AND n = 5", "coupon_row", "c1/5", "customer_id", Changed, 1},
 	{"UPDATE live.coupon_state SET expires_at = NULL WHERE campaign = 'c0' AND n = 4", "coupon_row", "c0/4", "expires_at", Changed, 1},
-	{"INSERT INTO scrip.allotment VALUES (800, 900, now(), NULL, 1, 'c0', 'forged')", "allotment", "c0/800", "", TooMany, 1},
+	{"INSERT INTO scrip_tables.allotment VALUES (800, 900, now(), NULL, 1, 'c0', 'forged')", "allotment", "c0/800", "", TooMany, 1},
 	{"DELETE FROM live.coupon_claim WHERE campaign = 'c0' AND n = 7", "coupon_row", "c0/7", "", Missing, 1},
 	{"INSERT INTO live.coupon_claim (n, claimed_at, claimed_place, segment, campaign, code, customer_id) VALUES (500, now(), 1, 0, 'c0', 'x', 'y')", "coupon_row", "c0/500", "", TooMany, 1},
 	{"UPDATE live.coupon_claim SET campaign = 'zzz' WHERE campaign = 'c1' AND n = 1", "coupon_row", "c1/1", "", Missing, 2}, // and one too many
-	{"INSERT INTO scrip.redemption_row SELECT n, redeemed_at, rolled_back_at, sequence, 9, campaign, code, customer_id, order_id FROM scrip.redemption_row WHERE campaign = 'c0' AND n = 1", "redemption_row", "c0/1/3/9", "", TooMany, 1},
-	{"UPDATE scrip.redemption_row SET order_id = 'other' WHERE campaign = 'c0' AND n = 1 AND line = 1", "redemption_row", "c0/1/3/1", "order_id", Changed, 1},
-	{"DELETE FROM scrip.redemption_row WHERE campaign = 'c0' AND n = 2", "redemption_row", "c0/2/3/2", "", Missing, 1},
+	{"INSERT INTO scrip_tables.redemption_row SELECT n, redeemed_at, rolled_back_at, sequence, 9, campaign, code, customer_id, order_id FROM scrip_tables.redemption_row WHERE campaign = 'c0' AND n = 1", "redemption_row", "c0/1/3/9", "", TooMany, 1},
+	{"UPDATE scrip_tables.redemption_row SET order_id = 'other' WHERE campaign = 'c0' AND n = 1 AND line = 1", "redemption_row", "c0/1/3/1", "order_id", Changed, 1},
+	{"DELETE FROM scrip_tables.redemption_row WHERE campaign = 'c0' AND n = 2", "redemption_row", "c0/2/3/2", "", Missing, 1},
 	{"UPDATE live.expiry_own SET live = live + 1 WHERE campaign = 'c0'", "expiry_own", "c0/2026-01-01 02:00:00+00", "live", Changed, 1},
 	{"DELETE FROM live.expiry_own WHERE campaign = 'c1'", "expiry_own", "c1/2026-01-01 02:00:00+00", "", Missing, 1},
 	{"INSERT INTO live.expiry_own (due_at, live, redeemed, lane, campaign) VALUES ('2030-01-01Z', 0, 0, 0, 'c0')", "expiry_own", "c0/2030-01-01 00:00:00+00", "", TooMany, 1},
-	{"UPDATE scrip.reminder SET state = 'cancelled', settled_at = '2026-01-01Z' WHERE campaign = 'c0' AND r = 1", "reminder", "c0/1", "settled_at", Changed, 1},
-	{"DELETE FROM scrip.reminder WHERE campaign = 'c1' AND r = 1", "reminder", "c1/1", "", Missing, 1},
+	{"UPDATE scrip_tables.reminder SET state = 'cancelled', settled_at = '2026-01-01Z' WHERE campaign = 'c0' AND r = 1", "reminder", "c0/1", "settled_at", Changed, 1},
+	{"DELETE FROM scrip_tables.reminder WHERE campaign = 'c1' AND r = 1", "reminder", "c1/1", "", Missing, 1},
 	{"INSERT INTO live.reminder (r, before_us, set_at, set_place, campaign, customer_id, kind, state) VALUES (9, 1, now(), 1, 'c0', 'x', 'opens', 'pending')", "reminder", "c0/9", "", TooMany, 1},
 	{"INSERT INTO live.day_stats VALUES ('2026-01-09Z', 1, 1, 1, 1, 'c0', 'city', 'Oslo')", "day_stats", "c0/2026-01-09 00:00:00+00/city/Oslo", "", TooMany, 1},
-	{"UPDATE scrip.refusal_stats SET refused = 8 WHERE campaign = 'c1' AND reason = 'sold_out'", "refusal_stats", "1/c1/2026-01-01 00:00:00+00/sold_out", "refused", Changed, 1},
-	{"DELETE FROM scrip.refusal_stats WHERE campaign = 'c0' AND reason = 'sold_out'", "refusal_stats", "0/c0/2026-01-01 00:00:00+00/sold_out", "", Missing, 1},
-	{"INSERT INTO scrip.refusal_stats VALUES ('2026-01-01Z', 1, 0, '', 'invalid')", "refusal_stats", "0//2026-01-01 00:00:00+00/invalid", "", TooMany, 1},
-	{"UPDATE scrip.campaign_event SET at = at - interval '1 hour' WHERE campaign = 'c0' AND type = 'campaign.created'", "campaign_event", "c0/1048577", "at", Changed, 1},
-	{"UPDATE scrip.coupon_event SET by = 'forged' WHERE campaign = 'c0' AND what = 'rolled_back'", "coupon_event", "c0/2/4194305", "by", Changed, 1},
-	{"DELETE FROM scrip.campaign_event WHERE campaign = 'c1' AND type = 'campaign.created'", "campaign_event", "c1/1048577", "", Missing, 1},
-	{"INSERT INTO scrip.campaign_event VALUES (9, now(), 'c0', 'campaign.ended')", "campaign_event", "c0/9", "", TooMany, 1},
-	{"UPDATE scrip.coupon_event SET reason = 'none' WHERE campaign = 'c0' AND what = 'voided'", "coupon_event", "c0/3/4194306", "reason", Changed, 1},
-	{"DELETE FROM scrip.coupon_event WHERE campaign = 'c1' AND what = 'extended'", "coupon_event", "c1/4/6291457", "", Missing, 1},
-	{"INSERT INTO scrip.coupon_event (n, place, at, campaign, what) VALUES (1, 1, now(), 'c0', 'voided')", "coupon_event", "c0/1/1", "", TooMany, 1},
-	{"UPDATE scrip.expiry_event SET at = at - interval '1 hour' WHERE campaign = 'c0'", "expiry_event", "c0/2026-01-01 02:00:00+00", "at", Changed, 1},
-	{"DELETE FROM scrip.expiry_event WHERE campaign = 'c1'", "expiry_event", "c1/2026-01-01 02:00:00+00", "", Missing, 1},
-	{"INSERT INTO scrip.expiry_event VALUES ('2027-01-01Z', now(), 1, NULL, 'zzz')", "expiry_event", "zzz/2027-01-01 00:00:00+00", "", TooMany, 1},
+	{"UPDATE scrip_tables.refusal_stats SET refused = 8 WHERE campaign = 'c1' AND reason = 'sold_out'", "refusal_stats", "1/c1/2026-01-01 00:00:00+00/sold_out", "refused", Changed, 1},
+	{"DELETE FROM scrip_tables.refusal_stats WHERE campaign = 'c0' AND reason = 'sold_out'", "refusal_stats", "0/c0/2026-01-01 00:00:00+00/sold_out", "", Missing, 1},
+	{"INSERT INTO scrip_tables.refusal_stats VALUES ('2026-01-01Z', 1, 0, '', 'invalid')", "refusal_stats", "0//2026-01-01 00:00:00+00/invalid", "", TooMany, 1},
+	{"UPDATE scrip_tables.campaign_event SET at = at - interval '1 hour' WHERE campaign = 'c0' AND type = 'campaign.created'", "campaign_event", "c0/1048577", "at", Changed, 1},
+	{"UPDATE scrip_tables.coupon_event SET by = 'forged' WHERE campaign = 'c0' AND what = 'rolled_back'", "coupon_event", "c0/2/4194305", "by", Changed, 1},
+	{"DELETE FROM scrip_tables.campaign_event WHERE campaign = 'c1' AND type = 'campaign.created'", "campaign_event", "c1/1048577", "", Missing, 1},
+	{"INSERT INTO scrip_tables.campaign_event VALUES (9, now(), 'c0', 'campaign.ended')", "campaign_event", "c0/9", "", TooMany, 1},
+	{"UPDATE scrip_tables.coupon_event SET reason = 'none' WHERE campaign = 'c0' AND what = 'voided'", "coupon_event", "c0/3/4194306", "reason", Changed, 1},
+	{"DELETE FROM scrip_tables.coupon_event WHERE campaign = 'c1' AND what = 'extended'", "coupon_event", "c1/4/6291457", "", Missing, 1},
+	{"INSERT INTO scrip_tables.coupon_event (n, place, at, campaign, what) VALUES (1, 1, now(), 'c0', 'voided')", "coupon_event", "c0/1/1", "", TooMany, 1},
+	{"UPDATE scrip_tables.expiry_event SET at = at - interval '1 hour' WHERE campaign = 'c0'", "expiry_event", "c0/2026-01-01 02:00:00+00", "at", Changed, 1},
+	{"DELETE FROM scrip_tables.expiry_event WHERE campaign = 'c1'", "expiry_event", "c1/2026-01-01 02:00:00+00", "", Missing, 1},
+	{"INSERT INTO scrip_tables.expiry_event VALUES ('2027-01-01Z', now(), 1, NULL, 'zzz')", "expiry_event", "zzz/2027-01-01 00:00:00+00", "", TooMany, 1},
 	{"INSERT INTO live.removal VALUES (0, 0, 0, 'c0')", "removal", "c0", "", TooMany, 1},
-	{"UPDATE scrip.dead_letter SET payload = '' WHERE lane = 0 AND event_line = 4", "dead_letter", "0/6/4", "payload", Changed, 1},
-	{"DELETE FROM scrip.dead_letter WHERE lane = 1 AND event_line = 4", "dead_letter", "1/6/4", "", Missing, 1},
-	{"INSERT INTO scrip.dead_letter SELECT lane, sequence, line, 70, event_line, at, stream, reason, payload FROM scrip.dead_letter WHERE lane = 0 AND event_line = 4", "dead_letter", "0/70/4", "", TooMany, 1},
+	{"UPDATE scrip_tables.dead_letter SET payload = '' WHERE lane = 0 AND event_line = 4", "dead_letter", "0/6/4", "payload", Changed, 1},
+	{"DELETE FROM scrip_tables.dead_letter WHERE lane = 1 AND event_line = 4", "dead_letter", "1/6/4", "", Missing, 1},
+	{"INSERT INTO scrip_tables.dead_letter SELECT lane, sequence, line, 70, event_line, at, stream, reason, payload FROM scrip_tables.dead_letter WHERE lane = 0 AND event_line = 4", "dead_letter", "0/70/4", "", TooMany, 1},
 }
 
 // Each table is damaged in the three ways there are, which are found, named and put right, while the projector works: all at
@@ -172,9 +172,9 @@ func TestNotRepairable(t *testing.T) {
 	r := filled(t)
 	right := r.digest()
 	for name, c := range map[string]struct{ damage, table, problem, notCompared string }{
-		"checkpoint ahead of the log":  {"UPDATE scrip.checkpoint SET sequence = sequence + 100 WHERE lane = 1", "checkpoint", NotInLog, "were not filled from this log"},
-		"another message at its place": {"UPDATE scrip.checkpoint SET digest = repeat('0', 32) WHERE lane = 1", "checkpoint", NotInLog, "were not filled from this log"},
-		"another log":                  {"UPDATE scrip.checkpoint SET log = 'other'", "checkpoint", NotInLog, "were not filled from this log"},
+		"checkpoint ahead of the log":  {"UPDATE scrip_tables.checkpoint SET sequence = sequence + 100 WHERE lane = 1", "checkpoint", NotInLog, "were not filled from this log"},
+		"another message at its place": {"UPDATE scrip_tables.checkpoint SET digest = repeat('0', 32) WHERE lane = 1", "checkpoint", NotInLog, "were not filled from this log"},
+		"another log":                  {"UPDATE scrip_tables.checkpoint SET log = 'other'", "checkpoint", NotInLog, "were not filled from this log"},
 		"checkpoint gone":              {"DROP TABLE live.checkpoint CASCADE", "", "", "incomplete"},
 		"table gone":                   {"DROP TABLE live.redemption_row CASCADE", "redemption_row", TableMissing, ""},
 		"column gone":                  {"ALTER TABLE live.refusal_stats DROP COLUMN refused CASCADE", "refusal_stats", ColumnMissing, ""},
@@ -289,7 +289,7 @@ func TestRepairOfTablesThatAdvanced(t *testing.T) {
 	s := r.open(Options{Hook: func(p Phase) error {
 		if p == Comparing && !once {
 			once = true
-			r.exec("UPDATE scrip.checkpoint SET sequence = sequence - 1, digest = repeat('0', 32) WHERE lane = 1")
+			r.exec("UPDATE scrip_tables.checkpoint SET sequence = sequence - 1, digest = repeat('0', 32) WHERE lane = 1")
 		}
 		return nil
 	}})
@@ -346,7 +346,7 @@ func TestDefinitions(t *testing.T) {
 	r.exec("DROP FUNCTION scrip.backlog()")
 	r.exec(`CREATE OR REPLACE VIEW scrip.coupon AS SELECT r.campaign, r.n, r.code, r.customer_id, 'claimed'::text AS status, r.claimed_at,
 		coalesce(r.expires_at, c.expires_at) AS expires_at, r.redeemed_count, r.redeemed_at, r.voided_at, r.void_reason, r.attributes
-		FROM scrip.coupon_row r JOIN scrip.campaign c ON c.campaign = r.campaign`)
+		FROM scrip_tables.coupon_row r JOIN scrip.campaign c ON c.campaign = r.campaign`)
 	got := r.verify(VerifyOptions{})
 	var found []string
 	for _, d := range got.Differences {

@@ -36,7 +36,7 @@ func TestTablesAreReplaced(t *testing.T) {
 	ensured(t, p)
 	role := strings.ReplaceAll(query(t, p, "SELECT current_database()::text")[0], "test", "reader")
 	reader := projtest.Role(t, p.Config().ConnString(), role)
-	exec(t, p, "INSERT INTO scrip.refusal_stats VALUES ('2026-01-01Z', 1, 0, 'c', 'sold_out')")
+	exec(t, p, "INSERT INTO scrip_tables.refusal_stats VALUES ('2026-01-01Z', 1, 0, 'c', 'sold_out')")
 	exec(t, p, "CREATE SCHEMA reports; CREATE VIEW reports.refused AS SELECT sum(refused)::bigint AS n FROM scrip.refusal_stats; CREATE VIEW reports.codes AS SELECT code FROM scrip.coupon")
 	exec(t, p, fmt.Sprintf("GRANT USAGE ON SCHEMA scrip TO %[1]s; GRANT SELECT (campaign, status) ON scrip.coupon TO %[1]s; GRANT EXECUTE ON FUNCTION scrip.digest() TO %[1]s", role))
 	refused := func() string {
@@ -75,7 +75,7 @@ func TestTablesAreReplaced(t *testing.T) {
 	streamtest.Must(t, dump.Rollback(t.Context()))
 	exec(t, p, "CREATE SCHEMA scrip_2026")
 	streamtest.Equal(t, "read no more", strings.Join(drop(), " "), "")
-	streamtest.Equal(t, "schemas", strings.Join(query(t, p, "SELECT nspname::text FROM pg_namespace WHERE nspname LIKE 'scrip%' ORDER BY 1"), " "), "scrip scrip_2 scrip_2026 scrip_3 scrip_meta")
+	streamtest.Equal(t, "schemas", strings.Join(query(t, p, "SELECT nspname::text FROM pg_namespace WHERE nspname LIKE 'scrip%' ORDER BY 1"), " "), "scrip scrip_2 scrip_2026 scrip_3 scrip_meta scrip_tables")
 }
 
 // Filled tables are no leftovers under the setting that they were filled with, and until they are in use.

@@ -43,8 +43,8 @@ func (h Holder) String() string {
 
 // End is what ends it.
 func (h Holder) End() string {
-	if id, analyst := strings.CutPrefix(h.Role, access.SQLUser("")); analyst {
-		return "revoke that analyst's key: scrip access revoke " + id
+	if name := access.SQLName(h.Role); name != "" {
+		return "revoke that analyst's key: scrip access revoke " + name
 	}
 	if h.PID == 0 {
 		return "end it with ROLLBACK PREPARED, see pg_prepared_xacts"

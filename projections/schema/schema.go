@@ -1,10 +1,11 @@
 // Package schema creates the read tables.
 //
-//	scrip       views and functions: the relations of CONTRACT.md; may be dropped at any time
-//	scrip_<n>   the tables behind them, a fold of the log: those in use, those before the last rebuild, those that a rebuild has
-//	            filled and could not exchange, and while a rebuild or a verification runs those that it fills
-//	scrip_meta  which those are, and their format; what operators did about dead letters, kept when schema scrip is dropped;
-//	            a copy of how far push senders are
+//	scrip         views and functions: the relations of CONTRACT.md with its columns; may be dropped at any time
+//	scrip_tables  views with all columns of the tables in use, for servers
+//	scrip_<n>     the tables behind them, a fold of the log: those in use, those before the last rebuild, those that a rebuild has
+//	              filled and could not exchange, and while a rebuild or a verification runs those that it fills
+//	scrip_meta    which those are, and their format; what operators did about dead letters, kept when schema scrip is dropped;
+//	              a copy of how far push senders are
 //
 // Other tables are put in use by replacing the views and functions: grants, and what others built on them, stay.
 //
@@ -39,12 +40,18 @@ var (
 	tablesSQL string
 	//go:embed views.sql
 	viewsSQL string
+	//go:embed comments.sql
+	commentsSQL string
 	//go:embed meta.sql
 	metaSQL string
 )
 
-// Name is the schema of the views.
-const Name = "scrip"
+const (
+	// Name is the schema of the views of the contract.
+	Name = "scrip"
+	// Whole is the schema of the views with all columns, which servers read: who reads Name sees none of them.
+	Whole = "scrip_tables"
+)
 
 // Reserved reports whether scrip or PostgreSQL uses a schema of that name itself, so that no person may choose it.
 func Reserved(name string) bool {
@@ -77,15 +84,27 @@ func withMasks(sql string) string {
 	})
 }
 
-// shown are the relations of which schema scrip has a view with the same columns, and made its other views.
+// relations are the views of schema scrip, and whole those of schema scrip_tables, by the relations that they show. No view is
+// made of another one of them.
 var (
-	shown = []string{"allotment", "campaign", "campaign_event", "campaign_stats", "checkpoint", "coupon_event", "coupon_row", "dead_letter", "expiry_event",
-		"expiry_task", "redemption_row", "refusal_stats"}
-	made = []string{"coupon", "lag", "redemption", "reminder"}
+	relations = []string{"allotment", "campaign", "campaign_event", "campaign_stats", "checkpoint", "coupon", "coupon_event", "dead_letter", "expiry_task", "lag",
+		"redemption", "refusal_stats", "reminder"}
+	whole = []string{"allotment", "campaign", "campaign_event", "campaign_stats", "checkpoint", "coupon_event", "coupon_row", "dead_letter", "expiry_event",
+		"expiry_task", "redemption_row", "refusal_stats", "reminder"}
 
-	relations = slices.Concat(shown, made)
 	functions = []string{"backlog", "digest", "due_next_hour"}
 )
+
+// views are all that an exchange replaces.
+func views() (names []string) {
+	for _, name := range relations {
+		names = append(names, Name+"."+name)
+	}
+	for _, name := range whole {
+		names = append(names, Whole+"."+name)
+	}
+	return names
+}
 
 // ErrUnusable is the kind of errors of a database that cannot be used as it is; a retry does not help. The text names
 // what to do.
@@ -138,10 +157,6 @@ func ensure(ctx context.Context, tx pgx.Tx, log *slog.Logger) (fresh bool, err e
 	if encoding != "UTF8" {
 		return false, fmt.Errorf("%w: the database has encoding %s, which cannot store every name; create another one: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0", ErrUnusable, encoding)
 	}
-	there, err := existing(ctx, tx)
-	if err != nil {
-		return false, err
-	}
 	format, err := Applied(ctx, tx)
 	switch {
 	case err != nil:
@@ -154,16 +169,19 @@ func ensure(ctx context.Context, tx pgx.Tx, log *slog.Logger) (fresh bool, err e
 	case format != Format:
 		return false, fmt.Errorf("%w: they have format %d, and this program needs %d: run `scrip rebuild`, which makes them from the log", ErrUnusable, format, Format)
 	}
-	for _, name := range relations { // if some were dropped, the rest may be stale
-		if !slices.Contains(there, name) {
-			return false, fmt.Errorf("%w: %s is missing from schema scrip; run `scrip rebuild`, or `DROP SCHEMA scrip CASCADE` and start again: all tables are filled from the log",
-				ErrUnusable, name)
-		}
+	gone, err := Collect(ctx, tx, pgx.RowTo[string], "SELECT v FROM unnest($1::text[]) v WHERE to_regclass(v) IS NULL", views())
+	if err == nil && len(gone) > 0 { // the rest may be stale
+		schema, name, _ := strings.Cut(gone[0], ".")
+		err = fmt.Errorf("%w: %s is missing from schema %s; run `scrip rebuild`, or `DROP SCHEMA scrip CASCADE` and start again: all tables are filled from the log",
+			ErrUnusable, name, schema)
+	}
+	if err != nil {
+		return false, err
 	}
 	return false, run(ctx, tx, metaSQL)
 }
 
-// create makes both schemas.
+// create makes all schemas.
 func create(ctx context.Context, tx pgx.Tx, log *slog.Logger) error {
 	var before bool
 	if err := tx.QueryRow(ctx, "SELECT to_regclass('scrip_meta.format') IS NOT NULL").Scan(&before); err != nil {
@@ -179,7 +197,7 @@ func create(ctx context.Context, tx pgx.Tx, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	if err := Show(ctx, tx, Name, name); err != nil {
+	if err := exchange(ctx, tx, name); err != nil {
 		return err
 	}
 	return run(ctx, tx, fmt.Sprintf("DELETE FROM scrip_meta.format; INSERT INTO scrip_meta.format VALUES (%d, '%s')", Format, name))
@@ -213,7 +231,7 @@ func Exists(err error) bool {
 // allowed adds to an error of a missing right what to do.
 func allowed(err error) error {
 	if State(err) == "42501" {
-		return fmt.Errorf("%w: %w; the user must own schemas scrip and scrip_meta, or be allowed to create them (GRANT CREATE ON DATABASE … TO …)", ErrUnusable, err)
+		return fmt.Errorf("%w: %w; the user must own schemas scrip, scrip_tables and scrip_meta, or be allowed to create them (GRANT CREATE ON DATABASE … TO …)", ErrUnusable, err)
 	}
 	return err
 }

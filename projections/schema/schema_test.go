@@ -117,12 +117,12 @@ func TestUserWhoMayNotCreate(t *testing.T) {
 func TestViewKeepsIndexes(t *testing.T) {
 	p := pool(t)
 	ensured(t, p)
-	exec(t, p, `INSERT INTO scrip.campaign (campaign, status, claimed, redeemed, voided, opens_at, created_at, lane, number, per_customer,
+	exec(t, p, `INSERT INTO scrip_tables.campaign (campaign, status, claimed, redeemed, voided, opens_at, created_at, lane, number, per_customer,
 		max_redemptions, generated_codes, imported_codes, highest, inheriting_live, inheriting_redeemed)
 		SELECT 'c' || i, 'active', 1000, 0, 0, 'epoch', 'epoch', 0, i, 1, 1, 1000, 0, 1000, 0, 0 FROM generate_series(1, 20) i`)
 	exec(t, p, `INSERT INTO scrip_1.coupon_claim (n, claimed_place, claimed_at, segment, campaign, code, customer_id)
 		SELECT n, n, 'epoch', 0, 'c' || i, 'code-' || i || '-' || n, 'customer-' || n FROM generate_series(1, 20) i, generate_series(1, 1000) n`)
-	exec(t, p, `INSERT INTO scrip.redemption_row (n, redeemed_at, sequence, line, campaign, code, customer_id, order_id)
+	exec(t, p, `INSERT INTO scrip_tables.redemption_row (n, redeemed_at, sequence, line, campaign, code, customer_id, order_id)
 		SELECT n, 'epoch', n, 1, 'c' || i, '', '', 'order-' || i || '-' || n FROM generate_series(1, 20) i, generate_series(1, 1000) n`)
 	exec(t, p, "ANALYZE scrip_1.coupon_claim, scrip_1.campaign, scrip_1.redemption_row")
 	for where, index := range map[string]string{
@@ -150,7 +150,7 @@ func TestDigestSeesContentOnly(t *testing.T) {
 	digest := func() string { return projtest.Digest(t, p) }
 	insert := func(reasons ...string) {
 		for _, r := range reasons {
-			exec(t, p, "INSERT INTO scrip.refusal_stats VALUES ('2026-01-01Z', 1, 0, 'c', '"+r+"')")
+			exec(t, p, "INSERT INTO scrip_tables.refusal_stats VALUES ('2026-01-01Z', 1, 0, 'c', '"+r+"')")
 		}
 	}
 	empty := digest()
@@ -164,7 +164,7 @@ func TestDigestSeesContentOnly(t *testing.T) {
 	if digest() != ab || ab == empty {
 		t.Error("the digest depends on the order of rows, or does not see them")
 	}
-	exec(t, p, "INSERT INTO scrip.checkpoint VALUES ('tables', 0, 5, now(), 'log', 'd')")
+	exec(t, p, "INSERT INTO scrip_tables.checkpoint VALUES ('tables', 0, 5, now(), 'log', 'd')")
 	exec(t, p, "INSERT INTO scrip_1.expiry_own (due_at, live, redeemed, lane, processed_at, campaign) VALUES ('epoch', 1, 0, 0, 'epoch', 'c')")
 	if got := query(t, p, "SELECT concat_ws(' ', lane, behind, behind_seconds) FROM scrip.lag"); len(got) != 1 || got[0] != "0" {
 		t.Errorf("how late the lane is: %q", got)

@@ -87,7 +87,7 @@ func Use(ctx context.Context, tx pgx.Tx, name string, now Tables, wait time.Dura
 	if err := lockViews(ctx, tx, wait); err != nil {
 		return err
 	}
-	if err := Show(ctx, tx, Name, name); err != nil {
+	if err := exchange(ctx, tx, name); err != nil {
 		return err
 	}
 	if err := Forget(ctx, tx, name); err != nil { // they are no leftovers while they are in use
@@ -110,17 +110,15 @@ var tries = []struct {
 // readersTurn is how long readers go on between two tries.
 const readersTurn = 10 * time.Millisecond
 
-// lockViews locks out readers, in at most that time for all views together. It begins with views made of others, as a
-// statement does that reads one: then it waits for none that is locked already. Another statement may have locked
+// lockViews locks out readers, in at most that time for all views together. A statement that reads several may have locked
 // them in another order, and wait for this one: so all are given up, and tried again. After an error no view may be
 // changed.
 //
-// CREATE OR REPLACE VIEW locks a view, too, but makes one of others after those. LOCK TABLE would lock the tables under
-// a view.
+// LOCK TABLE would lock the tables under a view.
 func lockViews(ctx context.Context, tx pgx.Tx, most time.Duration) (err error) {
 	sql := ""
-	for _, name := range slices.Concat(made, shown) {
-		sql += fmt.Sprintf("ALTER VIEW IF EXISTS scrip.%s RESET (security_barrier); ", name)
+	for _, name := range views() {
+		sql += fmt.Sprintf("ALTER VIEW IF EXISTS %s RESET (security_barrier); ", name)
 	}
 	for _, t := range tries {
 		for range t.times {
@@ -235,14 +233,13 @@ func Drop(ctx context.Context, tx pgx.Tx, name string, wait time.Duration) error
 func Foreign(ctx context.Context, db Querier, live string) ([]string, error) {
 	return Collect(ctx, db, pgx.RowTo[string], `
 		SELECT format('ALTER %s OWNER TO %I', x.what, current_user) FROM (
-			SELECT format('SCHEMA %I', nspname) AS what, nspowner AS owner FROM pg_namespace WHERE nspname::text IN ($1::text, $2::text)
+			SELECT format('SCHEMA %I', nspname) AS what, nspowner AS owner FROM pg_namespace WHERE nspname::text IN ($1::text, $2::text, $5::text)
 			UNION ALL
-			SELECT format('VIEW %I.%I', $1::text, relname), relowner FROM pg_class
-			WHERE relnamespace = to_regnamespace($1::text) AND relkind = 'v' AND relname = ANY($3)
+			SELECT 'VIEW ' || v, c.relowner FROM unnest($3::text[]) v JOIN pg_class c ON c.oid = to_regclass(v)
 			UNION ALL
 			SELECT format('FUNCTION %s', oid::regprocedure), proowner FROM pg_proc
 			WHERE pronamespace = to_regnamespace($1::text) AND proname = ANY($4)) x
-		WHERE NOT pg_has_role(x.owner, 'USAGE') ORDER BY x.what`, Name, live, relations, functions)
+		WHERE NOT pg_has_role(x.owner, 'USAGE') ORDER BY x.what`, Name, live, views(), functions, Whole)
 }
 
 func nextName(ctx context.Context, tx pgx.Tx) (name string, err error) {
@@ -281,13 +278,38 @@ func Staying(name, table string) string {
 		"EXISTS (SELECT FROM %[1]s.leaving l WHERE l.campaign = x.campaign AND %s)) IS NOT TRUE", name, left)
 }
 
-// Show makes the views and functions of a schema those of the tables of another one. Neither name needs quotes.
-func Show(ctx context.Context, tx pgx.Tx, views, name string) error {
-	var sql string
-	for _, relation := range shown {
+// exchange makes the views of servers and those of the contract show the tables of a schema.
+func exchange(ctx context.Context, tx pgx.Tx, name string) error {
+	if err := ShowWhole(ctx, tx, Whole, name); err != nil {
+		return err
+	}
+	return Show(ctx, tx, Name, name)
+}
+
+// ShowWhole makes the views of a schema, which need not exist, those of all columns of the tables of another one. Neither name needs
+// quotes.
+func ShowWhole(ctx context.Context, tx pgx.Tx, views, name string) error {
+	sql := "CREATE SCHEMA IF NOT EXISTS " + views + ";\n"
+	for _, relation := range whole {
 		sql += fmt.Sprintf("CREATE OR REPLACE VIEW %s.%s AS SELECT * FROM %s.%[2]s x WHERE %[4]s;\n", views, relation, name, Staying(name, relation))
 	}
-	sql += strings.NewReplacer("scrip.", views+".", "{{tables}}", name, "{{staying reminder}}", Staying(name, "reminder")).Replace(viewsSQL)
+	return show(ctx, tx, views, sql)
+}
+
+// Show makes the views and functions of the contract in a schema those of the tables of another one, with their comments. Neither
+// name needs quotes. It is the same with the views of a copy.
+func Show(ctx context.Context, tx pgx.Tx, views, name string) error {
+	// What is made is in schema views, and made of tables.
+	made := []string{"VIEW scrip.", "VIEW " + views + ".", "COLUMN scrip.", "COLUMN " + views + ".", "FUNCTION scrip.", "FUNCTION " + views + "."}
+	of := append(made, "scrip.", name+".", "{{tables}}", name)
+	for table := range leaves {
+		of = append(of, "{{staying "+table+"}}", Staying(name, table))
+	}
+	sql := strings.NewReplacer(of...).Replace(viewsSQL)
+	return show(ctx, tx, views, sql+strings.NewReplacer(made...).Replace(commentsSQL))
+}
+
+func show(ctx context.Context, tx pgx.Tx, views, sql string) error {
 	if err := run(ctx, tx, sql); err != nil {
 		return fmt.Errorf("creating the views of schema %s: %w", views, allowed(err))
 	}

@@ -24,7 +24,7 @@ func (r *rig) fold() (name string) {
 	streamtest.Must(r.t, err)
 	defer done()
 	_, err = r.pool.Exec(ctx, `INSERT INTO `+name+`.coupon_claim (n, claimed_at, expires_at, claimed_place, segment, campaign, code, customer_id, attributes)
-		SELECT n, claimed_at, expires_at, claimed_place, $1, campaign, code, customer_id, attributes FROM scrip.coupon_row WHERE campaign = 'c0'`, segment)
+		SELECT n, claimed_at, expires_at, claimed_place, $1, campaign, code, customer_id, attributes FROM scrip_tables.coupon_row WHERE campaign = 'c0'`, segment)
 	streamtest.Must(r.t, err)
 	return name
 }

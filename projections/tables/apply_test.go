@@ -29,10 +29,10 @@ const (
 	campaigns  = "SELECT campaign, status, codes, claimed, redeemed, expired, voided FROM scrip.campaign ORDER BY 1"
 	coupons    = "SELECT campaign, n, code, customer_id, status, claimed_at, expires_at, redeemed_count, redeemed_at FROM scrip.coupon ORDER BY 1, 2"
 	tasks      = "SELECT campaign, due_at, pending, redeemed, expired, state FROM scrip.expiry_task ORDER BY 1, 2"
-	subscribed = "SELECT campaign, customer_id, kind, due_at, state, r, n, settled_at FROM scrip.reminder ORDER BY 1, r"
+	subscribed = "SELECT campaign, customer_id, kind, due_at, state, r, n, settled_at FROM scrip_tables.reminder ORDER BY 1, r"
 	stats      = "SELECT campaign, day, attribute, value, claimed, redeemed, rolled_back, voided FROM scrip.campaign_stats ORDER BY 1, 2, 3, 4"
 	refusals   = "SELECT campaign, day, reason, refused FROM scrip.refusal_stats ORDER BY 1, 2, 3"
-	letters    = "SELECT stream, lane, sequence, line, reason, payload, at FROM scrip.dead_letter ORDER BY event_sequence, event_line"
+	letters    = "SELECT stream, lane, sequence, line, reason, payload, at FROM scrip_tables.dead_letter ORDER BY event_sequence, event_line"
 )
 
 // summer is a campaign that ends at minute 60, with two coupons claimed.
@@ -51,8 +51,8 @@ func TestEventsToRows(t *testing.T) {
 			{"type":"campaign.created","campaign":"all","at":"@1","number":7,"codes":10,"per_customer":2,"opens_at":"@5","closes_at":"@50","expires_at":"@60","max_redemptions":3,"prefix":"ALL","category":"food","priority":"high","benefit":{"off":"\u0000"}}
 			{"type":"campaign.created","campaign":"few","at":"@2","number":8,"codes":0,"per_customer":0,"valid_for":"72h","max_redemptions":1,"priority":"normal"}`,
 			map[string]string{
-				"SELECT campaign, status, category, codes, opens_at, closes_at, expires_at, created_at FROM scrip.campaign ORDER BY 1":       "all active food 10 @5 @50 @60 @1\nfew active - 0 @2 - - @2",
-				"SELECT number, lane, per_customer, max_redemptions, valid_for_us, prefix, priority, benefit FROM scrip.campaign ORDER BY 1": `7 0 2 3 - ALL high {"off":"\u0000"}` + "\n8 0 0 1 259200000000 - normal -",
+				"SELECT campaign, status, category, codes, opens_at, closes_at, expires_at, created_at FROM scrip.campaign ORDER BY 1":              "all active food 10 @5 @50 @60 @1\nfew active - 0 @2 - - @2",
+				"SELECT number, lane, per_customer, max_redemptions, valid_for_us, prefix, priority, benefit FROM scrip_tables.campaign ORDER BY 1": `7 0 2 3 - ALL high {"off":"\u0000"}` + "\n8 0 0 1 259200000000 - normal -",
 			}},
 		{"of those due at one instant, only what announces the past is dropped", `
 			{"type":"campaign.created","campaign":"c","at":"@1","number":4,"codes":10,"max_redemptions":1}
@@ -117,7 +117,7 @@ func TestEventsToRows(t *testing.T) {
 			{"type":"campaign.created","campaign":"c","at":"@5","number":9,"codes":1}`,
 			map[string]string{
 				campaigns: "c active 10 1 0 0 0",
-				"SELECT stream, sequence, line, event_sequence, event_line, reason FROM scrip.dead_letter ORDER BY 2": "" +
+				"SELECT stream, sequence, line, event_sequence, event_line, reason FROM scrip_tables.dead_letter ORDER BY 2": "" +
 					`SCRIP_EVT_0 2 1 2 1 the event's type: "coupon.melted" is not known to this version` + "\n" +
 					`SCRIP_EVT_0 3 1 3 1 the event line is not valid JSON: it ends too early` + "\n" +
 					`SCRIP_EVT_0 4 1 4 1 coupon.redeemed of coupon 9, which is not in the tables` + "\n" +

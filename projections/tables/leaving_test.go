@@ -50,8 +50,8 @@ func TestLeavingByPieces(t *testing.T) {
 			t.Fatal(parked)
 		}
 	}
-	const shown = `SELECT (SELECT count(*) FROM scrip.coupon), (SELECT count(*) FROM scrip.redemption), (SELECT count(*) FROM scrip.coupon_event),
-		(SELECT count(*) FROM scrip.reminder), (SELECT count(*) FROM scrip.allotment), (SELECT count(*) FROM scrip.expiry_event)`
+	const shown = `SELECT (SELECT count(*) FROM scrip.coupon), (SELECT count(*) FROM scrip.redemption), (SELECT count(*) FROM scrip_tables.coupon_event),
+		(SELECT count(*) FROM scrip.reminder), (SELECT count(*) FROM scrip.allotment), (SELECT count(*) FROM scrip_tables.expiry_event)`
 	const inTables = `SELECT (SELECT count(*) FROM scrip_1.coupon_state), (SELECT count(*) FROM scrip_1.redemption_row), (SELECT count(*) FROM scrip_1.coupon_event),
 		(SELECT count(*) FROM scrip_1.reminder), (SELECT count(*) FROM scrip_1.allotment), (SELECT count(*) FROM scrip_1.expiry_event)`
 	streamtest.Equal(t, "shown", rows(t, pool, shown), "1 1 0 1 0 0")

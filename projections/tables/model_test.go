@@ -242,20 +242,20 @@ func (m *model) fell(c *oracle.Campaign, due wire.Instant) wire.Instant {
 // NULL as 0 or empty.
 var modelTables = map[string]string{
 	"campaign": `SELECT concat_ws('|', campaign, status, codes, claimed, redeemed, expired, voided, us(opens_at), us(closes_at), us(expires_at),
-		us(created_at), number, us(sold_out_at), max_redemptions, us(expired_through)) FROM scrip.campaign`,
+		us(created_at), number, us(sold_out_at), max_redemptions, us(expired_through)) FROM scrip_tables.campaign`,
 	"coupon": `SELECT concat_ws('|', campaign, n, code, customer_id, status, us(claimed_at), us(expires_at), redeemed_count, us(redeemed_at),
 		us(voided_at), coalesce(void_reason, ''), coalesce(attributes, '')) FROM scrip.coupon`,
-	"coupon_row":   `SELECT concat_ws('|', campaign, n, claimed_place) FROM scrip.coupon_row`,
-	"coupon_event": `SELECT concat_ws('|', campaign, n, place, us(at), what, us(expires_at), us(own_before), coalesce(order_id, ''), coalesce(reason, '')) FROM scrip.coupon_event`,
-	"expiry_event": `SELECT concat_ws('|', campaign, us(through), us(at), place, us(campaign_end)) FROM scrip.expiry_event`,
-	"allotment":    `SELECT concat_ws('|', campaign, batch, from_n, through_n, us(allotted_at), us(expires_at)) FROM scrip.allotment`,
-	"redemption":   `SELECT concat_ws('|', campaign, n, code, customer_id, order_id, us(redeemed_at), us(rolled_back_at), sequence, line) FROM scrip.redemption`,
-	"expiry_task":  `SELECT concat_ws('|', campaign, us(due_at), pending, redeemed, expired, state, us(processed_at)) FROM scrip.expiry_task`,
+	"coupon_row":   `SELECT concat_ws('|', campaign, n, claimed_place) FROM scrip_tables.coupon_row`,
+	"coupon_event": `SELECT concat_ws('|', campaign, n, place, us(at), what, us(expires_at), us(own_before), coalesce(order_id, ''), coalesce(reason, '')) FROM scrip_tables.coupon_event`,
+	"expiry_event": `SELECT concat_ws('|', campaign, us(through), us(at), place, us(campaign_end)) FROM scrip_tables.expiry_event`,
+	"allotment":    `SELECT concat_ws('|', campaign, batch, from_n, through_n, us(allotted_at), us(expires_at)) FROM scrip_tables.allotment`,
+	"redemption":   `SELECT concat_ws('|', campaign, n, code, customer_id, order_id, us(redeemed_at), us(rolled_back_at), sequence, line) FROM scrip_tables.redemption_row`,
+	"expiry_task":  `SELECT concat_ws('|', campaign, us(due_at), pending, redeemed, expired, state, us(processed_at)) FROM scrip_tables.expiry_task`,
 	"reminder": `SELECT concat_ws('|', campaign, customer_id, kind, us(due_at), state, r, coalesce(n, 0), before_us, us(set_at), us(settled_at),
-		set_place, coalesce(settled_place, 0)) FROM scrip.reminder`,
+		set_place, coalesce(settled_place, 0)) FROM scrip_tables.reminder`,
 	"campaign_stats": `SELECT concat_ws('|', campaign, us(day), attribute, value, claimed, redeemed, rolled_back, voided) FROM scrip.campaign_stats`,
 	"refusal_stats":  `SELECT concat_ws('|', campaign, us(day), reason, refused) FROM scrip.refusal_stats`,
-	"dead_letter":    `SELECT concat_ws('|', stream, sequence, line, reason, payload, us(at), event_sequence, event_line) FROM scrip.dead_letter`,
+	"dead_letter":    `SELECT concat_ws('|', stream, sequence, line, reason, payload, us(at), event_sequence, event_line) FROM scrip_tables.dead_letter`,
 }
 
 func (m *model) tables() map[string]string {

@@ -43,13 +43,13 @@ func TestRollbacksReadFewRows(t *testing.T) {
 	}
 	// Coupon 1 has redemptions, coupon 2 an old one and others that were rolled back, and one order redeemed many other coupons.
 	for _, sql := range []string{
-		`INSERT INTO scrip.redemption_row (n, redeemed_at, rolled_back_at, sequence, line, campaign, code, customer_id, order_id, redeemed_count)
+		`INSERT INTO scrip_tables.redemption_row (n, redeemed_at, rolled_back_at, sequence, line, campaign, code, customer_id, order_id, redeemed_count)
 			SELECT n, '2026-01-01 00:02Z'::timestamptz + i * interval '1 ms', CASE WHEN n = 2 AND i > 1 THEN '2026-01-01 00:09Z'::timestamptz END,
 				99 + i, 1, 'c', n, 'ann', n || '-' || i, CASE n WHEN 1 THEN i ELSE 2 END FROM generate_series(1, 2) n, generate_series(1, $1::int) i`,
-		`INSERT INTO scrip.redemption_row (n, redeemed_at, sequence, line, campaign, code, customer_id, order_id)
+		`INSERT INTO scrip_tables.redemption_row (n, redeemed_at, sequence, line, campaign, code, customer_id, order_id)
 			SELECT i, '2026-01-01 00:02Z', 99 + i, 1, 'd', i, 'ann', 'same' FROM generate_series(1, $1) i`,
 		`INSERT INTO scrip_1.coupon_state (campaign, n, redeemed_count, redeemed_at)
-			SELECT 'c', n, CASE n WHEN 1 THEN $1::int ELSE 1 END, max(redeemed_at) FROM scrip.redemption_row
+			SELECT 'c', n, CASE n WHEN 1 THEN $1::int ELSE 1 END, max(redeemed_at) FROM scrip_tables.redemption_row
 			WHERE campaign = 'c' AND rolled_back_at IS NULL GROUP BY n`,
 	} {
 		if _, err := conn.Exec(t.Context(), sql, many); err != nil {
@@ -112,6 +112,6 @@ func TestLastRedeemed(t *testing.T) {
 		}
 		streamtest.Equal(t, "after "+c.event, rows(t, pool, "SELECT redeemed_count, redeemed_at FROM scrip.coupon"), c.want)
 	}
-	streamtest.Equal(t, "uses with each redemption", rows(t, pool, "SELECT order_id, redeemed_count, rolled_back_at FROM scrip.redemption_row ORDER BY sequence, line"),
+	streamtest.Equal(t, "uses with each redemption", rows(t, pool, "SELECT order_id, redeemed_count, rolled_back_at FROM scrip_tables.redemption_row ORDER BY sequence, line"),
 		"a - @4\na - @12\nb 2 @9\nc 3 @10\nb 2 @14\na 2 @13\na 2 -")
 }

@@ -88,6 +88,9 @@ func (n *New) check() error {
 			return fmt.Errorf("origins: %s is given twice, or is not as browsers send it: https://HOST or http://HOST, in lower case, with :PORT if that is not the scheme's, and without a path", wire.Quote(origin))
 		}
 	}
+	if n.Role == Analyst && len(n.Name) > maxSQLName {
+		return fmt.Errorf("name has %d bytes, and of an analyst at most %d: it is the user in PostgreSQL; choose a shorter one", len(n.Name), maxSQLName)
+	}
 	if n.Rate < 0 || n.Rate > MaxRate {
 		return fmt.Errorf("rate is %d, expected 1 to %d requests a second; leave it out for any number", n.Rate, MaxRate)
 	}

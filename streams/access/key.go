@@ -148,16 +148,32 @@ func ValidID(id string) bool {
 // digest is what is kept of a key.
 func digest(key string) [sha256.Size]byte { return sha256.Sum256([]byte(key)) }
 
-// Login is an analyst's key as PostgreSQL knows it: a role whose password is the key.
+// Login is an analyst's key as PostgreSQL has it: a role of the key's name, whose password is the key.
 type Login struct {
-	ID        string `json:"id"`
+	Name      string `json:"name"`
+	ID        string `json:"id"`       // of the first key of the rotations: they keep what was granted to the role
 	Verifier  string `json:"verifier"` // as in pg_authid
 	Codes     bool   `json:"codes"`
 	Customers bool   `json:"customers"`
 }
 
-// SQLUser is the name of the role of the key with that id.
-func SQLUser(id string) string { return "analyst_" + id }
+const (
+	sqlPrefix = "analyst_"
+	// maxSQLName bounds the name of an analyst's key: PostgreSQL cuts off names of more than 63 bytes.
+	maxSQLName = 63 - len(sqlPrefix)
+)
+
+// SQLUser is the role in PostgreSQL of the analyst's key with that name.
+func SQLUser(name string) string { return sqlPrefix + name }
+
+// SQLName is the name of the key that has a role in PostgreSQL; "" = it is no analyst's.
+func SQLName(role string) string {
+	name, is := strings.CutPrefix(role, sqlPrefix)
+	if !is {
+		return ""
+	}
+	return name
+}
 
 // scramRounds is PostgreSQL's default. A key is random, so more would not make it safer.
 const scramRounds = 4096

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"errors"
@@ -139,19 +140,24 @@ func (r *Registry) AllowsOrigin(origin string) bool {
 	return false
 }
 
-// Logins are the keys in force that open PostgreSQL, by id; nil before keys are read.
+// Logins are the keys in force that open PostgreSQL, by name; nil before keys are read. Of a rotated key and its
+// replacement it is the newest: a role of PostgreSQL has one password.
 func (r *Registry) Logins() []Login {
 	keys, now := r.keys.Load(), r.store.history.Clock.Now()
 	if keys == nil {
 		return nil
 	}
-	all := []Login{}
+	newest := map[string]*Key{}
 	for _, k := range *keys {
-		if k.scram != "" && k.In(now) {
-			all = append(all, Login{k.ID, k.scram, k.Codes, k.Customers})
+		if was := newest[k.Name]; k.scram != "" && k.In(now) && (was == nil || was.Created.Before(k.Created)) {
+			newest[k.Name] = k
 		}
 	}
-	slices.SortFunc(all, func(a, b Login) int { return strings.Compare(a.ID, b.ID) })
+	all := []Login{}
+	for _, k := range newest {
+		all = append(all, Login{k.Name, cmp.Or(k.first, k.ID), k.scram, k.Codes, k.Customers})
+	}
+	slices.SortFunc(all, func(a, b Login) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 

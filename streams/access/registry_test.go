@@ -232,6 +232,36 @@ func TestAnOverlap(t *testing.T) {
 	})
 }
 
+// TestLogins: an analyst has one log-in by name, whose password is that of the newest key in force, and whose id is the first one's
+// through all rotations; a key of a name that was revoked is another one.
+func TestLogins(t *testing.T) {
+	m := NewMemory(t)
+	s, r := m.Store(nil), m.registry(t, nil)
+	login := func(want Key, first string) {
+		t.Helper()
+		all := r.Logins()
+		keys := *r.keys.Load()
+		if len(all) != 1 || all[0] != (Login{"eve", first, keys[want.ID].scram, true}) {
+			t.Errorf("log-ins are %+v, want the first %s, and the password of %s", all, first, want.ID)
+		}
+	}
+	create(t, s, New{Name: "ann", Role: Operator, Codes: true})
+	first, _ := create(t, s, New{Name: "eve", Role: Analyst, Codes: true})
+	login(first, first.ID)
+	second, _ := rotate(t, s, "eve", time.Hour)
+	login(second, first.ID)
+	third, _ := rotate(t, s, "eve", time.Hour)
+	login(third, first.ID)
+	_, err := s.Revoke(t.Context(), third.ID, by("ann"))
+	streamtest.Must(t, err)
+	login(second, first.ID) // within its overlap
+	_, err = s.Revoke(t.Context(), "eve", by("ann"))
+	streamtest.Must(t, err)
+	streamtest.Equal(t, "log-ins without a key", len(r.Logins()), 0)
+	again, _ := create(t, s, New{Name: "eve", Role: Analyst, Codes: true})
+	login(again, again.ID)
+}
+
 // TestANameIsRevokedWithItsOldKeys: by its name, a replaced key ends too, though its overlap is not over; by its id, it alone.
 func TestANameIsRevokedWithItsOldKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -325,6 +355,7 @@ func TestRefusedChanges(t *testing.T) {
 		{New{Name: "a\nb", Role: Operator}, "name"},
 		{New{Name: "local:eve", Role: Operator}, "name"},
 		{New{Name: strings.Repeat("x", 65), Role: Operator}, "name"},
+		{New{Name: strings.Repeat("x", 56), Role: Analyst}, "name has 56 bytes, and of an analyst at most 55"},
 		{New{Name: "x", Role: NoRole}, "role"},
 		{New{Name: "x", Role: Server}, "role"},
 		{New{Name: "x", Role: Sender, Campaigns: []string{"summer"}}, "campaigns"},

@@ -83,11 +83,11 @@ func TestCoupons(t *testing.T) {
 	for query, want := range map[string]string{
 		"customer_id=" + url.QueryEscape(ann) + "&limit=2":       a + "/1 " + a + "/2 " + a + "/3 " + b + "/1",
 		"customer_id=" + url.QueryEscape(ann) + "&campaign=" + b: b + "/1",
-		"customer_id=nobody":                               "",
-		"order_id=" + url.QueryEscape(order1):              a + "/1 " + b + "/1",
-		"order_id=" + url.QueryEscape(order2) + "&limit=1": a + "/1",
-		"campaign=" + a + "&limit=1":                       a + "/1 " + a + "/2 " + a + "/3",
-		"code=" + strings.ToLower(codes[4]):                b + "/2",
+		"customer_id=nobody":                                            "",
+		"order_id=" + url.QueryEscape(order1):                           a + "/1 " + b + "/1",
+		"order_id=" + url.QueryEscape(order2) + "&limit=1":              a + "/1",
+		"campaign=" + a + "&limit=1":                                    a + "/1 " + a + "/2 " + a + "/3",
+		"code=" + strings.ToLower(codes[4]):                             b + "/2",
 		"code=" + codes[0] + "&campaign=" + a + "&limit=1&history=true": "",
 	} {
 		got := find(t, r, "", query)

@@ -79,7 +79,7 @@ func TestChangeOfManyCoupons(t *testing.T) {
 	if err != nil || got.Matched != claimed || got.Done != 1500 || got.Repeated != 1000 || len(got.Refused) != 0 {
 		t.Errorf("sent again: %+v, %v", got, err)
 	}
-	rows(claimed, `SELECT count(*) FROM scrip.coupon_event WHERE campaign = $1 AND what = 'extended'`)
+	rows(claimed, `SELECT count(*) FROM scrip_tables.coupon_event WHERE campaign = $1 AND what = 'extended'`)
 
 	// One that is stopped ends after the batch under way, and what it counted is what it did.
 	stop = make(chan struct{})
@@ -92,7 +92,7 @@ func TestChangeOfManyCoupons(t *testing.T) {
 		t.Errorf("stopped: %+v, %v", got, err)
 	}
 	stop = nil
-	rows(claimed+1000, `SELECT count(*) FROM scrip.coupon_event WHERE campaign = $1 AND what = 'extended'`)
+	rows(claimed+1000, `SELECT count(*) FROM scrip_tables.coupon_event WHERE campaign = $1 AND what = 'extended'`)
 
 	for i, test := range []struct{ action, request, want, refused string }{
 		{"void", `{"all":true,"dry_run":true}`, "2500 0 0 map[] []", ""},

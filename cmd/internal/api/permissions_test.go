@@ -101,7 +101,7 @@ func sqlTable(t *testing.T) string {
 	_, err := schema.Ensure(t.Context(), projtest.Pool(t, url), slog.New(slog.DiscardHandler))
 	streamtest.Must(t, err)
 	pool := projtest.Pool(t, projtest.Admin(t, url))
-	_, err = confine.Analysts(t.Context(), pool, []access.Login{{ID: "01h8z3qk", Verifier: "SCRAM-SHA-256$"}}, nil, nil, false)
+	_, err = confine.Analysts(t.Context(), pool, []access.Login{{Name: "eve", ID: "01h8z3qk", Verifier: "SCRAM-SHA-256$"}}, nil, nil, false, false)
 	streamtest.Must(t, err)
 	rows, err := pool.Query(t.Context(), `SELECT format('| `+"`%s.%s`"+` | %s | %s |', n.nspname, c.relname, p.masked, p.clear)
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, left(current_database(), 40) AS d (name), LATERAL (

@@ -28,7 +28,7 @@ func TestLimitedKeysDoNotWaitForTheTables(t *testing.T) {
 	db, err := pgx.Connect(t.Context(), r.Postgres)
 	streamtest.Must(t, err)
 	defer db.Close(t.Context())
-	if _, err := db.Exec(t.Context(), "BEGIN; LOCK TABLE scrip.coupon, scrip.coupon_event, scrip.redemption_row IN ACCESS EXCLUSIVE MODE"); err != nil {
+	if _, err := db.Exec(t.Context(), "BEGIN; LOCK TABLE scrip.coupon, scrip_tables.coupon_event, scrip_tables.redemption_row IN ACCESS EXCLUSIVE MODE"); err != nil {
 		t.Fatal(err)
 	}
 	started := time.Now()

@@ -268,7 +268,7 @@ func TestPagesReadFewRows(t *testing.T) {
 		}
 	}
 	pool := projtest.Pool(t, th.Postgres)
-	apitest.Until(t, "the tables have all coupons", func() bool { return one(t, pool, "SELECT max(n) FROM scrip.coupon_row") >= rows })
+	apitest.Until(t, "the tables have all coupons", func() bool { return one(t, pool, "SELECT max(n) FROM scrip_tables.coupon_row") >= rows })
 	apitest.Until(t, "their segment is sealed, which reads them", func() bool { return one(t, pool, "SELECT count(*) FROM scrip_1.segment WHERE rows IS NULL") == 0 })
 	if _, err := pool.Exec(t.Context(), "VACUUM ANALYZE"); err != nil {
 		t.Fatal(err)

@@ -95,7 +95,7 @@ func (s *server) startAnalysts(context.Context) error {
 func (a *analysts) round(ctx context.Context, logins []access.Login) {
 	within, cancel := context.WithTimeout(ctx, analystsWithin)
 	defer cancel()
-	done, err := confine.Analysts(within, a.s.tables.guard, logins, a.inner, a.outer, a.full())
+	done, err := confine.Analysts(within, a.s.tables.guard, logins, a.inner, a.outer, a.full(), !a.s.nc.IsConnected())
 	if ctx.Err() != nil {
 		return // the server stops
 	}
@@ -210,6 +210,6 @@ func (s *server) analystURL(k *access.Key) string {
 		}
 		u.Host, u.RawQuery = net.JoinHostPort(host, u.Port()), "sslmode=require"
 	}
-	u.User = url.User(access.SQLUser(k.ID))
+	u.User = url.User(access.SQLUser(k.Name))
 	return u.String()
 }

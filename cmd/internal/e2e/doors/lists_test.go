@@ -202,7 +202,7 @@ func (s *shop) add(t taken) {
 func (s *shop) row(ctx context.Context, n uint32) {
 	for began := time.Now(); ctx.Err() == nil; _ = sleep(ctx, rowPoll) {
 		var there bool
-		err := s.db.QueryRow(s.Context(), "SELECT EXISTS (SELECT FROM scrip.coupon_row WHERE campaign = $1 AND n = $2)", s.campaign, int64(n)).Scan(&there)
+		err := s.db.QueryRow(s.Context(), "SELECT EXISTS (SELECT FROM scrip_tables.coupon_row WHERE campaign = $1 AND n = $2)", s.campaign, int64(n)).Scan(&there)
 		if err != nil {
 			s.Error(err)
 			return
