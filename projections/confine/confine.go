@@ -28,6 +28,15 @@ func (e *TooMuchError) Error() string {
 		"GRANT USAGE ON SCHEMA scrip TO projections; GRANT SELECT ON ALL TABLES IN SCHEMA scrip TO projections", e.Role, me)
 }
 
+// AnalystError: the caller has an analyst's key, which only reads in the PostgreSQL of the read tables.
+type AnalystError struct{ Role string }
+
+func (e *AnalystError) Error() string {
+	return fmt.Sprintf("%s is the user of an analyst's key, which only reads here. A projection of yours goes into a PostgreSQL of yours: "+
+		"give its URL with --postgres, and the key with --key-file. For one in this PostgreSQL give the file, with the line "+
+		"-- scrip: readers analyst, to an operator. ANALYSTS.md shows both", e.Role)
+}
+
 // Whether the function exists and belongs to a superuser (another role's would run with the caller's rights), and the
 // rights of the caller's role.
 const lookSQL = `
@@ -38,19 +47,24 @@ SELECT session_user::text,
        r.rolsuper OR r.rolcreaterole,
        coalesce((SELECT pg_has_role(nspowner, 'USAGE') OR has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = 'scrip'), false)
        OR coalesce((SELECT bool_or(has_table_privilege(oid, 'INSERT') OR has_table_privilege(oid, 'UPDATE') OR has_table_privilege(oid, 'DELETE'))
-                    FROM pg_class WHERE relnamespace = to_regnamespace('scrip') AND relkind = 'v'), false)
+                    FROM pg_class WHERE relnamespace = to_regnamespace('scrip') AND relkind = 'v'), false),
+       EXISTS (SELECT FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid
+               WHERE m.member = r.oid AND g.rolname = left(current_database(), 40) || '_analyst') AND r.rolname ~ '^analyst_'
 FROM pg_roles r WHERE r.rolname = session_user`
 
 // Open creates the role of a schema, or gives it a new password, creates the schema if it does not exist, and connects
 // as the role. conn is the caller's connection, and base its configuration.
 //
 // A caller that may not create roles uses its own connection, if its rights do not include writing the read tables:
-// then the result is nil, nil. Otherwise the error is a *TooMuchError.
+// then the result is nil, nil. Otherwise the error is a *TooMuchError, and an *AnalystError for the user of an analyst's key.
 func Open(ctx context.Context, conn *pgx.Conn, base *pgx.ConnConfig, schema string) (*pgx.Conn, error) {
 	var me string
-	var function, mayMake, mayWrite bool
-	if err := conn.QueryRow(ctx, lookSQL).Scan(&me, &function, &mayMake, &mayWrite); err != nil {
+	var function, mayMake, mayWrite, analyst bool
+	if err := conn.QueryRow(ctx, lookSQL).Scan(&me, &function, &mayMake, &mayWrite, &analyst); err != nil {
 		return nil, err
+	}
+	if analyst {
+		return nil, &AnalystError{Role: me}
 	}
 	if !function && !mayMake {
 		if mayWrite {

@@ -62,7 +62,7 @@ func TestWhatAnalystsSeeOfCodesAndCustomers(t *testing.T) {
 	for _, login := range analysts {
 		wanted = append(wanted, login)
 	}
-	_, err := confine.Analysts(t.Context(), w.pool, wanted, inner, outer, false)
+	_, err := confine.Analysts(t.Context(), w.pool, wanted, inner, outer, false, false)
 	streamtest.Must(t, err)
 	for id, login := range analysts {
 		conn := w.connect(w.as(login, "secret"))

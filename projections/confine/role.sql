@@ -4,6 +4,8 @@
 DECLARE
   me name := session_user;
   projections name := left(current_database(), 40) || '_projection';
+  readers name := left(current_database(), 40) || '_analyst';
+  clear name := readers || '_codes';
   wanted_role name := 'scrip_' || left(wanted, 40) || '_' || left(md5(current_database() || '/' || wanted), 8);
   role_oid oid;
   schema_oid oid;
@@ -46,6 +48,16 @@ BEGIN
   IF tables IS NOT NULL AND (has_schema_privilege(me, tables, 'USAGE WITH GRANT OPTION') OR pg_has_role(me, (SELECT nspowner FROM pg_namespace WHERE oid = tables), 'USAGE')) THEN
     EXECUTE format('GRANT USAGE ON SCHEMA scrip TO %I', wanted_role);
     EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA scrip TO %I', wanted_role);
+    -- Its file may name analysts as readers before there is one. Who makes these roles administers them, so it is a superuser's
+    -- function, or the owner of the tables.
+    IF current_user <> me OR current_user = (SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE oid = tables) THEN
+      IF to_regrole(quote_ident(readers)) IS NULL THEN
+        EXECUTE format('CREATE ROLE %I', readers);
+      END IF;
+      IF to_regrole(quote_ident(clear)) IS NULL THEN
+        EXECUTE format('CREATE ROLE %I', clear);
+      END IF;
+    END IF;
   END IF;
   RETURN wanted_role;
 END

@@ -117,6 +117,11 @@ func (p *projection) tryEnsure(ctx context.Context, log topology.Log, f *Filter)
 	if err := p.load(ctx, tx, log); err != nil {
 		return err
 	}
+	if p.share {
+		if err := confine.Share(ctx, tx, p.Name, p.readers); err != nil {
+			return err
+		}
+	}
 	return tx.Commit(ctx)
 }
 

@@ -36,6 +36,9 @@ type Definition struct {
 
 	// check, if not nil, validates the definition before anything is created.
 	check func(ctx context.Context, conn *pgx.Conn) error
+	// share: these readers of package confine may read the schema, and no others of them.
+	share   bool
+	readers []string
 }
 
 // BatchError reports at which messages folding failed. The batch was rolled back, earlier batches are committed, and

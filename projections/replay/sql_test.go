@@ -64,7 +64,9 @@ func TestSQLSyntaxErrors(t *testing.T) {
 		{"-- scrip: name a\n-- scrip: name b\n-- scrip: fold\nSELECT 1", 2, "is repeated from line 1"},
 		{"\n-- scrip: name Daily Claims\n-- scrip: fold\nSELECT 1", 2, "must start with a-z"},
 		{"-- scrip: types coupon.gilded\n-- scrip: fold\nSELECT 1", 1, `unknown event type "coupon.gilded"`},
-		{"-- scrip: foldd\nSELECT 1", 1, "give name, types, create or fold"},
+		{"-- scrip: foldd\nSELECT 1", 1, "give name, types, readers, create or fold"},
+		{"-- scrip: readers analysts\n-- scrip: fold\nSELECT 1", 1, `readers: unknown reader "analysts"; give analyst, for every analyst, or codes`},
+		{"-- scrip: readers\n-- scrip: fold\nSELECT 1", 1, "readers: there is no reader; give analyst or codes, or remove the line"},
 	} {
 		f, err := ParseSQL("dir/bad.sql", []byte(c.text))
 		if err == nil {

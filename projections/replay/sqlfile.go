@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/confine"
 )
 
 //go:embed syntax.txt
@@ -41,6 +42,8 @@ type SQLFile struct {
 	Name string
 	// Types are the event types that it reads, none = all. Pass them to Run in Filter.Types.
 	Types []wire.EventType
+	// Readers are those of package confine who may read its tables, none = who was granted it otherwise.
+	Readers []string
 
 	file                   string // for messages
 	create, fold           []statement
@@ -111,6 +114,11 @@ func ParseSQL(file string, text []byte) (*SQLFile, error) {
 				}
 				f.Types = append(f.Types, t)
 			}
+		case "readers":
+			f.Readers = strings.Fields(strings.ReplaceAll(d[2], ",", " "))
+			if err := confine.CheckReaders(f.Readers); err != nil {
+				return nil, wrong(number, "readers: %s", err)
+			}
 		case "create", "fold":
 			finish()
 			if into = &f.create; d[1] == "fold" {
@@ -118,7 +126,7 @@ func ParseSQL(file string, text []byte) (*SQLFile, error) {
 			}
 			first = number + 1
 		default:
-			return nil, wrong(number, "unknown directive `-- scrip: %s`; give name, types, create or fold", d[1])
+			return nil, wrong(number, "unknown directive `-- scrip: %s`; give name, types, readers, create or fold", d[1])
 		}
 	}
 	finish()

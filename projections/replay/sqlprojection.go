@@ -19,7 +19,7 @@ const syntaxError = "42601"
 func (f *SQLFile) Definition() Definition {
 	return Definition{
 		Name: f.Name, Version: f.createPrint, FoldVersion: f.foldPrint,
-		check: f.check, Create: f.createTables, Fold: f.foldBatch,
+		check: f.check, Create: f.createTables, Fold: f.foldBatch, share: true, readers: f.Readers,
 	}
 }
 

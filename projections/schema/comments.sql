@@ -126,7 +126,7 @@ COMMENT ON COLUMN scrip_meta.push_held.withheld_quiet IS 'reminders that were wi
 COMMENT ON COLUMN scrip_meta.push_held.withheld_cap IS 'reminders that were withheld by the cap of a day';
 COMMENT ON COLUMN scrip_meta.push_held.held IS 'reminders that are held back now';
 COMMENT ON COLUMN scrip_meta.push_held.recorded_at IS 'when this was found';
-COMMENT ON TABLE scrip_meta.push_dead_letter IS 'one per reminder in a dead letter of a push sender; gone once the letter is. No fold of the log';
+COMMENT ON VIEW scrip_meta.push_dead_letter IS 'one per reminder in a dead letter of a push sender; gone once the letter is. No fold of the log';
 COMMENT ON COLUMN scrip_meta.push_dead_letter.name IS 'name of the push sender or webhook';
 COMMENT ON COLUMN scrip_meta.push_dead_letter.lane IS 'number of the lane';
 COMMENT ON COLUMN scrip_meta.push_dead_letter.sequence IS 'of the message in its stream; of a checkpoint, of the last event message in the tables';

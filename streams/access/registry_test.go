@@ -241,7 +241,7 @@ func TestLogins(t *testing.T) {
 		t.Helper()
 		all := r.Logins()
 		keys := *r.keys.Load()
-		if len(all) != 1 || all[0] != (Login{"eve", first, keys[want.ID].scram, true}) {
+		if len(all) != 1 || all[0] != (Login{"eve", first, keys[want.ID].scram, true, false}) {
 			t.Errorf("log-ins are %+v, want the first %s, and the password of %s", all, first, want.ID)
 		}
 	}
