@@ -95,7 +95,7 @@ func TestDeadLetters(t *testing.T) {
 
 // TestLetterOfAKeyWithoutCodes: where the line is kept back the text has the reason for it; an empty line has none.
 func TestLetterOfAKeyWithoutCodes(t *testing.T) {
-	for subject, want := range map[string]string{"": "your key does not see them", "scrip.lane.0.cmd.summer": "summer\n  state    open\n\n\n"} {
+	for subject, want := range map[string]string{"": "your key does not see both", "scrip.lane.0.cmd.summer": "summer\n  state    open\n\n\n"} {
 		var out bytes.Buffer
 		letter := readmodel.ShownLetter{Letter: readmodel.Letter{Reason: "unknown field", State: readmodel.Open}, Subject: subject}
 		streamtest.Must(t, (&Main{Out: &out}).printLetter(letter))

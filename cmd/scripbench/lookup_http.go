@@ -34,7 +34,7 @@ var lookUps = []recipe{
 		return b.scrip.overHTTP(ctx, p, 1, 1)
 	}},
 	{name: lonelySDKName, about: "the same claims by the Go SDK, over NATS", server: onScrip, open: openScrip},
-	{name: couponName, about: "GET /v1/campaigns/{campaign}/coupons/{n}", server: onScrip, open: looking(couponPath, "", `"customer_id":"`+customerPrefix)},
+	{name: couponName, about: "GET /v1/campaigns/{campaign}/coupons/{n}", server: onScrip, open: looking(couponPath, "", `"customer_id":"masked-`)},
 	{name: "coupon-history", about: "the same with ?history=1", server: onScrip, open: looking(couponPath, "?history=1", `"what":"claimed"`)},
 	{name: "customer", about: "GET /v1/customers/{customer_id}, who has one coupon", server: onScrip, open: looking(customerPath, "", `"campaign":"`+heldCampaign+`"`)},
 	{name: "customer-history", about: "the same with ?history=1", server: onScrip, open: looking(customerPath, "?history=1", `"what":"claimed"`)},

@@ -50,7 +50,7 @@ func TestWhatWasMadeIsThere(t *testing.T) {
 	}
 	apitest.Until(t, "the tables have the history", func() bool { h, _ := shown("producer", order+"?history=1")["history"].([]any); return len(h) == 3 })
 	for _, path := range []string{at, at + "?history=0", order, "/v1/customers/ann"} { // without, and what else the tables have
-		if v := shown("producer", path); v["history"] != nil || v["history_unavailable"] != nil || v["customer_id"] != "ann" {
+		if v := shown("producer+clear", path); v["history"] != nil || v["history_unavailable"] != nil || v["customer_id"] != "ann" {
 			t.Errorf("%s is %v", path, v)
 		}
 	}
