@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -196,22 +195,33 @@ func (s *Store) Get(ctx context.Context, name string) (value []byte, ok bool, er
 // Take removes a value and returns it; ok is false if the name has none. Of several callers at once one gets it. After an error it
 // may be removed.
 func (s *Store) Take(ctx context.Context, name string) (value []byte, ok bool, err error) {
+	return s.take(ctx, name, nil)
+}
+
+// take is Take. Unless only is nil, another value stays.
+func (s *Store) take(ctx context.Context, name string, only []byte) (value []byte, ok bool, err error) {
 	err = s.do(ctx, name, func(ctx context.Context, kv jetstream.KeyValue, key string) error {
 		entry, err := kv.Get(ctx, key)
-		if err == nil {
-			err = kv.Purge(ctx, key, jetstream.LastRevision(entry.Revision()), jetstream.PurgeTTL(markerTTL))
-		}
-		switch {
-		case errors.Is(err, jetstream.ErrKeyNotFound), natsx.IsWrongSequence(err): // another caller has it
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
 			return nil
-		case err != nil:
+		}
+		if err == nil {
+			value, err = s.values.Open(entry.Value(), key)
+		}
+		if err != nil || only != nil && !bytes.Equal(value, only) {
 			return err
 		}
-		value, err = s.values.Open(entry.Value(), key)
+		err = kv.Purge(ctx, key, jetstream.LastRevision(entry.Revision()), jetstream.PurgeTTL(markerTTL))
+		if natsx.IsWrongSequence(err) { // another caller has it
+			return nil
+		}
 		ok = err == nil
 		return err
 	})
-	return value, ok, err
+	if !ok {
+		return nil, false, err
+	}
+	return value, true, nil
 }
 
 // The kinds of refusals of Do: nothing was done now.
@@ -249,6 +259,9 @@ func newName() string { return strings.ToLower(rand.Text()[:nameLength]) }
 // or has none twice. name is random: what the request makes is named after it, and not after the id, which its client may use for
 // another request once this one is forgotten.
 //
+// Only the first attempt forgets, and not what another one has kept: an attempt without an effect does not show that no other one
+// had it, and the name is in the record alone.
+//
 // A crash before the answer is kept leaves the id without one: a retry gets ErrCutOff, and its sender reads what is there. Where the
 // request may be carried out again, it is under the same name.
 func (s *Store) Do(ctx context.Context, r Request, do func(name string) (answer []byte, forget bool, err error)) (answer []byte, replayed bool, err error) {
@@ -274,10 +287,12 @@ func (s *Store) Do(ctx context.Context, r Request, do func(name string) (answer 
 	answer, forget, err := do(name)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepWait)
 	defer cancel()
-	if forget { // a failure of either is as a crash
-		_, _, _ = s.Take(ctx, key)
-	} else if err == nil && !r.Again {
-		_ = s.keep(ctx, r.Owner, key, slices.Concat(sum[:], []byte(name), answer))
+	record := append(sum[:], name...)
+	switch { // a failure of either is as a crash
+	case forget && (have == nil || r.Again):
+		_, _, _ = s.take(ctx, key, record)
+	case !forget && err == nil && !r.Again:
+		_ = s.keep(ctx, r.Owner, key, append(record, answer...))
 	}
 	return answer, have != nil && r.Again, err
 }

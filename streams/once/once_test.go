@@ -155,6 +155,33 @@ func TestWhatARequestMakesHasItsName(t *testing.T) {
 	}
 }
 
+// TestWhatTookEffectIsNotForgotten: another attempt at the same request, before or at once, may have had its effect. One that had none
+// leaves its record, so that the next one has its name or its answer.
+func TestWhatTookEffectIsNotForgotten(t *testing.T) {
+	s, _ := open(t)
+	var names []string
+	attempt := func(id string, forget bool, err error, meanwhile func()) string {
+		one := Request{Owner: Owner{"a", Day}, ID: id, Body: []byte("x"), Repeatable: true}
+		answer, replayed, err := s.Do(t.Context(), one, func(name string) ([]byte, bool, error) {
+			names = append(names, name)
+			meanwhile()
+			return []byte("done"), forget, err
+		})
+		return fmt.Sprintf("%s %v %v", answer, replayed, err)
+	}
+	away, nothing := errors.New("away"), func() {}
+	attempt("after", false, away, nothing) // cut off
+	attempt("after", true, away, nothing)
+	attempt("after", false, nil, nothing)
+	if len(names) != 3 || names[1] != names[0] || names[2] != names[0] {
+		t.Errorf("after one that was cut off, and one that had no effect, the names are %q", names)
+	}
+	attempt("at once", true, away, func() { attempt("at once", false, nil, nothing) })
+	if got := attempt("at once", false, nil, nothing); got != "done true <nil>" {
+		t.Errorf("beside one that had no effect, the answer of the other one is %s", got)
+	}
+}
+
 // TestOneClientDoesNotFillTheBucket: one that has used its share is refused, its retries get their answers, and others go on. What is
 // kept is removed after its time, and so is the mark of what was taken.
 func TestOneClientDoesNotFillTheBucket(t *testing.T) {
