@@ -203,8 +203,12 @@ func (j *Jobs) Start(ctx context.Context, who Caller, action string, request any
 		}
 	}
 	_, err = j.write(ctx, &job, revision)
-	if natsx.IsWrongSequence(err) { // another was started in this moment
-		if last, _, err = j.read(ctx, slot); err == nil {
+	if natsx.IsWrongSequence(err) { // another was started in this moment, or this one by a copy of its request
+		last, _, err = j.read(ctx, slot)
+		switch {
+		case err == nil && last.ID == job.ID && job.repeats(&last):
+			return last, nil
+		case err == nil:
 			err = busy(&last)
 		}
 		return Job{}, err

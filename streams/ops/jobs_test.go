@@ -217,6 +217,47 @@ func TestTheRetryOfAStartFindsItsJob(t *testing.T) {
 	}
 }
 
+// hookedClock calls at when it is read for the second time: a start of a job has read its slot then, whose last job has no updates.
+type hookedClock struct {
+	wall.Clock
+	reads int
+	at    func()
+}
+
+func (c *hookedClock) Now() time.Time {
+	if c.reads++; c.reads == 2 {
+		c.at()
+	}
+	return c.Clock.Now()
+}
+
+// TestTwoCopiesOfAStart at once start one job, and both are answered with it. Another start in the same moment is Busy.
+func TestTwoCopiesOfAStart(t *testing.T) {
+	r := newJobRig(t)
+	later := streamtest.NewClock()
+	r.start(r.at("a", later, nil), "verify.start", VerifyTables{Repair: true})
+	for _, names := range [][2]string{{"abcdefghijklmnopqrst", "abcdefghijklmnopqrst"}, {"bcdefghijklmnopqrstu", "cdefghijklmnopqrstuv"}} {
+		later.Move(2 * jobDead)
+		first, second := ann, ann
+		first.Makes, second.Makes = names[0], names[1]
+		var other Job
+		clock := &hookedClock{Clock: later, at: func() {
+			var err error
+			other, err = r.at("b", later, nil).Start(t.Context(), second, "verify.start", None{})
+			streamtest.Must(t, err)
+		}}
+		job, err := r.at("a", clock, nil).Start(t.Context(), first, "verify.start", None{})
+		switch copied := names[0] == names[1]; {
+		case other.ID == "":
+			t.Fatal("no other start in that moment")
+		case copied && (err != nil || job.ID != other.ID):
+			t.Errorf("a copy is answered %s, %v, want %s", job.ID, err, other.ID)
+		case !copied && (err == nil || RefusalOf(err).Code != Busy):
+			t.Errorf("another start is answered %s, %v", job.ID, err)
+		}
+	}
+}
+
 // TestAKeyUsedAgainAfterItsDay goes over every action that starts a job. Within the day the same request finds its job, and another one
 // is refused; after it each starts a job under an id of its own, so that none of its commands is a repeat of the first one's.
 func TestAKeyUsedAgainAfterItsDay(t *testing.T) {
