@@ -42,8 +42,9 @@ func (m *Main) jobCommand() *cobra.Command {
 		long: `Stop a job, at whichever server it runs. The command does not wait: within seconds the job has ended as stopped, or in
 another way before. Who may start a job may stop it. A job that has ended stays as it is.
 
-A change of many coupons ends between two batches of 1,000: its result has what it did, which stays. The same command again
-is another job, which finds those coupons as so already. A backup leaves no files. A rebuild leaves the tables in use as they
+A change of many coupons ends between two batches of 1,000: its result has what it did, which stays. While the lane is away
+that takes up to 30 seconds, and the error names the coupons whose outcome is not known. The same command again is another
+job, which finds those coupons as so already. A backup leaves no files. A rebuild leaves the tables in use as they
 are; filled new tables are kept for the next one. What a verification has repaired stays.`,
 		example: "  scrip job list\n  scrip job stop coupons-abcdefghij-k2m9xqa4f7",
 		print: func(j ops.Job) error {

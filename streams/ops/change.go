@@ -29,6 +29,8 @@ const (
 	scannedRows = 10_000
 	// sentAtOnce is how many commands are sent before their outcomes are awaited: a message, so that claims need not wait for more.
 	sentAtOnce = wire.MaxMessageLines
+	// batchWait is how long their outcomes may take: while their lane is away, and so until a stop is looked at again.
+	batchWait = 30 * time.Second
 	// refusedShown is how many coupons that were not changed are named.
 	refusedShown = 20
 	// tablesWait is how long a change waits for the tables, and tablesLook how often it looks at them.
@@ -174,8 +176,9 @@ func (o *Ops) numbers(ctx context.Context, who Caller, campaign string, codes []
 // change is a job that changes many coupons.
 type change struct {
 	*Ops
-	run JobRun
-	q   struct {
+	run  JobRun
+	wait time.Duration // for a batch
+	q    struct {
 		SelectCoupons
 		Reason    string    `json:"reason"`
 		ExpiresAt time.Time `json:"expires_at"`
@@ -191,9 +194,9 @@ type change struct {
 // ChangeCoupons does a job of kind coupons. It waits until the tables have what the log has, counts the coupons that are selected, and
 // sends a command for each. Its id is made of those of the job and the coupon: one that a run before this one sent has no second
 // effect. The lanes decide: what the tables do not have yet is a repeat or refused there. A stop ends it between two batches of
-// commands, so that what it has counted is all that it did.
+// commands, so that what it has counted is all that it did. A batch without answers in time is not counted: the error names its coupons.
 func (o *Ops) ChangeCoupons(ctx context.Context, run JobRun) (any, error) {
-	j := &change{Ops: o, run: run}
+	j := &change{Ops: o, run: run, wait: batchWait}
 	err := json.Unmarshal(run.Request, &j.q)
 	if err == nil && run.Kept != nil {
 		err = json.Unmarshal(run.Kept, &j.is)
@@ -217,8 +220,8 @@ func (o *Ops) ChangeCoupons(ctx context.Context, run JobRun) (any, error) {
 			if run.stopped() {
 				return errStopped
 			}
-			if err := j.send(ctx, chunk); err != nil {
-				return fmt.Errorf("%w; send the same request again to go on", err)
+			if err := j.batch(ctx, chunk); err != nil {
+				return err
 			}
 			sent += int64(len(chunk))
 			kept, _ := json.Marshal(&j.is) // never fails
@@ -318,6 +321,21 @@ func (j *change) pages(ctx context.Context, after, through uint32, do func(hits 
 	return nil
 }
 
+// batch changes coupons. A stop may have been requested while their lane was away: it is looked at after a failure, too.
+func (j *change) batch(ctx context.Context, all []uint32) error {
+	err := j.send(ctx, all)
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return err
+	case errors.Is(err, command.ErrDeadline), errors.Is(err, context.DeadlineExceeded):
+		err = fmt.Errorf("no answer in %s from the lane of %s", j.wait, j.q.Campaign)
+	}
+	if j.run.stopped() {
+		return fmt.Errorf("%w: %w; what became of coupons %d to %d is not known", errStopped, err, all[0], all[len(all)-1])
+	}
+	return fmt.Errorf("%w; send the same request again to go on", err)
+}
+
 // send sends a command for each coupon, and waits for all outcomes. After an error none of them counts.
 func (j *change) send(ctx context.Context, all []uint32) error {
 	type answer struct {
@@ -326,13 +344,14 @@ func (j *change) send(ctx context.Context, all []uint32) error {
 		err error
 	}
 	answers := make(chan answer, len(all)) // with room for those that come after an error
+	until := time.Now().Add(j.wait)
 	for _, n := range all {
 		cmd := wire.Command{Type: wire.Void, ID: fmt.Sprintf("%s-%d", j.run.ID, n), Campaign: j.q.Campaign, N: n, Reason: j.q.Reason, RequestID: j.run.RequestID}
 		if j.run.Action == "coupons.extend" {
 			cmd.Type, cmd.ExpiresAt = wire.Extend, wire.At(j.q.ExpiresAt)
 		}
 		to := &command.Func{ID: cmd.ID, Do: func(out wire.Outcome, err error) { answers <- answer{n, out, err} }}
-		if _, err := j.Lanes.Send(ctx, &cmd, command.Call{By: j.run.By, To: to}); err != nil {
+		if _, err := j.Lanes.Send(ctx, &cmd, command.Call{By: j.run.By, Deadline: until, To: to}); err != nil {
 			return err
 		}
 	}

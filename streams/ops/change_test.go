@@ -7,6 +7,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/streams/command"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // checkpoints are read tables whose checkpoint is a function of the time since the first look.
@@ -77,5 +80,24 @@ func TestAChangeWaitsForTheTables(t *testing.T) {
 				t.Errorf("%s: behind %s after %s, want %s after %s", test.name, got, took, test.want, test.took)
 			}
 		})
+	}
+}
+
+// TestAChangeWhoseLaneIsAway ends when its answers are late: it has failed and can go on, or was stopped meanwhile. It counts nothing.
+func TestAChangeWhoseLaneIsAway(t *testing.T) {
+	r := newJobRig(t)
+	lanes := command.New(r.js.Conn(), command.Options{Count: 1})
+	streamtest.Background(t, lanes.Run)
+	stop := make(chan struct{})
+	j := &change{Ops: &Ops{Lanes: lanes}, run: JobRun{ID: "coupons-a-b", Action: "coupons.void", By: "ann", Stop: stop}, wait: 100 * time.Millisecond}
+	j.q.Campaign = "summer"
+	const late = "no answer in 100ms from the lane of summer; "
+	err := j.batch(t.Context(), []uint32{3, 4, 9})
+	streamtest.Equal(t, "an answer that is late", fmt.Sprint(err, errors.Is(err, errStopped)), late+"send the same request again to go on false")
+	close(stop)
+	err = j.batch(t.Context(), []uint32{3, 4, 9})
+	streamtest.Equal(t, "a stop meanwhile", fmt.Sprint(err, errors.Is(err, errStopped)), "stopped: "+late+"what became of coupons 3 to 9 is not known true")
+	if j.is.Done+j.is.Repeated != 0 || j.is.After != 0 {
+		t.Errorf("it counts %+v", j.is)
 	}
 }
