@@ -83,6 +83,14 @@ type Job struct {
 	Error    string          `json:"error,omitempty"`
 	// StoppedBy is who requested a stop. The server that runs it sees that at its next update.
 	StoppedBy string `json:"stopped_by,omitempty" doc:"Who requested a stop: the job ends as stopped within seconds, unless it ends in another way before."`
+
+	alive time.Time // when its server last stored it, or who started it; of a job that was read
+}
+
+// storedJob is a job in the bucket. A stop is not an update by the server of the job, and keeps the time of that.
+type storedJob struct {
+	*Job
+	Alive time.Time `json:"alive,omitzero"`
 }
 
 // kept reports whether it failed, and has what the next run goes on from.
@@ -251,10 +259,14 @@ func (j *Jobs) read(ctx context.Context, slot string) (job Job, revision uint64,
 	case err != nil:
 		return job, 0, fmt.Errorf("reading the job: %w", err)
 	}
-	if err := json.Unmarshal(entry.Value(), &job); err != nil {
+	stored := storedJob{Job: &job}
+	if err := json.Unmarshal(entry.Value(), &stored); err != nil {
 		return job, entry.Revision(), fmt.Errorf("the stored job %s cannot be read: %w", slot, err)
 	}
-	if !job.Ended() && j.Clock.Now().Sub(entry.Created()) > jobDead {
+	if job.alive = stored.Alive; job.alive.IsZero() {
+		job.alive = entry.Created()
+	}
+	if !job.Ended() && j.Clock.Now().Sub(job.alive) > jobDead {
 		why := "the server that ran it stopped or is cut off"
 		if job.State == JobWaiting {
 			why = "no server took it: it takes a server with " + jobKinds[job.Kind]
@@ -266,7 +278,7 @@ func (j *Jobs) read(ctx context.Context, slot string) (job Job, revision uint64,
 
 // write replaces a revision, 0 = none. A change of many coupons is kept for JobsFor: there may be as many as keys.
 func (j *Jobs) write(ctx context.Context, job *Job, revision uint64) (uint64, error) {
-	value, err := json.Marshal(job)
+	value, err := json.Marshal(storedJob{job, job.alive})
 	if err != nil {
 		return 0, fmt.Errorf("encoding the job: %w", err)
 	}

@@ -156,6 +156,8 @@ func TestWhatAStopMeets(t *testing.T) {
 	job.State, job.Server = JobRunning, "dead"
 	_, err = j.write(t.Context(), &job, revision)
 	streamtest.Must(t, err)
+	running, _, err := j.read(t.Context(), VerifyJob)
+	streamtest.Must(t, err)
 	later := streamtest.NewClock()
 	later.Move(jobDead + time.Second)
 	watcher := r.at("watcher", later, nil)
@@ -164,6 +166,10 @@ func TestWhatAStopMeets(t *testing.T) {
 	}
 	if got, err := j.Stop(t.Context(), ann, job.ID); err != nil || got.State != JobRunning || got.StoppedBy != "ann" {
 		t.Errorf("before it is seen: %+v, %v", got, err)
+	}
+	due := r.at("watcher", streamtest.ClockAt(running.alive.Add(jobDead+1)), nil)
+	if got, err := due.Show(t.Context(), job.ID); err != nil || got.State != JobFailed {
+		t.Errorf("a stop makes a dead server live on: %+v, %v", got, err)
 	}
 	r.serve("dead", map[string]JobWork{VerifyJob: func(context.Context, JobRun) (any, error) { return nil, nil }})
 	if got := r.becomes(j, job.ID, JobFailed); got.StoppedBy != "ann" {
