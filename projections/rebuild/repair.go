@@ -215,11 +215,13 @@ func (c *check) again(ctx context.Context, lane int, campaigns []string) (pieces
 	}
 	for _, s := range c.shapes {
 		where, args := s.group+" = ANY($1)", []any{campaigns}
+		divide := func(name string) ([]piece, error) { return c.divide(ctx, tx, s, name) }
 		switch {
 		case s.group == byCampaign:
 		case c.opts.Campaign != "":
-			pieces = append(pieces, c.parkedOf())
-			continue
+			parked := c.parkedOf()
+			where, args = parked.where()
+			divide = func(string) ([]piece, error) { return []piece{parked}, nil }
 		default:
 			args = []any{[]string{strconv.Itoa(lane)}}
 		}
@@ -231,7 +233,7 @@ func (c *check) again(ctx context.Context, lane int, campaigns []string) (pieces
 			if !g.Differs {
 				continue
 			}
-			of, err := c.divide(ctx, tx, s, g.Name)
+			of, err := divide(g.Name)
 			if err != nil {
 				return nil, err
 			}

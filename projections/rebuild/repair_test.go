@@ -108,6 +108,28 @@ func TestRepairByPieces(t *testing.T) {
 	}
 }
 
+// A repair ends although its lane moves between any two steps: in each, which locks it out, its projector waits to apply a claim.
+func TestRepairBesideSteadyClaims(t *testing.T) {
+	r := filled(t)
+	r.exec("UPDATE live.coupon_claim SET customer_id = 'mallory' WHERE campaign = 'c0' AND n = 5")
+	const waits = `SELECT (count(*) > 0)::text FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name NOT LIKE 'scrip rebuild%' AND wait_event_type = 'Lock'`
+	got := r.verifyWith(Options{Hook: func(p Phase) error {
+		if p == Repairing || p == CatchingUp {
+			r.Claim(0, 1)
+			streamtest.Eventually(t, "the projector waits for the lane", func() bool { return r.text(waits) == "true" })
+		}
+		return nil
+	}}, VerifyOptions{Repair: true, Campaign: "c0"})
+	if got.Total != 1 || fmt.Sprint(got.Repaired) != "[c0]" {
+		t.Errorf("%d rows differ, repaired %v", got.Total, got.Repaired)
+	}
+	r.synced()
+	if got := r.verify(VerifyOptions{Campaign: "c0"}); !got.Equal() {
+		t.Errorf("after a repair beside claims: %+v", got.Differences)
+	}
+}
+
 // Claim1 claims on lane 1, and returns the message.
 func (r *rig) Claim1() uint64 {
 	r.Claim(1, 1)
