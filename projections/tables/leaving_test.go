@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -83,6 +85,39 @@ func TestLeavingByPieces(t *testing.T) {
 	streamtest.Equal(t, "stored at the end", rows(t, pool, inTables), "1 1 0 1 0 0")
 	streamtest.Equal(t, "left to delete", rows(t, pool, "SELECT count(*) FROM scrip_1.leaving"), "0")
 	streamtest.Equal(t, "printed coupons", rows(t, pool, "SELECT count(*) FROM scrip_1.coupon_claim WHERE n = 901"), "0")
+}
+
+// What a repair has taken off the list between two pieces stays, whatever the former piece read.
+func TestLeavingEnds(t *testing.T) {
+	const coupons, piece, through = 120, 20, 70
+	before := LeavePiece
+	LeavePiece = piece
+	t.Cleanup(func() { LeavePiece = before })
+	pool, r := open(t), &reader{}
+	keep(t, pool, 30)
+	commit(t, pool, r.batch(script(many(coupons))))
+	var leaving Leaving
+	next := func() (more bool) {
+		streamtest.Must(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) (err error) {
+			more, err = leaving.Next(t.Context(), tx, "scrip_1")
+			return err
+		}))
+		return more
+	}
+	for _, c := range []struct{ change, least string }{
+		{fmt.Sprintf("UPDATE scrip_1.leaving SET through = %d", through), fmt.Sprint(through + 1)},
+		{"DELETE FROM scrip_1.leaving", fmt.Sprint(through + piece + 1)},
+	} {
+		next()
+		_, err := pool.Exec(t.Context(), c.change)
+		streamtest.Must(t, err)
+		for next() {
+		}
+		streamtest.Equal(t, "coupons after "+c.change, rows(t, pool, "SELECT min(n) FROM scrip_1.coupon_claim_0 WHERE n <= 120"), c.least)
+		streamtest.Equal(t, "left to delete", rows(t, pool, "SELECT count(*) FROM scrip_1.leaving"), "0")
+		_, err = pool.Exec(t.Context(), fmt.Sprintf("INSERT INTO scrip_1.leaving (campaign, through) VALUES ('many', %d)", coupons))
+		streamtest.Must(t, err)
+	}
 }
 
 // The batch that has coupons leave deletes none of their rows.
