@@ -243,7 +243,7 @@ func (c *check) again(ctx context.Context, lane int, campaigns []string) (pieces
 	return pieces, nil
 }
 
-const deadLetter = "dead_letter"
+const deadLetter, removal = "dead_letter", "removal"
 
 // parkedOf is the piece of the dead letters of the campaign that alone was folded: the live projector makes one of an event that
 // conflicts with a damaged row.
@@ -256,7 +256,7 @@ func (c *check) parkedOf() piece {
 
 // turn orders the pieces of a repair: what table removal has decides which coupons are shown.
 func (p *piece) turn() int {
-	if p.table == "removal" {
+	if p.table == removal {
 		return 0
 	}
 	return 1
@@ -265,6 +265,11 @@ func (p *piece) turn() int {
 // replace replaces rows of a piece that differ, and returns how many it wrote. A row that is there twice differs.
 func (c *check) replace(ctx context.Context, tx pgx.Tx, p piece) (written int64, err error) {
 	live, scratch := c.s.now.Live, c.sh.name
+	if p.group == byCampaign && !p.lanes {
+		if err := c.leave(ctx, tx, p); err != nil {
+			return 0, err
+		}
+	}
 	where, args := p.where()
 	columns := "x." + strings.Join(p.columns, ", x.")
 	side := func(name string) string {
@@ -291,4 +296,20 @@ func (c *check) replace(ctx context.Context, tx pgx.Tx, p piece) (written int64,
 	added, err := tx.Exec(ctx, fmt.Sprintf("INSERT INTO %s.%s (%s) %s AND NOT EXISTS (SELECT FROM %[1]s.%[2]s y WHERE %[5]s)",
 		live, p.table, strings.Join(p.columns, ", "), side(scratch), strings.Join(same, " AND ")), args...)
 	return removed.RowsAffected() + added.RowsAffected(), err
+}
+
+// leave has views hide, and the owner of the segments delete, what leaves by the log, and no more: rows that were left out by another
+// setting would stay hidden, and be deleted once more.
+func (c *check) leave(ctx context.Context, tx pgx.Tx, p piece) error {
+	if p.table == removal {
+		if err := segments.GiveUp(ctx, tx, c.s.now.Live); err != nil {
+			return err
+		}
+	}
+	if _, err := tx.Exec(ctx, "DELETE FROM "+c.s.now.Live+".leaving WHERE campaign = $1", p.name); err != nil {
+		return err
+	}
+	const columns = "campaign, through, reminders, expiries"
+	_, err := tx.Exec(ctx, fmt.Sprintf("INSERT INTO %s.leaving (%s) SELECT %[2]s FROM %s.leaving WHERE campaign = $1", c.s.now.Live, columns, c.sh.name), p.name)
+	return err
 }

@@ -225,3 +225,23 @@ func TestRepairOfWhatHasLeft(t *testing.T) {
 		}
 	}
 }
+
+// A repair brings back what has left by another setting than the log's, also while its rows are hidden and some are deleted.
+func TestRepairOfWhatShouldNotLeave(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	stop := r.project()
+	r.Work()
+	r.synced()
+	stop() // it would go on to delete
+	right := r.digest()
+	r.exec("INSERT INTO live.removal (campaign, through, redeemed, expired) VALUES ('c0', 5, 1, 0)")
+	r.exec("INSERT INTO live.leaving (campaign, through, reminders, expiries) SELECT campaign, 5, 2, 'infinity' FROM live.campaign")
+	r.exec("DELETE FROM live.redemption_row WHERE campaign = 'c0' AND n = 2")
+	if r.digest() == right {
+		t.Error("nothing is hidden")
+	}
+	r.verify(VerifyOptions{Repair: true})
+	streamtest.Equal(t, "digests", r.digest(), right)
+	streamtest.Equal(t, "campaigns with rows to delete", r.text("SELECT count(*)::text FROM live.leaving"), "0")
+}

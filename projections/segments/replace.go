@@ -82,6 +82,19 @@ func Replace(ctx context.Context, tx pgx.Tx, name, from, campaign string, number
 	return r.written, nil
 }
 
+// GiveUp gives up all copies, in the caller's transaction, which is about to change table removal: they do not have what has left by
+// then. A new copy begins after it.
+func GiveUp(ctx context.Context, tx pgx.Tx, name string) error {
+	_, err := tx.Exec(ctx, tables.In(name, "SELECT FROM scrip.segment WHERE segment = 0 FOR NO KEY UPDATE"))
+	if err == nil {
+		_, err = tx.Exec(ctx, tables.In(name, discardSQL))
+	}
+	if err != nil {
+		return fmt.Errorf("giving up copies of segments: %w", err)
+	}
+	return nil
+}
+
 // replacing is one Replace.
 type replacing struct {
 	tx                   pgx.Tx

@@ -74,6 +74,32 @@ func TestReplaceBesideMerges(t *testing.T) {
 	streamtest.Equal(t, "coupons in segment 0", r.text("SELECT count(*)::text FROM scrip_1.coupon_claim_0"), "0")
 }
 
+// Coupons that had left, and have not any more, are not lost with a copy that was made meanwhile.
+func TestGiveUp(t *testing.T) {
+	r := newRig(t)
+	r.sealed(9)
+	s := r.open(Options{})
+	all := r.text("SELECT count(*)::text FROM scrip.coupon")
+	r.exec("INSERT INTO scrip_1.removal (campaign, through, redeemed, expired) VALUES ('c0', 50, 0, 0)")
+	reader, err := r.pool.Begin(t.Context())
+	streamtest.Must(t, err)
+	_, err = reader.Exec(t.Context(), "SELECT count(*) FROM scrip.coupon")
+	streamtest.Must(t, err)
+	streamtest.Must(t, s.mergeSome(t.Context()))
+	streamtest.Must(t, pgx.BeginFunc(t.Context(), r.pool, func(tx pgx.Tx) error {
+		if err := GiveUp(t.Context(), tx, "scrip_1"); err != nil {
+			return err
+		}
+		_, err := tx.Exec(t.Context(), "DELETE FROM scrip_1.removal")
+		return err
+	}))
+	streamtest.Must(t, reader.Rollback(t.Context()))
+	streamtest.Must(t, s.swap(t.Context()))
+	streamtest.Equal(t, "coupons", r.text("SELECT count(*)::text FROM scrip.coupon"), all)
+	streamtest.Must(t, s.mergeSome(t.Context()))
+	streamtest.Equal(t, "coupons after the next merge", r.text("SELECT count(*)::text FROM scrip.coupon"), all)
+}
+
 // While there is no sealed segment, coupons that are missing go to segment 0. What is being copied is left to another try.
 func TestReplaceWithoutSealedSegments(t *testing.T) {
 	r := newRig(t)
