@@ -177,6 +177,7 @@ func TestNotRepairable(t *testing.T) {
 		"another log":                  {"UPDATE scrip_tables.checkpoint SET log = 'other'", "checkpoint", NotInLog, "were not filled from this log"},
 		"checkpoint gone":              {"DROP TABLE live.checkpoint CASCADE", "", "", "incomplete"},
 		"table gone":                   {"DROP TABLE live.redemption_row CASCADE", "redemption_row", TableMissing, ""},
+		"what hides rows gone":         {"DROP TABLE live.leaving CASCADE", "leaving", TableMissing, "incomplete"},
 		"column gone":                  {"ALTER TABLE live.refusal_stats DROP COLUMN refused CASCADE", "refusal_stats", ColumnMissing, ""},
 	} {
 		r.exec(c.damage)

@@ -267,6 +267,12 @@ var leaves = map[string]string{
 	"redemption_row": "l.through >= x.n", "reminder": "l.reminders >= x.r",
 }
 
+// Leaves reports whether rows of a table leave, so that Staying needs table leaving.
+func Leaves(table string) bool {
+	_, there := leaves[table]
+	return there
+}
+
 // Staying is a condition for rows x of a table of a schema: that they have not left. It is no join, which the planner would have to
 // place among others and would estimate badly; the first part costs a look into a hash table.
 func Staying(name, table string) string {
