@@ -93,6 +93,7 @@ CREATE TABLE scrip.segment (
     rows      bigint, -- NULL: a young one, or a copy
     merged_at timestamptz,
     merged_by xid8,
+    sources   integer[], -- of a copy
     owner     bigint,  -- of segment 0: number of the process that may change segments
     lowest    integer, -- of segment 0: the last number that was used
 

@@ -72,7 +72,9 @@ func (s *Set) merge(ctx context.Context, sources []int32) error {
 	s.sweeps = slices.DeleteFunc(s.sweeps, func(number int32) bool { return slices.Contains(sources, number) })
 	// Apart, because a reader would wait for the lock of a table that was attached but is not committed.
 	err := s.do(ctx, "beginning a merged segment", func(tx pgx.Tx) (err error) {
-		c.number, err = s.create(ctx, tx, "clock_timestamp()")
+		if c.number, err = s.create(ctx, tx, "clock_timestamp()"); err == nil {
+			_, err = tx.Exec(ctx, s.in("UPDATE scrip.segment SET sources = $2 WHERE segment = $1"), c.number, sources)
+		}
 		return err
 	})
 	if err != nil {
@@ -123,7 +125,7 @@ UPDATE scrip.segment SET merged_at = clock_timestamp(), merged_by = pg_current_x
 UPDATE scrip.segment SET rows = $2::bigint, merged_at = CASE $2::bigint WHEN 0 THEN clock_timestamp() END, merged_by = CASE $2::bigint WHEN 0 THEN pg_current_xact_id() END
 WHERE segment = $1 AND merged_at IS NOT NULL AND merged_by IS NULL`
 
-	// A copy that another owner made, or began; or all, when a repair replaces what one may have.
+	// A copy that another owner made, or began; or one that may have what a repair replaces.
 	discardSQL = `UPDATE scrip.segment SET merged_by = pg_current_xact_id() WHERE merged_at IS NOT NULL AND merged_by IS NULL`
 )
 

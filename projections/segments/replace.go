@@ -38,7 +38,7 @@ SELECT segment FROM scrip.segment WHERE rows > 0 AND merged_at IS NULL AND segme
 // was missing goes to the smallest sealed segment, or to segment 0 while there is none: then the tables have few coupons.
 // Coupons that have left the other schema are not copied.
 //
-// The owner of the segments goes on. Only a copy that waits to take the place of its sources is given up, because it may have what
+// The owner of the segments goes on. Only a copy that waits to take the place of these segments is given up, because it may have what
 // is replaced; see swap.
 func Replace(ctx context.Context, tx pgx.Tx, name, from, campaign string, numbers []int64) (written int64, err error) {
 	if len(numbers) == 0 {
@@ -190,7 +190,7 @@ func (r *replacing) hold(ctx context.Context) error {
 		_, err = r.tx.Exec(ctx, r.in("LOCK TABLE "+strings.Join(names, ", ")+" IN ROW EXCLUSIVE MODE NOWAIT"))
 	}
 	if err == nil && len(changed) > 0 {
-		_, err = r.tx.Exec(ctx, r.in(discardSQL))
+		_, err = r.tx.Exec(ctx, r.in(discardSQL+" AND sources && $1"), changed)
 	}
 	if schema.State(err) == locked {
 		return fmt.Errorf("%w: %w", ErrBusy, err)

@@ -48,6 +48,8 @@ func TestReplaceBesideMerges(t *testing.T) {
 	from := r.fold()
 	r.exec("UPDATE scrip_1.coupon_claim SET customer_id = 'mallory' WHERE campaign = 'c0' AND n = 5")
 	r.exec("DELETE FROM scrip_1.coupon_claim WHERE campaign = 'c0' AND n = 100")
+	const apart = 801 // in the segment that is not merged
+	r.exec("UPDATE scrip_1.coupon_claim SET customer_id = 'mallory' WHERE campaign = 'c0' AND n = 801")
 	reader, err := r.pool.Begin(t.Context())
 	streamtest.Must(t, err)
 	_, err = reader.Exec(t.Context(), "SELECT count(*) FROM scrip.coupon")
@@ -56,6 +58,10 @@ func TestReplaceBesideMerges(t *testing.T) {
 	if s.copied == nil {
 		t.Error("the copy does not wait for the reader")
 	}
+	_, err = r.replace(from, apart)
+	streamtest.Must(t, err)
+	streamtest.Equal(t, "copies that wait after a change of another segment", r.text(`SELECT count(*)::text FROM scrip_1.segment
+		WHERE merged_at IS NOT NULL AND merged_by IS NULL`), "1")
 	written, err := r.replace(from, 5, 100)
 	streamtest.Must(t, err)
 	streamtest.Equal(t, "rows removed and written", written, int64(3))
