@@ -142,15 +142,15 @@ func TestTenQuestions(t *testing.T) {
 	}
 	cohort := month.AddDate(0, 0, 1-month.Day()).Format(time.DateOnly)
 	for number, want := range map[string][]string{
-		"1": {food + " " + week.Format(time.DateOnly) + " 8 2 25.0"},
-		"2": {"app 1 1 " + took(1), "shop 1 1 " + took(3), "web 3 0 -"},
-		"3": {cohort + " " + cohort + " 7 8"},
-		"4": {"channel web 3 0", "channel app 1 1", "channel shop 1 1"},
-		"5": {summer + " 5 0 0 0", doomed + " 3 3 100.0 15"},
-		"6": {"already_redeemed 2", "not_redeemed 1"},
-		"7": {"opens 1m0s 1 1", "opens 3m0s 2 1"},
-		"8": {"asked-dan 2 2"},
-		"9": {summer + " 2 1 0", doomed + " 3 0 0"},
+		"1":  {food + " " + week.Format(time.DateOnly) + " 8 2 25.0"},
+		"2":  {"app 1 1 " + took(1), "shop 1 1 " + took(3), "web 3 0 -"},
+		"3":  {cohort + " " + cohort + " 7 8"},
+		"4":  {"channel web 3 0", "channel app 1 1", "channel shop 1 1"},
+		"5":  {summer + " 5 0 0 0", doomed + " 3 3 100.0 15"},
+		"6":  {"already_redeemed 2", "not_redeemed 1"},
+		"7":  {"opens 1m0s 1 1", "opens 3m0s 2 1"},
+		"8":  {"asked-dan 2 2"},
+		"9":  {summer + " 2 1 0", doomed + " 3 0 0"},
 		"10": {extended.Format(time.DateOnly) + " asked-sue 2 " + extended.Add(72*time.Hour).Format(time.DateOnly)},
 	} {
 		sql := strings.NewReplacer("'summer'", "'"+summer+"'", "'winter'", "'"+doomed+"'", "'food'", "'"+food+"'", "friday.", friday+".").Replace(ask[number])

@@ -314,9 +314,9 @@ CREATE INDEX reminder_coupon ON scrip.reminder (campaign, n) WHERE n IS NOT NULL
 CREATE INDEX reminder_customer ON scrip.reminder USING hash (customer_id);
 
 -- Planning multiplies the selectivity of campaign with that of n, as if numbers did not depend on campaigns. So the number of
--- distinct n is given to it: it is such that both together identify a coupon, see projections/segments. Common values of n
--- would stand against that.
-ALTER TABLE ONLY scrip.coupon_claim ALTER COLUMN n SET STATISTICS 1, ALTER COLUMN campaign SET STATISTICS 30,
+-- distinct n is given to the tables that are joined with coupon_claim: it is such that both together identify a coupon, see
+-- projections/segments. Values of n that are common on both sides would stand against that, so coupon_claim has no statistics of it.
+ALTER TABLE ONLY scrip.coupon_claim ALTER COLUMN n SET STATISTICS 0, ALTER COLUMN campaign SET STATISTICS 30,
     ALTER COLUMN customer_id SET STATISTICS 30; -- of all segments; look-ups are planned with them, which takes longer with more
 ALTER TABLE scrip.coupon_state ALTER COLUMN n SET STATISTICS 1;
 ALTER TABLE scrip.redemption_row ALTER COLUMN n SET STATISTICS 1;

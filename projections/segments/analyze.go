@@ -72,14 +72,14 @@ SET default_statistics_target = %d`
 
 	// Columns that queries compare; sealing analyzes code, and look-ups need no more of it. PostgreSQL analyzes each
 	// segment with the table of all. A writer that begins a segment waits while some thousand rows are read for the latter.
-	analyzeSQL = `ANALYZE scrip.coupon_claim (segment, campaign, n, customer_id, claimed_at), scrip.segment, scrip.removal`
+	analyzeSQL = `ANALYZE scrip.coupon_claim (segment, campaign, customer_id, claimed_at), scrip.segment, scrip.removal`
 
 	// The number of distinct n with which a join by campaign and n finds each coupon once, and the one that was given. It
 	// is the number of rows, times the part of them that has the campaign of another row, as the planner will reckon it.
 	distinctSQL = `
 SELECT greatest(round(x.reltuples * (x.alike + x.rest * x.rest / greatest(x.campaigns - x.common, 1))), 1)::float8,
        (SELECT coalesce(max(o.option_value::float8), 0) FROM pg_attribute a, pg_options_to_table(a.attoptions) o
-        WHERE a.attrelid = x.oid AND a.attname = 'n' AND o.option_name = 'n_distinct_inherited')
+        WHERE a.attrelid = 'scrip.reminder'::regclass AND a.attname = 'n' AND o.option_name = 'n_distinct')
 FROM (
     SELECT c.oid, c.reltuples::float8, f.*,
            CASE WHEN s.n_distinct < 0 THEN -s.n_distinct * c.reltuples ELSE s.n_distinct END AS campaigns
@@ -91,16 +91,16 @@ FROM (
     WHERE c.oid = 'scrip.coupon_claim'::regclass) x`
 
 	// A few rows are enough: the number is given.
-	analyzeNumbersSQL = `
-ANALYZE scrip.coupon_claim (n), scrip.coupon_state (n), scrip.redemption_row (n), scrip.reminder (n)`
+	analyzeNumbersSQL = `ANALYZE scrip.coupon_state (n), scrip.redemption_row (n), scrip.reminder (n)`
 )
 
-// Of the tables that are joined by campaign and n. The last one's lock delays a writer that begins a segment.
+// Of the tables that are joined with coupon_claim by campaign and n; of reminder last, where the number that was given is
+// read. The n of coupon_claim has no statistics, so the planner takes the other table's number: a value that is frequent in
+// both samples, which low ones are where campaigns are many, would count as so many pairs, whatever their campaigns are.
 var giveSQL = []string{
 	"ALTER TABLE scrip.coupon_state ALTER COLUMN n SET (n_distinct = %.0f)",
 	"ALTER TABLE scrip.redemption_row ALTER COLUMN n SET (n_distinct = %.0f)",
 	"ALTER TABLE scrip.reminder ALTER COLUMN n SET (n_distinct = %.0f)",
-	"ALTER TABLE ONLY scrip.coupon_claim ALTER COLUMN n SET (n_distinct_inherited = %.0f)",
 }
 
 // Analyze makes the statistics of all segments together, which PostgreSQL's autovacuum does not. Without them a join with
