@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -25,14 +26,10 @@ func (o *Ops) ListAudit(ctx context.Context, who Caller, q ListAudit) (Page[audi
 	before, _ := strconv.ParseUint(q.After, 10, 64) // 0 = the newest
 	entries, next, err := o.Audit.Read(ctx, audit.Filter{Actor: q.Actor, Kind: q.Kind, About: q.About, Since: q.Since, Until: q.Until, Before: before}, q.Limit)
 	if !who.Customers {
-		if q.About != "" {
-			entries = slices.DeleteFunc(entries, func(e audit.Entry) bool { return aboutCustomer(&e) })
-		}
 		for i := range entries {
-			if aboutCustomer(&entries[i]) {
-				entries[i].About = ""
-			}
+			hideCustomer(&entries[i])
 		}
+		entries = slices.DeleteFunc(entries, func(e audit.Entry) bool { return !strings.HasPrefix(e.About, q.About) })
 	}
 	page := Page[audit.Entry]{Items: entries}
 	if next > 0 {

@@ -2,6 +2,7 @@ package ops
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
@@ -31,15 +32,13 @@ func (o *Ops) showCustomers(who access.Principal, j *Job) {
 	j.Request, _ = json.Marshal(q)
 }
 
-// aboutCustomer reports whether what an entry is about may be the id of a customer, or have it in it.
-func aboutCustomer(e *audit.Entry) bool {
-	switch e.Kind {
-	case audit.OptOuts:
-		return true
-	case audit.LookUp:
-		return e.Action == "customer" || e.Action == "coupons"
-	case audit.Export:
-		return e.Action == audit.Events
+// hideCustomer leaves out of an entry what may be the id of a customer. A reader without the right sees what is left.
+func hideCustomer(e *audit.Entry) {
+	switch {
+	case e.Kind == audit.OptOuts, e.Kind == audit.LookUp && (e.Action == "customer" || e.Action == "coupons"),
+		e.Kind == audit.Export && e.Action == audit.Events:
+		e.About = ""
+	case e.Kind == audit.LookUp && e.Action == "reminders", e.Kind == audit.Jobs && strings.Contains(e.About, `"customer_id"`):
+		e.About, _, _ = strings.Cut(e.About, " ") // the campaign, the id of the job
 	}
-	return false
 }

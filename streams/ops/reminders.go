@@ -2,10 +2,12 @@ package ops
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 )
 
 // Reminders are those of the read tables.
@@ -25,7 +27,7 @@ type ListReminders struct {
 	Paging
 }
 
-// ListReminders lists the reminders of a campaign, those that were set last first.
+// ListReminders lists the reminders of a campaign, those that were set last first. Those in clear are recorded.
 func (o *Ops) ListReminders(ctx context.Context, who Caller, q ListReminders) (Page[domain.ReminderView], error) {
 	switch {
 	case !wire.ValidCampaignName(q.Campaign):
@@ -37,6 +39,9 @@ func (o *Ops) ListReminders(ctx context.Context, who Caller, q ListReminders) (P
 		q.Paging = p
 		return o.Reminders.Reminders(ctx, q)
 	})
+	if err == nil && who.Customers {
+		err = o.record(ctx, who, audit.LookUp, "reminders", strings.TrimSpace(q.Campaign+" "+q.CustomerID))
+	}
 	for i := range page.Items {
 		page.Items[i].CustomerID = o.ShownCustomer(who.Principal, page.Items[i].CustomerID, q.CustomerID)
 	}

@@ -48,6 +48,23 @@ func TestCustomersAreSeenByRight(t *testing.T) {
 				if clear := strings.Contains(body, ann) || strings.Contains(body, bea); clear != sees || (len(found) > 0) == sees {
 					t.Errorf("%s reads %s: in clear %t, want %t, and masks %q:\n%s", as, path, clear, sees, found, body)
 				}
+				if sees { // the newest entry of the key is of what it saw
+					page := r.Ask(t, "", "GET", "/v1/audit?limit=1&actor="+r.IDs[as], nil).Want(t, 200).Object(t)
+					e := page["items"].([]any)[0].(map[string]any)
+					kind, action := "lookup", "reminders"
+					switch {
+					case path == events || path == export:
+						kind, action = "export", path[strings.LastIndex(path, "/")+1:]
+						action, _, _ = strings.Cut(action, "?")
+					case strings.HasPrefix(path, "/v1/coupons"):
+						action = "coupons"
+					case path != reminders:
+						action = "coupon"
+					}
+					if e["kind"] != kind || e["action"] != action {
+						t.Errorf("%s reads %s in clear, which is recorded as %v", as, path, e)
+					}
+				}
 				for _, mask := range found {
 					masks[mask[1]+mask[2]] = true
 				}
@@ -67,14 +84,18 @@ func TestCustomersAreSeenByRight(t *testing.T) {
 
 	// What others looked up and selected, over HTTP and in the audit stream.
 	r.Ask(t, "support+customers", "GET", "/v1/customers/"+ann, nil).Want(t, 200)
-	count := map[string]any{"customer_id": ann, "dry_run": true}
-	job := r.Ask(t, "operator+customers", "POST", "/v1/campaigns/"+c+"/coupons/void", count).Want(t, 202).Object(t)["id"].(string)
+	void := map[string]any{"customer_id": ann, "most": 9}
+	job := r.Ask(t, "operator+customers", "POST", "/v1/campaigns/"+c+"/coupons/void", void).Want(t, 202).Object(t)["id"].(string)
 	for _, path := range []string{"/v1/audit?limit=1000", "/v1/jobs/" + job, "/v1/jobs"} {
 		for as, sees := range map[string]bool{"operator": false, "operator+customers": true} {
 			if body := string(r.Ask(t, as, "GET", path, nil).Want(t, 200).Body); strings.Contains(body, ann) != sees {
 				t.Errorf("%s reads %s, and sees the customer: %t, want %t", as, path, !sees, sees)
 			}
 		}
+	}
+	started := r.Ask(t, "operator", "GET", "/v1/audit?about="+job, nil).Want(t, 200)
+	if !strings.Contains(string(started.Body), "coupons.void") {
+		t.Errorf("who does not see customers finds no start of job %s: %s", job, started.Body)
 	}
 	if body := string(r.Ask(t, "operator", "POST", "/v1/jobs/"+job+"/stop", nil).Body); strings.Contains(body, ann) {
 		t.Errorf("who stops the job sees the customer: %s", body)
