@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,7 +49,7 @@ var funcs = template.FuncMap{
 	"join":    strings.Join,
 	"escape":  url.PathEscape,
 	"plain":   plain,
-	"masked":  func(customer string) bool { return strings.HasPrefix(customer, "masked-") }, // it leads nowhere
+	"masked":  masked,
 	"oldest": func(b *scheduler.Backlog) time.Duration {
 		return max(b.High.OldestDue, b.Normal.OldestDue, b.Low.OldestDue)
 	},
@@ -110,7 +111,11 @@ func (v *view) Query(name string) string { return v.value(name) }
 // LivePath is the path of the live part of the page.
 func (v *view) LivePath() string { return v.c.path("/live" + v.r.URL.EscapedPath()) }
 
-// Button is the link to the form of an act, nil = this principal may not do it. Names and values of fields follow the id.
+// masked reports whether it is the mask of a customer, which leads nowhere: no command takes it.
+func masked(customer string) bool { return strings.HasPrefix(customer, "masked-") }
+
+// Button is the link to the form of an act, nil = this principal may not do it. Names and values of fields follow the id. A form has
+// no mask as a customer: the field stays empty, and an act that needs it has no button.
 func (v *view) Button(id string, query ...any) map[string]string {
 	a := v.c.acts[id]
 	if a == nil {
@@ -118,8 +123,14 @@ func (v *view) Button(id string, query ...any) map[string]string {
 	}
 	campaign := ""
 	for i := 0; i+1 < len(query); i += 2 {
-		if query[i] == web.CampaignValue {
-			campaign = fmt.Sprint(query[i+1])
+		switch value := fmt.Sprint(query[i+1]); {
+		case query[i] == web.CampaignValue:
+			campaign = value
+		case query[i] == "customer_id" && masked(value):
+			if slices.ContainsFunc(v.c.fieldsOf(a), func(f field) bool { return f.Name == "customer_id" && f.Required }) {
+				return nil
+			}
+			query = slices.Concat(query[:i], []any{"customer_id", ""}, query[i+2:])
 		}
 	}
 	if v.Live || !may(v.Who, v.c.routes[a.operation()].Operation, campaign) {

@@ -118,7 +118,7 @@ func (w *walker) check(t *testing.T, path, body string) {
 	}
 }
 
-// walk opens all pages, forms and filters that links lead to, breadth first.
+// walk opens all pages, forms and filters that links lead to, breadth first. No link has the mask of a customer.
 func (w *walker) walk(t *testing.T) {
 	t.Helper()
 	for queue := []string{"/"}; len(queue) > 0; queue = queue[1:] {
@@ -149,6 +149,9 @@ func (w *walker) walk(t *testing.T) {
 			u, err := url.Parse(link)
 			if err != nil || u.Host != "" || !strings.HasPrefix(link, "/") || strings.HasPrefix(link, "/assets/") {
 				continue
+			}
+			if strings.HasPrefix(u.Query().Get("customer_id"), "masked-") || strings.HasPrefix(u.Path, "/customers/masked-") {
+				t.Errorf("%s: %s leads to %s: no request takes a mask as a customer", w.role, path, link)
 			}
 			key := link
 			if act, is := strings.CutPrefix(u.Path, "/acts/"); is { // one of each kind
