@@ -287,6 +287,12 @@ func TestWalk(t *testing.T) {
 	th := fill(t, serve(t))
 	other := th.Campaign(t, map[string]any{"codes": 10_000, "expires_at": time.Now().Add(time.Hour).UTC()})
 	codes := []string{th.code, th.Claim(t, other, "bob")}
+	if _, err := th.Shop.Remind(t.Context(), other, "bob", "expires", 10*time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	apitest.Until(t, "the tables have the reminder", func() bool {
+		return strings.Contains(string(th.Ask(t, "", "GET", "/v1/campaigns/"+other+"/reminders", nil).Body), "pending")
+	})
 	printed := th.Ask(t, "", "GET", "/v1/campaigns/"+th.campaign+"/allotments/"+th.batch+"/codes", nil).Want(t, 200)
 	for _, row := range strings.Fields(string(printed.Body))[1:] {
 		codes = append(codes, strings.FieldsFunc(row, func(r rune) bool { return r == ',' })...)
