@@ -197,7 +197,7 @@ const dropPositions = `DELETE FROM scrip_meta.push_audience WHERE name || '.' ||
 // putHeld counts what was held back for a person.
 const putHeld = `
 INSERT INTO scrip_meta.push_held AS h (sent, merged, withheld_quiet, withheld_cap, held, recorded_at) VALUES ($1, $2, $3, $4, $5, $6)
-ON CONFLICT (one) DO UPDATE SET sent = excluded.sent, merged = excluded.merged, withheld_quiet = excluded.withheld_quiet, withheld_cap = excluded.withheld_cap,
+ON CONFLICT ((true)) DO UPDATE SET sent = excluded.sent, merged = excluded.merged, withheld_quiet = excluded.withheld_quiet, withheld_cap = excluded.withheld_cap,
     held = excluded.held, recorded_at = excluded.recorded_at
 WHERE h.recorded_at IS DISTINCT FROM excluded.recorded_at`
 

@@ -98,7 +98,7 @@ func (r *rig) shows(query, want string) {
 const (
 	audience = `SELECT coalesce(string_agg(concat_ws(' ', name, lane, delivered, dead, failed_tries, waiting, oldest_waiting_at IS NOT NULL), ', '), '')
 FROM scrip_meta.push_audience WHERE lane = 0`
-	letters = `SELECT coalesce(string_agg(concat_ws(' ', name, lane, sequence, line, campaign, kind, customer_id, reason, tries), ', ' ORDER BY message, line), '')
+	letters = `SELECT coalesce(string_agg(concat_ws(' ', name, lane, sequence, line, campaign, kind, customer_id, reason, tries), ', ' ORDER BY name, lane, sequence, line), '')
 FROM scrip_meta.push_dead_letter`
 	count = `SELECT count(*)::text FROM scrip_meta.push_dead_letter`
 )
@@ -177,7 +177,7 @@ func TestManyLetters(t *testing.T) {
 	write(many+2, "last")
 	stop := r.keep()
 	r.shows(count, fmt.Sprint(many+3))
-	r.shows(`SELECT string_agg(customer_id, ' ' ORDER BY id) FROM scrip_meta.push_dead_letter WHERE sequence > 449`, `c449 a�b last`)
+	r.shows(`SELECT string_agg(customer_id, ' ' ORDER BY sequence, line) FROM scrip_meta.push_dead_letter WHERE sequence > 449`, `c449 a�b last`)
 	stop()
 
 	exec(t, r.pool, "TRUNCATE scrip_meta.push_dead_letter_row, scrip_meta.push_audience")

@@ -84,17 +84,15 @@ CREATE TABLE IF NOT EXISTS scrip_meta.push_audience (
 
 -- What was held back for a person before it went to senders: one row.
 CREATE TABLE IF NOT EXISTS scrip_meta.push_held (
-    one            boolean NOT NULL DEFAULT true,
     sent           bigint NOT NULL, -- messages
     merged         bigint NOT NULL, -- reminders that went with one of these
     withheld_quiet bigint NOT NULL, -- reminders, by reason
     withheld_cap   bigint NOT NULL,
     held           bigint NOT NULL, -- now
-    recorded_at    timestamptz NOT NULL,
-
-    CONSTRAINT push_held_key PRIMARY KEY (one),
-    CONSTRAINT push_held_is_one_row CHECK (one)
+    recorded_at    timestamptz NOT NULL
 );
+
+CREATE UNIQUE INDEX IF NOT EXISTS push_held_is_one_row ON scrip_meta.push_held ((true));
 
 CREATE TABLE IF NOT EXISTS scrip_meta.push_dead_letter_row (
     message     text COLLATE "C" NOT NULL,
@@ -122,7 +120,7 @@ DO $$
 BEGIN
     IF to_regclass('scrip_meta.push_dead_letter') IS NULL THEN
         CREATE VIEW scrip_meta.push_dead_letter AS
-        SELECT d.message, d.line, d.id, d.name, d.lane, d.sequence, d.campaign, d.kind, {{masked customer d.customer_id}} AS customer_id,
+        SELECT d.name, d.lane, d.sequence, d.line, d.campaign, d.kind, {{masked customer d.customer_id}} AS customer_id,
                d.due_at, d.fired_at, d.reason, d.tries, d.at
         FROM scrip_meta.push_dead_letter_row d;
     END IF;
