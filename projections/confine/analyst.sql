@@ -4,8 +4,8 @@
 -- Repeated, it changes nothing. Of each statement that may wait there is one a call, so that no analyst holds up another; the
 -- caller bounds how long locks are waited for.
 --
--- The role has the key's name, and its comment the id of the first key of the rotations: a rotated key keeps what was granted to
--- the role, and a new key of a name that was revoked gets a new role.
+-- The role has the key's name, and its comment the id of the first key of the rotations, and a hash of the verifier: a rotated key
+-- keeps what was granted to the role, and a new key of a name that was revoked gets a new role.
 DECLARE
   readers name := left(current_database(), 40) || '_analyst';
   groups name[] := ARRAY[readers, readers || '_codes', readers || '_customers', readers || '_clear'];
@@ -57,14 +57,14 @@ BEGIN
   END IF;
   IF to_regrole(quote_ident(member)) IS NULL THEN
     EXECUTE format('CREATE ROLE %I IN ROLE %I', member, readers);
-    EXECUTE format('COMMENT ON ROLE %I IS %L', member, 'key ' || (who ->> 'id'));
-  ELSIF shobj_description(to_regrole(quote_ident(member)), 'pg_authid') IS DISTINCT FROM 'key ' || (who ->> 'id') THEN
+  ELSIF starts_with(shobj_description(to_regrole(quote_ident(member)), 'pg_authid'), 'key ' || (who ->> 'id') || ' ') IS NOT TRUE THEN
     RETURN; -- it is a revoked key's, and will be dropped
   END IF;
   IF NOT pg_has_role(to_regrole(quote_ident(member)), 'USAGE') THEN -- to end its sessions
     EXECUTE format('GRANT %I TO %I', member, session_user);
   END IF;
   EXECUTE format('ALTER ROLE %I LOGIN CONNECTION LIMIT {{connections}} PASSWORD %L', member, who ->> 'verifier');
+  EXECUTE format('COMMENT ON ROLE %I IS %L', member, {{mark}});
   FOR one IN SELECT d.datname FROM pg_db_role_setting s JOIN pg_database d ON d.oid = s.setdatabase WHERE s.setrole = to_regrole(quote_ident(member)) LOOP
     EXECUTE format('ALTER ROLE %I IN DATABASE %I RESET ALL', member, one);
   END LOOP;

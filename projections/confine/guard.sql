@@ -4,7 +4,7 @@ WITH changed AS ({{changed}}),
 subject AS (
   SELECT u.oid, u.rolname::text AS name, u.rolcanlogin, g.rolname LIKE '%\_analyst' AS analyst,
     NOT EXISTS (SELECT FROM jsonb_to_recordset({{wanted}}) AS x (name text, id text)
-      WHERE 'analyst_' || x.name = u.rolname AND 'key ' || x.id = shobj_description(u.oid, 'pg_authid')) AS revoked
+      WHERE 'analyst_' || x.name = u.rolname AND starts_with(shobj_description(u.oid, 'pg_authid'), 'key ' || x.id || ' ')) AS revoked
   FROM pg_auth_members m JOIN pg_roles u ON u.oid = m.member JOIN pg_roles g ON g.oid = m.roleid
   WHERE g.rolname = left(current_database(), 40) || '_analyst' AND u.rolname ~ '^analyst_' OR g.rolname = left(current_database(), 40) || '_projection' AND u.rolname ~ '^scrip_'
 ),

@@ -72,11 +72,17 @@ func filled(text string, superuser bool, wanted, full string) string {
 		roles, forged, set = "pg_authid", "u.rolpassword IS DISTINCT FROM w.verifier", settings+","+tempFiles
 	}
 	changed := strings.NewReplacer("{{roles}}", roles, "{{forged}}", forged, "{{settings}}", "{"+set+"}",
-		"{{connections}}", connections, "{{wanted}}", wanted).Replace(changedSQL)
+		"{{connections}}", connections, "{{wanted}}", wanted, "{{mark}}", mark("w.id", "w.verifier")).Replace(changedSQL)
 	return strings.NewReplacer("{{changed}}", changed, "{{wanted}}", wanted, "{{full}}", full, "{{idle}}", idle,
 		"{{long}}", long, "{{queue}}", queue, "{{unread}}", unread, "{{sessions}}", sessions, "{{connections}}", connections,
-		"{{settings}}", "{"+set+"}", "{{relations}}", analystTables, "{{readers}}", readersBody(),
+		"{{settings}}", "{"+set+"}", "{{relations}}", analystTables, "{{readers}}", readersBody(), "{{mark}}", mark("(who ->> 'id')", "(who ->> 'verifier')"),
 		"{{temp}}", strings.TrimPrefix(tempFiles, "temp_file_limit="), "{{open}}", openFunctions()).Replace(text)
+}
+
+// mark is the comment on an analyst's role, of the expressions of its first key's id and its verifier. Everybody may read it: keys
+// are random, so that the hash gives nothing away.
+func mark(id, verifier string) string {
+	return "'key ' || " + id + " || ' ' || left(encode(sha256(convert_to(" + verifier + ", 'UTF8')), 'hex'), 16)"
 }
 
 func openFunctions() string {

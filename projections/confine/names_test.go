@@ -2,7 +2,7 @@ package confine_test
 
 import (
 	"context"
-	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,13 +45,20 @@ func TestRolesHaveNames(t *testing.T) {
 			w.exec(w.admin, "CREATE TABLE reports.kept (n int); ALTER TABLE reports.kept OWNER TO "+role)
 			w.exec(session, "SELECT * FROM reports.t")
 
-			rotated := w.login("other" + place)
+			rotated := w.loginAs("other"+place, "rotated")
 			rotated.Name, rotated.ID = name, first.ID
-			w.exec(w.admin, fmt.Sprintf("ALTER ROLE %s PASSWORD '%s'", role, rotated.Verifier)) // as a foreign one is set whenever the role changed
-			w.exec(w.admin, fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT 1", role))
-			w.round(rotated)
+			if done := w.round(rotated); !slices.Contains(done.Ended, confine.Ended{Role: role, Why: confine.Changed, Sessions: 1}) {
+				t.Fatalf("a rotated key ended no session: %+v", done)
+			}
 			w.ends(session)
-			session = w.connect(w.as(rotated, "secret"))
+			if conn, err := pgx.Connect(t.Context(), w.as(first, "secret")); err == nil {
+				t.Error("the password of the key before opens the database")
+				_ = conn.Close(t.Context())
+			}
+			session = w.connect(w.as(rotated, "rotated"))
+			if done := w.round(rotated); len(done.Ended) > 0 {
+				t.Errorf("a round after the rotation: %+v", done)
+			}
 			w.exec(session, "SELECT * FROM reports.t")
 
 			second := w.login(name)

@@ -51,10 +51,12 @@ func (w *world) connect(url string) *pgx.Conn {
 }
 
 // login is a new analyst's, with password "secret".
-func (w *world) login(id string) access.Login {
+func (w *world) login(id string) access.Login { return w.loginAs(id, "secret") }
+
+func (w *world) loginAs(id, password string) access.Login {
 	w.t.Helper()
 	login := access.Login{Name: id, ID: id}
-	for _, sql := range []string{"CREATE ROLE template_" + id + " PASSWORD 'secret'", "DROP ROLE template_" + id} {
+	for _, sql := range []string{"CREATE ROLE template_" + id + " PASSWORD '" + password + "'", "DROP ROLE template_" + id} {
 		_, err := w.admin.Exec(w.t.Context(), sql)
 		streamtest.Must(w.t, err)
 		if login.Verifier == "" {
