@@ -11,6 +11,7 @@ DECLARE
   groups name[] := ARRAY[readers, readers || '_codes', readers || '_customers', readers || '_clear'];
   has boolean[] := ARRAY[true, (who ->> 'codes')::boolean, (who ->> 'customers')::boolean, (who ->> 'codes')::boolean AND (who ->> 'customers')::boolean];
   member name := 'analyst_' || (who ->> 'name');
+  this oid := to_regrole(quote_ident(member)); -- NULL: it is not there
   one text;
   was record;
 BEGIN
@@ -39,14 +40,31 @@ BEGIN
   IF who ->> 'verifier' IS NULL AND to_regrole(quote_ident(member)) IS NULL THEN
     RETURN; -- another server was first
   ELSIF who ->> 'drop' = 'true' THEN
-    EXECUTE format('REASSIGN OWNED BY %I TO %I', member, session_user); -- what others made it the owner of
-    EXECUTE format('DROP OWNED BY %I', member); -- its rights
-    BEGIN
-      EXECUTE format('DROP ROLE %I', member);
-    EXCEPTION WHEN dependent_objects_still_exist THEN -- of another database: the role keeps that, and nobody becomes it again
-      EXECUTE format('REVOKE %I FROM %I', readers, member);
-      EXECUTE format('ALTER ROLE %I RENAME TO %I', member, 'revoked_' || to_regrole(quote_ident(member))::oid);
-    END;
+    -- Of what it owns, views and functions run with its rights. No other role may become their owner, so the role stays for them,
+    -- without rights.
+    IF NOT EXISTS (SELECT FROM pg_shdepend d WHERE d.refclassid = 'pg_authid'::regclass AND d.refobjid = this
+        AND d.deptype = 'o' AND d.classid <> 'pg_default_acl'::regclass) THEN
+      EXECUTE format('DROP OWNED BY %I', member); -- its rights
+      BEGIN
+        EXECUTE format('DROP ROLE %I', member);
+        RETURN;
+      EXCEPTION WHEN dependent_objects_still_exist THEN
+        NULL; -- it has rights in another database, or such as others gave it
+      END;
+    END IF;
+    FOR was IN SELECT DISTINCT CASE WHEN i.type ~ 'table$|view|sequence' THEN 'TABLE' WHEN i.type ~ 'function|procedure|aggregate' THEN 'ROUTINE'
+          WHEN i.type ~ 'type|domain' THEN 'TYPE' WHEN i.type = 'server' THEN 'FOREIGN SERVER'
+          ELSE replace(upper(i.type), '-', ' ') END AS kind, i.identity
+        FROM pg_shdepend d JOIN pg_database b ON b.datname = current_database(), pg_identify_object(d.classid, d.objid, 0) i
+        WHERE d.refclassid = 'pg_authid'::regclass AND d.refobjid = this AND d.deptype = 'a'
+          AND d.dbid IN (0, b.oid) AND d.classid <> 'pg_default_acl'::regclass LOOP
+      EXECUTE format('REVOKE ALL ON %s %s FROM %I', was.kind, was.identity, member);
+    END LOOP;
+    FOR was IN SELECT g.rolname AS role, b.rolname AS grantor FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid
+        LEFT JOIN pg_roles b ON b.oid = m.grantor WHERE m.member = this LOOP
+      EXECUTE format('REVOKE %I FROM %I', was.role, member) || coalesce(' GRANTED BY ' || quote_ident(was.grantor), '');
+    END LOOP;
+    EXECUTE format('ALTER ROLE %I RENAME TO %I', member, 'revoked_' || this);
     RETURN;
   ELSIF who ->> 'verifier' IS NULL THEN
     EXECUTE format('ALTER ROLE %I NOLOGIN', member);

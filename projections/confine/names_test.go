@@ -44,6 +44,14 @@ func TestRolesHaveNames(t *testing.T) {
 			}
 			w.exec(w.admin, "CREATE TABLE reports.kept (n int); ALTER TABLE reports.kept OWNER TO "+role)
 			w.exec(session, "SELECT * FROM reports.t")
+			// What it makes reads with the rights of the owner, for everybody.
+			w.exec(w.admin, "GRANT CREATE ON SCHEMA reports TO "+role+"; GRANT USAGE ON SCHEMA reports TO PUBLIC")
+			w.exec(session, "SET default_transaction_read_only = off")
+			for _, made := range []string{"VIEW reports.customers AS SELECT * FROM scrip_meta.push_dead_letter_row", "VIEW reports.granted AS SELECT * FROM reports.t",
+				"VIEW reports.campaigns AS SELECT * FROM scrip.campaign", "FUNCTION reports.key() RETURNS bytea LANGUAGE sql SECURITY DEFINER AS 'SELECT inner_pad FROM scrip_meta.mask'"} {
+				w.exec(session, "CREATE "+made)
+			}
+			w.exec(session, "GRANT SELECT ON reports.customers, reports.granted, reports.campaigns TO PUBLIC")
 
 			rotated := w.loginAs("other"+place, "rotated")
 			rotated.Name, rotated.ID = name, first.ID
@@ -82,7 +90,12 @@ func TestRolesHaveNames(t *testing.T) {
 				return err == nil
 			})
 			defer again.Close(context.Background()) //nolint:errcheck
-			w.refused(again, "SELECT * FROM reports.t", "42501")
+			for _, sql := range []string{"SELECT * FROM reports.t", "SELECT * FROM reports.customers", "SELECT * FROM reports.campaigns", "SELECT reports.key()"} {
+				w.refused(again, sql, "42501")
+			}
+			if !foreign { // where what a superuser grants only a superuser takes back
+				w.refused(again, "SELECT * FROM reports.granted", "42501")
+			}
 			w.exec(again, "SELECT * FROM scrip.campaign")
 			w.exec(w.admin, "SELECT * FROM reports.kept") // it was not dropped
 			var rights string
