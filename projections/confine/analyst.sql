@@ -1,5 +1,5 @@
 -- The body of a function with the parameter who: an analyst {"name","id","verifier","codes","customers"}; one that is revoked,
--- {"name"}, and once it is closed and has no session, {"name","drop":true}; or NULL, for the roles whose members analysts are:
+-- {"name","id"} with the id of the key of that name in force, or null, and once it is closed and has no session, also "drop":true; or NULL, for the roles whose members analysts are:
 -- that of all of them, one for each right, and one for both. It runs with the rights of the function's owner, or of the caller.
 -- Repeated, it changes nothing. Of each statement that may wait there is one a call, so that no analyst holds up another; the
 -- caller bounds how long locks are waited for.
@@ -12,6 +12,7 @@ DECLARE
   has boolean[] := ARRAY[true, (who ->> 'codes')::boolean, (who ->> 'customers')::boolean, (who ->> 'codes')::boolean AND (who ->> 'customers')::boolean];
   member name := 'analyst_' || (who ->> 'name');
   this oid := to_regrole(quote_ident(member)); -- NULL: it is not there
+  gone name := 'revoked_' || this;
   one text;
   was record;
 BEGIN
@@ -37,16 +38,24 @@ BEGIN
   IF to_regrole(quote_ident(member)) IS NOT NULL AND NOT pg_has_role(to_regrole(quote_ident(member)), to_regrole(quote_ident(readers)), 'MEMBER') THEN
     RAISE EXCEPTION 'role % is there, and is not an analyst of this database; give the key another name', member;
   END IF;
-  IF who ->> 'verifier' IS NULL AND to_regrole(quote_ident(member)) IS NULL THEN
-    RETURN; -- another server was first
+  IF who ->> 'verifier' IS NULL AND (this IS NULL OR starts_with(shobj_description(this, 'pg_authid'), 'key ' || (who ->> 'id') || ' ')) THEN
+    RETURN; -- another server was first, and may have made the role of the key in force
   ELSIF who ->> 'drop' = 'true' THEN
+    IF (SELECT rolcanlogin FROM pg_roles WHERE oid = this) THEN
+      RETURN; -- it is not the one that was closed
+    END IF;
+    -- From here on no other server changes it, or the role that has its name by now.
+    EXECUTE format('ALTER ROLE %I RENAME TO %I', member, gone);
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE oid = this AND rolname = gone AND NOT rolcanlogin) THEN
+      RAISE EXCEPTION 'another server has set role % meanwhile', member USING ERRCODE = 'serialization_failure';
+    END IF;
     -- Of what it owns, views and functions run with its rights. No other role may become their owner, so the role stays for them,
     -- without rights.
     IF NOT EXISTS (SELECT FROM pg_shdepend d WHERE d.refclassid = 'pg_authid'::regclass AND d.refobjid = this
         AND d.deptype = 'o' AND d.classid <> 'pg_default_acl'::regclass) THEN
-      EXECUTE format('DROP OWNED BY %I', member); -- its rights
+      EXECUTE format('DROP OWNED BY %I', gone); -- its rights
       BEGIN
-        EXECUTE format('DROP ROLE %I', member);
+        EXECUTE format('DROP ROLE %I', gone);
         RETURN;
       EXCEPTION WHEN dependent_objects_still_exist THEN
         NULL; -- it has rights in another database, or such as others gave it
@@ -58,16 +67,18 @@ BEGIN
         FROM pg_shdepend d JOIN pg_database b ON b.datname = current_database(), pg_identify_object(d.classid, d.objid, 0) i
         WHERE d.refclassid = 'pg_authid'::regclass AND d.refobjid = this AND d.deptype = 'a'
           AND d.dbid IN (0, b.oid) AND d.classid <> 'pg_default_acl'::regclass LOOP
-      EXECUTE format('REVOKE ALL ON %s %s FROM %I', was.kind, was.identity, member);
+      EXECUTE format('REVOKE ALL ON %s %s FROM %I', was.kind, was.identity, gone);
     END LOOP;
     FOR was IN SELECT g.rolname AS role, b.rolname AS grantor FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid
         LEFT JOIN pg_roles b ON b.oid = m.grantor WHERE m.member = this LOOP
-      EXECUTE format('REVOKE %I FROM %I', was.role, member) || coalesce(' GRANTED BY ' || quote_ident(was.grantor), '');
+      EXECUTE format('REVOKE %I FROM %I', was.role, gone) || coalesce(' GRANTED BY ' || quote_ident(was.grantor), '');
     END LOOP;
-    EXECUTE format('ALTER ROLE %I RENAME TO %I', member, 'revoked_' || this);
     RETURN;
   ELSIF who ->> 'verifier' IS NULL THEN
     EXECUTE format('ALTER ROLE %I NOLOGIN', member);
+    IF to_regrole(quote_ident(member)) IS DISTINCT FROM this THEN
+      RAISE EXCEPTION 'another server has made role % meanwhile', member USING ERRCODE = 'serialization_failure';
+    END IF;
     RETURN;
   END IF;
   IF NOT EXISTS ({{changed}}) THEN

@@ -100,10 +100,7 @@ type Round struct {
 // next round. After a crash that continues.
 func Analysts(ctx context.Context, pool *pgxpool.Pool, wanted []access.Login, inner, outer []byte, full, stale bool) (
 	Round, error) {
-	r := round{of: map[string]access.Login{}, list: append([]access.Login{}, wanted...)} // null is no list
-	for _, login := range wanted {
-		r.of[access.SQLUser(login.Name)] = login
-	}
+	r := newRound(wanted)
 	err := pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		r.conn = conn.Conn()
 		closed, changed, err := r.guard(ctx, full)
@@ -126,6 +123,14 @@ type round struct {
 	me       string
 	function bool // Install was run
 	done     Round
+}
+
+func newRound(wanted []access.Login) *round {
+	r := &round{of: map[string]access.Login{}, list: append([]access.Login{}, wanted...)} // null is no list
+	for _, login := range wanted {
+		r.of[access.SQLUser(login.Name)] = login
+	}
+	return r
 }
 
 // guard ends what is to end; closed are the roles that are to be dropped, and changed those that are to be set.
@@ -156,7 +161,7 @@ func (r *round) guard(ctx context.Context, full bool) (closed, changed []string,
 			changed = append(changed, one.Role)
 		case one.Why == Revoked:
 			revoked = true
-			if err := r.set(ctx, map[string]any{"name": access.SQLName(one.Role)}); err != nil {
+			if err := r.set(ctx, r.revoked(one.Role, false)); err != nil {
 				errs = append(errs, fmt.Errorf("closing role %s: %w", one.Role, err))
 			}
 		}
@@ -170,11 +175,21 @@ func (r *round) guard(ctx context.Context, full bool) (closed, changed []string,
 	return closed, changed, err
 }
 
+// revoked is the argument of analyst.sql that closes or drops a role. Another server may have put the role of the key in force in its
+// place since it was judged, so that key is named.
+func (r *round) revoked(role string, drop bool) map[string]any {
+	who := map[string]any{"name": access.SQLName(role), "drop": drop}
+	if login, found := r.of[role]; found {
+		who["id"] = login.ID
+	}
+	return who
+}
+
 // drop drops roles. What fails is tried again in the next round: nobody can log in as one of them.
 func (r *round) drop(ctx context.Context, closed []string) error {
 	var errs []error
 	for _, role := range closed {
-		if err := r.set(ctx, map[string]any{"name": access.SQLName(role), "drop": true}); err != nil {
+		if err := r.set(ctx, r.revoked(role, true)); err != nil {
 			errs = append(errs, fmt.Errorf("dropping role %s of a revoked key: %w", role, err))
 		}
 	}

@@ -98,6 +98,11 @@ func TestRolesHaveNames(t *testing.T) {
 			}
 			w.exec(again, "SELECT * FROM scrip.campaign")
 			w.exec(w.admin, "SELECT * FROM reports.kept") // it was not dropped
+			// A server that has judged the former role, and comes late, does nothing to the new one.
+			owner := w.connect(w.url)
+			streamtest.Must(t, confine.Late(t.Context(), owner, !foreign, []access.Login{second}, role, false))
+			streamtest.Must(t, confine.Late(t.Context(), owner, !foreign, nil, role, true)) // nor if it does not know the new key
+			w.exec(w.connect(w.as(second, "secret")), "SELECT * FROM scrip.campaign")
 			var rights string
 			streamtest.Must(t, elsewhere.QueryRow(t.Context(), "SELECT coalesce(relacl::text, '') FROM pg_class WHERE oid = 'reports.t'::regclass").Scan(&rights))
 			if strings.Contains(rights, role) {
