@@ -9,7 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The readers that a projection may name. Its rows have what its events had, so codes too where it stores them.
+// The readers that a projection may name. Its rows have what its events had, so codes and customers too where it stores them. There is
+// no reader for the right to customers.
 const (
 	AllAnalysts       = "analyst" // every analyst
 	AnalystsWithCodes = "codes"   // analysts whose keys see codes
