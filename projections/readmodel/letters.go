@@ -92,16 +92,17 @@ const (
 FROM scrip_tables.dead_letter d LEFT JOIN scrip_tables.checkpoint c ON c.projection = 'tables' AND c.lane = d.lane
 LEFT JOIN scrip_meta.dead_letter h ON ` + stateOfIt
 	partSQL = `
-FROM (SELECT d.*` + oneAfterTheOther + `LIMIT $10) d LEFT JOIN scrip_tables.checkpoint c ON c.projection = 'tables' AND c.lane = d.lane
+FROM (SELECT d.*` + afterPlace + `  AND (d.at, d.lane, d.event_sequence, d.event_line) >= ($10::timestamptz, $11::bigint, $12::bigint, $13::bigint)` + oneAfterTheOther + `OFFSET 0) d LEFT JOIN scrip_tables.checkpoint c ON c.projection = 'tables' AND c.lane = d.lane
 LEFT JOIN LATERAL (SELECT * FROM scrip_meta.dead_letter h WHERE ` + stateOfIt + ` OFFSET 0) h ON true`
 	stateOfIt = `h.log = c.log AND h.lane = d.lane AND h.event_sequence = d.event_sequence AND h.event_line = d.event_line AND h.at = d.at`
 
 	// Dead letters, newest first, after the end of the page before.
 	//
-	// $3 = since   $6..$9 = that end: time, lane, event   $10 = rows of the part
-	oneAfterTheOther = ` FROM scrip_tables.dead_letter d WHERE ($3::timestamptz IS NULL OR d.at >= $3)
+	// $3 = since   $6..$9 = that end: time, lane, event   $10..$13 = the last row of the part
+	afterPlace = ` FROM scrip_tables.dead_letter d WHERE ($3::timestamptz IS NULL OR d.at >= $3)
   AND (d.at, d.lane, d.event_sequence, d.event_line) < ($6::timestamptz, $7::bigint, $8::bigint, $9::bigint)
-ORDER BY d.at DESC, d.lane DESC, d.event_sequence DESC, d.event_line DESC `
+`
+	oneAfterTheOther = ` ORDER BY d.at DESC, d.lane DESC, d.event_sequence DESC, d.event_line DESC `
 )
 
 const letterValues = `SELECT d.stream, d.lane, d.sequence, d.line, d.reason, d.payload, d.at, d.event_sequence, d.event_line,
@@ -162,13 +163,13 @@ const letterWanted = ` WHERE (d.stream = $1 OR $1 = '' OR right($1, 1) = '_' AND
 // causeSQL is what dead letters of one cause have in common.
 const causeSQL = `regexp_replace(d.reason, '[0-9]+', '…', 'g')`
 
-// $1..$10 as above   $11 = page size
+// $1..$13 as above   $14 = page size
 const listSQL = letterValues + partSQL + letterWanted + `
-ORDER BY d.at DESC, d.lane DESC, d.event_sequence DESC, d.event_line DESC LIMIT $11`
+ORDER BY d.at DESC, d.lane DESC, d.event_sequence DESC, d.event_line DESC LIMIT $14`
 
-// The last row of a part. $1 = rows of the part   $2 = since   $3..$6 = the end of the page before
+// The last row of a part, which is read before the part: new dead letters do not move it. $1 = rows of the part   $2 = since   $3..$6 = the end of the page before
 var endOfLetters = strings.NewReplacer("$3", "$2", "$6", "$3", "$7", "$4", "$8", "$5", "$9", "$6").Replace(
-	"SELECT d.at, d.lane, d.event_sequence, d.event_line" + oneAfterTheOther + "OFFSET $1 - 1 LIMIT 1")
+	"SELECT d.at, d.lane, d.event_sequence, d.event_line" + afterPlace + oneAfterTheOther + "OFFSET $1 - 1 LIMIT 1")
 
 func (f *LetterFilter) args() []any {
 	stream := f.Stream
@@ -193,7 +194,11 @@ func (s *Letters) List(ctx context.Context, f LetterFilter) (list []Letter, olde
 	if f == (LetterFilter{Limit: f.Limit, Since: f.Since, Before: f.Before, Masked: f.Masked}) {
 		rows = limit + 1
 	}
-	list, err = read(ctx, s.db, readWait, scanLetter, listSQL, append(slices.Concat(f.args(), after), rows, limit+1)...)
+	end, older, looked, err := s.endOf(ctx, &f, after, rows)
+	if err != nil {
+		return nil, "", "", err
+	}
+	list, err = read(ctx, s.db, readWait, scanLetter, listSQL, append(slices.Concat(f.args(), after, end), limit+1)...)
 	if err != nil {
 		return nil, "", "", explain("listing dead letters", err)
 	}
@@ -207,12 +212,11 @@ func (s *Letters) List(ctx context.Context, f LetterFilter) (list []Letter, olde
 		last := &list[limit-1]
 		return list, cursor(last.At, int64(last.Lane), int64(last.EventSequence), int64(last.EventLine)), "", nil
 	}
-	older, looked, err = s.endOf(ctx, &f, after, rows)
-	return list, older, looked, err
+	return list, older, looked, nil
 }
 
-// endOf returns the end of a part of so many rows; "" = it was the last part.
-func (s *Letters) endOf(ctx context.Context, f *LetterFilter, after []any, rows int) (older, looked string, err error) {
+// endOf returns the last row of a part of so many rows, as arguments of a statement and as the end of a page; "" = it is the last part.
+func (s *Letters) endOf(ctx context.Context, f *LetterFilter, after []any, rows int) (end []any, older, looked string, err error) {
 	ends, err := read(ctx, s.db, readWait, func(row pgx.CollectableRow) (older string, err error) {
 		var at time.Time
 		var lane, sequence, line int64
@@ -220,10 +224,14 @@ func (s *Letters) endOf(ctx context.Context, f *LetterFilter, after []any, rows 
 		looked = lookedAt(at)
 		return cursor(at, lane, sequence, line), err
 	}, endOfLetters, slices.Concat([]any{rows, f.args()[2]}, after)...)
-	if err != nil || len(ends) == 0 {
-		return "", "", explain("listing dead letters", err)
+	if err != nil {
+		return nil, "", "", explain("listing dead letters", err)
 	}
-	return ends[0], looked, nil
+	if len(ends) == 0 {
+		return []any{pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}, int64(0), int64(0), int64(0)}, "", "", nil
+	}
+	end, _ = parseCursor(ends[0], 3)
+	return end, ends[0], looked, nil
 }
 
 // $1..$3 = stream, sequence, line   $4 = lane, with which the key starts   $5, $6 = the event, 0 = any
@@ -356,16 +364,20 @@ func (s *Letters) Groups(ctx context.Context, before string) (page ops.Page[ops.
 	if !ok {
 		return page, fmt.Errorf("%q is no place among dead letters", before)
 	}
+	end, older, looked, err := s.endOf(ctx, &f, after, partRows)
+	if err != nil {
+		return page, err
+	}
+	page.Next, page.Looked = older, looked
 	page.Items, err = read(ctx, s.db, readWait, func(row pgx.CollectableRow) (g ops.LetterGroup, err error) {
 		err = row.Scan(&g.Cause, &g.Stream, &g.Count, &g.Oldest, &g.Newest, &g.Example)
 		g.Oldest, g.Newest = g.Oldest.UTC(), g.Newest.UTC()
 		return g, err
-	}, groupsSQL, append(slices.Concat(f.args(), after), partRows)...)
+	}, groupsSQL, slices.Concat(f.args(), after, end)...)
 	if err != nil {
-		return page, explain("grouping dead letters", err)
+		return ops.Page[ops.LetterGroup]{}, explain("grouping dead letters", err)
 	}
-	page.Next, page.Looked, err = s.endOf(ctx, &f, after, partRows)
-	return page, err
+	return page, nil
 }
 
 // explain adds to an error of PostgreSQL what to do; nil for nil.

@@ -14,7 +14,10 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/ops"
 )
 
-// $1 = campaign   $2..$5 = customer, state, kind, before   $6 = place   $7 = how many   $8 = rows of the part
+// $1 = campaign   $2..$5 = customer, state, kind, before   $6 = place   $7 = how many   $8 = the last row of the part
+//
+// The end of a part is read first, and the part up to that row. A part of so many rows, with its end counted after it, would have
+// another end when reminders are set meanwhile.
 //
 // Reminders of a customer are collected by their hash index first: for a short page the planner would else walk the key, in the hope
 // of finding some soon.
@@ -22,8 +25,8 @@ const (
 	remindersSQL = `SELECT x.r, x.campaign, x.customer_id, x.kind, x.before_us, coalesce(x.n, 0), x.due_at, x.state, x.settled_at FROM {{rows}} x
 WHERE x.campaign = $1 AND ($2::text IS NULL OR x.customer_id = $2) AND ($3::text IS NULL OR x.state = $3) AND ($4::text IS NULL OR x.kind = $4)
   AND ($5::bigint IS NULL OR x.before_us = $5) AND x.r < $6 ORDER BY x.r DESC LIMIT $7`
-	remindersByKey      = `(SELECT * FROM scrip_tables.reminder k WHERE k.campaign = $1 AND k.r < $6 ORDER BY k.r DESC LIMIT $8)`
-	remindersOfCustomer = `(SELECT * FROM scrip_tables.reminder k WHERE k.customer_id = $2 AND $8::bigint > 0 OFFSET 0)`
+	remindersByKey      = `(SELECT * FROM scrip_tables.reminder k WHERE k.campaign = $1 AND k.r < $6 AND k.r >= $8 ORDER BY k.r DESC OFFSET 0)`
+	remindersOfCustomer = `(SELECT * FROM scrip_tables.reminder k WHERE k.customer_id = $2 AND $8::bigint >= 0 OFFSET 0)`
 
 	countOfReminders = `SELECT count(*) FROM (SELECT FROM scrip_tables.reminder x WHERE x.customer_id = $1 LIMIT $2) x`
 	// The last row of a part. $1 = campaign   $2 = place   $3 = rows of the part
@@ -69,9 +72,24 @@ func (s *History) Reminders(ctx context.Context, q ops.ListReminders) (page ops.
 	if filtered {
 		most = partRows
 	}
-	list, rows, err := inParts(ctx, most, func(rows int) ([]numbered, error) {
+	type end struct {
+		R     int64
+		SetAt time.Time
+	}
+	var ends []end
+	list, _, err := inParts(ctx, most, func(rows int) (list []numbered, err error) {
+		ends = nil
+		if from == remindersByKey {
+			if ends, err = read(ctx, s.db, partWait, pgx.RowToStructByPos[end], endOfReminders, q.Campaign, at.R, rows); err != nil {
+				return nil, err
+			}
+		}
+		last := int64(0)
+		if len(ends) > 0 {
+			last = ends[0].R
+		}
 		return read(ctx, s.db, partWait, scanReminder, strings.Replace(remindersSQL, "{{rows}}", from, 1),
-			q.Campaign, given(q.CustomerID), given(q.State), given(q.Kind), before, at.R, q.Limit+1, rows)
+			q.Campaign, given(q.CustomerID), given(q.State), given(q.Kind), before, at.R, q.Limit+1, last)
 	})
 	if err != nil {
 		return page, err
@@ -81,17 +99,10 @@ func (s *History) Reminders(ctx context.Context, q ops.ListReminders) (page ops.
 	for i := range whole.Items {
 		page.Items = append(page.Items, whole.Items[i].ReminderView)
 	}
-	if page.Next != "" || from == remindersOfCustomer || !filtered {
-		return page, nil
-	}
-	ends, err := read(ctx, s.db, readWait, pgx.RowToStructByPos[struct {
-		R     int64
-		SetAt time.Time
-	}], endOfReminders, q.Campaign, at.R, rows)
-	if err == nil && len(ends) > 0 {
+	if page.Next == "" && len(ends) > 0 {
 		page.Next, page.Looked = cursorOf(reminderPlace{ends[0].R, at.Walk}), lookedAt(ends[0].SetAt)
 	}
-	return page, err
+	return page, nil
 }
 
 // lookedAt is how far a part of a list that is in the order of time has looked.
