@@ -190,6 +190,8 @@ func (c *Coupons) walk(ctx context.Context, q *ops.ListCoupons, at couponPlace, 
 	rows := partRows
 	if q.Status == "" && q.LastFour == "" && !at.Walk {
 		rows = q.Limit
+	} else if err := ops.Turn(ctx); err != nil {
+		return page, err
 	}
 	w := &wantedCoupons{campaign: at.Campaign, lastFour: q.LastFour, order: q.OrderID, CouponFilter: ops.CouponFilter{Status: q.Status, CustomerID: q.CustomerID}}
 	hits, last, more, err := c.hits(ctx, hitsByKey, w, at.N, rows)

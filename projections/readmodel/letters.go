@@ -193,6 +193,8 @@ func (s *Letters) List(ctx context.Context, f LetterFilter) (list []Letter, olde
 	rows := partRows
 	if f == (LetterFilter{Limit: f.Limit, Since: f.Since, Before: f.Before, Masked: f.Masked}) {
 		rows = limit + 1
+	} else if err := ops.Turn(ctx); err != nil {
+		return nil, "", "", err
 	}
 	end, older, looked, err := s.endOf(ctx, &f, after, rows)
 	if err != nil {
@@ -363,6 +365,9 @@ func (s *Letters) Groups(ctx context.Context, before string) (page ops.Page[ops.
 	after, ok := parseCursor(f.Before, 3)
 	if !ok {
 		return page, fmt.Errorf("%q is no place among dead letters", before)
+	}
+	if err := ops.Turn(ctx); err != nil {
+		return page, err
 	}
 	end, older, looked, err := s.endOf(ctx, &f, after, partRows)
 	if err != nil {

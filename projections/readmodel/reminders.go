@@ -69,8 +69,10 @@ func (s *History) Reminders(ctx context.Context, q ops.ListReminders) (page ops.
 		before = &us
 	}
 	most := q.Limit + 1
-	if filtered {
-		most = partRows
+	if filtered && from == remindersByKey {
+		if most, err = partRows, ops.Turn(ctx); err != nil {
+			return page, err
+		}
 	}
 	type end struct {
 		R     int64

@@ -15,7 +15,7 @@ import (
 
 // Coupons are the coupons in the read tables.
 type Coupons interface {
-	// List reads a part of a list of coupons of these campaigns, nil = all, with their codes.
+	// List reads a part of a list of coupons of these campaigns, nil = all, with their codes. It calls Turn.
 	List(ctx context.Context, q ListCoupons, campaigns []string) (Page[Coupon], error)
 	// ByNumber returns coupons of a campaign, without those that are not claimed.
 	ByNumber(ctx context.Context, campaign string, n ...uint32) ([]Coupon, error)
@@ -71,8 +71,7 @@ func (o *Ops) ListCoupons(ctx context.Context, who Caller, q ListCoupons) (page 
 	case q.LastFour != "" && (about != "" || q.Campaign == "" || len(q.LastFour) != 4):
 		err = invalid("last_four", "must be the last four symbols of a code, such as LRR5, with campaign and without customer_id and order_id")
 	default:
-		indexed := about != "" || q.Status == "" && q.LastFour == ""
-		page, err = list(ctx, o, who, indexed, q.Paging, func(ctx context.Context, p Paging) (Page[Coupon], error) {
+		page, err = list(ctx, o, who, q.Paging, func(ctx context.Context, p Paging) (Page[Coupon], error) {
 			q.Paging = p
 			return o.Coupons.List(ctx, q, who.Campaigns)
 		})

@@ -17,7 +17,7 @@ import (
 // Letters are the dead letters of the read tables. The answers are of a package above this one. Errors that no retry changes are
 // refusals.
 type Letters interface {
-	// List reads a part of a list.
+	// List reads a part of a list. Like Groups it calls Turn.
 	List(ctx context.Context, q ListLetters, masked bool) (Page[any], error)
 	Show(ctx context.Context, q ShowLetter, masked bool) (any, error)
 	// Retry sends the lines of a dead letter again, and Discard settles dead letters, or opens them again.
@@ -46,7 +46,7 @@ func (o *Ops) GroupLetters(ctx context.Context, who Caller, q Paging) (Page[Lett
 		return Page[LetterGroup]{}, ErrNoTables
 	}
 	open := int64(0)
-	parts, err := list(ctx, o, who, true, Paging{Limit: math.MaxInt}, func(ctx context.Context, p Paging) (Page[LetterGroup], error) {
+	parts, err := list(ctx, o, who, Paging{Limit: math.MaxInt}, func(ctx context.Context, p Paging) (Page[LetterGroup], error) {
 		part, err := o.Letters.Groups(ctx, p.After)
 		for i := range part.Items {
 			open += part.Items[i].Count
@@ -107,7 +107,7 @@ func (o *Ops) ListLetters(ctx context.Context, who Caller, q ListLetters) (Page[
 	if o.Letters == nil {
 		return Page[any]{}, ErrNoTables
 	}
-	answer, err := list(ctx, o, who, q.Cause == "", q.Paging, func(ctx context.Context, p Paging) (Page[any], error) {
+	answer, err := list(ctx, o, who, q.Paging, func(ctx context.Context, p Paging) (Page[any], error) {
 		q.Paging = p
 		return o.Letters.List(ctx, q, !who.Clear())
 	})

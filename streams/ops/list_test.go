@@ -32,6 +32,14 @@ func (n *numbers) part(_ context.Context, p Paging) (page Page[int], err error) 
 	return page, nil
 }
 
+// costly is a part that no index serves.
+func (n *numbers) costly(ctx context.Context, p Paging) (page Page[int], err error) {
+	if err := Turn(ctx); err != nil {
+		return page, err
+	}
+	return n.part(ctx, p)
+}
+
 // TestPagesByTime: a page ends when it is full, when the list ends, or after a second, at least one part on; what pages have together is
 // the list. Only a page that the time ended has how far it looked.
 func TestPagesByTime(t *testing.T) {
@@ -51,7 +59,7 @@ func TestPagesByTime(t *testing.T) {
 			o, pages, sum := &Ops{}, "", 0
 			for p := (Paging{Limit: c.limit}); ; {
 				c.list.parts = 0
-				page, err := list(t.Context(), o, ann, false, p, c.list.part)
+				page, err := list(t.Context(), o, ann, p, c.list.costly)
 				if err != nil || len(page.Items) > c.limit {
 					t.Fatalf("%s: %+v, %v", name, page, err)
 				}
@@ -75,8 +83,8 @@ func TestPagesByTime(t *testing.T) {
 	}
 }
 
-// TestWhatAPartCosts: only parts without an index take a turn: the first one of a list that an index serves does not. After a part an
-// error ends the page, which goes on where it was.
+// TestWhatAPartCosts: a part that calls Turn is not read without a turn. One that an index serves is, if it is the first
+// one. After a part an error ends the page, which goes on where it was.
 func TestWhatAPartCosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &Ops{}
@@ -87,16 +95,16 @@ func TestWhatAPartCosts(t *testing.T) {
 		}
 		few := numbers{last: 100, each: 10, of: 10}
 		var no *Refusal
-		if page, err := list(t.Context(), o, ann, false, Paging{Limit: 9}, few.part); !errors.As(err, &no) || no.Code != Overloaded || few.parts > 0 {
+		if page, err := list(t.Context(), o, ann, Paging{Limit: 9}, few.costly); !errors.As(err, &no) || no.Code != Overloaded || few.parts > 0 {
 			t.Errorf("without a turn: %+v, %v", page, err)
 		}
-		if page, err := list(t.Context(), o, ann, true, Paging{Limit: 9}, few.part); err != nil || len(page.Items) != 1 || page.Next != "10" || page.Looked != "10" {
+		if page, err := list(t.Context(), o, ann, Paging{Limit: 9}, few.part); err != nil || len(page.Items) != 1 || page.Next != "10" || page.Looked != "10" {
 			t.Errorf("of an index, without a turn: %+v, %v", page, err)
 		}
 		bob := ann
 		bob.ID = "bob"
 		away := errors.New("away")
-		page, err := list(t.Context(), o, bob, false, Paging{Limit: 9}, func(ctx context.Context, p Paging) (Page[int], error) {
+		page, err := list(t.Context(), o, bob, Paging{Limit: 9}, func(ctx context.Context, p Paging) (Page[int], error) {
 			if p.After == "30" {
 				return Page[int]{}, away
 			}
@@ -105,7 +113,7 @@ func TestWhatAPartCosts(t *testing.T) {
 		if err != nil || page.Next != "30" {
 			t.Errorf("until an error: %+v, %v", page, err)
 		}
-		if page, err := list(t.Context(), o, bob, false, Paging{Limit: 9, After: "30"}, func(context.Context, Paging) (Page[int], error) { return Page[int]{}, away }); !errors.Is(err, away) {
+		if page, err := list(t.Context(), o, bob, Paging{Limit: 9, After: "30"}, func(context.Context, Paging) (Page[int], error) { return Page[int]{}, away }); !errors.Is(err, away) {
 			t.Errorf("from an error on: %+v, %v", page, err)
 		}
 		time.Sleep(time.Second)

@@ -12,7 +12,7 @@ import (
 
 // Reminders are those of the read tables.
 type Reminders interface {
-	// Reminders reads a part of a list.
+	// Reminders reads a part of a list. It calls Turn.
 	Reminders(ctx context.Context, q ListReminders) (Page[domain.ReminderView], error)
 }
 
@@ -35,7 +35,7 @@ func (o *Ops) ListReminders(ctx context.Context, who Caller, q ListReminders) (P
 	case o.Reminders == nil:
 		return Page[domain.ReminderView]{}, ErrNoTables
 	}
-	page, err := list(ctx, o, who, q.CustomerID != "" || q.State == "", q.Paging, func(ctx context.Context, p Paging) (Page[domain.ReminderView], error) {
+	page, err := list(ctx, o, who, q.Paging, func(ctx context.Context, p Paging) (Page[domain.ReminderView], error) {
 		q.Paging = p
 		return o.Reminders.Reminders(ctx, q)
 	})
