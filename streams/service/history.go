@@ -181,11 +181,12 @@ func (s *Service) reminder(ctx context.Context, q *query) ([]byte, error) {
 		return reply, err
 	}
 	one := ops.ListReminders{Campaign: q.Campaign, CustomerID: q.CustomerID, Kind: q.Kind, Paging: ops.Paging{Limit: 1}}
-	one.Before, _ = time.ParseDuration(q.Before)                   // parseQuery has checked it
-	found, err := s.opts.Ops.ListReminders(ctx, ops.Caller{}, one) // whose customer is named
-	for err == nil && len(found.Items) == 0 && found.Next != "" {  // a customer with many has them in parts
+	one.Before, _ = time.ParseDuration(q.Before) // parseQuery has checked it
+	who := ops.Caller{Principal: q.who}
+	found, err := s.opts.Ops.ListReminders(ctx, who, one)         // whose customer is named
+	for err == nil && len(found.Items) == 0 && found.Next != "" { // a customer with many has them in parts
 		one.After = found.Next
-		found, err = s.opts.Ops.ListReminders(ctx, ops.Caller{}, one)
+		found, err = s.opts.Ops.ListReminders(ctx, who, one)
 	}
 	switch {
 	case err != nil:

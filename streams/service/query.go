@@ -74,6 +74,7 @@ type query struct {
 	FromN  uint32 `json:"from_n,omitempty" minimum:"1" maximum:"1000000000"`
 
 	next  func(place string) string // seals the end of a page
+	who   access.Principal          // whose turns it takes
 	own   []string                  // the answer leaves out other campaigns; nil = none
 	mask  bool                      // codes in the answer are masked
 	hide  bool                      // customers are, but one that the query names
@@ -94,7 +95,7 @@ func (s *Service) startQuery(req *request, data []byte, run func(func(context.Co
 		req.refuse(&wire.Outcome{ID: q.ID, Campaign: q.Campaign, Refusal: wire.Invalid, Message: err.Error()})
 		return
 	}
-	req.id = q.ID
+	req.id, q.who = q.ID, req.who
 	if !req.allowed(q.Campaign, q.N) || !req.mayTry(q.Code) {
 		return
 	}
