@@ -39,7 +39,7 @@ config.get           -                    {"setting":"reminder.batch"}
 config.changes       -                    {"setting":"reminder.batch"}
 audit.list           -                    {"kind":"keys","limit":1}
 codes.export         export:codes         {"campaign":"$campaign"}
-reminder.list        -                    {"campaign":"$campaign","state":"pending"}
+reminder.list        lookup:reminders     {"campaign":"$campaign","state":"pending"}
 optout.add           optouts:add          {"customer_id":"$name","reason":"letter"}
 optout.show          -                    {"customer_id":"$name"}
 optout.remove        optouts:remove       {"customer_id":"$name"}
