@@ -269,7 +269,12 @@ func TestPagesReadFewRows(t *testing.T) {
 	}
 	pool := projtest.Pool(t, th.Postgres)
 	apitest.Until(t, "the tables have all coupons", func() bool { return one(t, pool, "SELECT max(n) FROM scrip_tables.coupon_row") >= rows })
-	apitest.Until(t, "their segment is sealed, which reads them", func() bool { return one(t, pool, "SELECT count(*) FROM scrip_1.segment WHERE rows IS NULL") == 0 })
+	// A segment that got fewer than 10,000, since the rest came after a pause, stays young: it has no indexes, and look-ups read it.
+	young := 0
+	apitest.Until(t, "their segment is sealed, which reads them", func() bool {
+		young = one(t, pool, "SELECT count(*) FROM scrip_1.coupon_claim WHERE segment IN (SELECT segment FROM scrip_1.segment WHERE rows IS NULL)")
+		return young < rows/2
+	})
 	if _, err := pool.Exec(t.Context(), "VACUUM ANALYZE"); err != nil {
 		t.Fatal(err)
 	}
@@ -299,8 +304,8 @@ func TestPagesReadFewRows(t *testing.T) {
 	}
 	// A page shows 100 rows, and reads one more to know whether there is a next page. The projector may read beside it.
 	for _, path := range paths {
-		if n := round(path); n > 200 {
-			t.Errorf("%s reads %d rows", path, n)
+		if n := round(path); n > 200+young {
+			t.Errorf("%s reads %d rows, of which %d may be young", path, n, young)
 		}
 	}
 }
