@@ -3,6 +3,7 @@ package rebuild
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +54,28 @@ func TestReadersMeetExchanges(t *testing.T) {
 			t.Errorf("%s: its reader: %v", name, err)
 		}
 	}
+
+	// One that has read coupons goes on to other views meanwhile: an exchange locks coupons first.
+	pool := projtest.Pool(t, r.URL)
+	tx, err := pool.Begin(t.Context())
+	streamtest.Must(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT count(*) FROM scrip.coupon")
+	streamtest.Must(t, err)
+	locked := make(chan []string, 1)
+	go func() {
+		var others []string
+		streamtest.Eventually(t, "the exchange waits for the reader", func() (waits bool) {
+			err := pool.QueryRow(context.Background(), `SELECT coalesce(bool_or(NOT granted AND relation = 'scrip.coupon'::regclass), false),
+				coalesce(array_agg(relation::regclass::text) FILTER (WHERE granted), '{}') FROM pg_locks l JOIN pg_class c ON c.oid = relation
+				WHERE mode = 'AccessExclusiveLock' AND relkind = 'v'`).Scan(&waits, &others)
+			return err == nil && waits
+		})
+		_ = tx.Rollback(context.Background())
+		locked <- others
+	}()
+	streamtest.Must(t, s.Undo(t.Context()))
+	streamtest.Equal(t, "views that are locked before", strings.Join(<-locked, " "), "")
+
 	r.Claim(0, 1)
 	r.Claim(1, 1)
 	r.synced()

@@ -87,15 +87,16 @@ func withMasks(sql string) string {
 // relations are the views of schema scrip, and whole those of schema scrip_tables, by the relations that they show. No view is
 // made of another one of them.
 var (
-	relations = []string{"allotment", "campaign", "campaign_event", "campaign_stats", "checkpoint", "coupon", "coupon_event", "dead_letter", "expiry_task", "lag",
-		"redemption", "refusal_stats", "reminder"}
-	whole = []string{"allotment", "campaign", "campaign_event", "campaign_stats", "checkpoint", "coupon_event", "coupon_row", "dead_letter", "expiry_event",
-		"expiry_task", "redemption_row", "refusal_stats", "reminder"}
+	relations = []string{"coupon", "redemption", "lag", "allotment", "campaign", "campaign_event", "campaign_stats", "checkpoint", "coupon_event", "dead_letter",
+		"expiry_task", "refusal_stats", "reminder"}
+	whole = []string{"coupon_row", "redemption_row", "allotment", "campaign", "campaign_event", "campaign_stats", "checkpoint", "coupon_event", "dead_letter",
+		"expiry_event", "expiry_task", "refusal_stats", "reminder"}
 
 	functions = []string{"backlog", "digest", "due_next_hour"}
 )
 
-// views are all that an exchange replaces.
+// views are all that an exchange replaces, in the order in which it locks them: coupons first, as a transaction reads them. One that
+// has read them and goes on to their campaign would wait for an exchange that had locked that, and waits for this transaction.
 func views() (names []string) {
 	for _, name := range relations {
 		names = append(names, Name+"."+name)
