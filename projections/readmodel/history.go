@@ -18,7 +18,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 )
@@ -94,14 +93,14 @@ func NewHistory(db *pgxpool.Pool, log Messages) *History { return &History{db: d
 // Coupon returns the events of coupon n of a campaign: up to limit entries (0 = DefaultEntries, at most MostEntries), older than
 // before ("" = the newest, else the Before of an entry). Empty if the tables do not have the coupon, or not yet.
 func (s *History) Coupon(ctx context.Context, campaign string, n uint32, limit int, before string) (service.HistoryPage, error) {
-	page, err := schema.Again(func() (historyPage, error) { return s.read(ctx, couponSQL, limit, before, campaign, int64(n)) })
+	page, err := s.read(ctx, couponSQL, limit, before, campaign, int64(n))
 	return served(page, err, "coupon %d of %s", n, campaign)
 }
 
 // Customer returns the same of a customer's coupons and reminders in all campaigns. Each lane has its own lag, so an event of a
 // lagging lane may appear later among older ones.
 func (s *History) Customer(ctx context.Context, customerID string, limit int, before string) (service.HistoryPage, error) {
-	page, err := schema.Again(func() (historyPage, error) { return s.read(ctx, customerSQL, limit, before, customerID) })
+	page, err := s.read(ctx, customerSQL, limit, before, customerID)
 	return served(page, err, "customer %s", customerID)
 }
 
@@ -157,7 +156,7 @@ func (s *History) read(ctx context.Context, sql string, limit int, before, of st
 		return page, fmt.Errorf("%q is no place in a history", before)
 	}
 	// The transaction has ended before the log is read.
-	page.entries, err = lookUp(ctx, s.db, scanEntry, sql, slices.Concat([]any{of, limit + 1}, after, more)...)
+	page.entries, err = within(ctx, s.db, beginSQL, scanEntry, sql, slices.Concat([]any{of, limit + 1}, after, more)...)
 	if err != nil {
 		return page, err
 	}

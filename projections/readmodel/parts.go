@@ -38,8 +38,14 @@ const partWait = 1500 * time.Millisecond
 // beginPart opens the transaction of a read that has so many milliseconds. A statement is planned with its arguments: those that are
 // absent decide which index serves it. It follows the order of one index and looks up the rest row by row: with these settings it reads
 // no more rows than are wanted whatever the statistics say, which are absent after a rebuild.
-const beginPart = `BEGIN READ ONLY; SET LOCAL statement_timeout = %d; SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_seqscan = off; ` +
-	`SET LOCAL enable_bitmapscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off`
+const beginPart = beginRead + `force_custom_plan` + rowByRow
+
+// The two parts of a BEGIN between which the plan_cache_mode is.
+const (
+	beginRead = `BEGIN READ ONLY; SET LOCAL statement_timeout = %d; SET LOCAL plan_cache_mode = `
+	rowByRow  = `; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_hashjoin = off; ` +
+		`SET LOCAL enable_mergejoin = off; SET LOCAL jit = off`
+)
 
 // read runs a query of a list and collects its rows.
 func read[R any](ctx context.Context, db beginner, wait time.Duration, row pgx.RowToFunc[R], sql string, args ...any) ([]R, error) {
